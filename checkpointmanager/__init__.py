@@ -1,0 +1,82 @@
+"""Crash-safe, self-verifying state files for node agents.
+
+A CheckpointManager keeps each checkpoint as its own JSON file with a checksum, replaces it by an atomic rename,
+and guards the directory with a lock that dies with its holder:
+
+    from checkpointmanager import CheckpointManager, Schema
+
+    LEASES = Schema("Lease", version=1, type=Lease)            # any dataclass
+
+    with CheckpointManager("/var/lib/agent/leases", LEASES) as manager:
+        manager.create_checkpoint("pod-7", Lease(holder="a"))  # durable when it returns
+        manager.get_checkpoint("pod-7").data                   # verified before a byte is decoded
+        loaded = manager.load()                                # after a restart: all that is good, and the rest named
+
+A damaged file raises CorruptCheckpoint for its own key and for no other. It stays where it is until it is
+recovered, written anew or removed, and before that its bytes are kept. FORMAT.md describes the file.
+"""
+
+from .batch import Batch
+from .checkpoint import Checkpoint, Loaded, Outcome, Recovery, Verified
+from .damage import Reason
+from .errors import (
+    BatchFailed,
+    CheckpointError,
+    CheckpointExists,
+    CheckpointNotFound,
+    CheckpointTooNew,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    DirectoryLocked,
+    DirectoryUnusable,
+    InsecureDirectory,
+    InvalidKey,
+    ManagerClosed,
+    UnstorableValue,
+    WrongKind,
+)
+from .events import Event, EventKind
+from .filestore import FileStore
+from .filestore.holder import Holder
+from .manager import CheckpointManager
+from .memorystore import MemoryStore
+from .schema import Schema, UnknownFields, unknown_fields
+from .store import Current, Put, Store
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "BatchFailed",
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointExists",
+    "CheckpointManager",
+    "CheckpointNotFound",
+    "CheckpointTooNew",
+    "CheckpointWriteFailed",
+    "CorruptCheckpoint",
+    "Current",
+    "DirectoryLocked",
+    "DirectoryUnusable",
+    "Event",
+    "EventKind",
+    "FileStore",
+    "Holder",
+    "InsecureDirectory",
+    "InvalidKey",
+    "Loaded",
+    "ManagerClosed",
+    "MemoryStore",
+    "Outcome",
+    "Put",
+    "Reason",
+    "Recovery",
+    "Schema",
+    "Store",
+    "UnknownFields",
+    "UnstorableValue",
+    "Verified",
+    "WrongKind",
+    "unknown_fields",
+]

@@ -1,0 +1,158 @@
+"""The bytes of one checkpoint: a header, the data as JSON, and a checksum over every byte after itself.
+
+Pure: no I/O, no schema, no clock. Verification hashes the raw bytes before anything is parsed, so no change
+of a schema, a serialiser or a field order can ever look like damage. FORMAT.md describes the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from xxhash import xxh3_64_hexdigest
+
+from .damage import Damaged, Reason, TooNew
+
+FORMAT = 1
+CHECKSUM_BYTES = 36  # {"checksum":"xxh3:0123456789abcdef",
+
+_OPENING = b'{"checksum":"xxh3:'
+_DATA = b',"data":'
+_CLOSING = b"}\n"
+_STATED = re.compile(rb'\{"checksum":"xxh3:([0-9a-f]{16})",')
+_OTHER_CHECKSUM = re.compile(rb'\{"checksum":"([a-z][a-z0-9-]{1,30}):([0-9a-f]{8,128})",')
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file says about its data. Kind, key and boot are names (keys.py), so they need no escaping."""
+
+    kind: str
+    version: int
+    readable_by: int
+    key: str
+    generation: int
+    boot: str
+    written: datetime
+
+
+def seal(header: Header, data: bytes) -> bytes:
+    """The file's bytes for data that is JSON already."""
+    written = header.written.isoformat(timespec="microseconds")
+    body = (
+        (
+            f'"format":{FORMAT},"kind":"{header.kind}","version":{header.version},"readable_by":{header.readable_by},'
+            f'"key":"{header.key}","generation":{header.generation},"boot":"{header.boot}",'
+            f'"written":"{written[:-6]}Z","data":'
+        ).encode()
+        + data
+        + _CLOSING
+    )
+    return checksum_of(body) + body
+
+
+def open_sealed(blob: bytes, key: str) -> tuple[Header, bytes]:
+    """The header and the data's JSON of key's file, or Damaged, or TooNew. The data is not parsed."""
+    verify(blob)
+    start = blob.find(_DATA, CHECKSUM_BYTES)
+    if start < 0 or not blob.endswith(_CLOSING):
+        raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but there is no data member at the end")
+    header = _parse_header(b"{" + blob[CHECKSUM_BYTES:start] + b"}")
+    if header.key != key:
+        raise Damaged(Reason.WRONG_KEY, f"the file is a whole checkpoint, but of key {header.key!r}")
+    return header, blob[start + len(_DATA) : -len(_CLOSING)]
+
+
+def verify(blob: bytes) -> None:
+    """Raise Damaged with the most telling reason unless the checksum holds."""
+    if not holds(blob):
+        raise _why(blob)
+
+
+def checksum_of(body: bytes | memoryview) -> bytes:
+    """The first bytes of a file whose other bytes are `body`."""
+    return _OPENING + xxh3_64_hexdigest(body).encode() + b'",'
+
+
+def stated_digest(blob: bytes) -> int | None:
+    """The digest that the file states; None if its first bytes are not exactly a checksum."""
+    stated = _STATED.match(blob)
+    return int(stated[1], 16) if stated else None
+
+
+def holds(blob: bytes) -> bool:
+    """True if the checksum is that of the bytes after it."""
+    return blob[:CHECKSUM_BYTES] == checksum_of(memoryview(blob)[CHECKSUM_BYTES:])
+
+
+def _why(blob: bytes) -> Exception:
+    """Name what happened to bytes whose checksum does not hold, the surest signs first."""
+    size = len(blob)
+    if not blob:
+        return Damaged(Reason.EMPTY, "the file has no bytes")
+    intact = len(blob.rstrip(b"\0"))
+    if intact == 0:
+        return Damaged(Reason.NUL_FILLED, f"all {size} bytes are NUL")
+    if intact < size:
+        return Damaged(Reason.NUL_FILLED, f"NUL bytes from offset {intact} to the end at {size}")
+    stated = _STATED.match(blob)
+    expected = f"xxh3:{stated[1].decode()}" if stated else ""
+    actual = f"xxh3:{xxh3_64_hexdigest(memoryview(blob)[CHECKSUM_BYTES:])}"
+    line = blob.find(b"\n") + 1
+    if stated and 0 < line < size and holds(blob[:line]):
+        detail = f"a whole checkpoint of {line} bytes, then {size - line} bytes that do not belong to it"
+        return Damaged(Reason.TRAILING_BYTES, detail, expected=expected, actual=actual)
+    if not blob.endswith(_CLOSING) and not _last_bytes_flipped(blob):
+        detail = f"the file ends after {size} bytes, before its closing brace and newline"
+        return Damaged(Reason.TRUNCATED, detail, expected=expected, actual=actual)
+    other = _OTHER_CHECKSUM.match(blob)
+    if other and not stated and f"xxh3:{other[2].decode()}" != actual:
+        return TooNew(f"its checksum is of the unknown sort {other[1].decode()!r}")
+    if not stated:
+        return Damaged(Reason.CHECKSUM_MISMATCH, f"the first {CHECKSUM_BYTES} bytes are no checksum", actual=actual)
+    detail = f"the file says {expected}, its bytes hash to {actual}"
+    return Damaged(Reason.CHECKSUM_MISMATCH, detail, expected=expected, actual=actual)
+
+
+def _last_bytes_flipped(blob: bytes) -> bool:
+    """True if only the closing two bytes are wrong: then nothing is missing, something was changed."""
+    return holds(blob[:-2] + _CLOSING)
+
+
+def _parse_header(text: bytes) -> Header:
+    """Check every member that this release knows; ones it does not know are a newer writer's business."""
+    try:
+        members = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise Damaged(Reason.NOT_JSON, "the checksum holds, but the header is not JSON") from None
+    file_format = members.get("format")
+    if type(file_format) is not int:
+        raise Damaged(Reason.WRONG_SHAPE, "the header has no format number")
+    if file_format != FORMAT:
+        raise TooNew(f"its file format is {file_format}, this release knows {FORMAT}")
+    try:
+        written = datetime.fromisoformat(members.get("written")).astimezone(UTC)
+    except (TypeError, ValueError):
+        raise Damaged(Reason.WRONG_SHAPE, "the header's written is not a time") from None
+    header = Header(
+        kind=_member(members, "kind", str),
+        version=_member(members, "version", int),
+        readable_by=_member(members, "readable_by", int),
+        key=_member(members, "key", str),
+        generation=_member(members, "generation", int),
+        boot=_member(members, "boot", str),
+        written=written,
+    )
+    if header.generation < 1 or not 1 <= header.readable_by <= header.version:
+        raise Damaged(Reason.WRONG_SHAPE, "the header's generation or versions make no sense")
+    return header
+
+
+def _member(members: dict[str, Any], name: str, kind: type[Any]) -> Any:
+    value = members.get(name)
+    if type(value) is not kind:
+        raise Damaged(Reason.WRONG_SHAPE, f"the header's {name} is {type(value).__name__}, not {kind.__name__}")
+    return value

@@ -1,0 +1,178 @@
+"""Checkpoints as files in one directory: the only room that touches the disk.
+
+FileStore opens and reads; commit.py replaces, ownership.py keeps other writers out, quarantine.py keeps what
+was damaged, directory.py and system.py are the edge to the operating system.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from ..damage import Damaged, Reason
+from ..errors import CheckpointError, CheckpointNotFound, CheckpointWriteFailed, DirectoryUnusable, reason_of
+from ..events import Event, EventKind
+from ..keys import is_name
+from ..store import Put
+from . import quarantine
+from .commit import Commit
+from .directory import Directory
+from .gate import Gate
+from .names import PREVIOUS, SUFFIX, TEMP
+from .ownership import Ownership, ReadOnly
+from .system import FORGETFUL, UNRELIABLE
+
+Durability = Literal["full", "atomic"]
+
+MAX_BYTES = 64 << 20
+PIECE_BYTES = 1 << 20
+SHARING_TIMEOUT = 10.0  # seconds that a write waits for the other processes by default
+SLOW_SYNC_SECONDS = 1.0
+
+
+class FileStore:
+    """A Store on disk. See CheckpointManager for what the options mean."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sharing: bool = False,
+        read_only: bool = False,
+        durability: Durability = "full",
+        owner: str = "",
+        lock_timeout: float | None = None,
+        allow_insecure: bool = False,
+        max_bytes: int = MAX_BYTES,
+        emit: Callable[[Event], object] = lambda _: None,
+    ) -> None:
+        if sys.platform == "win32":
+            raise CheckpointError(f"{path}: files need a POSIX system; a MemoryStore works here")
+        if durability not in ("full", "atomic"):
+            raise ValueError(f"durability is 'full' or 'atomic', not {durability!r}")
+        if sharing and read_only:
+            raise ValueError("read_only takes no lock, so there is nothing to share: give one of the two")
+        self._durable = durability == "full"
+        self.max_bytes = max_bytes
+        self._emit = emit
+        self._directory = Directory(path, create=not read_only, allow_insecure=allow_insecure)
+        self.path = self._directory.path
+        self.exclusive = not sharing and not read_only
+        self._gate = Gate(self.path)
+        if read_only:
+            self._ownership: Ownership | ReadOnly = ReadOnly(self.path)
+            return
+        timeout = lock_timeout if lock_timeout is not None else SHARING_TIMEOUT * sharing
+        self._ownership = Ownership(self._directory, sharing=sharing, owner=owner, timeout=timeout)
+        try:
+            self._ownership.open()
+            with self._ownership.writing():
+                self._take_over()
+        except BaseException:
+            self.close()
+            raise
+
+    def path_of(self, key: str) -> str:
+        return os.path.join(self.path, key + SUFFIX)
+
+    def keys(self) -> list[str]:
+        with self._gate:
+            names = self._directory.names()
+        return [key for name in names if name.endswith(SUFFIX) and is_name(key := name[: -len(SUFFIX)])]
+
+    def exists(self, key: str) -> bool:
+        with self._gate:
+            try:
+                self._directory.stat(key + SUFFIX)
+            except FileNotFoundError:
+                return False
+            except OSError as error:
+                raise DirectoryUnusable(self.path, error) from error
+        return True
+
+    def read(self, key: str, *, previous: bool = False) -> bytes:
+        name = PREVIOUS + key if previous else key + SUFFIX
+        with self._gate:
+            try:
+                descriptor = self._directory.open(name)
+                try:
+                    return self._read_all(descriptor)
+                finally:
+                    os.close(descriptor)
+            except FileNotFoundError:
+                raise CheckpointNotFound(key, os.path.join(self.path, name)) from None
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENXIO):
+                    raise Damaged(Reason.NOT_A_FILE, "a link, socket or device stands in its place") from None
+                raise Damaged(Reason.UNREADABLE, reason_of(error), errno=error.errno) from error
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        with self._gate, self._ownership.writing():
+            yield
+
+    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
+        commit = Commit(self._directory)
+        with self._gate:
+            commit.run(puts, removals, durable=self._durable)
+        if commit.slowest_sync > SLOW_SYNC_SECONDS:
+            detail = f"the disk took {commit.slowest_sync:.1f} s to sync"
+            self._emit(Event(EventKind.SLOW_SYNC, self.path, detail, seconds=commit.slowest_sync))
+        return commit.failures
+
+    def quarantine(self, key: str, reason: Reason) -> str:
+        with self._gate:
+            return quarantine.keep(self._directory, key + SUFFIX, key, reason)
+
+    def close(self) -> None:
+        if self._gate.close():
+            self._ownership.close()
+            self._directory.close()
+
+    def _take_over(self) -> None:
+        """Clear what dead writers left and make durable whatever they did, before anything is served."""
+        # Nobody else writes while this process has the lock, so every temp file is a dead writer's.
+        names = set(self._directory.names())
+        temps = [name for name in names if name.startswith(TEMP)]
+        orphans = [n for n in names if n.startswith(PREVIOUS) and n.removeprefix(PREVIOUS) + SUFFIX not in names]
+        for name in temps + orphans:
+            self._directory.discard(name)
+        if temps or orphans:
+            detail = f"removed {len(temps)} unfinished and {len(orphans)} orphaned files of an earlier process"
+            self._emit(Event(EventKind.STALE_FILES, self.path, detail))
+        try:
+            self._directory.sync()
+        except OSError as error:
+            raise DirectoryUnusable(self.path, error) from error
+        self._tell_about_the_file_system(self._directory.file_system)
+
+    def _tell_about_the_file_system(self, kind: str) -> None:
+        if kind in FORGETFUL:
+            detail = f"{kind} does not survive a reboot, so neither does what is written here"
+            self._emit(Event(EventKind.FORGETFUL_FILE_SYSTEM, self.path, detail))
+        elif kind in UNRELIABLE:
+            detail = f"{kind} may report a sync or a lock that it did not make; use a local disk"
+            self._emit(Event(EventKind.UNRELIABLE_FILE_SYSTEM, self.path, detail))
+
+    def _read_all(self, descriptor: int) -> bytes:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise Damaged(Reason.NOT_A_FILE, "a directory, FIFO or device stands in its place")
+        size = status.st_size
+        if size > self.max_bytes:
+            raise self._too_large(size)
+        blob = os.read(descriptor, size + 1)
+        # Another length than the status said: a short read, or the file changes while it is read.
+        while len(blob) != size and (piece := os.read(descriptor, PIECE_BYTES)):
+            blob += piece
+            if len(blob) > self.max_bytes:
+                raise self._too_large(len(blob))
+        return blob
+
+    def _too_large(self, size: int) -> Damaged:
+        return Damaged(Reason.TOO_LARGE, f"{size} bytes, over the limit of max_bytes={self.max_bytes}")

@@ -1,0 +1,173 @@
+"""How checkpoints are replaced on disk.
+
+A write is this list of system calls and no other, so that after a kill or a power loss at any moment the name
+has the old bytes or the new ones:
+
+    stat    .lock                      is the directory still ours? (ownership.py)
+    open    .tmp-N                     new, exclusive, 0600
+    write, fsync, close                the data is on the disk before any name points to it
+    link    key.json -> .tmp-M         the generation that is about to be replaced ...
+    rename  .tmp-M -> .previous-key    ... is the previous one from now on
+    rename  .tmp-N -> key.json         the commit, seen by every reader at once
+    fsync   the directory              the commit survives a power loss: now it is acknowledged
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import NamedTuple
+
+from ..errors import CheckpointWriteFailed
+from ..store import Current, Put
+from .directory import Directory
+from .names import PREVIOUS, SUFFIX, TEMP
+from .system import sync, write_all
+
+FILES_AT_ONCE = 64  # of a batch: bounds the open descriptors
+SYNC_THREADS = 8  # of a batch: sixteen were no faster
+
+_numbers = itertools.count(1)  # one sequence a process: stores of one directory never meet in a name
+
+
+class Staged(NamedTuple):
+    """A new generation in its temp file, not yet under its name."""
+
+    put: Put
+    temp: str
+    descriptor: int
+
+
+class Commit:
+    """One call's worth of changes. `failures` has the keys that did not make it, each with its error."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._temps: set[str] = set()  # names that must not survive
+        self._descriptors: set[int] = set()
+        self.failures: dict[str, CheckpointWriteFailed] = {}
+        self.slowest_sync = 0.0  # seconds
+
+    def run(self, puts: Sequence[Put], removals: Iterable[str], *, durable: bool) -> None:
+        changed: list[str] = []
+        try:
+            for start in range(0, len(puts), FILES_AT_ONCE):
+                staged = [step for put in puts[start : start + FILES_AT_ONCE] if (step := self._stage(put))]
+                changed += [step.put.key for step in self._sync_data(staged) if self._rename(step)]
+            changed += [key for key in removals if self._remove(key)]
+            if changed and durable:
+                self._sync_names(changed)
+        finally:
+            self._clean_up()
+
+    def _stage(self, put: Put) -> Staged | None:
+        temp = self._new_temp()
+        try:
+            descriptor = self._directory.create(temp)
+            self._descriptors.add(descriptor)
+            write_all(descriptor, put.blob)
+        except OSError as error:
+            self._fail(put.key, error)
+            return None
+        return Staged(put, temp, descriptor)
+
+    def _sync_data(self, staged: list[Staged]) -> list[Staged]:
+        """The data reaches the disk before any name points to it; of many files at the same time."""
+        started = time.perf_counter()
+        if len(staged) == 1:
+            errors = [self._sync_and_close(staged[0])]
+        else:
+            with ThreadPoolExecutor(SYNC_THREADS) as pool:
+                errors = list(pool.map(self._sync_and_close, staged))
+        self._clock(started)
+        for step, error in zip(staged, errors, strict=True):
+            if error:
+                self._fail(step.put.key, error)
+        return [step for step, error in zip(staged, errors, strict=True) if not error]
+
+    def _sync_and_close(self, step: Staged) -> OSError | None:
+        try:
+            sync(step.descriptor)
+            self._descriptors.discard(step.descriptor)
+            os.close(step.descriptor)
+        except OSError as error:
+            return error
+        return None
+
+    def _rename(self, step: Staged) -> bool:
+        key, current = step.put.key, step.put.current
+        try:
+            if current is Current.ABSENT:
+                self._forget_previous(key)
+            elif current is not Current.DAMAGED:
+                self._keep_previous(key, current)
+            self._directory.rename(step.temp, key + SUFFIX)
+        except OSError as error:
+            self._fail(key, error)
+            return False
+        self._temps.discard(step.temp)
+        return True
+
+    def _keep_previous(self, key: str, current: Current) -> None:
+        temp = self._new_temp()
+        try:
+            self._directory.link_or_copy(key + SUFFIX, temp)
+        except FileNotFoundError:  # removed by hand: there is nothing to keep
+            return
+        self._directory.rename(temp, PREVIOUS + key)
+        # A killed writer may have left both names on one inode. Then rename does nothing, and temp must go.
+        if current is Current.OURS:
+            self._temps.discard(temp)
+
+    def _forget_previous(self, key: str) -> None:
+        """What a removed checkpoint left behind must not become the previous generation of a new one."""
+        try:
+            self._directory.unlink(PREVIOUS + key)
+        except FileNotFoundError:
+            return
+        self._directory.sync()
+
+    def _remove(self, key: str) -> bool:
+        try:
+            self._directory.unlink(key + SUFFIX)
+        except FileNotFoundError:
+            pass  # synced all the same: an earlier removal may be in doubt
+        except OSError as error:
+            self._fail(key, error)
+            return False
+        self._directory.discard(PREVIOUS + key)  # if that fails it is an orphan, which nobody reads
+        return True
+
+    def _sync_names(self, keys: list[str]) -> None:
+        started = time.perf_counter()
+        try:
+            self._directory.sync()
+        except OSError as error:
+            for key in keys:
+                self._fail(key, error, in_doubt=True)
+        self._clock(started)
+
+    def _clean_up(self) -> None:
+        for descriptor in self._descriptors:
+            with suppress(OSError):
+                os.close(descriptor)
+        for temp in self._temps:
+            self._directory.discard(temp)
+
+    def _new_temp(self) -> str:
+        temp = f"{TEMP}{next(_numbers)}"
+        self._temps.add(temp)
+        return temp
+
+    def _clock(self, started: float) -> None:
+        self.slowest_sync = max(self.slowest_sync, time.perf_counter() - started)
+
+    def _fail(self, key: str, error: OSError, *, in_doubt: bool = False) -> None:
+        path = os.path.join(self._directory.path, key + SUFFIX)
+        failure = CheckpointWriteFailed(key, path, error, in_doubt=in_doubt)
+        failure.__cause__ = error
+        self.failures[key] = failure

@@ -1,0 +1,67 @@
+"""Counts who is inside, so that closing waits for them: a descriptor must not be closed under a running call."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from types import TracebackType
+
+from ..errors import ManagerClosed
+
+
+class Gate:
+    """Every call of a store passes through; after close(), and in a forked child, it lets nobody in."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._changed = threading.Condition()
+        self._inside: dict[int, int] = {}  # calls by thread; guarded by _changed
+        self._barred = ""  # why nobody may enter; guarded by _changed
+        _gates.add(self)
+
+    def __enter__(self) -> None:
+        with self._changed:
+            if self._barred:
+                raise ManagerClosed(self._path, self._barred)
+            thread = threading.get_ident()
+            self._inside[thread] = self._inside.get(thread, 0) + 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            thread = threading.get_ident()
+            self._inside[thread] -= 1
+            if not self._inside[thread]:
+                del self._inside[thread]
+            if self._barred:
+                self._changed.notify_all()
+
+    def close(self) -> bool:
+        """Let nobody in any more and wait for those inside. False if it was closed before."""
+        with self._changed:
+            if self._barred:
+                return False
+            if threading.get_ident() in self._inside:  # a signal handler, or a function that update was given
+                raise ManagerClosed(self._path, "cannot be closed from within one of its own calls")
+            self._barred = "is closed; open another"
+            self._changed.wait_for(lambda: not self._inside)
+            return True
+
+    def bar_in_child(self) -> None:
+        """After a fork the parent stays the owner. The condition is new: the old one may have been held."""
+        self._changed = threading.Condition()
+        self._barred = "was opened before a fork and belongs to the parent process; open another"
+
+
+_gates: weakref.WeakSet[Gate] = weakref.WeakSet()
+
+
+def _bar_all() -> None:
+    for gate in list(_gates):
+        gate.bar_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_bar_all)

@@ -1,0 +1,53 @@
+"""Who holds a directory's lock, as the holder itself wrote it into the lock file.
+
+Only a courtesy to whoever is refused: the kernel's lock decides, never this text.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """In a container every pid is 1, so the host name (the pod's) and the label say more."""
+
+    pid: int
+    host: str
+    command: str
+    since: str
+    owner: str = ""
+
+    @classmethod
+    def of_this_process(cls, owner: str) -> Holder:
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        # Arguments are left out: they may hold secrets.
+        return cls(os.getpid(), socket.gethostname(), sys.argv[0] if sys.argv else "", since, owner)
+
+    @classmethod
+    def parse(cls, text: bytes) -> Holder | None:
+        """What a lock file says; None if it says nothing that can be understood."""
+        try:
+            told = orjson.loads(text)
+            return cls(
+                int(told["pid"]),
+                str(told["host"]),
+                str(told["command"]),
+                str(told["since"]),
+                str(told["owner"]),
+            )
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            return None
+
+    def to_json(self) -> bytes:
+        return orjson.dumps(asdict(self), option=orjson.OPT_APPEND_NEWLINE)
+
+    def __str__(self) -> str:
+        label = f"{self.owner!r}, " if self.owner else ""
+        return f"{label}pid {self.pid} on {self.host}, {self.command}, since {self.since}"

@@ -1,0 +1,135 @@
+"""The one writer of a directory, by the kernel's lock on `.lock`.
+
+The lock dies with its process. The file's presence means nothing and its text is only a courtesy; it is never
+removed, because a waiter on the old inode and a newcomer on a new one would both own the directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from filelock import FileLock, Timeout
+
+from ..errors import CheckpointWriteFailed, DirectoryLocked, DirectoryUnusable, InsecureDirectory
+from .directory import Directory
+from .holder import Holder
+from .names import LOCK
+
+POLL_SECONDS = 0.01  # how often a waiter tries: the kernel does not wake it
+MAX_HOLDER_BYTES = 4096
+
+
+class Ownership:
+    """Held for life (the default), or around each write (`sharing`)."""
+
+    def __init__(self, directory: Directory, *, sharing: bool, owner: str, timeout: float) -> None:
+        self._directory = directory
+        self._path = os.path.join(directory.path, LOCK)
+        self._owner = owner
+        self._sharing = sharing
+        self._timeout = timeout
+        self._threads = threading.RLock()  # under sharing: the kernel's lock does not exclude threads
+        self._identity: tuple[int, int] | None = None
+        self._lost = False
+        self._lock = FileLock(
+            self._path,
+            timeout=timeout,
+            mode=0o600,
+            thread_local=False,
+            fallback_to_soft=False,
+            poll_interval=POLL_SECONDS,
+            on_acquired=self._introduce,
+        )
+
+    def open(self) -> None:
+        """Become the owner for life, unless the directory is shared."""
+        if not self._sharing:
+            self._take()
+
+    def close(self) -> None:
+        self._lock.release()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Around each write: under sharing take the lock, else make sure that it still guards the directory."""
+        if not self._sharing:
+            self._refuse_if_lost()
+            yield
+            return
+        with self._threads:
+            self._take()
+            try:
+                yield
+            finally:
+                self._lock.release()
+
+    def holder(self) -> Holder | None:
+        """Who says to hold the lock."""
+        with suppress(OSError):
+            descriptor = self._directory.open(LOCK)
+            try:
+                return Holder.parse(os.read(descriptor, MAX_HOLDER_BYTES))
+            finally:
+                os.close(descriptor)
+        return None
+
+    def _take(self) -> None:
+        try:
+            if not stat.S_ISREG(self._directory.stat(LOCK).st_mode):
+                raise InsecureDirectory(self._path, "something else stands where the lock file belongs")
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise DirectoryUnusable(self._path, error) from error
+        try:
+            self._lock.acquire()
+        except Timeout:
+            waited = f" after waiting {self._timeout:g} s" if self._timeout else ""
+            raise DirectoryLocked(self._directory.path, f"locked{waited} by", self.holder()) from None
+        except OSError as error:
+            raise DirectoryUnusable(self._path, error) from error
+        if not self._is_in_place():
+            self._lock.release()
+            raise DirectoryLocked(self._directory.path, "the lock file was replaced while it was taken; try again")
+
+    def _refuse_if_lost(self) -> None:
+        """One stat a write: if somebody removed or replaced `.lock`, another process may own the directory."""
+        if self._lost or not self._is_in_place():
+            self._lost = True  # for good: whoever owned it meanwhile may have changed any file
+            why = "the lock file was removed or replaced while this process held it, so another may own the directory"
+            raise DirectoryLocked(self._directory.path, f"{why}; close and open again", self.holder())
+
+    def _is_in_place(self) -> bool:
+        try:
+            status = self._directory.stat(LOCK)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
+
+    def _introduce(self, descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        self._identity = (status.st_dev, status.st_ino)
+        with suppress(OSError):  # on a full disk the lock counts all the same
+            os.truncate(descriptor, 0)
+            os.write(descriptor, Holder.of_this_process(self._owner).to_json())
+
+
+class ReadOnly:
+    """Stands in for an owner where writing is not meant."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        error = OSError(errno.EROFS, "opened with read_only=True")
+        raise CheckpointWriteFailed("", self._path, error, in_doubt=False)
+        yield
+
+    def close(self) -> None:
+        """There is nothing to give back."""

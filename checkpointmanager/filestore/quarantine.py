@@ -1,0 +1,70 @@
+"""Where the bytes of damaged checkpoints are kept before anything replaces them.
+
+A hard link where the file system makes one: nothing has to be read, so even a file with bad blocks, or one
+too large to copy, is kept as it is. Elsewhere a copy.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from ..damage import Reason
+from .directory import Directory
+from .names import QUARANTINE
+from .system import sync
+
+KEPT_PER_KEY = 4
+
+
+def keep(directory: Directory, name: str, key: str, reason: Reason) -> str:
+    """Make `name` durable in quarantine and return where it is. The newest four of a key are kept."""
+    with suppress(FileExistsError):
+        os.mkdir(QUARANTINE, 0o700, dir_fd=directory.descriptor)
+        directory.sync()
+    folder = directory.open_folder(QUARANTINE)
+    try:
+        kept_as = _already_kept(directory, folder, name, key) or _keep_anew(directory, folder, name, key, reason)
+        sync(folder)
+        _prune(folder, key)
+    finally:
+        os.close(folder)
+    return os.path.join(directory.path, QUARANTINE, kept_as)
+
+
+def _keep_anew(directory: Directory, folder: int, name: str, key: str, reason: Reason) -> str:
+    time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    kept_as = f"{key}.{time}.{reason}.json"
+    _sync_bytes(directory, name)
+    directory.link_or_copy(name, kept_as, into=folder)
+    return kept_as
+
+
+def _already_kept(directory: Directory, folder: int, name: str, key: str) -> str:
+    """A retry finds the link that the failed attempt made: one copy is enough."""
+    inode = directory.stat(name).st_ino
+    for kept_as in _of_key(folder, key):
+        if os.stat(kept_as, dir_fd=folder, follow_symlinks=False).st_ino == inode:
+            return kept_as
+    return ""
+
+
+def _sync_bytes(directory: Directory, name: str) -> None:
+    with suppress(OSError):  # what cannot be opened or synced is still worth a link
+        descriptor = directory.open(name)
+        try:
+            sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _prune(folder: int, key: str) -> None:
+    for kept_as in _of_key(folder, key)[:-KEPT_PER_KEY]:
+        with suppress(OSError):
+            os.unlink(kept_as, dir_fd=folder)
+
+
+def _of_key(folder: int, key: str) -> list[str]:
+    """The copies of one key, oldest first: all names differ only in time and reason."""
+    return sorted(name for name in os.listdir(folder) if name.rsplit(".", 3)[0] == key)

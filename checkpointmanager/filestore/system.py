@@ -1,0 +1,53 @@
+"""What the operating system tells and does differently from place to place."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+if sys.platform == "darwin":
+    import fcntl
+
+    def sync(descriptor: int) -> None:
+        """Force to the platter: on macOS fsync alone stops at the drive's cache."""
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        except OSError:  # some file systems there know only fsync
+            os.fsync(descriptor)
+
+else:
+
+    def sync(descriptor: int) -> None:
+        """Force to the disk. Never repeated after a failure: the kernel then forgets what was lost."""
+        os.fsync(descriptor)
+
+
+def write_all(descriptor: int, blob: bytes) -> None:
+    """A write may be short (a full disk, a limit, a signal): go on until all is written or an error says why."""
+    written = os.write(descriptor, blob)
+    while written < len(blob):
+        written += os.write(descriptor, memoryview(blob)[written:])
+
+
+FORGETFUL = frozenset({"tmpfs", "ramfs", "overlay", "aufs", "devtmpfs"})
+UNRELIABLE = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.glusterfs", "ceph", "vboxsf"})
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot, or "" where there is none (then nothing is known about reboots)."""
+    with suppress(OSError, ValueError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+    return ""
+
+
+def file_system_of(device: int) -> str:
+    """The type of the file system with this device number, or "" where the kernel does not tell."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with suppress(OSError), open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+        for line in mounts:
+            # 36 35 98:0 /root /mount options shared:1 - ext4 /dev/sda1 options
+            fields = line.split()
+            if len(fields) > 2 and fields[2] == wanted and "-" in fields:
+                return fields[fields.index("-") + 1]
+    return ""

@@ -1,0 +1,26 @@
+"""Which strings may name a checkpoint, or a kind of them.
+
+A key becomes a file name and both stand unescaped in the header, so nothing else may pass.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .errors import InvalidKey
+
+MAX_KEY_LENGTH = 200  # leaves room in a 255-byte file name for what quarantine adds
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def check_key(key: str) -> str:
+    """Return `key` if kubelet would accept it as one, else raise InvalidKey."""
+    if is_name(key):
+        return key
+    raise InvalidKey(key)
+
+
+def is_name(text: object) -> bool:
+    """True for 1 to 200 letters, digits, '-', '_' and '.', with a letter or digit at both ends."""
+    return isinstance(text, str) and len(text) <= MAX_KEY_LENGTH and _NAME.fullmatch(text) is not None

@@ -1,0 +1,101 @@
+"""From a key to what is stored under it, with every way it can fail told as one of our errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from . import repair
+from .checkpoint import Checkpoint
+from .damage import Damaged, TooNew
+from .envelope import Header, open_sealed
+from .errors import CheckpointNotFound, CheckpointTooNew, CorruptCheckpoint, WrongKind
+from .events import Event, EventKind, Events
+from .schema import Schema, Unknowns
+from .store import Store
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Found(NamedTuple, Generic[T]):
+    """A checkpoint taken apart, as a read-modify-write needs it."""
+
+    header: Header
+    data: T
+    unknowns: Unknowns | None
+
+
+class Reader(Generic[T]):
+    """Takes no lock: a reader sees the old bytes or the new ones, and looks twice before it reports damage."""
+
+    def __init__(self, store: Store, schema: Schema[T], boot: str, events: Events) -> None:
+        self._store = store
+        self._schema = schema
+        self._boot = boot
+        self._events = events
+
+    def read(self, key: str) -> Found[T]:
+        return self._twice(key, lambda: self.understand(key, self._store.read(key)))
+
+    def verify(self, key: str) -> Header:
+        """Checksum and header only; the data is not parsed."""
+        return self._twice(key, lambda: self._open(key, self._store.read(key))[0])
+
+    def understand(self, key: str, blob: bytes) -> Found[T]:
+        """What these bytes say as the checkpoint of `key`, or Damaged, TooNew, WrongKind."""
+        header, data = self._open(key, blob)
+        value, unknowns = self._schema.decode(data, header.version, header.readable_by)
+        return Found(header, value, unknowns)
+
+    def checkpoint(self, header: Header, data: T, *, unchanged: bool = False) -> Checkpoint[T]:
+        same_boot = header.boot == self._boot if header.boot and self._boot else None
+        return Checkpoint(
+            data,
+            header.key,
+            header.generation,
+            header.version,
+            header.written,
+            header.boot,
+            same_boot,
+            unchanged,
+        )
+
+    def previous(self, key: str) -> bytes:
+        """The bytes of the generation before, if they are a whole checkpoint of this key; else b""."""
+        try:
+            blob = self._store.read(key, previous=True)
+            self._open(key, blob)
+        except (CheckpointNotFound, Damaged, TooNew, WrongKind):
+            return b""
+        return blob
+
+    def highest_generation(self, key: str) -> int:
+        """At least the generation of a damaged checkpoint: what it seems to state, or one above the previous."""
+        try:
+            stated = repair.generation_in(self._store.read(key))
+        except (CheckpointNotFound, Damaged):
+            stated = 0
+        before = self.previous(key)
+        return max(stated, open_sealed(before, key)[0].generation + 1 if before else 0)
+
+    def _open(self, key: str, blob: bytes) -> tuple[Header, bytes]:
+        header, data = open_sealed(blob, key)
+        if header.kind != self._schema.kind:
+            raise WrongKind(key, self._store.path_of(key), header.kind, self._schema.kind)
+        return header, data
+
+    def _twice(self, key: str, look: Callable[[], R]) -> R:
+        # The file may have been replaced between finding its name and reading it: by name once more.
+        path = self._store.path_of(key)
+        try:
+            try:
+                return look()
+            except Damaged:
+                return look()
+        except Damaged as damage:
+            error = CorruptCheckpoint(key, path, damage)
+            self._events.emit(Event(EventKind.DAMAGE, path, damage.detail, key, damage.reason))
+            raise error from damage.__cause__
+        except TooNew as too_new:
+            raise CheckpointTooNew(key, path, str(too_new)) from None

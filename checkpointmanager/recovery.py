@@ -1,0 +1,70 @@
+"""What can be done about a damaged checkpoint. A decision of the caller, never a reflex of the library."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from .checkpoint import Outcome, Recovery
+from .damage import Damaged, TooNew
+from .envelope import open_sealed, seal
+from .errors import CheckpointError, CorruptCheckpoint
+from .events import Event, EventKind, Events
+from .reader import Reader
+from .repair import repair
+from .store import Store
+from .writer import Writer
+
+
+class _Cure(NamedTuple):
+    outcome: Outcome
+    blob: bytes
+    detail: str
+
+
+def recover(key: str, rollback: bool, *, store: Store, reader: Reader[Any], writer: Writer, events: Events) -> Recovery:
+    """Called while holding the key. Where nothing can be done, nothing is touched."""
+    try:
+        reader.read(key)
+    except CorruptCheckpoint as damage:
+        corrupt = damage
+    else:
+        return Recovery(key, Outcome.INTACT, "the checkpoint is whole")
+    cure = _exact(key, store, reader) or _previous(key, reader)
+    if cure is None:
+        return Recovery(key, Outcome.HOPELESS, f"{corrupt.detail}: no exact repair, and no previous generation")
+    if cure.outcome is Outcome.ROLLED_BACK and not rollback:
+        return Recovery(key, Outcome.HOPELESS, f"{corrupt.detail}: no exact repair; rollback=True: {cure.detail}")
+    kept = writer.replace_damaged(key, corrupt.reason, cure.blob)
+    events.emit(Event(EventKind.RECOVERED, corrupt.path, f"{cure.outcome}: {cure.detail}", key, corrupt.reason))
+    return Recovery(key, cure.outcome, cure.detail, kept)
+
+
+def _exact(key: str, store: Store, reader: Reader[Any]) -> _Cure | None:
+    """The very bytes that were written, so also the same generation."""
+    try:
+        mended = repair(store.read(key))
+        if mended is None:
+            return None
+        reader.understand(key, mended.blob)
+    except (Damaged, TooNew, CheckpointError):
+        return None
+    return _Cure(Outcome.REPAIRED, mended.blob, mended.finding)
+
+
+def _previous(key: str, reader: Reader[Any]) -> _Cure | None:
+    """The generation before, under a number above all that were seen. Boot and time stay those of its data."""
+    before = reader.previous(key)
+    if not before:
+        return None
+    try:
+        reader.understand(key, before)
+    except (Damaged, TooNew):
+        return None
+    header, data = open_sealed(before, key)
+    generation = reader.highest_generation(key) + 1
+    detail = (
+        f"generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC, comes back "
+        f"as generation {generation}; what was written after it is lost"
+    )
+    return _Cure(Outcome.ROLLED_BACK, seal(replace(header, generation=generation), data), detail)

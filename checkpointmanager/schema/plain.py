@@ -1,0 +1,115 @@
+"""Which values JSON gives back exactly as they went in, checked before they are written.
+
+orjson would store NaN as null, a tuple as a list, an enum as its value, and read integers beyond 64 bits as
+floats. All of that is refused here, with the place of the value and never the value itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+MAX_DEPTH = 200  # orjson writes 254 levels
+LOWEST_INTEGER = -(2**63)
+HIGHEST_INTEGER = 2**64 - 1
+
+_SAFE = frozenset({str, bool, type(None)})  # a str may still hold a lone surrogate: orjson notices that
+
+
+class Mismatch(Exception):
+    """A value does not fit. Containers add their step while it travels up, so that `where` is its place."""
+
+    def __init__(self, why: str, where: str = "$") -> None:
+        super().__init__(why)
+        self.why = why
+        self._below = where[1:]
+        self._steps: list[str | int] = []
+
+    def inside(self, step: str | int) -> Mismatch:
+        self._steps.append(step)
+        return self
+
+    @property
+    def where(self) -> str:
+        path = "$"
+        for step in reversed(self._steps):
+            path = f"{path}[{step}]" if isinstance(step, int) else _at_member(path, step)
+        return path + self._below
+
+
+def to_json(plain: Any) -> bytes:
+    """The JSON of plain data, or Mismatch: for text that is not Unicode, or data nested too deeply."""
+    try:
+        return orjson.dumps(plain)
+    except (TypeError, RecursionError):
+        raise _first_mismatch(plain) from None
+
+
+def check_plain(value: Any) -> None:
+    """Raise Mismatch unless `value` consists of JSON values that come back equal and of the same type."""
+    if not _is_plain(value, 0):
+        raise _first_mismatch(value)
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    if depth > MAX_DEPTH:
+        return False
+    if isinstance(value, dict):
+        return all(
+            type(name) is str and (type(member) in _SAFE or _is_plain(member, depth + 1))
+            for name, member in value.items()
+        )
+    if isinstance(value, list):
+        return all(type(member) in _SAFE or _is_plain(member, depth + 1) for member in value)
+    return not _complaint(value)
+
+
+def _first_mismatch(value: Any) -> Mismatch:
+    """The quick checks say that something is wrong, not where: look for it."""
+    for where, why in _complaints(value, "$", 0):
+        return Mismatch(why, where)
+    return Mismatch("cannot be stored as JSON")
+
+
+def _complaints(value: Any, where: str, depth: int) -> Iterator[tuple[str, str]]:
+    if depth > MAX_DEPTH:
+        yield where, f"is nested more than {MAX_DEPTH} levels deep"
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            if type(name) is not str:
+                yield where, f"has a key of type {type(name).__name__}; JSON keys are strings"
+            elif _complaint(name):
+                yield where, f"has a key that {_complaint(name)}"
+            else:
+                yield from _complaints(member, _at_member(where, name), depth + 1)
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from _complaints(member, f"{where}[{index}]", depth + 1)
+    elif complaint := _complaint(value):
+        yield where, complaint
+
+
+def _complaint(value: Any) -> str:
+    """Why a value that is no container cannot be stored; empty if it can."""
+    kind = type(value)
+    if kind is str:
+        return "holds a lone surrogate, which is not Unicode text" if _has_surrogate(value) else ""
+    if kind is int:
+        fits = LOWEST_INTEGER <= value <= HIGHEST_INTEGER
+        return "" if fits else "is an integer beyond 64 bits, which JSON readers turn into a float"
+    if kind is float:
+        finite = value - value == 0  # false for NaN and both infinities, and only for them
+        return "" if finite else "is not a finite number, which JSON cannot hold"
+    if kind in _SAFE:
+        return ""
+    return f"is of type {kind.__name__}, which would not come back as it went in"
+
+
+def _has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _at_member(where: str, name: str) -> str:
+    return f"{where}.{name}" if name.isidentifier() else f"{where}[{name!a}]"
