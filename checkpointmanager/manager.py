@@ -28,7 +28,7 @@ from .events import Event, Events
 from .filestore import Durability, FileStore
 from .filestore.system import boot_id as boot_id_of_the_kernel
 from .keys import check_key, is_name
-from .reader import Reader
+from .reader import Found, Reader
 from .recovery import recover
 from .schema import Schema
 from .store import Store
@@ -117,7 +117,7 @@ class CheckpointManager(Generic[T]):
         check_key(key)
         encoded = self._schema.encode(data)
         with self._writer.holding(key):
-            if not overwrite and self._store.exists(key):
+            if not overwrite and key in self:
                 raise CheckpointExists(key, self._store.path_of(key))
             header, unchanged = self._writer.write(key, encoded)
         return self._reader.checkpoint(header, data, unchanged=unchanged)
@@ -125,12 +125,14 @@ class CheckpointManager(Generic[T]):
     def get_checkpoint(self, key: str) -> Checkpoint[T]:
         """What is on disk, verified. CheckpointNotFound is the only error that means "new"."""
         check_key(key)
-        try:
-            found = self._reader.read(key)
-        except CorruptCheckpoint:
-            self._writer.forget(key)
-            raise
+        found = self._read(key)
         return self._reader.checkpoint(found.header, found.data)
+
+    def previous_checkpoint(self, key: str) -> Checkpoint[T] | None:
+        """The generation before, if it is whole and readable. Looked at, never trusted on its own."""
+        check_key(key)
+        found = self._reader.previous(key)
+        return self._reader.checkpoint(found.header, found.data) if found else None
 
     def update_checkpoint(self, key: str, change: Callable[[T], T]) -> Checkpoint[T]:
         """Read, let `change` make the new value, write; no other writer comes between.
@@ -140,7 +142,7 @@ class CheckpointManager(Generic[T]):
         """
         check_key(key)
         with self._writer.holding(key):
-            found = self._reader.read(key)
+            found = self._read(key)
             data = change(found.data)
             if data is None:
                 raise UnstorableValue("$", "the change function returned None where the new value is expected")
@@ -223,7 +225,10 @@ class CheckpointManager(Generic[T]):
         self.close()
 
     def __contains__(self, key: str) -> bool:
-        return self._store.exists(check_key(key))
+        exists = self._store.exists(check_key(key))
+        if not exists:
+            self._writer.forget(key)
+        return exists
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.list_checkpoints())
@@ -233,6 +238,13 @@ class CheckpointManager(Generic[T]):
 
     def __repr__(self) -> str:
         return f"CheckpointManager({self._store.path!r}, {self._schema!r})"
+
+    def _read(self, key: str) -> Found[T]:
+        try:
+            return self._reader.read(key)
+        except CheckpointError:
+            self._writer.forget(key)  # whatever is written next, it is not "unchanged"
+            raise
 
     def _commit(self, changes: Changes) -> None:
         with self._writer.holding(*changes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
 from . import repair
@@ -61,23 +62,22 @@ class Reader(Generic[T]):
             unchanged,
         )
 
-    def previous(self, key: str) -> bytes:
-        """The bytes of the generation before, if they are a whole checkpoint of this key; else b""."""
+    def previous(self, key: str) -> Found[T] | None:
+        """The generation before, if it is a whole checkpoint of this key that this program can read."""
         try:
-            blob = self._store.read(key, previous=True)
-            self._open(key, blob)
+            return self.understand(key, self._store.read(key, previous=True))
         except (CheckpointNotFound, Damaged, TooNew, WrongKind):
-            return b""
-        return blob
+            return None
 
     def highest_generation(self, key: str) -> int:
         """At least the generation of a damaged checkpoint: what it seems to state, or one above the previous."""
-        try:
+        stated = after_previous = 0
+        with suppress(CheckpointNotFound, Damaged):
             stated = repair.generation_in(self._store.read(key))
-        except (CheckpointNotFound, Damaged):
-            stated = 0
-        before = self.previous(key)
-        return max(stated, open_sealed(before, key)[0].generation + 1 if before else 0)
+        with suppress(CheckpointNotFound, Damaged, TooNew, WrongKind):
+            header, _ = self._open(key, self._store.read(key, previous=True))
+            after_previous = header.generation + 1
+        return max(stated, after_previous)
 
     def _open(self, key: str, blob: bytes) -> tuple[Header, bytes]:
         header, data = open_sealed(blob, key)

@@ -13,7 +13,7 @@ from .events import Event, EventKind, Events
 from .reader import Reader
 from .repair import repair
 from .store import Store
-from .writer import Writer
+from .writer import SHORTAGES, Writer
 
 
 class _Cure(NamedTuple):
@@ -24,13 +24,16 @@ class _Cure(NamedTuple):
 
 def recover(key: str, rollback: bool, *, store: Store, reader: Reader[Any], writer: Writer, events: Events) -> Recovery:
     """Called while holding the key. Where nothing can be done, nothing is touched."""
+    writer.forget(key)
     try:
         reader.read(key)
     except CorruptCheckpoint as damage:
+        if damage.errno in SHORTAGES:
+            raise
         corrupt = damage
     else:
         return Recovery(key, Outcome.INTACT, "the checkpoint is whole")
-    cure = _exact(key, store, reader) or _previous(key, reader)
+    cure = _exact(key, store, reader) or _previous(key, store, reader)
     if cure is None:
         return Recovery(key, Outcome.HOPELESS, f"{corrupt.detail}: no exact repair, and no previous generation")
     if cure.outcome is Outcome.ROLLED_BACK and not rollback:
@@ -52,17 +55,15 @@ def _exact(key: str, store: Store, reader: Reader[Any]) -> _Cure | None:
     return _Cure(Outcome.REPAIRED, mended.blob, mended.finding)
 
 
-def _previous(key: str, reader: Reader[Any]) -> _Cure | None:
+def _previous(key: str, store: Store, reader: Reader[Any]) -> _Cure | None:
     """The generation before, under a number above all that were seen. Boot and time stay those of its data."""
-    before = reader.previous(key)
-    if not before:
-        return None
     try:
+        before = store.read(key, previous=True)
         reader.understand(key, before)
-    except (Damaged, TooNew):
+    except (Damaged, TooNew, CheckpointError):
         return None
     header, data = open_sealed(before, key)
-    generation = reader.highest_generation(key) + 1
+    generation = max(reader.highest_generation(key), header.generation + 1) + 1
     detail = (
         f"generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC, comes back "
         f"as generation {generation}; what was written after it is lost"

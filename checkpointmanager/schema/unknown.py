@@ -47,24 +47,51 @@ def unknown_fields() -> Any:
 
 @dataclass(slots=True)
 class Unknowns:
-    """What one file of a newer version holds beyond what this program knows."""
+    """What one file holds beyond what this program knows, and the versions that its next writing must state.
+
+    Version 0 is for a file of this version or an older one, of which nothing is kept.
+    """
 
     version: int
     readable_by: int
-    by_place: dict[str, Any] = field(default_factory=dict)
-    # The object is kept beside its fields so that its id stays its own.
-    by_object: dict[int, tuple[object, dict[str, Any]]] = field(default_factory=dict)
+    of_whole: Mapping[str, Any] = field(default_factory=dict)
+    # The object is kept beside what was unknown of it, so that its id stays its own.
+    _by_object: dict[int, tuple[object, Mapping[str, Any]]] = field(default_factory=dict)
+    _settled: dict[int, object] = field(default_factory=dict)
 
-    def keep(self, owner: object, fields: dict[str, Any]) -> None:
-        self.by_object[id(owner)] = (owner, fields)
-
-    def of(self, owner: object) -> Mapping[str, Any]:
-        kept = self.by_object.get(id(owner))
-        return kept[1] if kept else {}
+    def keep(self, owner: object, rest: Mapping[str, Any]) -> None:
+        self._by_object[id(owner)] = (owner, rest)
 
     def carry(self, fields: UnknownFields) -> None:
         """An object of a newer file is written: the file is then of the newest version among its objects."""
-        self.version, self.readable_by = max((self.version, self.readable_by), (fields.version, fields.readable_by))
+        self.version = max(self.version, fields.version)
+        self.readable_by = max(self.readable_by, fields.readable_by)
+
+    def settle(self, owner: object, plain: dict[str, Any]) -> dict[str, Any]:
+        """`plain` with what was unknown of its owner. If it was read, then its new place has no say in it."""
+        if id(owner) not in self._by_object:
+            return plain
+        whole = self._put_back(plain, self._by_object[id(owner)][1])
+        self._settled[id(whole)] = whole
+        return whole
+
+    def settle_whole(self, plain: Any) -> Any:
+        """The same for the root, which keeps its unknown fields even if it is a new object."""
+        return self._put_back(plain, self.of_whole)
+
+    def _put_back(self, plain: Any, rest: Mapping[str, Any]) -> Any:
+        if type(plain) is not dict or id(plain) in self._settled:
+            return plain
+        whole = dict(plain)  # a copy: encode= may have returned a dict that is the caller's
+        for name, value in rest.items():
+            if not isinstance(value, _Deeper):
+                whole.setdefault(name, value)
+            elif name in whole:
+                whole[name] = self._put_back(whole[name], value)
+        return whole
+
+
+NOTHING_UNKNOWN = Unknowns(0, 0)
 
 
 def beyond(whole: Any, known: Any) -> dict[str, Any]:
@@ -78,17 +105,6 @@ def beyond(whole: Any, known: Any) -> dict[str, Any]:
         elif deeper := beyond(value, known[name]):
             rest[name] = _Deeper(deeper)
     return rest
-
-
-def put_back(plain: Any, rest: Mapping[str, Any]) -> None:
-    """Add to `plain` what beyond() found, where the object it belongs to still stands."""
-    if type(plain) is not dict:
-        return
-    for name, value in rest.items():
-        if not isinstance(value, _Deeper):
-            plain.setdefault(name, value)
-        elif name in plain:
-            put_back(plain[name], value)
 
 
 class _Deeper(dict[str, Any]):

@@ -1,0 +1,67 @@
+"""What a DRA node agent remembers: claims, pods and devices, in memory and on disk.
+
+A ClaimInfoCache is rebuilt from its files when the process starts, and a DRAManager prepares and unprepares
+the claims of pods on it:
+
+    cache = ClaimInfoCache(FileCheckpointer("/var/lib/agent/claims"))
+    manager = DRAManager(cache, {"gpu.example.com": driver})
+    manager.prepare_resources(pod)
+    manager.get_resources(pod, "trainer").cdi_devices
+
+A claim whose file is damaged costs itself and no other: it is there as unknown, its devices stay held.
+README.md says what is persisted, what is not, and why.
+"""
+
+from .cache import CacheReport, ClaimInfoCache
+from .checkpointer import Checkpointer, ClaimInfoStateList, FileCheckpointer, MemoryCheckpointer, UnknownClaim
+from .claim import ClaimInfo
+from .driver import ClaimRef, Driver, Prepared
+from .errors import (
+    ClaimConflict,
+    ClaimInvalid,
+    ClaimNotPrepared,
+    DRAError,
+    PrepareFailed,
+    ReconcileRefused,
+    UnprepareFailed,
+)
+from .manager import DRAManager
+from .pod import Allocation, ContainerClaim, Pod, ResourceClaim
+from .resources import ClaimResource, ContainerResources, DynamicResource, PodResources
+from .schema import CLAIMS
+from .state import ClaimInfoState, Device, DriverState, NodeOperation
+
+__all__ = [
+    "CLAIMS",
+    "Allocation",
+    "CacheReport",
+    "Checkpointer",
+    "ClaimConflict",
+    "ClaimInfo",
+    "ClaimInfoCache",
+    "ClaimInfoState",
+    "ClaimInfoStateList",
+    "ClaimInvalid",
+    "ClaimNotPrepared",
+    "ClaimRef",
+    "ClaimResource",
+    "ContainerClaim",
+    "ContainerResources",
+    "DRAError",
+    "DRAManager",
+    "Device",
+    "Driver",
+    "DriverState",
+    "DynamicResource",
+    "FileCheckpointer",
+    "MemoryCheckpointer",
+    "NodeOperation",
+    "Pod",
+    "PodResources",
+    "PrepareFailed",
+    "Prepared",
+    "ReconcileRefused",
+    "ResourceClaim",
+    "UnknownClaim",
+    "UnprepareFailed",
+]

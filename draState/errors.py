@@ -1,0 +1,56 @@
+"""What can go wrong with claims, apart from the disk: that is told by the errors of checkpointmanager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class DRAError(Exception):
+    """The base of the errors of this package."""
+
+
+class ClaimInvalid(DRAError):
+    """A claim of the pod cannot be prepared as it stands. Nothing was changed."""
+
+
+class ClaimConflict(DRAError):
+    """Another claim of the same name is still here; it has to be unprepared first. Names both UIDs."""
+
+    def __init__(self, name: tuple[str, str], uid: str, other: str) -> None:
+        super().__init__(
+            f"claim {'/'.join(name)} has UID {uid}, but UID {other} of the same name is still prepared on this "
+            "node; it is unprepared when its pods are gone"
+        )
+        self.uid = uid
+        self.other = other
+
+
+class ClaimNotPrepared(DRAError):
+    """A container's claim is not ready to be used."""
+
+
+class OperationFailed(DRAError):
+    """Some claims failed; `failures` has each one's reason by UID. What succeeded is recorded."""
+
+    def __init__(self, operation: str, failures: Mapping[str, str]) -> None:
+        listed = "; ".join(f"claim {uid}: {why}" for uid, why in failures.items())
+        super().__init__(f"{operation} failed for {len(failures)}: {listed}")
+        self.failures = dict(failures)
+
+
+class PrepareFailed(OperationFailed):
+    """Preparing the pod failed for some of its claims; call again to try those."""
+
+    def __init__(self, failures: Mapping[str, str]) -> None:
+        super().__init__("prepare", failures)
+
+
+class UnprepareFailed(OperationFailed):
+    """Some claims could not be unprepared; they stay, unpreparing, for the next try."""
+
+    def __init__(self, failures: Mapping[str, str]) -> None:
+        super().__init__("unprepare", failures)
+
+
+class ReconcileRefused(DRAError):
+    """The list of active pods is not known to be complete: acting on it would free devices in use."""

@@ -1,0 +1,70 @@
+"""What a node agent must not forget about a claim: enough to unprepare it when everything else is gone.
+
+These classes are what the files hold, no more. They are frozen in tests/draState/data/baseline.json: a change
+of shape needs a new version in schema.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from checkpointmanager import UnknownFields, unknown_fields
+
+
+class NodeOperation(StrEnum):
+    """A call that a driver may say it does not need, in kubelet's own words."""
+
+    ALL = "*"
+    PREPARE = "NodePrepareResources"
+    UNPREPARE = "NodeUnprepareResources"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device that a driver prepared. Without request names it belongs to every request of the claim."""
+
+    pool_name: str
+    device_name: str
+    share_id: str | None = None
+    request_names: tuple[str, ...] = ()
+    cdi_device_ids: tuple[str, ...] = ()
+    unknown: UnknownFields = unknown_fields()
+
+    def serves(self, request: str) -> bool:
+        """True for the request itself and for one of its alternatives ("request/alternative")."""
+        if not self.request_names:
+            return True
+        return any(name == request or name.startswith(f"{request}/") for name in self.request_names)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverState:
+    """What one driver did for a claim. Skipped operations are text, so that ones we do not know yet survive."""
+
+    devices: tuple[Device, ...] = ()
+    skipped_operations: tuple[str, ...] = ()
+    unknown: UnknownFields = unknown_fields()
+
+    def skips(self, operation: NodeOperation) -> bool:
+        return NodeOperation.ALL in self.skipped_operations or operation in self.skipped_operations
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimInfoState:
+    """One claim. Its identity is the UID: a new claim may have the name of an old one."""
+
+    claim_uid: str
+    claim_name: str
+    namespace: str
+    pod_uids: frozenset[str] = frozenset()
+    driver_states: dict[str, DriverState] = field(default_factory=dict)
+    unknown: UnknownFields = unknown_fields()
+
+    def devices(self) -> set[tuple[str, str, str]]:
+        """(driver, pool, device) of every device that this claim holds."""
+        return {
+            (driver, device.pool_name, device.device_name)
+            for driver, state in self.driver_states.items()
+            for device in state.devices
+        }
