@@ -1,0 +1,1 @@
+"""checkpoint-verify: reads checkpoint files offline and says what is wrong with them."""

@@ -1,0 +1,79 @@
+"""cpu_manager_state: v4 (1.37), v3 (1.36 with a gate), v2 (before), and v1, read but not verified."""
+
+from __future__ import annotations
+
+from . import cpuset, versions
+from .gojson import decode
+from .gotypes import CHECKSUM, EMPTY_STRUCT, STRING, Custom, Field, Map, Struct, UnmarshalError, Value, zero
+from .policyforms import Forms
+from .policystate import TEXT_FORM_SINCE, PolicyState
+from .syntax import Node, Object
+from .unverified import UnverifiedState
+
+
+def reader(document: Node) -> PolicyState | UnverifiedState:
+    """The document as a CPU manager state, to be judged by any kubelet version."""
+    if _is_flat(document):
+        return UnverifiedState(document, "v1", refused_since=TEXT_FORM_SINCE)
+    return PolicyState(document, FORMS)
+
+
+def _is_flat(document: Node) -> bool:
+    """Whether the entries map container IDs to CPUs, as only form v1 did."""
+    entries = document.get("ENTRIES") if isinstance(document, Object) else None
+    if not isinstance(entries, Object) or not entries.members:
+        return False
+    return all(isinstance(value, bytes) for _, value in entries.members)
+
+
+def _pod_entry(node: Node) -> Value:
+    """A pod's entry, whose CPU list kubelet parses while it decodes."""
+    entry = decode(_POD_ENTRY_TEXT, node, zero(_POD_ENTRY_TEXT))
+    if entry.problems:
+        raise UnmarshalError(entry.problems[0])
+    try:
+        cpus = cpuset.members(entry.value["CPUSet"])
+    except ValueError as error:
+        raise UnmarshalError(str(error)) from error
+    return {"CPUSet": {"elems": {cpu: {} for cpu in cpus}}}
+
+
+def _refusal(value: Value, minor: int) -> tuple[str, str] | None:
+    version = versions.name(minor)
+    if not value["PolicyName"]:
+        return "no-policy", f"Kubelet {version} refuses this file: it names no policy."
+    lists = [value["DefaultCPUSet"]]
+    lists += [cpus for pod in (value["Entries"] or {}).values() for cpus in (pod or {}).values()]
+    for cpus in lists:
+        try:
+            cpuset.parse(cpus)
+        except ValueError as error:
+            return "bad-cpu-set", f"Kubelet {version} cannot parse a CPU set: {error}."
+    return None
+
+
+_POD_ENTRY_TEXT = Struct("state.podEntryJSON", (Field("CPUSet", STRING, "cpuSet"),))
+_CPU_SET = Struct("cpuset.CPUSet", (Field("elems", Map("map[int]struct {}", EMPTY_STRUCT, integer_keys=True)),))
+_POD_ENTRY = Custom(Struct("state.PodEntry", (Field("CPUSet", _CPU_SET),)), _pod_entry)
+
+_POLICY = Field("PolicyName", STRING, "policyName")
+_DEFAULT = Field("DefaultCPUSet", STRING, "defaultCpuSet")
+_ENTRIES = Field("Entries", Map("map[string]map[string]string", Map("map[string]string", STRING)), "entries")
+_PODS = Field("PodEntries", Map("state.PodCPUAssignments", _POD_ENTRY), "podEntries")
+_BASELINE = Struct("state.Baseline", (Field("Baseline", STRING, "baseline"),))
+_BASELINES = Field("Baselines", Map("state.Baselines", Map("map[string]state.Baseline", _BASELINE)), "baselines")
+_CHECKSUM = Field("Checksum", CHECKSUM, "checksum")
+_NAME = "state.CPUManagerCheckpoint"
+
+FORMS = Forms(
+    text="v4",
+    pods="v3",
+    plain="v2",
+    pods_struct=Struct(_NAME, (_POLICY, _DEFAULT, _ENTRIES, _PODS, _CHECKSUM)),
+    plain_struct=Struct(_NAME, (_POLICY, _DEFAULT, _ENTRIES, _CHECKSUM)),
+    text_struct=Struct("state.CPUManagerCheckpointData", (_POLICY, _DEFAULT, _ENTRIES, _PODS, _BASELINES)),
+    refusal=_refusal,
+    policies=("none", "static"),
+    pods_aliases=(_NAME + "V3",),
+    plain_aliases=(_NAME + "V2",),
+)

@@ -1,0 +1,76 @@
+"""kubelet_internal_checkpoint: which container has which devices; one form, v2, in all known versions."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from . import notes, versions
+from .checksums import fnv32a
+from .dump import dump_value
+from .gojson import decode
+from .gotypes import CHECKSUM, STRING, STRINGS, Bytes, Field, Map, Slice, Struct
+from .syntax import Node, Object
+from .unverified import UnverifiedState
+from .verdict import Judgement, damaged, valid
+
+FORM = "v2"
+
+_DEVICE_IDS = Map("checkpoint.DevicesPerNUMA", STRINGS, integer_keys=True)
+_ENTRY = Struct(
+    "checkpoint.PodDevicesEntry",
+    (
+        Field("PodUID", STRING),
+        Field("ContainerName", STRING),
+        Field("ResourceName", STRING),
+        Field("DeviceIDs", _DEVICE_IDS),
+        Field("AllocResp", Bytes()),
+    ),
+)
+_DATA = Struct(
+    "checkpoint.checkpointData",
+    (
+        Field("PodDeviceEntries", Slice("[]checkpoint.PodDevicesEntry", _ENTRY)),
+        Field("RegisteredDevices", Map("map[string][]string", STRINGS)),
+    ),
+)
+_FILE = Struct("checkpoint.Data", (Field("Data", _DATA), Field("Checksum", CHECKSUM)))
+
+
+def reader(document: Node) -> DeviceState | UnverifiedState:
+    """The document as a device manager state, to be judged by any kubelet version."""
+    return UnverifiedState(document, "v1") if _is_flat(document) else DeviceState(document)
+
+
+def _is_flat(document: Node) -> bool:
+    """Whether the device IDs stand in plain lists, as before there were NUMA nodes in them."""
+    data = document.get("DATA") if isinstance(document, Object) else None
+    entries = data.get("PODDEVICEENTRIES") if isinstance(data, Object) else None
+    if not isinstance(entries, list) or not entries:
+        return False
+    return all(isinstance(entry, Object) and isinstance(entry.get("DEVICEIDS"), list) for entry in entries)
+
+
+class DeviceState:
+    """One device manager checkpoint; all known kubelet versions judge it alike."""
+
+    def __init__(self, document: Node) -> None:
+        preset = {"Data": {"PodDeviceEntries": [], "RegisteredDevices": {}}, "Checksum": 0}
+        self._decoded = decode(_FILE, document, preset)
+
+    @cached_property
+    def _expected(self) -> int:
+        return fnv32a(dump_value(_DATA, self._decoded.value["Data"]))
+
+    def judge(self, minor: int) -> Judgement:
+        """What kubelet 1.`minor` makes of the document."""
+        return self._judge(minor).warn(*notes.about(minor, self._decoded))
+
+    def _judge(self, minor: int) -> Judgement:
+        version, problems = versions.name(minor), self._decoded.problems
+        if problems:
+            return damaged(FORM, "wrong-shape", f"Kubelet {version} cannot decode this file: {problems[0]}.")
+        stored, expected = self._decoded.value["Checksum"], self._expected
+        if stored != expected:
+            detail = f"Kubelet {version} refuses this file as corrupted: Data does not match its checksum."
+            return damaged(FORM, "checksum-mismatch", detail, expected, stored)
+        return valid(FORM, f"Kubelet {version} loads this file.", stored)

@@ -1,0 +1,158 @@
+"""inspect: from bytes and a file name to what kubelet would make of them. Never raises for any bytes."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Protocol
+
+from . import cpu, devices, dra, memory, pods, versions
+from .recognise import (
+    ACTUATED,
+    ALLOCATED,
+    CPU,
+    DEVICES,
+    DRA,
+    KUBELET_NAMES,
+    POD_KINDS,
+    POD_STATUS,
+    kind_of,
+    kind_of_fragment,
+)
+from .syntax import Missing, Node, NotJSONError, Object, Plain, TooDeepError, fold, parse, plain, unquote
+from .verdict import Judgement, KubeletFile, Verdict, damaged, unknown
+
+
+class Reader(Protocol):
+    """A document of a known kind, ready to be judged."""
+
+    def judge(self, minor: int) -> Judgement:
+        """What kubelet 1.`minor` makes of the document."""
+        ...
+
+
+# Versions that are known to read a file of this kind under its name.
+_READ_BY = dict.fromkeys(KUBELET_NAMES, versions.MINORS) | {
+    ALLOCATED: tuple(range(pods.PRESENT_NAMES_SINCE, versions.NEWEST + 1)),
+    ACTUATED: tuple(range(pods.PRESENT_NAMES_SINCE, versions.NEWEST + 1)),
+    POD_STATUS: (pods.PRESENT_NAMES_SINCE - 1,),
+}
+
+
+def inspect(blob: bytes, name: str = "", kubelet_version: str | None = None) -> KubeletFile | None:
+    """What kubelet would make of a file with these bytes and this name.
+
+    None if neither says that this is a kubelet state file; under a well-known name there is always an answer.
+    `kubelet_version` ("1.35", "v1.36.2") asks for the verdict of that version instead of the newest's;
+    raises ValueError for a version that is not known.
+    """
+    minor = versions.parse(kubelet_version)
+    name = name.rpartition("/")[2]
+    try:
+        document = parse(blob)
+    except NotJSONError as error:
+        return _broken(blob, name, error, minor)
+    kind = kind_of(document, name)
+    if not kind:
+        return None
+    reader = _reader(kind, document)
+    judgement = reader.judge(minor)
+    if kubelet_version is not None and minor not in _READ_BY[kind]:
+        judgement = _not_read(kind, judgement, minor)
+    loads = {version: reader.judge(version).loads if version in _READ_BY[kind] else None for version in versions.MINORS}
+    shown, sentence = _content(document)
+    return _finding(kind, judgement.warn(_misnamed(kind, name), _unnamed(kind, name), sentence), loads, shown, minor)
+
+
+def _reader(kind: str, document: Node) -> Reader:
+    if kind in POD_KINDS:
+        return pods.reader(document, old_name=kind == POD_STATUS)
+    if kind == DEVICES:
+        return devices.reader(document)
+    if kind == DRA:
+        return dra.reader(document)
+    return cpu.reader(document) if kind == CPU else memory.reader(document)
+
+
+def _finding(kind: str, judgement: Judgement, loads: dict[int, bool | None], shown: Plain, minor: int) -> KubeletFile:
+    return KubeletFile(
+        kind=kind,
+        format=judgement.format,
+        verdict=judgement.verdict,
+        reason=judgement.reason,
+        detail=judgement.detail,
+        expected=judgement.expected,
+        actual=judgement.actual,
+        warnings=judgement.warnings,
+        loads_in=MappingProxyType({versions.name(version): answer for version, answer in loads.items()}),
+        data=shown,
+        kubelet_version=versions.name(minor),
+    )
+
+
+def _not_read(kind: str, judgement: Judgement, minor: int) -> Judgement:
+    if judgement.verdict is not Verdict.VALID:
+        return judgement
+    detail = f"Kubelet {versions.name(minor)} is not known to read a {kind} of this form; its checksum is right."
+    return unknown(judgement.format, detail, int(judgement.actual)).warn(*judgement.warnings)
+
+
+def _misnamed(kind: str, name: str) -> str:
+    if name not in KUBELET_NAMES or name == kind:
+        return ""
+    return f"The content is that of a {kind}; under the name {name} kubelet would not load it."
+
+
+def _unnamed(kind: str, name: str) -> str:
+    if kind != ALLOCATED or name == ALLOCATED:
+        return ""
+    return f"{ALLOCATED}, {ACTUATED} and {POD_STATUS} look the same; only the file name tells them apart."
+
+
+def _broken(blob: bytes, name: str, error: NotJSONError, minor: int) -> KubeletFile | None:
+    """The finding for bytes that are not one JSON document."""
+    whole = None if isinstance(error.document, Missing) else error.document
+    kind = kind_of(whole, name) if whole is not None else kind_of_fragment(blob, name)
+    if not kind:
+        return None
+    reason, what = _damage(blob, error)
+    detail = f"Kubelet {versions.name(minor)} refuses this {kind}: {what}."
+    shown, _ = _content(whole)
+    loads = {version: False if version in _READ_BY[kind] else None for version in versions.MINORS}
+    return _finding(kind, damaged("", reason, detail), loads, shown, minor)
+
+
+def _damage(blob: bytes, error: NotJSONError) -> tuple[str, str]:
+    if not blob.strip(b" \t\r\n"):
+        return "empty", "the file is empty"
+    if error.reason == "trailing-bytes":
+        return error.reason, f"the document ends at byte {error.offset}, the file only at byte {len(blob)}"
+    first = blob.find(b"\0")
+    if first >= 0 and not blob[first:].strip(b"\0"):
+        where = "it holds nothing but NUL bytes" if first == 0 else f"from byte {first} on it is nothing but NUL bytes"
+        return "nul-filled", where
+    if error.reason == "truncated":
+        return error.reason, f"the document is cut off after {len(blob)} bytes"
+    return error.reason, f"it is not JSON from byte {error.offset} on"
+
+
+def _content(document: Node) -> tuple[Plain, str]:
+    """The document as plain values with the text in its data member decoded, or a sentence why not."""
+    try:
+        shown = plain(document)
+        if isinstance(document, Object):
+            shown |= {unquote(raw): _decoded(value) for raw, value in document.members if _is_data(raw, value)}
+    except TooDeepError:
+        return None, "The content nests too deeply to be shown."
+    return shown, ""
+
+
+def _is_data(raw: bytes, value: Node) -> bool:
+    return isinstance(value, bytes) and fold(unquote(raw)) == "DATA"
+
+
+def _decoded(value: Node) -> Plain:
+    text = plain(value)
+    try:
+        return plain(parse(text.encode("utf-8")))
+    except NotJSONError:
+        return text

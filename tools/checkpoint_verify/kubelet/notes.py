@@ -1,0 +1,28 @@
+"""Sentences about content that kubelet accepts without looking: unknown members, repeated members."""
+
+from __future__ import annotations
+
+from . import versions
+from .gojson import Decoded
+
+_SHOWN = 5  # names in one sentence
+
+
+def about(minor: int, *decodes: Decoded) -> tuple[str, ...]:
+    """Warnings about the members that kubelet ignored or read more than once."""
+    unknown = [name for decoded in decodes for name in decoded.unknown]
+    repeated = [name for decoded in decodes for name in decoded.repeated]
+    sentences = []
+    if unknown:
+        sentences.append(
+            f"Kubelet {versions.name(minor)} ignores members that it does not know, "
+            f"and drops them at its next write: {_list(unknown)}."
+        )
+    if repeated:
+        sentences.append(f"Members that stand in the file more than once, the last one counts: {_list(repeated)}.")
+    return tuple(sentences)
+
+
+def _list(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

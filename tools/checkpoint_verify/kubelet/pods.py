@@ -1,0 +1,89 @@
+"""allocated_pods_state, actuated_pods_state, and before them pod_status_manager_state: one form, three names."""
+
+from __future__ import annotations
+
+from . import notes, versions
+from .checksums import fnv32a_of_string
+from .gojson import decode
+from .gotypes import CHECKSUM, STRING, Field, Map, Pointer, Slice, Struct, zero
+from .quantity import QUANTITY
+from .syntax import Missing, Node, Object, fold, unquote
+from .textstate import decode_text
+from .unverified import UnverifiedState
+from .verdict import Judgement, damaged, valid
+
+FORM = "v1"
+OLD_FORM = "pre-1.32"
+TEXT_FORM_SINCE = 32
+PRESENT_NAMES_SINCE = 33
+
+_RESOURCES = Map("v1.ResourceList", QUANTITY)
+_CLAIM = Struct("v1.ResourceClaim", (Field("Name", STRING, "name"), Field("Request", STRING, "request")))
+_REQUIREMENTS = Struct(
+    "v1.ResourceRequirements",
+    (
+        Field("Limits", _RESOURCES, "limits"),
+        Field("Requests", _RESOURCES, "requests"),
+        Field("Claims", Slice("[]v1.ResourceClaim", _CLAIM), "claims"),
+    ),
+)
+_POD = Struct(
+    "state.PodResourceInfo",
+    (
+        Field("ContainerResources", Map("map[string]v1.ResourceRequirements", _REQUIREMENTS)),
+        Field("PodLevelResources", Pointer(_REQUIREMENTS)),
+        Field("EmptyDirVolumeLimits", Map("map[string]*resource.Quantity", Pointer(QUANTITY))),
+    ),
+)
+_STATE = Struct(
+    "state.PodResourceCheckpointInfo", (Field("Entries", Map("state.PodResourceInfoMap", _POD), "entries"),)
+)
+_FILE = Struct("state.Checkpoint", (Field("Data", STRING, "data"), Field("Checksum", CHECKSUM, "checksum")))
+
+
+def reader(document: Node, old_name: bool = False) -> PodState | UnverifiedState:
+    """The document as a pod state, to be judged by any kubelet version.
+
+    Under the old name a bare checksum is an empty state of the form before; under the others it is nothing.
+    """
+    bare = isinstance(document, Object) and [fold(unquote(raw)) for raw, _ in document.members] == ["CHECKSUM"]
+    if is_old_form(document) or (old_name and bare):
+        return UnverifiedState(document, OLD_FORM, refused_since=TEXT_FORM_SINCE)
+    return PodState(document)
+
+
+def is_old_form(document: Node) -> bool:
+    """Whether the allocations stand in the file itself, not in a text inside it."""
+    if not isinstance(document, Object) or not isinstance(document.get("DATA"), Missing):
+        return False
+    allocations, resizes = document.get("ALLOCATIONENTRIES"), document.get("RESIZESTATUSENTRIES")
+    return isinstance(allocations, Object) or isinstance(resizes, Object)
+
+
+class PodState:
+    """One pod resource checkpoint; all kubelet versions that read the form judge it alike."""
+
+    def __init__(self, document: Node) -> None:
+        self._file = decode(_FILE, document, zero(_FILE))
+        self._state = decode_text(self._file.value["Data"], _STATE, zero(_STATE))
+        self._expected = fnv32a_of_string(self._file.value["Data"])
+
+    def judge(self, minor: int) -> Judgement:
+        """What kubelet 1.`minor` makes of the document."""
+        # What the text held before the form got its present names is not known, so nothing in it is odd.
+        inside = (self._state,) if minor >= PRESENT_NAMES_SINCE else ()
+        return self._judge(minor).warn(*notes.about(minor, self._file, *inside))
+
+    def _judge(self, minor: int) -> Judgement:
+        version, stored = versions.name(minor), self._file.value["Checksum"]
+        if self._file.problems:
+            problem = self._file.problems[0]
+            return damaged(FORM, "wrong-shape", f"Kubelet {version} cannot decode this file: {problem}.")
+        if stored != self._expected:
+            detail = f"Kubelet {version} refuses this file as corrupted: data does not match its checksum."
+            return damaged(FORM, "checksum-mismatch", detail, self._expected, stored)
+        if self._state.problems:
+            problem = self._state.problems[0]
+            detail = f"Kubelet {version} cannot decode data, though its checksum is right: {problem}."
+            return damaged(FORM, "wrong-shape", detail, self._expected, stored)
+        return valid(FORM, f"Kubelet {version} loads this file.", stored)

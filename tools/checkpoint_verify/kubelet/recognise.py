@@ -1,0 +1,116 @@
+"""Which kubelet file this is: told by its content, by its well-known name where the content does not tell."""
+
+from __future__ import annotations
+
+import re
+
+from . import dra, pods
+from .checksums import crc32, fnv32a_of_string
+from .syntax import Missing, Node, NotJSONError, Number, Object, fold, parse, unquote
+
+DRA = "dra_manager_state"
+CPU = "cpu_manager_state"
+MEMORY = "memory_manager_state"
+DEVICES = "kubelet_internal_checkpoint"
+ALLOCATED = "allocated_pods_state"
+ACTUATED = "actuated_pods_state"
+POD_STATUS = "pod_status_manager_state"
+POD_KINDS = (ALLOCATED, ACTUATED, POD_STATUS)
+
+KUBELET_NAMES: dict[str, str] = {kind: kind for kind in (DRA, CPU, MEMORY, DEVICES, *POD_KINDS)}
+
+
+def kind_of(document: Node, name: str) -> str:
+    """The kind of a whole JSON document; "" if neither content nor name tells."""
+    named = KUBELET_NAMES.get(name, "")
+    told = _told_by_content(document)
+    if told == ALLOCATED and named in POD_KINDS:
+        return named
+    return told or named
+
+
+def kind_of_fragment(blob: bytes, name: str) -> str:
+    """The kind that broken bytes probably were, by their first members or their name; "" if neither tells."""
+    named = KUBELET_NAMES.get(name, "")
+    for beginning, kind in _BEGINNINGS:
+        if beginning.match(blob):
+            return named if kind == ALLOCATED and named in POD_KINDS else kind
+    return named
+
+
+_BEGINNINGS = tuple(
+    (re.compile(rb"\s*\{\s*" + pattern, re.IGNORECASE), kind)
+    for pattern, kind in (
+        (rb'"data"\s*:\s*"\{\\"kind\\":\\"DRACheckpoint', DRA),
+        (rb'"version"\s*:\s*"v1"\s*,\s*"entries"\s*:\s*\[\s*\{\s*"(?:DriverName|ClassName|ClaimUID)"', DRA),
+        (rb'"data"\s*:\s*"\{(?:\\"entries\\":|\}")', ALLOCATED),
+        (rb'"data"\s*:\s*\{\s*"(?:PodDeviceEntries|RegisteredDevices)"', DEVICES),
+        (rb'"policyName"\s*:\s*"[^"]*"\s*,\s*"defaultCpuSet"', CPU),
+        (rb'"policyName"\s*:\s*"[^"]*"\s*,\s*"machineState"', MEMORY),
+    )
+)
+
+
+def _told_by_content(document: Node) -> str:
+    if not isinstance(document, Object):
+        return ""
+    names = {fold(unquote(raw)) for raw, _ in document.members}
+    if "POLICYNAME" in names:
+        return _policy_kind(document, names)
+    if dra.is_old_form(document):
+        return DRA
+    if pods.is_old_form(document):
+        return POD_STATUS
+    data = document.get("DATA")
+    if isinstance(data, Object):
+        return _device_kind(data, names)
+    return _text_kind(document, data) if isinstance(data, bytes) else ""
+
+
+def _policy_kind(document: Object, names: set[str]) -> str:
+    if "DEFAULTCPUSET" in names or "MACHINESTATE" in names:
+        return CPU if "DEFAULTCPUSET" in names else MEMORY
+    if not names & {"CHECKSUM", "DATACHECKSUM", "ENTRIES", "PODENTRIES"}:
+        return ""
+    # The two managers spell their policies differently: "static" and "Static".
+    policy = document.get("POLICYNAME")
+    if policy in (b"none", b"static"):
+        return CPU
+    return MEMORY if policy in (b"None", b"Static") else ""
+
+
+def _device_kind(data: Object, names: set[str]) -> str:
+    inside = {fold(unquote(raw)) for raw, _ in data.members}
+    known = inside & {"PODDEVICEENTRIES", "REGISTEREDDEVICES"}
+    return DEVICES if known or (not inside and names == {"DATA", "CHECKSUM"}) else ""
+
+
+def _text_kind(document: Object, data: bytes) -> str:
+    """DRA and pod files differ in what their text says, else in whose checksum fits, else in letter case."""
+    checksum = document.get("CHECKSUM")
+    if isinstance(checksum, bytes) and b":" in checksum:  # another program's checksum
+        return ""
+    text = unquote(data)
+    inside = _inside(text)
+    if inside.get("KIND") == b"DRACheckpoint" or isinstance(inside.get("CLAIMINFOSTATELIST"), list):
+        return DRA
+    if isinstance(checksum, Missing):
+        return ""
+    if isinstance(inside.get("ENTRIES"), Object):
+        return ALLOCATED
+    if isinstance(checksum, Number) and checksum == str(crc32(text)):
+        return DRA
+    if isinstance(checksum, Number) and checksum == str(fnv32a_of_string(text)):
+        return ALLOCATED
+    exact = {raw for raw, _ in document.members}
+    if {b"Data", b"Checksum"} <= exact:
+        return DRA
+    return ALLOCATED if {b"data", b"checksum"} <= exact else ""
+
+
+def _inside(text: str) -> Object:
+    try:
+        inner = parse(text.encode("utf-8"))
+    except NotJSONError:
+        return Object()
+    return inner if isinstance(inner, Object) else Object()

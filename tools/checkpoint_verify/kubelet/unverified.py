@@ -1,0 +1,28 @@
+"""Forms that are recognised and can be read, but whose checksum algorithm is not known here."""
+
+from __future__ import annotations
+
+from . import versions
+from .syntax import Node, Number, Object
+from .verdict import Judgement, unknown
+
+_LONGEST = 20  # digits of the largest 64-bit number
+
+
+class UnverifiedState:
+    """A document of such a form: unknown to every version, and certainly not loaded from one version on."""
+
+    def __init__(self, document: Node, form: str, refused_since: int | None = None) -> None:
+        stored = document.get("CHECKSUM") if isinstance(document, Object) else None
+        digits = isinstance(stored, Number) and stored.isdigit() and len(stored) <= _LONGEST
+        self._stored = int(str(stored)) if digits else None
+        self._form = form
+        self._refused_since = refused_since
+
+    def judge(self, minor: int) -> Judgement:
+        """Unknown, and whether kubelet 1.`minor` is nevertheless known to refuse it."""
+        detail = f"The content can be read, but the checksum of form {self._form} is not verified here"
+        if self._refused_since is None or minor < self._refused_since:
+            return unknown(self._form, f"{detail}.", self._stored)
+        detail = f"{detail}; kubelet {versions.name(minor)} does not read this form."
+        return unknown(self._form, detail, self._stored, loads=False)
