@@ -33,7 +33,7 @@ class InvalidKey(CheckpointError, ValueError):
 
     def __init__(self, key: object) -> None:
         super().__init__(
-            f"invalid key {_shortened(key)}: a key has 1 to 200 letters, digits, '-', '_' or '.', "
+            f"invalid key {_shortened(key)}: a key is a str of 1 to 200 letters, digits, '-', '_' or '.', "
             "and starts and ends with a letter or digit"
         )
         self.key = key if isinstance(key, str) else repr(key)

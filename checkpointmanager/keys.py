@@ -23,4 +23,5 @@ def check_key(key: str) -> str:
 
 def is_name(text: object) -> bool:
     """True for 1 to 200 letters, digits, '-', '_' and '.', with a letter or digit at both ends."""
-    return isinstance(text, str) and len(text) <= MAX_KEY_LENGTH and _NAME.fullmatch(text) is not None
+    # Exactly str: `class Key(str, Enum)` equals its text, but f-strings would write "Key.NAME" into the header.
+    return type(text) is str and len(text) <= MAX_KEY_LENGTH and _NAME.fullmatch(text) is not None

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from .damage import Reason
+from .damage import Damaged, Reason
 from .errors import CheckpointNotFound, CheckpointWriteFailed
 from .store import Current, Put
 
@@ -42,6 +42,8 @@ class MemoryStore:
         kept = (self.previous if previous else self.current).get(key)
         if kept is None:
             raise CheckpointNotFound(key, self.path_of(key))
+        if len(kept) > self.max_bytes:
+            raise Damaged(Reason.TOO_LARGE, f"{len(kept)} bytes, over the limit of max_bytes={self.max_bytes}")
         return kept
 
     @contextmanager

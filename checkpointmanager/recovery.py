@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .checkpoint import Outcome, Recovery
@@ -68,4 +67,4 @@ def _previous(key: str, store: Store, reader: Reader[Any]) -> _Cure | None:
         f"generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC, comes back "
         f"as generation {generation}; what was written after it is lost"
     )
-    return _Cure(Outcome.ROLLED_BACK, seal(replace(header, generation=generation), data), detail)
+    return _Cure(Outcome.ROLLED_BACK, seal(header._replace(generation=generation), data), detail)

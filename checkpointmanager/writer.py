@@ -33,7 +33,7 @@ from .schema import Encoded
 from .store import Current, Put, Store
 
 # A read that fails for want of these says nothing about the file.
-_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class Known(NamedTuple):
@@ -63,7 +63,8 @@ class Writer:
     @contextmanager
     def holding(self, *keys: str) -> Iterator[None]:
         """Nobody else changes these keys meanwhile; events wait until the locks are given back."""
-        with self._events.held_back(), self._locks.hold_all(keys), self._store.writing():
+        # The store first: under sharing it lets in one thread at a time, which may then change other keys inside.
+        with self._events.held_back(), self._store.writing(), self._locks.hold_all(keys):
             yield
 
     def write(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Header, bool]:
@@ -122,10 +123,10 @@ class Writer:
     def _prepare(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Known, Put | None]:
         """What is known after the write, and the write itself; None if the checkpoint is so already."""
         digest = xxh3_128_digest(encoded.json)
-        known = self._known.pop(key, None)
+        known = self._known.get(key)
         if known and known.is_of(encoded, digest):
-            self._known[key] = known
             return known, None
+        self.forget(key)
         if known:
             current, generation = Current.OURS, known.header.generation
         elif found:
@@ -157,7 +158,7 @@ class Writer:
         except CheckpointNotFound:
             return Current.ABSENT, 0
         except CorruptCheckpoint as damage:
-            if damage.errno in _SHORTAGES:
+            if damage.errno in SHORTAGES:
                 error = OSError(damage.errno, os.strerror(damage.errno))
                 raise CheckpointWriteFailed(key, damage.path, error, in_doubt=False) from damage
             self._quarantine(key, damage.reason)

@@ -21,18 +21,23 @@ from .errors import (
     ClaimInvalid,
     ClaimNotPrepared,
     DRAError,
+    KubeletStateInvalid,
     PrepareFailed,
     ReconcileRefused,
     UnprepareFailed,
 )
+from .kubelet import KubeletDRAState, read_dra_manager_state, write_dra_manager_state
 from .manager import DRAManager
 from .pod import Allocation, ContainerClaim, Pod, ResourceClaim
+from .podconfig import PodConfigStore, PodSyncReport
+from .podstate import POD_CONFIGS, DeviceConfig, PodConfig
 from .resources import ClaimResource, ContainerResources, DynamicResource, PodResources
 from .schema import CLAIMS
 from .state import ClaimInfoState, Device, DriverState, NodeOperation
 
 __all__ = [
     "CLAIMS",
+    "POD_CONFIGS",
     "Allocation",
     "CacheReport",
     "Checkpointer",
@@ -50,18 +55,26 @@ __all__ = [
     "DRAError",
     "DRAManager",
     "Device",
+    "DeviceConfig",
     "Driver",
     "DriverState",
     "DynamicResource",
     "FileCheckpointer",
+    "KubeletDRAState",
+    "KubeletStateInvalid",
     "MemoryCheckpointer",
     "NodeOperation",
     "Pod",
+    "PodConfig",
+    "PodConfigStore",
     "PodResources",
+    "PodSyncReport",
     "PrepareFailed",
     "Prepared",
     "ReconcileRefused",
     "ResourceClaim",
     "UnknownClaim",
     "UnprepareFailed",
+    "read_dra_manager_state",
+    "write_dra_manager_state",
 ]

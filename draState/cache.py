@@ -46,7 +46,7 @@ class ClaimInfoCache:
         self._locks = KeyLocks()  # of claims, by UID and by name: held while one is written
         self._indexing = threading.Lock()  # guards the changes of the four dicts; readers do without
         self._claims: dict[str, ClaimInfo] = {}
-        self._uids: dict[Name, str] = {}
+        self._uids: dict[Name, frozenset[str]] = {}  # one, unless files of two claims say the same name
         self._pods: dict[str, frozenset[str]] = {}
         self._holders: dict[DeviceId, frozenset[str]] = {}
         kept = checkpointer.get_or_create()
@@ -59,8 +59,10 @@ class ClaimInfoCache:
         return self._claims.get(uid)
 
     def by_name(self, namespace: str, name: str) -> ClaimInfo | None:
-        claim = self._claims.get(self._uids.get((namespace, name), ""))
-        return claim if claim and claim.name == (namespace, name) else None
+        """The claim that people call so; one that can be trusted before one that cannot."""
+        claims = (self._claims.get(uid) for uid in self._uids.get((namespace, name), ()))
+        of_this_name = [claim for claim in claims if claim and claim.name == (namespace, name)]
+        return min(of_this_name, key=lambda claim: (claim.unknown, claim.uid), default=None)
 
     def of_pod(self, pod_uid: str) -> tuple[ClaimInfo, ...]:
         """The claims that this pod refers to."""
@@ -103,8 +105,7 @@ class ClaimInfoCache:
         with self._locks.hold_all({*wanted, *("/".join(name) for name in names)}):
             before = {uid: claim for uid in wanted if (claim := self._claims.get(uid))}
             after = [claim for claim in change(before) if claim != before.get(claim.uid)]
-            for claim in after:
-                self._refuse_conflict(claim)
+            self._refuse_conflicts(after, before)
             self._write(after, before)
 
     def put(self, *claims: ClaimInfo) -> None:
@@ -119,7 +120,9 @@ class ClaimInfoCache:
 
     def delete(self, *uids: str) -> None:
         """From disk, then from memory. What the disk refuses stays, unpreparing, for the next try."""
-        with self._locks.hold_all(uids):
+        if not uids:
+            return
+        with self._locks.hold_all(set(uids)):
             failures: Mapping[str, CheckpointError] = {}
             try:
                 self._checkpointer.delete(*uids)
@@ -140,6 +143,8 @@ class ClaimInfoCache:
 
     def _write(self, after: list[ClaimInfo], before: Mapping[str, ClaimInfo]) -> None:
         written = [claim.state for claim in after if _must_be_written(claim, before.get(claim.uid))]
+        stamped = {state.claim_uid for state in written}
+        after = [replace(claim, from_this_boot=True) if claim.uid in stamped else claim for claim in after]
         try:
             if written:
                 self._checkpointer.store(written[0] if len(written) == 1 else written)
@@ -147,11 +152,10 @@ class ClaimInfoCache:
             self._conclude(after, before, error.failures)
             raise
         except CheckpointError as error:
-            self._conclude(after, before, {state.claim_uid: error for state in written})
+            self._conclude(after, before, dict.fromkeys(stamped, error))
             raise
         except BaseException:  # interrupted, perhaps between the rename and the sync
-            doubt = {state.claim_uid: _INTERRUPTED for state in written}
-            self._conclude([claim for claim in after if claim.uid in doubt], before, doubt)
+            self._conclude(after, before, dict.fromkeys(stamped, _INTERRUPTED))
             raise
         self._conclude(after, before, {})
 
@@ -167,37 +171,42 @@ class ClaimInfoCache:
                 old = before.get(claim.uid, claim)
                 pods = claim.state.pod_uids | old.state.pod_uids
                 state = replace(claim.state, pod_uids=pods)
-                self._swap(replace(claim, state=state, prepared=False, unknown=str(failure)))
+                self._swap(replace(claim, state=state, prepared=False, unknown=str(failure), in_doubt=True))
 
     def _conclude_deletion(self, uids: Iterable[str], failures: Mapping[str, CheckpointError]) -> None:
         for uid in uids:
             claim = self._claims.get(uid)
             failure = failures.get(uid)
             if claim and failure:
-                why = str(failure) if _in_doubt(failure) else claim.unknown
-                self._swap(replace(claim, unpreparing=True, prepared=False, unknown=why))
+                kept = replace(claim, unpreparing=True, prepared=False)
+                if _in_doubt(failure):
+                    kept = replace(kept, unknown=str(failure), in_doubt=not claim.guessed)
+                self._swap(kept)
             elif claim:
                 self._drop(claim)
 
-    def _refuse_conflict(self, claim: ClaimInfo) -> None:
+    def _refuse_conflicts(self, after: Iterable[ClaimInfo], before: Mapping[str, ClaimInfo]) -> None:
         """Two claims with one name: the old one was force-deleted and is not unprepared yet."""
-        other = self._uids.get(claim.name, claim.uid)
-        if other != claim.uid:
-            raise ClaimConflict(claim.name, claim.uid, other)
+        taken: dict[Name, str] = {}
+        for claim in after:
+            old = before.get(claim.uid)
+            if old and old.name == claim.name:
+                continue  # it has had the name before, and must be able to go whoever else has it
+            others = {*self._uids.get(claim.name, ()), taken.setdefault(claim.name, claim.uid)} - {claim.uid}
+            if others:
+                raise ClaimConflict(claim.name, claim.uid, min(others))
 
     def _swap(self, claim: ClaimInfo) -> None:
         with self._indexing:
             old = self._claims.get(claim.uid)
             self._claims[claim.uid] = claim
-            if any(claim.name):
-                self._uids[claim.name] = claim.uid
+            _reindex(self._uids, claim.uid, _names(old), _names(claim))
             _reindex(self._pods, claim.uid, old.state.pod_uids if old else (), claim.state.pod_uids)
             _reindex(self._holders, claim.uid, _devices(old), _devices(claim))
 
     def _drop(self, claim: ClaimInfo) -> None:
         with self._indexing:
-            if self._uids.get(claim.name) == claim.uid:
-                del self._uids[claim.name]
+            _reindex(self._uids, claim.uid, _names(claim), ())
             _reindex(self._pods, claim.uid, claim.state.pod_uids, ())
             _reindex(self._holders, claim.uid, _devices(claim), ())
             del self._claims[claim.uid]
@@ -212,6 +221,10 @@ def _reindex(index: dict[K, frozenset[str]], uid: str, old: Iterable[K], new: It
             index[place] = rest
         else:
             del index[place]
+
+
+def _names(claim: ClaimInfo | None) -> set[Name]:
+    return {claim.name} if claim and any(claim.name) else set()
 
 
 def _devices(claim: ClaimInfo | None) -> set[DeviceId]:

@@ -7,7 +7,7 @@ MemoryCheckpointer keeps nothing beyond the process, for tests of agents.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Unpack
 
@@ -19,6 +19,7 @@ from checkpointmanager import (
     Event,
     Outcome,
     Store,
+    UnstorableValue,
 )
 from checkpointmanager.manager import FileOptions
 
@@ -87,10 +88,14 @@ class FileCheckpointer:
         boot_id: str | None = None,
         **options: Unpack[FileOptions],
     ) -> None:
-        if options.get("sharing"):
-            raise ValueError(f"{directory}: claims need a directory of their own; sharing=True is refused")
+        self._place = directory.path if isinstance(directory, Store) else os.fspath(directory)
+        shared_store = isinstance(directory, Store) and not directory.exclusive
+        if options.get("sharing") or shared_store:
+            raise ValueError(f"{self._place}: claims need a directory of their own; one opened for sharing is refused")
         self._manager = CheckpointManager(directory, CLAIMS, on_event=on_event, boot_id=boot_id, **options)
-        self._kept: dict[str, ClaimInfoState] = {}  # what the files are known to hold
+        self._loaded = False
+        # What each file holds; None while that is not known, because a change of it runs or has failed.
+        self._kept: dict[str, ClaimInfoState | UnknownClaim | None] = {}
 
     def get_or_create(self) -> ClaimInfoStateList:
         """Damage is repaired where that is exact; else the claim is among the unknown ones."""
@@ -101,49 +106,65 @@ class FileCheckpointer:
             if isinstance(problem, CorruptCheckpoint) and self._repaired(uid):
                 checkpoints[uid] = self._manager.get_checkpoint(uid)
                 del problems[uid]
-        strangers = [uid for uid, checkpoint in checkpoints.items() if checkpoint.data.claim_uid != uid]
-        self._kept = {uid: checkpoint.data for uid, checkpoint in checkpoints.items() if uid not in strangers}
-        unknown = [self._unknown(uid, str(problem)) for uid, problem in problems.items()]
-        unknown += [self._unknown(uid, "the file holds the state of another claim") for uid in strangers]
-        boots = {uid: checkpoints[uid].from_this_boot for uid in self._kept}
-        return ClaimInfoStateList(tuple(self._kept.values()), tuple(unknown), boots)
+        good = {uid: checkpoint.data for uid, checkpoint in checkpoints.items() if checkpoint.data.claim_uid == uid}
+        strangers = checkpoints.keys() - good.keys()
+        unknown = {uid: self._unknown(uid, str(problem)) for uid, problem in problems.items()}
+        unknown |= {uid: self._unknown(uid, "the file holds the state of another claim") for uid in strangers}
+        self._kept = {**good, **unknown}
+        self._loaded = True
+        boots = {uid: checkpoints[uid].from_this_boot for uid in good}
+        return ClaimInfoStateList(tuple(good.values()), tuple(unknown.values()), boots)
 
     def store(self, claims: ClaimInfoState | Iterable[ClaimInfoState]) -> None:
         if isinstance(claims, ClaimInfoState):
-            self._kept.pop(claims.claim_uid, None)
+            self._forget(claims.claim_uid)
             self._manager.create_checkpoint(claims.claim_uid, claims)
             self._kept[claims.claim_uid] = claims
         else:
             self._commit({claim.claim_uid: claim for claim in claims}, [])
 
     def store_list(self, claims: Iterable[ClaimInfoState]) -> None:
-        """Claims that are unknown stay as they are: a list cannot say that they are gone."""
+        """Claims that are unknown stay as they are unless listed: a list cannot say that they are gone."""
+        if not self._loaded:
+            self.get_or_create()
+        kept = dict(self._kept)
         wanted = {claim.claim_uid: claim for claim in claims}
-        changed = {uid: claim for uid, claim in wanted.items() if self._kept.get(uid) != claim}
-        self._commit(changed, [uid for uid in self._kept if uid not in wanted])
+        changed = {uid: claim for uid, claim in wanted.items() if kept.get(uid) != claim}
+        self._commit(changed, [uid for uid in kept if uid not in wanted and not isinstance(kept[uid], UnknownClaim)])
 
     def delete(self, *uids: str) -> None:
-        self._commit({}, list(uids))
+        self._commit({}, uids)
 
     def close(self) -> None:
         self._manager.close()
 
-    def _commit(self, claims: dict[str, ClaimInfoState], gone: list[str]) -> None:
-        for uid in (*claims, *gone):
-            self._kept.pop(uid, None)
-        failed: set[str] = set(claims)
+    def _commit(self, claims: Mapping[str, ClaimInfoState], gone: Sequence[str]) -> None:
+        """One batch. A claim that cannot be written for what it holds costs none of the others."""
+        self._forget(*claims, *gone)
+        failures: dict[str, CheckpointError] = {}
         try:
             with self._manager.batch() as batch:
                 for uid, claim in claims.items():
-                    batch.create_checkpoint(uid, claim)
+                    try:
+                        batch.create_checkpoint(uid, claim)
+                    except UnstorableValue as error:
+                        failures[uid] = error
                 for uid in gone:
                     batch.remove_checkpoint(uid)
-            failed = set()
         except BatchFailed as error:
-            failed = set(error.failures)
-            raise
-        finally:
-            self._kept.update({uid: claim for uid, claim in claims.items() if uid not in failed})
+            failures |= error.failures
+        self._kept.update({uid: claim for uid, claim in claims.items() if uid not in failures})
+        for uid in gone:
+            if uid not in failures:
+                self._kept.pop(uid, None)
+        if failures:
+            raise BatchFailed(self._place, failures)
+
+    def _forget(self, *uids: str) -> None:
+        """About to be changed. Until that has succeeded nobody knows what the files hold; unknown ones stay so."""
+        for uid in uids:
+            if not isinstance(self._kept.get(uid), UnknownClaim):
+                self._kept[uid] = None
 
     def _repaired(self, uid: str) -> bool:
         try:

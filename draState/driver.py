@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from .errors import DRAError
 from .state import Device
 
 
@@ -39,3 +40,16 @@ class Driver(Protocol):
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         """By claim UID the error, "" for success. A claim that the driver does not know succeeds."""
         ...
+
+
+class _NotRegistered:
+    """Stands where a driver is not there, or not any more: each of its claims fails."""
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        raise DRAError("the driver is not registered on this node")
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        raise DRAError("the driver is not registered on this node")
+
+
+NOT_REGISTERED: Driver = _NotRegistered()

@@ -54,3 +54,10 @@ class UnprepareFailed(OperationFailed):
 
 class ReconcileRefused(DRAError):
     """The list of active pods is not known to be complete: acting on it would free devices in use."""
+
+
+class KubeletStateInvalid(DRAError):
+    """Bytes that kubelet would not load as its dra_manager_state. Names what is wrong, never data."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"not a valid dra_manager_state: {why}")

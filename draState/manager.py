@@ -6,7 +6,7 @@ next one finds a trace of everything that a driver may have done, and reconcile 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,14 +15,16 @@ from checkpointmanager.keylocks import KeyLocks
 
 from .cache import ClaimInfoCache
 from .claim import ClaimInfo
-from .driver import ClaimRef, Driver, Prepared
-from .errors import ClaimInvalid, PrepareFailed, ReconcileRefused, UnprepareFailed
+from .driver import NOT_REGISTERED, ClaimRef, Driver, Prepared
+from .errors import ClaimInvalid, DRAError, PrepareFailed, ReconcileRefused, UnprepareFailed
 from .pod import Pod, ResourceClaim
 from .resources import ContainerResources, PodResources, container_claim_infos, container_resources, pod_resources
 from .state import ClaimInfoState, DriverState, NodeOperation
 
 R = TypeVar("R")
 Failures = dict[str, str]
+ActivePods = Iterable[Pod | str]
+NO_ANSWER = "the driver gave no answer"
 
 
 class DRAManager:
@@ -70,27 +72,31 @@ class DRAManager:
         if failures:
             raise UnprepareFailed(failures)
 
-    def reconcile(self, active: Iterable[Pod | str], *, complete: bool) -> None:
-        """Unprepare for every pod that is referred to and no longer active.
+    def reconcile(self, active: ActivePods | Callable[[], ActivePods], *, complete: bool) -> None:
+        """Unprepare for every pod that is referred to and no longer active, and retry what failed to be unprepared.
 
-        Refused until the caller knows that `active` is complete. Where pods are given, not UIDs, unknown claims
-        that none of them uses are unprepared too.
+        Refused until the caller knows that `active` is complete. A function that lists the pods is better than
+        their list: a pod that is prepared just after it was made would look as if it were gone. Where pods are
+        given, not UIDs, unknown claims that none of them uses are unprepared too.
         """
         if not complete:
             raise ReconcileRefused("the list of active pods is not complete yet; nothing was changed")
-        pods = list(active)
+        claims = list(self.cache)  # before the pods are listed: whose pod is not among them then, is not to come
+        pods = list(active() if callable(active) else active)
         live = {pod if isinstance(pod, str) else pod.uid for pod in pods}
         gone = {
             claim.uid: claim.state.pod_uids - live
-            for claim in self.cache
-            if claim.state.pod_uids - live or not (claim.state.pod_uids or claim.unknown)
+            for claim in claims
+            if claim.unpreparing or claim.state.pod_uids - live or not (claim.state.pod_uids or claim.guessed)
         }
         failures = self._release(gone)
         if all(isinstance(pod, Pod) for pod in pods):
             used = {claim.uid for pod in pods if isinstance(pod, Pod) for claim in pod.claims.values()}
             for uid in self.cache.report().unknown.keys() - used:
                 with self._operations.hold(uid):
-                    failures |= self._unprepare([uid])
+                    claim = self.cache.get(uid)
+                    if claim and claim.unknown:  # a new pod may have healed it meanwhile
+                        failures |= self._unprepare([uid])
         if failures:
             raise UnprepareFailed(failures)
 
@@ -117,7 +123,7 @@ class DRAManager:
         if pod.uid not in claim.reserved_for:
             raise ClaimInvalid(f"{name} is not reserved for this pod (UID {pod.uid})")
         for driver, allocation in claim.allocations.items():
-            if driver not in self._drivers and NodeOperation.ALL not in allocation.skipped_operations:
+            if allocation.needs_driver and driver not in self._drivers:
                 raise ClaimInvalid(f"{name} needs driver {driver}, which is not registered on this node")
 
     def _is_prepared(self, uid: str) -> bool:
@@ -129,11 +135,12 @@ class DRAManager:
         answers: dict[str, dict[str, Prepared]] = {uid: {} for uid in claims}
         failures: Failures = {}
         for driver, uids in self._by_driver(claims, NodeOperation.PREPARE).items():
-            reply = _called(self._drivers[driver].prepare, self._refs(uids), lambda why: Prepared(error=why))
+            call = self._drivers.get(driver, NOT_REGISTERED).prepare
+            reply = _called(call, self._refs(uids), lambda why: Prepared(error=why))
             for uid in uids:
-                answer = reply.get(uid, Prepared(error="the driver gave no answer"))
+                answer = reply.get(uid, Prepared(error=NO_ANSWER))
                 if answer.error:
-                    failures[uid] = f"{driver}: {answer.error}"
+                    _tell(failures, uid, driver, answer.error)
                 else:
                     answers[uid][driver] = answer
         return answers, failures
@@ -145,9 +152,10 @@ class DRAManager:
             for uid, claim in known.items():
                 states = dict(claim.state.driver_states)
                 for driver, answer in answers[uid].items():
-                    states[driver] = replace(states.get(driver, DriverState()), devices=answer.devices)
+                    states[driver] = states.get(driver, DriverState()).with_devices(answer.devices)
                 state = replace(claim.state, driver_states=states)
                 prepared = uid not in failures
+                # Stamped with this boot even if nothing else is new.
                 yield replace(claim, state=state, prepared=prepared, from_this_boot=prepared or claim.from_this_boot)
 
         return self._changed(answers, recorded)
@@ -158,11 +166,11 @@ class DRAManager:
 
         def without(known: Mapping[str, ClaimInfo]) -> Iterable[ClaimInfo]:
             for uid, claim in known.items():
-                pods = claim.state.pod_uids - gone[uid]
-                if pods or claim.unknown:
-                    yield replace(claim, state=replace(claim.state, pod_uids=pods))
-                else:
+                state = replace(claim.state, pod_uids=claim.state.pod_uids - gone[uid])
+                if claim.unpreparing or not (state.pod_uids or claim.guessed):
                     last.append(uid)
+                else:
+                    yield replace(claim, state=state) if claim.guessed else claim.rewritten(state)
 
         with self._operations.hold_all(gone):
             failures = self._changed(gone, without)
@@ -180,13 +188,11 @@ class DRAManager:
             for driver in sorted(known | set(self._drivers) if claim.unknown else known):
                 drivers.setdefault(driver, []).append(claim.uid)
         for driver, its_claims in drivers.items():
-            if driver not in self._drivers:
-                failures |= dict.fromkeys(its_claims, f"driver {driver} is not registered on this node")
-                continue
-            reply = _called(self._drivers[driver].unprepare, self._refs(its_claims), str)
+            call = self._drivers.get(driver, NOT_REGISTERED).unprepare
+            reply = _called(call, self._refs(its_claims), str)
             for uid in its_claims:
-                if why := reply.get(uid, "the driver gave no answer"):
-                    failures[uid] = f"{driver}: {why}"
+                if why := reply.get(uid, NO_ANSWER):
+                    _tell(failures, uid, driver, why)
         done = [claim.uid for claim in claims if claim.uid not in failures]
         return failures | _failures_of(done, lambda: self.cache.delete(*done))
 
@@ -194,7 +200,7 @@ class DRAManager:
         drivers: dict[str, list[str]] = {}
         for uid, claim in claims.items():
             for driver, allocation in (claim.allocations or {}).items():
-                if not DriverState(skipped_operations=allocation.skipped_operations).skips(operation):
+                if not operation.is_among(allocation.skipped_operations):
                     drivers.setdefault(driver, []).append(uid)
         return drivers
 
@@ -217,9 +223,10 @@ def _joined(claim: ResourceClaim, pod: Pod, known: ClaimInfo | None) -> ClaimInf
         raise ClaimInvalid(f"claim {claim.namespace}/{claim.name} (UID {claim.uid}) is being unprepared; try again")
     drivers = dict(known.state.driver_states)
     for driver, allocation in (claim.allocations or {}).items():
-        did = replace(drivers.get(driver, DriverState()), skipped_operations=allocation.skipped_operations)
+        skipped = tuple(map(str, allocation.skipped_operations))  # plain text, where a NodeOperation was given
+        did = replace(drivers.get(driver, DriverState()), skipped_operations=skipped)
         # Nobody will answer for a call that is skipped: the allocation is all there is to know.
-        drivers[driver] = replace(did, devices=allocation.devices) if did.skips(NodeOperation.PREPARE) else did
+        drivers[driver] = did.with_devices(allocation.devices) if did.skips(NodeOperation.PREPARE) else did
     state = replace(
         known.state,
         claim_name=claim.name,
@@ -227,7 +234,7 @@ def _joined(claim: ResourceClaim, pod: Pod, known: ClaimInfo | None) -> ClaimInf
         pod_uids=known.state.pod_uids | {pod.uid},
         driver_states=drivers,
     )
-    return replace(known, state=state, unknown="")
+    return known.rewritten(state)
 
 
 def _called(
@@ -235,17 +242,24 @@ def _called(
 ) -> Mapping[str, R]:
     """What a driver answers; an error of the whole call is that of each claim."""
     try:
-        return call(refs)
+        return dict(call(refs))
     except Exception as error:  # noqa: BLE001  (a driver is foreign code)
-        return {ref.uid: failed(f"{type(error).__name__}: {error}") for ref in refs}
+        why = str(error) if isinstance(error, DRAError) else f"{type(error).__name__}: {error}"
+        return {ref.uid: failed(why) for ref in refs}
 
 
-def _failures_of(uids: Iterable[str], write: Callable[[], None]) -> Failures:
+def _tell(failures: Failures, uid: str, driver: str, why: str) -> None:
+    """A claim may fail in several drivers: all of them are named."""
+    failures[uid] = "; ".join(filter(None, [failures.get(uid), f"{driver}: {why}"]))
+
+
+def _failures_of(uids: Sequence[str], write: Callable[[], None]) -> Failures:
     """What the disk refused, by claim."""
     try:
         write()
     except BatchFailed as error:
         return {uid: str(failure) for uid, failure in error.failures.items()}
     except CheckpointError as error:
-        return dict.fromkeys(uids, str(error))
+        concerned = [uid for uid in uids if uid == getattr(error, "key", None)]
+        return dict.fromkeys(concerned or uids, str(error))
     return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .state import Device
+from .state import Device, NodeOperation
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,12 @@ class Allocation:
 
     devices: tuple[Device, ...] = ()
     skipped_operations: tuple[str, ...] = ()
+
+    @property
+    def needs_driver(self) -> bool:
+        """False if neither operation will ever be called."""
+        calls = (NodeOperation.PREPARE, NodeOperation.UNPREPARE)
+        return not all(call.is_among(self.skipped_operations) for call in calls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """What a node agent must not forget about a claim: enough to unprepare it when everything else is gone.
 
-These classes are what the files hold, no more. They are frozen in tests/draState/data/baseline.json: a change
+These classes are what the files hold, no more. They are frozen in tests/data/draState/baseline.json: a change
 of shape needs a new version in schema.py.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from checkpointmanager import UnknownFields, unknown_fields
@@ -19,6 +20,10 @@ class NodeOperation(StrEnum):
     PREPARE = "NodePrepareResources"
     UNPREPARE = "NodeUnprepareResources"
 
+    def is_among(self, skipped: Iterable[str]) -> bool:
+        """True if it is skipped, by its own name or with all."""
+        return bool({self.value, self.ALL.value}.intersection(skipped))
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -30,6 +35,11 @@ class Device:
     request_names: tuple[str, ...] = ()
     cdi_device_ids: tuple[str, ...] = ()
     unknown: UnknownFields = unknown_fields()
+
+    @property
+    def identity(self) -> tuple[str, str, str | None]:
+        """What makes it the same device in two answers of its driver."""
+        return self.pool_name, self.device_name, self.share_id
 
     def serves(self, request: str) -> bool:
         """True for the request itself and for one of its alternatives ("request/alternative")."""
@@ -47,7 +57,15 @@ class DriverState:
     unknown: UnknownFields = unknown_fields()
 
     def skips(self, operation: NodeOperation) -> bool:
-        return NodeOperation.ALL in self.skipped_operations or operation in self.skipped_operations
+        return operation.is_among(self.skipped_operations)
+
+    def with_devices(self, devices: Iterable[Device]) -> DriverState:
+        """A new answer in place of the old one. A device that stays keeps what a newer version added to it."""
+        kept = {device.identity: device.unknown for device in self.devices}
+        return replace(
+            self,
+            devices=tuple(replace(device, unknown=kept.get(device.identity, device.unknown)) for device in devices),
+        )
 
 
 @dataclass(frozen=True, slots=True)

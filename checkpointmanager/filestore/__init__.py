@@ -70,8 +70,7 @@ class FileStore:
         timeout = lock_timeout if lock_timeout is not None else SHARING_TIMEOUT * sharing
         self._ownership = Ownership(self._directory, sharing=sharing, owner=owner, timeout=timeout)
         try:
-            self._ownership.open()
-            with self._ownership.writing():
+            with self._ownership.opening():
                 self._take_over()
         except BaseException:
             self.close()
@@ -99,13 +98,11 @@ class FileStore:
         name = PREVIOUS + key if previous else key + SUFFIX
         with self._gate:
             try:
-                descriptor = self._directory.open(name)
+                descriptor = self._open(key, name)
                 try:
                     return self._read_all(descriptor)
                 finally:
                     os.close(descriptor)
-            except FileNotFoundError:
-                raise CheckpointNotFound(key, os.path.join(self.path, name)) from None
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENXIO):
                     raise Damaged(Reason.NOT_A_FILE, "a link, socket or device stands in its place") from None
@@ -131,8 +128,10 @@ class FileStore:
 
     def close(self) -> None:
         if self._gate.close():
-            self._ownership.close()
-            self._directory.close()
+            try:
+                self._ownership.close()
+            finally:
+                self._directory.close()
 
     def _take_over(self) -> None:
         """Clear what dead writers left and make durable whatever they did, before anything is served."""
@@ -158,6 +157,13 @@ class FileStore:
         elif kind in UNRELIABLE:
             detail = f"{kind} may report a sync or a lock that it did not make; use a local disk"
             self._emit(Event(EventKind.UNRELIABLE_FILE_SYSTEM, self.path, detail))
+
+    def _open(self, key: str, name: str) -> int:
+        """Only here does ENOENT mean that there is no such checkpoint: a file that was opened is there."""
+        try:
+            return self._directory.open(name)
+        except FileNotFoundError:
+            raise CheckpointNotFound(key, os.path.join(self.path, name)) from None
 
     def _read_all(self, descriptor: int) -> bytes:
         status = os.fstat(descriptor)

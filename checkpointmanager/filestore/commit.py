@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import secrets
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +32,9 @@ from .system import sync, write_all
 FILES_AT_ONCE = 64  # of a batch: bounds the open descriptors
 SYNC_THREADS = 8  # of a batch: sixteen were no faster
 
-_numbers = itertools.count(1)  # one sequence a process: stores of one directory never meet in a name
+# Names that no other process uses: under sharing one that was killed may have left some behind.
+_PROCESS = secrets.token_hex(4)
+_numbers = itertools.count(1)
 
 
 class Staged(NamedTuple):
@@ -54,13 +57,14 @@ class Commit:
 
     def run(self, puts: Sequence[Put], removals: Iterable[str], *, durable: bool) -> None:
         changed: list[str] = []
+        sync_error = self._directory.sync_error
         try:
             for start in range(0, len(puts), FILES_AT_ONCE):
                 staged = [step for put in puts[start : start + FILES_AT_ONCE] if (step := self._stage(put))]
                 changed += [step.put.key for step in self._sync_data(staged) if self._rename(step)]
             changed += [key for key in removals if self._remove(key)]
             if changed and durable:
-                self._sync_names(changed)
+                self._sync_names(changed, sync_error)
         finally:
             self._clean_up()
 
@@ -142,14 +146,16 @@ class Commit:
         self._directory.discard(PREVIOUS + key)  # if that fails it is an orphan, which nobody reads
         return True
 
-    def _sync_names(self, keys: list[str]) -> None:
+    def _sync_names(self, keys: list[str], error_before: OSError | None) -> None:
         started = time.perf_counter()
-        try:
+        with suppress(OSError):
             self._directory.sync()
-        except OSError as error:
+        self._clock(started)
+        # The kernel tells of a failure once, and all threads share the descriptor: another's counts here as well.
+        error = self._directory.sync_error
+        if error and error is not error_before:
             for key in keys:
                 self._fail(key, error, in_doubt=True)
-        self._clock(started)
 
     def _clean_up(self) -> None:
         for descriptor in self._descriptors:
@@ -159,7 +165,7 @@ class Commit:
             self._directory.discard(temp)
 
     def _new_temp(self) -> str:
-        temp = f"{TEMP}{next(_numbers)}"
+        temp = f"{TEMP}{_PROCESS}-{next(_numbers)}"
         self._temps.add(temp)
         return temp
 

@@ -24,15 +24,17 @@ class Directory:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool, allow_insecure: bool) -> None:
-        self.path = os.path.abspath(os.fspath(path))
         self.descriptor = -1
+        self.sync_error: OSError | None = None  # the last one
+        self.path = os.path.abspath(os.fspath(path))
         try:
             if create:
                 _make(self.path)
             self.descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            status = os.fstat(self.descriptor)
         except OSError as error:
+            self.close()
             raise DirectoryUnusable(self.path, error) from error
-        status = os.fstat(self.descriptor)
         self.file_system = file_system_of(status.st_dev)
         if not allow_insecure and (why := _insecurity(status)):
             self.close()
@@ -82,7 +84,11 @@ class Directory:
         return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
 
     def sync(self) -> None:
-        sync(self.descriptor)
+        try:
+            sync(self.descriptor)
+        except OSError as error:
+            self.sync_error = error
+            raise
 
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1  # a number that is no descriptor, never another's

@@ -22,9 +22,9 @@ class Gate:
 
     def __enter__(self) -> None:
         with self._changed:
-            if self._barred:
-                raise ManagerClosed(self._path, self._barred)
             thread = threading.get_ident()
+            if self._barred and thread not in self._inside:  # who is inside may finish
+                raise ManagerClosed(self._path, self._barred)
             self._inside[thread] = self._inside.get(thread, 0) + 1
 
     def __exit__(
@@ -32,9 +32,9 @@ class Gate:
     ) -> None:
         with self._changed:
             thread = threading.get_ident()
-            self._inside[thread] -= 1
-            if not self._inside[thread]:
-                del self._inside[thread]
+            left = self._inside.pop(thread, 1) - 1
+            if left:
+                self._inside[thread] = left
             if self._barred:
                 self._changed.notify_all()
 
@@ -46,12 +46,17 @@ class Gate:
             if threading.get_ident() in self._inside:  # a signal handler, or a function that update was given
                 raise ManagerClosed(self._path, "cannot be closed from within one of its own calls")
             self._barred = "is closed; open another"
-            self._changed.wait_for(lambda: not self._inside)
+            try:
+                self._changed.wait_for(lambda: not self._inside)
+            except BaseException:  # a Ctrl-C while waiting: still open, so that close can be called again
+                self._barred = ""
+                raise
             return True
 
     def bar_in_child(self) -> None:
         """After a fork the parent stays the owner. The condition is new: the old one may have been held."""
         self._changed = threading.Condition()
+        self._inside = {}
         self._barred = "was opened before a fork and belongs to the parent process; open another"
 
 

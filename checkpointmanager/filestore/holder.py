@@ -28,7 +28,8 @@ class Holder:
     def of_this_process(cls, owner: str) -> Holder:
         since = datetime.now(UTC).isoformat(timespec="seconds")
         # Arguments are left out: they may hold secrets.
-        return cls(os.getpid(), socket.gethostname(), sys.argv[0] if sys.argv else "", since, owner)
+        command = sys.argv[0] if sys.argv else ""
+        return cls(os.getpid(), socket.gethostname(), _in_unicode(command), since, _in_unicode(owner))
 
     @classmethod
     def parse(cls, text: bytes) -> Holder | None:
@@ -51,3 +52,8 @@ class Holder:
     def __str__(self) -> str:
         label = f"{self.owner!r}, " if self.owner else ""
         return f"{label}pid {self.pid} on {self.host}, {self.command}, since {self.since}"
+
+
+def _in_unicode(text: str) -> str:
+    """A path need not be UTF-8, and then Python's string of it cannot be written as JSON."""
+    return text.encode(errors="replace").decode()

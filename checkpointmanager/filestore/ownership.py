@@ -46,10 +46,15 @@ class Ownership:
             on_acquired=self._introduce,
         )
 
-    def open(self) -> None:
-        """Become the owner for life, unless the directory is shared."""
-        if not self._sharing:
-            self._take()
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """While the directory is taken over; from then on the owner for life, unless it is shared."""
+        if self._sharing:
+            with self.writing():
+                yield
+            return
+        self._take()
+        yield
 
     def close(self) -> None:
         self._lock.release()
@@ -79,6 +84,7 @@ class Ownership:
         return None
 
     def _take(self) -> None:
+        self._refuse_if_moved()
         try:
             if not stat.S_ISREG(self._directory.stat(LOCK).st_mode):
                 raise InsecureDirectory(self._path, "something else stands where the lock file belongs")
@@ -88,26 +94,44 @@ class Ownership:
             raise DirectoryUnusable(self._path, error) from error
         try:
             self._lock.acquire()
+            in_place = self._is_in_place()
         except Timeout:
             waited = f" after waiting {self._timeout:g} s" if self._timeout else ""
-            raise DirectoryLocked(self._directory.path, f"locked{waited} by", self.holder()) from None
+            raise DirectoryLocked(self._directory.path, f"locked{waited} by another owner", self.holder()) from None
         except OSError as error:
+            self._lock.release()
             raise DirectoryUnusable(self._path, error) from error
-        if not self._is_in_place():
+        if not in_place:
             self._lock.release()
             raise DirectoryLocked(self._directory.path, "the lock file was replaced while it was taken; try again")
 
+    def _refuse_if_moved(self) -> None:
+        """The lock is taken by path, and filelock would make a directory that is missing."""
+        try:
+            in_place = os.path.samestat(os.stat(self._directory.path), os.fstat(self._directory.descriptor))
+        except FileNotFoundError:
+            in_place = False
+        except OSError as error:
+            raise DirectoryUnusable(self._directory.path, error) from error
+        if not in_place:
+            gone = OSError(errno.ENOENT, "the directory was removed or replaced since it was opened")
+            raise DirectoryUnusable(self._directory.path, gone)
+
     def _refuse_if_lost(self) -> None:
         """One stat a write: if somebody removed or replaced `.lock`, another process may own the directory."""
-        if self._lost or not self._is_in_place():
-            self._lost = True  # for good: whoever owned it meanwhile may have changed any file
+        try:
+            if not self._is_in_place():
+                self._lost = True  # for good: another may have changed any file since
+        except OSError as error:
+            raise CheckpointWriteFailed("", self._path, error, in_doubt=False) from error
+        if self._lost:
             why = "the lock file was removed or replaced while this process held it, so another may own the directory"
             raise DirectoryLocked(self._directory.path, f"{why}; close and open again", self.holder())
 
     def _is_in_place(self) -> bool:
         try:
             status = self._directory.stat(LOCK)
-        except OSError:
+        except FileNotFoundError:
             return False
         return (status.st_dev, status.st_ino) == self._identity
 

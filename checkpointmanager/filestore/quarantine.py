@@ -22,7 +22,7 @@ def keep(directory: Directory, name: str, key: str, reason: Reason) -> str:
     """Make `name` durable in quarantine and return where it is. The newest four of a key are kept."""
     with suppress(FileExistsError):
         os.mkdir(QUARANTINE, 0o700, dir_fd=directory.descriptor)
-        directory.sync()
+    directory.sync()  # also if it was there: an attempt before may have failed to
     folder = directory.open_folder(QUARANTINE)
     try:
         kept_as = _already_kept(directory, folder, name, key) or _keep_anew(directory, folder, name, key, reason)
@@ -43,9 +43,9 @@ def _keep_anew(directory: Directory, folder: int, name: str, key: str, reason: R
 
 def _already_kept(directory: Directory, folder: int, name: str, key: str) -> str:
     """A retry finds the link that the failed attempt made: one copy is enough."""
-    inode = directory.stat(name).st_ino
+    status = directory.stat(name)
     for kept_as in _of_key(folder, key):
-        if os.stat(kept_as, dir_fd=folder, follow_symlinks=False).st_ino == inode:
+        if os.path.samestat(os.stat(kept_as, dir_fd=folder, follow_symlinks=False), status):
             return kept_as
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -51,3 +52,19 @@ def file_system_of(device: int) -> str:
             if len(fields) > 2 and fields[2] == wanted and "-" in fields:
                 return fields[fields.index("-") + 1]
     return ""
+
+
+if sys.platform == "linux":
+    import ctypes
+
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _RENAME_EXCHANGE = 2
+
+    def exchange(directory: int, one: str, other: str) -> None:
+        """Let two names of one directory change files, in one step; OSError where kernel or file system cannot."""
+        renameat2 = getattr(_libc, "renameat2", None)  # glibc 2.28 and later
+        if renameat2 is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        if renameat2(directory, os.fsencode(one), directory, os.fsencode(other), _RENAME_EXCHANGE):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))

@@ -17,7 +17,7 @@ from ..keys import is_name
 from .codec import codec_for
 from .plain import Mismatch, check_plain, to_json
 from .scalars import ANYTHING, Codec
-from .unknown import UnknownFields, Unknowns, beyond, put_back, unknown_fields
+from .unknown import NOTHING_UNKNOWN, UnknownFields, Unknowns, beyond, unknown_fields
 
 __all__ = ["Encoded", "Schema", "UnknownFields", "Unknowns", "unknown_fields"]
 
@@ -102,28 +102,32 @@ class Schema(Generic[T]):
         kept = unknowns or Unknowns(self.version, self.readable_by)
         try:
             plain = self._to_plain(value, kept)
-            if kept.by_place:
-                put_back(plain, kept.by_place)
+            if kept.of_whole:
+                plain = kept.settle_whole(plain)
             return Encoded(to_json(plain), kept.version, kept.readable_by)
         except Mismatch as mismatch:
-            raise UnstorableValue(mismatch.where, mismatch.why) from None
+            where, why = mismatch.where, mismatch.why
+        raise UnstorableValue(where, why)  # out here, so that no chain leads to an error that may quote data
 
     def decode(self, data: bytes, version: int, readable_by: int) -> tuple[T, Unknowns | None]:
         """The value in `data`, and what a newer program wrote beside it; or Damaged, or TooNew."""
         newer = version > self.version
         if newer and readable_by > self.version:
             raise TooNew(f"{self._newer(version)} {readable_by} or later may read it")
-        unknowns = Unknowns(version, readable_by) if newer else Unknowns(0, 0)
+        unknowns = Unknowns(version, readable_by) if newer else NOTHING_UNKNOWN
         try:
-            value = self._from_plain(self._migrated(_parse(data), version), unknowns)
+            value = self._from_plain(self._migrated(orjson.loads(data), version), unknowns)
             if newer:
+                known = _guarded(lambda value: self._to_plain(value, Unknowns(0, 0)), value, "encode")
                 # Parsed again: what decode= was given may have been changed by it.
-                unknowns.by_place = beyond(_parse(data), self._to_plain(value, Unknowns(0, 0)))
+                unknowns.of_whole = beyond(orjson.loads(data), known)
+            return value, unknowns if newer else None
+        except orjson.JSONDecodeError:
+            damage: Exception = Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON")
         except Mismatch as mismatch:
-            if newer:
-                raise TooNew(f"{self._newer(version)} but {mismatch.where} {mismatch.why}") from None
-            raise Damaged(Reason.WRONG_SHAPE, f"{mismatch.where} {mismatch.why}") from None
-        return value, unknowns if newer else None
+            misfit = f"{mismatch.where} {mismatch.why}"
+            damage = TooNew(f"{self._newer(version)} but {misfit}") if newer else Damaged(Reason.WRONG_SHAPE, misfit)
+        raise damage  # out here for the same reason
 
     def __repr__(self) -> str:
         return f"Schema({self.kind!r}, version={self.version}, readable_by={self.readable_by})"
@@ -175,15 +179,10 @@ def _codec_of_pair(encode: Callable[[T], Any], decode: Callable[[Any], T]) -> Co
     return Codec(to_plain, from_plain, frozenset(), frozenset())
 
 
-def _guarded(function: Callable[[Any], Any], plain: Any, name: str) -> Any:
+def _guarded(function: Callable[[Any], Any], value: Any, name: str) -> Any:
     try:
-        return function(plain)
+        return function(value)
+    except Mismatch:
+        raise
     except Exception as error:  # noqa: BLE001  (foreign code may raise anything, and its text may quote data)
         raise Mismatch(f"is refused by {name} with {type(error).__name__}") from None
-
-
-def _parse(data: bytes) -> Any:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        raise Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON") from None

@@ -8,27 +8,36 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
-from .plain import HIGHEST_INTEGER, LOWEST_INTEGER, Mismatch, check_plain
+from .plain import AS_IS, Mismatch, check_plain
 from .unknown import Unknowns
 
 Function = Callable[[Any, Unknowns], Any]
 NONE = type(None)
+ADVICE = "declare it with another type, or give the schema encode= and decode="
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How one type is stored. `python` and `json` are the types it takes on either side: unions choose by them."""
+    """How one type is stored. `python` and `json` are the types it takes on either side: unions choose by them.
+
+    Values whose type is in `as_is` are the same on both sides, so that containers need not call for them.
+    """
 
     encode: Function
     decode: Function
     python: frozenset[type]
     json: frozenset[type]
+    as_is: frozenset[type] = frozenset()
 
 
 def expect(value: Any, cls: type) -> None:
     """Exactly this class: a subclass would not come back as itself."""
     if type(value) is not cls:
-        raise Mismatch(f"is {type(value).__name__}, not {cls.__name__}")
+        raise not_a(cls, value)
+
+
+def not_a(cls: type, value: Any) -> Mismatch:
+    return Mismatch(f"is {type(value).__name__}, not {cls.__name__}")
 
 
 def choices(by_plain: dict[tuple[type, Any], Any], name: str) -> Codec:
@@ -37,7 +46,7 @@ def choices(by_plain: dict[tuple[type, Any], Any], name: str) -> Codec:
     Keyed by type and value, because True equals 1.
     """
     if not all(cls in (str, int, bool, NONE) for cls, _ in by_plain):
-        raise TypeError(f"{name}: only text, integers, booleans and None can be choices")
+        raise TypeError(f"{name}: only text, integers, booleans and None can be choices; {ADVICE}")
     by_choice = {(type(choice), choice): plain for (_, plain), choice in by_plain.items()}
 
     def chosen(table: dict[tuple[type, Any], Any]) -> Function:
@@ -55,23 +64,11 @@ def choices(by_plain: dict[tuple[type, Any], Any], name: str) -> Codec:
 
 def _exactly(cls: type) -> Codec:
     def same(value: Any, _: Unknowns) -> Any:
-        if type(value) is not cls:
-            raise Mismatch(f"is {type(value).__name__}, not {cls.__name__}")
+        expect(value, cls)
         return value
 
-    return Codec(same, same, frozenset({cls}), frozenset({cls}))
-
-
-def _integer_to_plain(value: Any, _: Unknowns) -> Any:
-    expect(value, int)
-    if not LOWEST_INTEGER <= value <= HIGHEST_INTEGER:
-        raise Mismatch("is an integer beyond 64 bits, which JSON readers turn into a float")
-    return value
-
-
-def _integer_from_plain(plain: Any, _: Unknowns) -> Any:
-    expect(plain, int)
-    return plain
+    only = frozenset({cls})
+    return Codec(same, same, only, only, only)
 
 
 def _number_to_plain(value: Any, _: Unknowns) -> Any:
@@ -92,10 +89,11 @@ def _number_from_plain(plain: Any, _: Unknowns) -> Any:
 
 def _time_to_plain(value: Any, _: Unknowns) -> Any:
     expect(value, datetime)
-    if value.tzinfo is not None and type(value.tzinfo) is not timezone:
+    zone = value.tzinfo
+    if zone is not None and (type(zone) is not timezone or not zone.tzname(None).startswith("UTC")):
         raise Mismatch("is a time in a named zone, whose name would be lost; use value.astimezone(UTC)")
-    if value.tzinfo is None and value.fold:
-        raise Mismatch("is a time with fold=1 and no offset, which would be lost")
+    if value.fold:
+        raise Mismatch("is a time with fold=1, which would be lost")
     return value.isoformat()
 
 
@@ -132,13 +130,10 @@ def _anything_from_plain(plain: Any, _: Unknowns) -> Any:
 _TEXT = frozenset({str})
 FLOAT = Codec(_number_to_plain, _number_from_plain, frozenset({float, int}), frozenset({float, int}))
 SCALARS: dict[type, Codec] = {
-    str: _exactly(str),
-    bool: _exactly(bool),
-    NONE: _exactly(NONE),
-    int: Codec(_integer_to_plain, _integer_from_plain, frozenset({int}), frozenset({int})),
+    **{cls: _exactly(cls) for cls in AS_IS},
     float: FLOAT,
     datetime: Codec(_time_to_plain, _time_from_plain, frozenset({datetime}), _TEXT),
     UUID: Codec(_uuid_to_plain, _uuid_from_plain, frozenset({UUID}), _TEXT),
 }
-_JSON: frozenset[type] = frozenset({str, bool, NONE, int, float, list, dict})
-ANYTHING = Codec(_anything_to_plain, _anything_from_plain, _JSON, _JSON)
+_JSON = AS_IS | {float, list, dict}
+ANYTHING = Codec(_anything_to_plain, _anything_from_plain, _JSON, _JSON, AS_IS)

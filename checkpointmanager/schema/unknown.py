@@ -36,42 +36,57 @@ class UnknownFields(Mapping[str, Any]):
         return f"UnknownFields({len(self)} from version {self.version})"
 
 
+_NO_FIELDS = UnknownFields()
+
+
+def _no_fields() -> UnknownFields:
+    return _NO_FIELDS  # immutable, so that all objects can share it
+
+
 def unknown_fields() -> Any:
     """Declare the dataclass field that carries what a newer version added to this object.
 
     With it the unknown fields go wherever the object goes: through dataclasses.replace, into other lists, and
     into create_checkpoint. Without it, update_checkpoint keeps them as this module's docstring says.
     """
-    return field(default=UnknownFields(), repr=False, compare=False, hash=False, kw_only=True, metadata={CARRIER: True})
+    return field(
+        default_factory=_no_fields,
+        repr=False,
+        compare=False,
+        hash=False,
+        kw_only=True,
+        metadata={CARRIER: True},
+    )
 
 
 @dataclass(slots=True)
 class Unknowns:
     """What one file holds beyond what this program knows, and the versions that its next writing must state.
 
-    Version 0 is for a file of this version or an older one, of which nothing is kept.
+    Reading a file of this version or an older one has version 0 here: nothing of it is kept.
     """
 
     version: int
     readable_by: int
     of_whole: Mapping[str, Any] = field(default_factory=dict)
     # The object is kept beside what was unknown of it, so that its id stays its own.
-    _by_object: dict[int, tuple[object, Mapping[str, Any]]] = field(default_factory=dict)
+    by_object: dict[int, tuple[object, Mapping[str, Any]]] = field(default_factory=dict)
+    # What is whole already, kept for the same reason.
     _settled: dict[int, object] = field(default_factory=dict)
 
     def keep(self, owner: object, rest: Mapping[str, Any]) -> None:
-        self._by_object[id(owner)] = (owner, rest)
+        self.by_object[id(owner)] = (owner, rest)
 
     def carry(self, fields: UnknownFields) -> None:
         """An object of a newer file is written: the file is then of the newest version among its objects."""
         self.version = max(self.version, fields.version)
         self.readable_by = max(self.readable_by, fields.readable_by)
 
-    def settle(self, owner: object, plain: dict[str, Any]) -> dict[str, Any]:
+    def settle(self, owner: object, plain: Any) -> Any:
         """`plain` with what was unknown of its owner. If it was read, then its new place has no say in it."""
-        if id(owner) not in self._by_object:
+        if id(owner) not in self.by_object:
             return plain
-        whole = self._put_back(plain, self._by_object[id(owner)][1])
+        whole = self._put_back(plain, self.by_object[id(owner)][1])
         self._settled[id(whole)] = whole
         return whole
 
@@ -91,7 +106,7 @@ class Unknowns:
         return whole
 
 
-NOTHING_UNKNOWN = Unknowns(0, 0)
+NOTHING_UNKNOWN = Unknowns(0, 0)  # only for decoding, which then changes nothing in it
 
 
 def beyond(whole: Any, known: Any) -> dict[str, Any]:

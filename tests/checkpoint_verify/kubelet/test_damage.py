@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from checkpoint_verify.kubelet import KUBELET_NAMES, Verdict, inspect
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint_verify.kubelet import KUBELET_NAMES, Verdict, inspect
 from tests.checkpoint_verify.kubelet.vectors import VECTORS, blob_of
 
 SMALL = tuple(vector.blob for vector in VECTORS if len(vector.blob) < 6_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from checkpoint_verify.kubelet import cpu, cpuset, memory
 from checkpoint_verify.kubelet.checksums import crc32, fnv32a, fnv32a_of_string
 from checkpoint_verify.kubelet.dump import dump_pointer, dump_value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from checkpoint_verify.kubelet.gojson import Decoded, decode
 from checkpoint_verify.kubelet.gotypes import (
     INT,

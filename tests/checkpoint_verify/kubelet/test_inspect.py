@@ -6,8 +6,8 @@ import json
 import zlib
 
 import pytest
-from checkpoint_verify.kubelet import KubeletFile, Verdict, inspect
 
+from checkpoint_verify.kubelet import KubeletFile, Verdict, inspect
 from tests.checkpoint_verify.kubelet.vectors import blob_of
 
 DRA = blob_of("dra_manager_state/one")

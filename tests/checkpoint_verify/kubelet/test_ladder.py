@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from checkpoint_verify.kubelet import KubeletFile, Verdict, inspect
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from checkpoint_verify.kubelet import KUBELET_NAMES, KubeletFile, Verdict, inspect
 
+from checkpoint_verify.kubelet import KUBELET_NAMES, KubeletFile, Verdict, inspect
 from tests.checkpoint_verify.kubelet.vectors import VECTORS, Vector, blob_of
 
 TELL_NOTHING = (b"{}", b"null")

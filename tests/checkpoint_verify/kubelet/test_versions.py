@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from checkpoint_verify.kubelet import KubeletFile, Verdict, inspect
 
+from checkpoint_verify.kubelet import KubeletFile, Verdict, inspect
 from tests.checkpoint_verify.kubelet.vectors import blob_of
 
 SIGNS = {True: "+", False: "-", None: "?"}

@@ -1,0 +1,71 @@
+"""What a node agent must not forget about a pod: the configs of its devices, and one of its own.
+
+These classes are what the files hold, no more. They are frozen in tests/data/draState/podconfig-baseline.json:
+a change of shape needs a new version here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from checkpointmanager import Schema, UnknownFields, UnstorableValue, unknown_fields
+
+Claim = str | tuple[str, str]  # a claim's UID, or its (namespace, name)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceConfig:
+    """The config of one device, any JSON value, and the claim that it came from."""
+
+    config: Any = field(repr=False)
+    claim_uid: str
+    claim_name: str
+    namespace: str
+    unknown: UnknownFields = unknown_fields()
+
+    def is_of(self, claim: Claim) -> bool:
+        """Whether it came from this claim."""
+        if isinstance(claim, str):
+            return self.claim_uid == claim != ""
+        return (self.namespace, self.claim_name) == claim
+
+    def copy(self) -> DeviceConfig:
+        """One whose config can be changed without changing this one's."""
+        return replace(self, config=copied(self.config))
+
+
+@dataclass(frozen=True, slots=True)
+class PodConfig:
+    """What is persisted of a pod: its devices by name, and a config of its own; None if it has none."""
+
+    devices: dict[str, DeviceConfig] = field(default_factory=dict)
+    config: Any = field(default=None, repr=False)
+    unknown: UnknownFields = unknown_fields()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.devices and self.config is None and not self.unknown
+
+    def copy(self) -> PodConfig:
+        devices = {name: device.copy() for name, device in self.devices.items()}
+        return replace(self, devices=devices, config=copied(self.config))
+
+
+POD_CONFIGS: Schema[PodConfig] = Schema("PodConfig", version=1, type=PodConfig)
+
+
+def copied(value: Any) -> Any:
+    """A copy of a JSON value. What is no JSON passes as it is and is refused when it is written."""
+    try:
+        return _copy(value)
+    except RecursionError:
+        raise UnstorableValue("$", "is nested too deeply, or contains itself") from None
+
+
+def _copy(value: Any) -> Any:
+    if type(value) is dict:
+        return {name: _copy(member) for name, member in value.items()}
+    if type(value) is list:
+        return [_copy(member) for member in value]
+    return value

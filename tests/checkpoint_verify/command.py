@@ -1,0 +1,110 @@
+"""The command as its users meet it: a process of its own, in a pipe or on a terminal, as this or another user."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LIMIT = 60.0  # seconds that a run may take; only a hang takes that long
+NOBODY = 65534
+
+# The interpreter may lie where only root can read it, so the other user takes over when all is loaded.
+_AS_USER = """
+import locale, os, sys  # locale: argparse loads it late
+from checkpoint_verify import cli, commands
+user = int(sys.argv[1])
+os.setgroups([])
+os.setresgid(user, user, user)
+os.setresuid(user, user, user)
+sys.exit(cli.main(sys.argv[2:]))
+"""
+
+_ROOT = Path(__file__).parents[2]
+_COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended. `colours` tells whether the terminal was sent any."""
+
+    code: int
+    out: str
+    err: str = ""
+    colours: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+def environment(**changes: str) -> dict[str, str]:
+    paths = [str(_ROOT), str(_ROOT / "tools"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **changes}
+
+
+def arguments(*words: object) -> list[bytes]:
+    return [os.fsencode(sys.executable), b"-m", b"checkpoint_verify", *(os.fsencode(str(word)) for word in words)]
+
+
+def checkpoint_verify(*words: object, user: int | None = None, cwd: Path | None = None, **env: str) -> Ended:
+    """Run the command with its output in a pipe."""
+    process = subprocess.run(
+        arguments(*words) if user is None else [sys.executable, "-c", _AS_USER, str(user), *map(str, words)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=LIMIT,
+        env=environment(**env),
+        cwd=cwd,
+        check=False,
+    )
+    return Ended(process.returncode, process.stdout.decode(), process.stderr.decode())
+
+
+def on_terminal(*words: object, typed: bytes = b"", columns: int = 100, **env: str) -> Ended:
+    """Run the command on a terminal of its own; `typed` is entered once it asks."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    settings = environment(TERM="xterm-256color", **env)
+    settings.pop("NO_COLOR", None)
+    with subprocess.Popen(arguments(*words), stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as process:
+        os.close(theirs)
+        shown = _watch(ours, process, typed)
+    os.close(ours)
+    plain = _COLOURS.sub(b"", shown).replace(b"\r\n", b"\n")
+    return Ended(process.returncode, plain.decode(), colours=shown != plain and b"\x1b[" in shown)
+
+
+def _watch(terminal: int, process: subprocess.Popen[bytes], typed: bytes) -> bytes:
+    shown = b""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        readable, _, _ = select.select([terminal], [], [], deadline - time.monotonic())
+        if not readable:
+            process.kill()
+            raise AssertionError(f"the command hangs; so far it said {shown!r}")
+        try:
+            piece = os.read(terminal, 1 << 16)
+        except OSError:  # what Linux answers when the other side is closed
+            return shown
+        if not piece:
+            return shown
+        shown += piece
+        if typed and b"[y/N]" in shown:
+            os.write(terminal, typed)
+            typed = b""

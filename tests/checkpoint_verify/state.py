@@ -1,0 +1,63 @@
+"""Directories to look at, made by the library itself, and ways to hurt what is in them."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from checkpointmanager import CheckpointManager, Schema
+
+CLAIMS: Schema[Any] = Schema("ClaimInfo", version=3)
+
+
+def claim(number: int) -> dict[str, Any]:
+    return {"namespace": "default", "name": f"claim-{number}", "pods": [f"pod-{number}"], "token": f"secret-{number}"}
+
+
+def make(directory: Path, count: int = 4) -> Path:
+    """So many claims, the first of them written twice, so that it has a previous generation."""
+    shutil.copytree(_template(count), directory, dirs_exist_ok=True)
+    return directory
+
+
+@cache
+def _template(count: int) -> Path:
+    """Made once by the library, since its syncs take their time; every test gets a copy."""
+    directory = Path(tempfile.mkdtemp(prefix="checkpoint-verify-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    with CheckpointManager(directory, CLAIMS) as manager:
+        with manager.batch() as batch:
+            for number in range(count):
+                batch.create_checkpoint(f"claim-{number}", claim(number))
+        manager.create_checkpoint("claim-0", claim(0) | {"pods": ["pod-0", "pod-9"]})
+    return directory
+
+
+def flip(path: Path, byte: int = -20, bit: int = 0) -> None:
+    """One bit, as a bad memory cell would."""
+    blob = bytearray(path.read_bytes())
+    blob[byte] ^= 1 << bit
+    path.write_bytes(blob)
+
+
+def ruin(path: Path) -> None:
+    """More than can be repaired; the text stays JSON."""
+    blob = path.read_bytes()
+    path.write_bytes(blob.replace(b"default", b"dungeon"))
+
+
+def truncate(path: Path, size: int) -> None:
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def snapshot(directory: Path) -> dict[str, tuple[bytes, int, int]]:
+    """Every file below, with its bytes, inode and time: what must not change when somebody only looks."""
+    return {
+        str(path.relative_to(directory)): (path.read_bytes(), path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }

@@ -1,0 +1,158 @@
+"""Scripts branch on the exit codes, so each of them is proved with the real process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .command import LIMIT, NOBODY, arguments, checkpoint_verify, environment
+from .state import flip, ruin
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list", "{d}"),
+        ("show", "-d", "{d}", "claim-1"),
+        ("diagnose", "-d", "{d}", "claim-1"),
+        ("diff", "-d", "{d}", "claim-1", "claim-2"),
+        ("export", "{d}"),
+        ("repair", "--dry-run", "--all", "{d}"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_every_subcommand_ends_with_0_for_good_and_1_for_damage(directory: Path, words: tuple[str, ...]) -> None:
+    filled = [word.format(d=directory) for word in words]
+
+    assert checkpoint_verify(*filled).code == 0
+    ruin(directory / "claim-1.json")
+    assert checkpoint_verify(*filled).code == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--nonsense", "."),
+        ("--kubelet-version", "9.9", "."),
+        ("show",),
+        ("show", "a", "b"),
+        ("diff", "a"),
+        ("repair",),
+        ("export", "--mask", "data.token", "."),
+        ("list", "--sort", "colour", "."),
+        ("--print-completion", "teletype"),
+    ],
+)
+def test_usage_errors_end_with_2(words: tuple[str, ...], tmp_path: Path) -> None:
+    ended = checkpoint_verify(*words, cwd=tmp_path)
+
+    assert ended.code == 2
+    assert ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("command", ["verify", "list", "show", "diagnose", "export"])
+def test_what_is_not_there_ends_with_3(command: str) -> None:
+    assert checkpoint_verify(command, "/nonexistent/claims").code == 3
+
+
+@as_root
+def test_a_directory_that_may_not_be_read_ends_with_3_and_says_why(tmp_path: Path, directory: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(0o755)
+    directory.chmod(0o700)
+
+    ended = checkpoint_verify(directory, user=NOBODY)
+
+    assert ended.code == 3
+    assert "Permission denied" in ended.out
+    assert "run it as root" in ended.out
+
+
+@as_root
+def test_damage_wins_over_a_file_that_may_not_be_read(tmp_path: Path, directory: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:-2], directory):
+        folder.chmod(0o755)
+    for path in directory.iterdir():
+        path.chmod(0o644)
+    (directory / "claim-1.json").chmod(0)
+
+    assert checkpoint_verify(directory, user=NOBODY).code == 3
+    flip(directory / "claim-2.json")
+    ended = checkpoint_verify(directory, user=NOBODY)
+
+    assert ended.code == 1
+    assert "DAMAGED: 1 of 4 checkpoints, 1 not looked at" in ended.lines[0]
+
+
+def test_a_broken_pipe_ends_with_3_and_no_traceback(directory: Path) -> None:
+    with subprocess.Popen(
+        arguments("export", directory), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdout
+        process.stdout.close()
+        assert process.stderr
+        said = process.stderr.read()
+        assert process.wait(LIMIT) == 3
+    assert b"Traceback" not in said
+    assert b"Exception" not in said
+
+
+def test_a_full_disk_under_the_output_ends_with_3(directory: Path) -> None:
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            arguments(directory), stdout=full, stderr=subprocess.PIPE, env=environment(), check=False, timeout=LIMIT
+        )
+    assert process.returncode == 3
+
+
+def test_an_error_of_our_own_ends_with_3_and_one_line(directory: Path) -> None:
+    program = (
+        "import sys, checkpoint_verify.command_verify as c, checkpoint_verify.cli as cli\n"
+        "def broken(*_, **__): raise RuntimeError('a bug')\n"
+        "c.tally_of = broken\n"
+        "sys.exit(cli.main(sys.argv[1:]))\n"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program, str(directory)],
+        capture_output=True,
+        env=environment(),
+        check=False,
+        timeout=LIMIT,
+    )
+
+    assert process.returncode == 3
+    assert process.stderr == b"checkpoint-verify: internal error: RuntimeError: a bug\n"
+
+
+def test_a_broken_installation_does_not_look_like_damage(tmp_path: Path, directory: Path) -> None:
+    (tmp_path / "orjson.py").write_text("raise ImportError('broken')")
+
+    ended = checkpoint_verify(directory, PYTHONPATH=f"{tmp_path}{os.pathsep}{environment()['PYTHONPATH']}")
+
+    assert ended.code == 3
+    assert "broken" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_an_interrupt_ends_with_3(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    program = (
+        "import os, signal, sys, checkpoint_verify.command_verify as c, checkpoint_verify.cli as cli\n"
+        "c.tally_of = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.exit(cli.main(['.']))\n"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=environment(), check=False, timeout=LIMIT
+    )
+
+    assert process.returncode == 3 != -signal.SIGINT
+    assert process.stderr.startswith(b"checkpoint-verify: interrupted")

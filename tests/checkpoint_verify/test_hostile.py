@@ -1,0 +1,192 @@
+"""Whatever it is pointed at, it comes back with an answer: no hang, no traceback, no step outside."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from checkpoint_verify import disk, examine, scan
+from checkpoint_verify.finding import State
+
+from .command import checkpoint_verify
+from .state import flip, make, snapshot
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make device nodes")
+
+
+def reasons(*words: object) -> dict[str, str]:
+    return {problem["key"]: problem["reason"] for problem in checkpoint_verify("--json", *words).document["problems"]}
+
+
+def test_a_fifo_a_socket_a_folder_and_a_link_in_a_checkpoint_s_place_are_named_and_not_waited_for(
+    directory: Path,
+) -> None:
+    os.mkfifo(directory / "fifo.json")
+    (directory / "folder.json").mkdir()
+    (directory / "link.json").symlink_to("/etc/passwd")
+    with socket.socket(socket.AF_UNIX) as listener:
+        os.chdir(directory)  # the path of a socket must be short
+        listener.bind("socket.json")
+        os.chdir("/")
+
+        assert reasons(directory) == dict.fromkeys(("fifo", "folder", "link", "socket"), "not-a-file")
+
+
+@pytest.mark.parametrize("command", ["verify", "show", "diagnose", "list"])
+def test_a_fifo_named_on_the_command_line_is_not_waited_for(tmp_path: Path, command: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+
+    assert checkpoint_verify(command, tmp_path / "fifo").code == 1
+
+
+@as_root
+def test_a_device_is_not_opened(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mknod(directory / "device.json", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    opened: list[object] = []
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda path, *a, **k: (opened.append(path), real(path, *a, **k))[1])
+
+    found = {f.key: f.reason for f in scan.scan(str(directory), scan.Surroundings(str(directory)))}
+    by_path = examine.examine_path(str(directory / "device.json"))
+
+    assert found["device"] == by_path.reason == "not-a-file"
+    assert not [path for path in opened if "device" in str(path)]
+    assert checkpoint_verify("/dev/zero").code == 1
+
+
+def test_names_that_are_no_utf8_or_hold_commands_for_the_terminal_are_escaped(directory: Path) -> None:
+    for name in (b"\xff\xfe.json", b"\x1b[31mred\n.json"):
+        with open(os.fsencode(directory) + b"/" + name, "wb") as file:
+            file.write(b"half")
+
+    listed = checkpoint_verify(directory)
+    named = checkpoint_verify(os.fsdecode(os.fsencode(directory) + b"/\xff\xfe.json"))
+    document = checkpoint_verify("--json", os.fsdecode(os.fsencode(directory) + b"/\xff\xfe.json")).document
+
+    assert listed.code == 0  # they are no keys, so they are somebody else's
+    assert "other files  2" in listed.out
+    assert named.code == 1
+    assert "\\xff\\xfe.json" in named.out
+    assert "diagnose $'" in named.out
+    assert document["paths"][0]["path"].endswith("\\xff\\xfe.json")
+    assert document["paths"][0]["path_base64"]
+
+
+def test_a_non_utf8_directory_is_verified_listed_and_repaired(tmp_path: Path) -> None:
+    directory = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    make(directory)
+    flip(directory / "claim-1.json")
+
+    for words in (("verify",), ("list",), ("export",), ("diagnose", "-d"), ("show", "-d")):
+        target = ["claim-1"] if "-d" in words else []
+        assert checkpoint_verify(*words, directory, *target).code == 1
+    assert checkpoint_verify("repair", "--all", "--yes", directory).code == 0
+    assert checkpoint_verify(directory).code == 0
+
+
+def test_a_directory_may_be_named_through_a_link_but_repair_wants_the_real_path(
+    directory: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(directory)
+    flip(directory / "claim-1.json")
+    before = snapshot(directory)
+
+    assert checkpoint_verify(tmp_path / "link").code == 1
+    refused = checkpoint_verify("repair", "--all", "--yes", tmp_path / "link")
+
+    assert refused.code == 2
+    assert str(directory) in refused.err
+    assert snapshot(directory) == before
+
+
+def test_a_directory_that_is_replaced_by_a_link_meanwhile_is_still_the_one_that_was_opened(
+    directory: Path, tmp_path: Path
+) -> None:
+    decoy = make(tmp_path / "decoy")
+    flip(decoy / "claim-3.json")
+
+    found = scan.scan(str(directory), scan.Surroundings(str(directory)))
+    first = next(iter(found))
+    directory.rename(tmp_path / "moved")
+    directory.symlink_to(decoy)
+    rest = list(found)
+
+    assert {one.state for one in (first, *rest)} == {State.GOOD}
+    assert len(rest) == 3
+
+
+def test_quarantine_and_device_plugins_behind_a_link_are_left_out_and_said_so(directory: Path, tmp_path: Path) -> None:
+    kubelet = tmp_path / "kubelet"
+    kubelet.mkdir()
+    (kubelet / "device-plugins").symlink_to(directory)
+    (directory / ".quarantine").symlink_to("/etc")
+
+    assert "was left out" in checkpoint_verify(kubelet).out
+    assert "could not be counted" in checkpoint_verify(directory).out
+
+
+def test_a_file_that_is_rewritten_in_place_without_end_is_not_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "busy.json"
+    path.write_bytes(b"0")
+    ends = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not ends.is_set():
+            number += 1
+            path.write_bytes(b'{"checksum":"xxh3:%016x",' % number)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        found = examine.examine_path(str(path))
+    finally:
+        ends.set()
+        writer.join()
+
+    assert (found.state, found.detail) == (State.UNREADABLE, "it changes while it is read")
+
+
+def test_a_file_that_is_good_at_the_second_look_is_good(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = directory / "claim-1.json"
+    good = path.read_bytes()
+    path.write_bytes(good[:50])
+    looks: list[str] = []
+    real = disk.look
+
+    def look(name: str, folder: int | None, device: int | None = None) -> disk.Look:
+        if len(looks) == 1:
+            path.write_bytes(good)
+        looks.append(name)
+        return real(name, folder, device)
+
+    monkeypatch.setattr(disk, "look", look)
+
+    assert examine.examine_path(str(path)).state is State.GOOD
+    assert len(looks) == 2
+
+
+def test_a_sparse_file_of_a_terabyte_takes_no_time(tmp_path: Path) -> None:
+    for name, head in (("nul.json", b""), ("claims.json", b'{"checksum":"xxh3:0123456789abcdef",')):
+        with open(tmp_path / name, "wb") as file:
+            file.write(head)
+            file.truncate(1 << 40)
+
+        ended = checkpoint_verify(tmp_path / name)
+
+        assert ended.code == 1
+        assert "too-large" in ended.out
+
+
+@pytest.mark.parametrize("blob", [b"[" * 500_000, b'{"a":' * 500_000, b"\xff" * 5000, b'"' + b"\\" * 5000])
+def test_bytes_made_to_break_a_reader_are_damaged_and_no_more(tmp_path: Path, blob: bytes) -> None:
+    for name in ("deep.json", "dra_manager_state"):
+        (tmp_path / name).write_bytes(blob)
+        for command in ("verify", "show", "diagnose"):
+            ended = checkpoint_verify(command, tmp_path / name)
+            assert (ended.code, ended.err) == (1, "")

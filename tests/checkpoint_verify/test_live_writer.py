@@ -1,0 +1,77 @@
+"""Beside an agent at work: nothing of it is ever called damaged, and it never notices that somebody looks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .command import checkpoint_verify, environment
+from .state import flip, make, snapshot
+
+WRITER = """
+import itertools, sys
+from checkpointmanager import CheckpointManager, Schema
+with CheckpointManager(sys.argv[1], Schema("ClaimInfo", version=3), owner="the agent", durability="atomic") as manager:
+    print("ready", flush=True)
+    for number in itertools.count():
+        key = f"claim-{number % 4}"
+        if number % 7 == 6:
+            manager.remove_checkpoint(key)
+        else:
+            manager.create_checkpoint(key, {"number": number, "filler": "x" * (number % 5000)})
+"""
+
+
+@pytest.fixture
+def writer_process(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+    """A directory in which a process writes without end."""
+    directory = make(tmp_path / "claims")
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(directory)], stdout=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        yield directory, process.pid
+        assert process.poll() is None, "the writer was disturbed"
+        process.kill()
+
+
+def test_ten_looks_at_a_busy_directory_find_no_damage_and_no_leftovers(writer_process: tuple[Path, int]) -> None:
+    directory, pid = writer_process
+
+    for _ in range(10):
+        ended = checkpoint_verify("--json", "--strict", directory)
+
+        assert ended.code == 0, ended.document["problems"]
+        lock = ended.document["paths"][0]["lock"]
+        assert (lock["state"], lock["pids"], lock["holder"]["owner"]) == ("held", [pid], "the agent")
+
+
+@pytest.mark.parametrize("command", ["list", "export"])
+def test_list_and_export_beside_a_writer(writer_process: tuple[Path, int], command: str) -> None:
+    directory, _ = writer_process
+
+    for _ in range(3):
+        assert checkpoint_verify(command, directory).code == 0
+
+
+def test_repair_is_refused_names_the_holder_and_touches_nothing(tmp_path: Path) -> None:
+    from checkpointmanager import CheckpointManager
+
+    directory = make(tmp_path / "claims")
+    flip(directory / "claim-1.json")
+    with CheckpointManager(directory, owner="the agent"):
+        before = snapshot(directory)
+
+        planned = checkpoint_verify("repair", "--dry-run", "--all", directory)
+        refused = checkpoint_verify("repair", "--all", "--yes", directory)
+
+        assert snapshot(directory) == before
+    assert planned.code == refused.code == 1
+    assert "Stop the agent first: the lock is held by 'the agent'" in planned.out
+    assert "locked by another owner: 'the agent', pid " in refused.out
+    assert "stop it first" in refused.out

@@ -1,0 +1,215 @@
+"""repair: exact by default, atomic, with the damaged bytes kept; more only when asked for."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from checkpointmanager import CheckpointManager
+
+from .command import NOBODY, checkpoint_verify, on_terminal
+from .state import CLAIMS, claim, flip, ruin, snapshot, truncate
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave files to somebody else")
+
+
+def kept(directory: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((directory / ".quarantine").iterdir())]
+
+
+def test_a_flipped_bit_is_turned_back_exactly_and_the_damaged_bytes_are_kept(directory: Path) -> None:
+    path = directory / "claim-1.json"
+    good = path.read_bytes()
+    flip(path)
+    damaged = path.read_bytes()
+
+    ended = checkpoint_verify("repair", "--yes", path)
+
+    assert ended.code == 0
+    assert path.read_bytes() == good
+    assert kept(directory) == [damaged]
+    assert "DONE: 1 repaired" in ended.out
+    assert "bit 0 of byte" in ended.out
+    assert ".quarantine/claim-1." in ended.out
+
+
+def test_without_rollback_what_cannot_be_repaired_exactly_is_left_alone(directory: Path) -> None:
+    ruin(directory / "claim-0.json")
+    before = snapshot(directory)
+
+    ended = checkpoint_verify("repair", "--yes", "-d", directory, "claim-0")
+
+    assert ended.code == 1
+    assert "with --rollback generation 1" in ended.out
+    assert snapshot(directory) == before
+
+
+def test_rollback_brings_the_previous_generation_and_says_what_is_lost(directory: Path) -> None:
+    ruin(directory / "claim-0.json")
+
+    ended = checkpoint_verify("repair", "--rollback", "--yes", "-d", directory, "claim-0")
+
+    assert ended.code == 0
+    assert "what was written after it is lost" in ended.out
+    with CheckpointManager(directory, CLAIMS) as manager:
+        checkpoint = manager.get_checkpoint("claim-0")
+    assert (checkpoint.data, checkpoint.generation) == (claim(0), 3)
+    assert len(kept(directory)) == 1
+
+
+def test_discard_removes_only_what_is_hopeless_and_keeps_its_bytes(directory: Path) -> None:
+    for key in ("claim-0", "claim-1"):
+        truncate(directory / f"{key}.json", 60)
+    hopeless = (directory / "claim-1.json").read_bytes()
+
+    ended = checkpoint_verify("repair", "--all", "--discard", "--yes", directory)
+
+    assert ended.code == 1  # claim-0 has a previous generation, so it is not hopeless
+    assert (directory / "claim-0.json").exists()
+    assert not (directory / "claim-1.json").exists()
+    assert kept(directory) == [hopeless]
+    assert "1 discarded, 1 left as it is" in ended.lines[0]
+
+
+def test_all_at_once(directory: Path) -> None:
+    flip(directory / "claim-1.json")
+    ruin(directory / "claim-0.json")
+    ruin(directory / "claim-2.json")
+
+    ended = checkpoint_verify("repair", "--all", "--rollback", "--discard", "--yes", directory)
+
+    assert ended.code == 0
+    assert ended.lines[0] == "DONE: 1 discarded, 1 repaired, 1 rolled back"
+    assert checkpoint_verify("--strict", directory).code == 0
+    assert len(kept(directory)) == 3
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(directory: Path) -> None:
+    flip(directory / "claim-1.json")
+    (directory / ".tmp-dead-1").write_bytes(b"half")
+    before = snapshot(directory)
+
+    ended = checkpoint_verify("repair", "--all", "--dry-run", directory)
+
+    assert ended.code == 1
+    assert ended.lines[0] == "PLAN: 1 repaired; nothing was changed"
+    assert snapshot(directory) == before
+
+
+def test_in_a_pipe_nobody_can_be_asked_so_yes_is_needed(directory: Path) -> None:
+    flip(directory / "claim-1.json")
+    before = snapshot(directory)
+
+    ended = checkpoint_verify("repair", "--all", directory)
+
+    assert ended.code == 2
+    assert "--yes" in ended.err
+    assert snapshot(directory) == before
+
+
+@pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
+def test_on_a_terminal_it_asks_and_does_as_it_is_told(directory: Path, typed: bytes, code: int) -> None:
+    path = directory / "claim-1.json"
+    flip(path)
+    damaged = path.read_bytes()
+
+    ended = on_terminal("repair", "--all", directory, typed=typed)
+
+    assert ended.code == code
+    assert "Change 1 file?" in ended.out
+    assert (path.read_bytes() == damaged) is (code == 1)
+
+
+def test_nothing_to_repair_is_good(directory: Path) -> None:
+    assert checkpoint_verify("repair", "--all", directory).out == "GOOD: nothing to repair\n"
+    assert checkpoint_verify("repair", directory / "claim-1.json").code == 0
+
+
+def test_a_missing_directory_is_not_made(tmp_path: Path) -> None:
+    assert checkpoint_verify("repair", "--all", "--yes", tmp_path / "nowhere").code == 3
+    assert checkpoint_verify("repair", "--yes", tmp_path / "nowhere" / "claim-1.json").code == 3
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_kubelet_s_files_are_never_touched(tmp_path: Path) -> None:
+    (tmp_path / "cpu_manager_state").write_bytes(b"half")
+
+    for words in (("--all", tmp_path), (tmp_path / "cpu_manager_state",)):
+        ended = checkpoint_verify("repair", "--yes", "--discard", "--rollback", *words)
+        assert ended.code == 1
+        assert "kubelet's own file" in ended.out
+    assert os.listdir(tmp_path) == ["cpu_manager_state"]
+
+
+@as_root
+def test_as_root_everything_stays_the_agent_s(tmp_path: Path, directory: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(0o755)
+    (directory / ".lock").unlink()  # so that root makes a new one
+    for path in (directory, *directory.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+    os.chown(directory / "claim-1.json", NOBODY, 12345)
+    (directory / "claim-1.json").chmod(0o640)
+    flip(directory / "claim-1.json")
+    flip(directory / "claim-2.json")
+    os.chown(directory / "claim-2.json", 0, 0)  # what a repair by hand as root leaves behind
+    ruin(directory / "claim-0.json")
+
+    assert checkpoint_verify("repair", "--all", "--rollback", "--yes", directory).code == 0
+
+    mended = (directory / "claim-1.json").stat()
+    assert (mended.st_uid, mended.st_gid, stat.S_IMODE(mended.st_mode)) == (NOBODY, 12345, 0o640)
+    for path in (
+        directory / "claim-0.json",
+        directory / "claim-2.json",
+        directory / ".lock",
+        directory / ".quarantine",
+    ):
+        assert (path.stat().st_uid, path.stat().st_gid) == (NOBODY, NOBODY), path
+    # The agent itself, which is not root, finds everything usable: it locks, keeps damaged bytes and repairs.
+    flip(directory / "claim-3.json")
+    ended = checkpoint_verify("repair", "--all", "--yes", directory, user=NOBODY)
+    assert ended.code == 0, ended
+
+
+@as_root
+def test_without_the_right_to_the_directory_nothing_is_changed(tmp_path: Path, directory: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:-2], directory):
+        folder.chmod(0o755)
+    for path in directory.iterdir():
+        path.chmod(0o644)
+    flip(directory / "claim-1.json")
+    before = snapshot(directory)
+
+    ended = checkpoint_verify("repair", "--all", "--yes", directory, user=NOBODY)
+
+    assert ended.code == 1  # the damage is still there, which wins over "could not"
+    assert "Permission denied" in ended.out
+    assert snapshot(directory) == before
+
+
+@as_root
+def test_a_security_label_moves_to_the_mended_file(directory: Path) -> None:
+    path = directory / "claim-1.json"
+    label = b"system_u:object_r:container_file_t:s0\0"
+    try:
+        os.setxattr(path, "security.selinux", label)
+    except OSError as error:
+        pytest.skip(f"no security labels here: {error}")
+    flip(path)
+
+    assert checkpoint_verify("repair", "--yes", path).code == 0
+    assert os.getxattr(path, "security.selinux") == label
+
+
+def test_the_json_document_of_a_repair(directory: Path) -> None:
+    flip(directory / "claim-1.json")
+
+    document = checkpoint_verify("repair", "--all", "--yes", "--json", directory).document
+
+    assert document["dry_run"] is False
+    assert [(step["key"], step["action"]) for step in document["steps"]] == [("claim-1", "repaired")]
+    assert document["steps"][0]["quarantined"].startswith(str(directory / ".quarantine"))

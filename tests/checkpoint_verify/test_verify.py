@@ -1,0 +1,225 @@
+"""checkpoint-verify PATH: the verdict, a line a problem, the summary."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .command import checkpoint_verify
+from .state import flip, make, ruin, snapshot, truncate
+
+
+def test_a_good_directory_is_good_and_stays_untouched(directory: Path) -> None:
+    before = snapshot(directory)
+
+    ended = checkpoint_verify(directory)
+
+    assert ended.code == 0
+    assert ended.lines[0].startswith("GOOD: 4 checkpoints in ")
+    assert snapshot(directory) == before
+    assert not ended.err
+
+
+def test_the_summary_tells_counts_kinds_generations_boots_and_the_lock(directory: Path) -> None:
+    out = checkpoint_verify(directory).out
+
+    for told in (
+        "4 good",
+        "ClaimInfo v3: 4",
+        "1 to 2",
+        "4 from this one",
+        "1 kept to go back to",
+        "free; last held by",
+    ):
+        assert told in out
+
+
+def test_each_damaged_file_is_one_line_with_reason_meaning_and_next_step(directory: Path) -> None:
+    flip(directory / "claim-1.json")
+    truncate(directory / "claim-2.json", 100)
+
+    ended = checkpoint_verify(directory)
+
+    assert ended.code == 1
+    assert ended.lines[0] == f"DAMAGED: 2 of 4 checkpoints in {directory}"[:80] or len(ended.lines[0]) <= 80
+    problems = [line for line in ended.lines if line.startswith("damaged: ")]
+    assert len(problems) == 2
+    assert "claim-1.json: checksum-mismatch: " in problems[0]
+    assert "Bytes were changed after the file was written" in problems[0]
+    assert problems[0].endswith(f"Next: checkpoint-verify diagnose {directory}/claim-1.json")
+    assert "claim-2.json: truncated: " in problems[1]
+
+
+@pytest.mark.parametrize("length", [1, 60, 200])
+def test_the_verdict_fits_80_characters_however_long_the_path(tmp_path: Path, length: int) -> None:
+    directory = make(tmp_path / ("d" * length))
+    flip(directory / "claim-1.json")
+
+    assert len(checkpoint_verify(directory).lines[0]) <= 80
+    assert len(checkpoint_verify(directory / "claim-1.json").lines[0]) <= 80
+    assert len(checkpoint_verify(directory / "claim-2.json").lines[0]) <= 80
+
+
+def test_damage_of_every_sort_has_the_library_s_word(directory: Path) -> None:
+    make(directory, 12)
+    good = (directory / "claim-0.json").read_bytes()
+    hurt = {
+        "claim-1": ("empty", b""),
+        "claim-2": ("nul-filled", b"\0" * 4096),
+        "claim-3": ("nul-filled", good[:100] + b"\0" * 100),
+        "claim-4": ("truncated", good[:-30]),
+        "claim-5": ("trailing-bytes", (directory / "claim-5.json").read_bytes() + b"more"),
+        "claim-6": ("checksum-mismatch", good.replace(b"default", b"dungeon")),
+        "claim-7": ("wrong-key", good),
+        "claim-8": ("checksum-mismatch", b"x" * 300 + b"}\n"),
+    }
+    for key, (_, blob) in hurt.items():
+        (directory / f"{key}.json").write_bytes(blob)
+    (directory / "claim-9.json").unlink()
+    (directory / "claim-9.json").symlink_to("claim-0.json")
+
+    document = checkpoint_verify("--json", directory).document
+
+    found = {problem["key"]: problem["reason"] for problem in document["problems"]}
+    assert found == {key: reason for key, (reason, _) in hurt.items()} | {"claim-9": "not-a-file"}
+    assert document["paths"][0]["states"]["good"] == 3
+
+
+def test_a_right_checksum_over_what_is_no_json_is_damage(directory: Path) -> None:
+    from checkpointmanager.envelope import checksum_of
+
+    blob = (directory / "claim-1.json").read_bytes()
+    body = blob[36:].replace(b'"data":{', b'"data":<')
+    (directory / "claim-1.json").write_bytes(checksum_of(body) + body)
+
+    ended = checkpoint_verify(directory)
+
+    assert ended.code == 1
+    assert "claim-1.json: not-json: " in ended.out
+
+
+def test_leftover_temp_files_a_torn_previous_and_an_orphan_are_warnings_and_strict_makes_them_damage(
+    directory: Path,
+) -> None:
+    (directory / ".tmp-dead-1").write_bytes(b"half")
+    truncate(directory / ".previous-claim-0", 50)
+    shutil.copy(directory / "claim-1.json", directory / ".previous-gone")
+
+    ended = checkpoint_verify(directory)
+    strict = checkpoint_verify("--strict", directory)
+
+    assert (ended.code, strict.code) == (0, 1)
+    assert ended.lines[0].startswith("GOOD, with 4 warnings: 4 checkpoints")
+    assert strict.lines[0].startswith("NOT GOOD: 4 warnings (--strict)")
+    assert {line.split(": ")[2] for line in ended.lines if line.startswith("warning")} == {
+        "temp-files",
+        "truncated",
+        "wrong-key",
+        "orphans",
+    }
+
+
+def test_a_newer_format_is_a_warning_not_damage(directory: Path) -> None:
+    from checkpointmanager.envelope import checksum_of
+
+    path = directory / "claim-1.json"
+    body = path.read_bytes()[36:].replace(b'"format":1', b'"format":2')
+    path.write_bytes(checksum_of(body) + body)
+    (directory / "claim-2.json").write_bytes(b'{"checksum":"blake3:' + b"ab" * 32 + b'","format":3}\n')
+
+    ended = checkpoint_verify(directory)
+
+    assert ended.code == 0
+    assert ended.out.count("A newer program wrote it") == 2
+    assert checkpoint_verify("--strict", directory).code == 1
+
+
+def test_quarantined_copies_are_counted_and_not_judged(directory: Path) -> None:
+    (directory / ".quarantine").mkdir()
+    (directory / ".quarantine" / "claim-1.20260101T000000000000Z.empty.json").write_bytes(b"")
+
+    ended = checkpoint_verify(directory)
+
+    assert ended.code == 0
+    assert "quarantined  1 copy" in ended.out
+
+
+def test_several_paths_are_told_apart_and_the_worst_counts(directory: Path, tmp_path: Path) -> None:
+    other = make(tmp_path / "others", 2)
+    ruin(other / "claim-1.json")
+
+    ended = checkpoint_verify(directory, other, "/nonexistent")
+
+    assert ended.code == 1
+    assert ended.lines[0] == "DAMAGED: 1 of 6 checkpoints, 1 not looked at in 3 places"
+
+
+def test_quiet_says_nothing_and_the_exit_code_tells(directory: Path) -> None:
+    assert (checkpoint_verify("--quiet", directory).out, checkpoint_verify("-q", directory).code) == ("", 0)
+    flip(directory / "claim-1.json")
+    assert (checkpoint_verify("--quiet", directory).out, checkpoint_verify("-q", directory).code) == ("", 1)
+
+
+def test_an_empty_directory_and_one_without_state_are_good_with_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "package.json").write_text('{"name": "somebody else\'s"}')
+
+    ended = checkpoint_verify(tmp_path)
+
+    assert ended.code == 0
+    assert "nothing-found" in ended.out
+    assert checkpoint_verify("--strict", tmp_path).code == 1
+
+
+def test_in_a_directory_without_a_lock_file_a_foreign_document_beside_checkpoints_is_damage(directory: Path) -> None:
+    for name in (".lock", ".previous-claim-0"):
+        (directory / name).unlink()
+    (directory / "claim-2.json").write_text('{"a": 1}')
+
+    assert checkpoint_verify(directory).code == 1
+
+
+def test_other_folders_are_not_entered(directory: Path) -> None:
+    (directory / "folder").mkdir()
+    (directory / "folder" / "x.json").write_bytes(b"")
+
+    assert checkpoint_verify("--strict", directory).code == 0
+
+
+def test_two_kinds_in_one_directory_are_a_warning(directory: Path) -> None:
+    from checkpointmanager.envelope import checksum_of
+
+    path = directory / "claim-1.json"
+    body = path.read_bytes()[36:].replace(b"ClaimInfo", b"PodInfo")
+    path.write_bytes(checksum_of(body) + body)
+
+    ended = checkpoint_verify(directory)
+
+    assert ended.code == 0
+    assert "kinds ClaimInfo, PodInfo" in ended.out
+
+
+def test_a_checkpoint_under_a_name_that_is_no_key_s_is_judged_by_itself(directory: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "saved-for-later"
+    shutil.copy(directory / "claim-1.json", copy)
+
+    assert checkpoint_verify(copy).code == 0
+    assert checkpoint_verify(directory / ".previous-claim-0").code == 0
+    os.rename(copy, tmp_path / "other.json")
+    assert "wrong-key" in checkpoint_verify(tmp_path / "other.json").out
+
+
+def test_a_file_larger_than_memory_should_hold_is_verified_in_a_stream(tmp_path: Path) -> None:
+    from checkpointmanager import CheckpointManager
+
+    with CheckpointManager(tmp_path / "large") as manager:
+        manager.create_checkpoint("a", "x" * (3 << 20))
+        manager.create_checkpoint("b", "x" * (3 << 20))
+    flip(tmp_path / "large" / "b.json", 2 << 20)
+
+    document = checkpoint_verify("--json", tmp_path / "large").document
+
+    assert [problem["key"] for problem in document["problems"]] == ["b"]
+    assert document["paths"][0]["states"]["good"] == 1

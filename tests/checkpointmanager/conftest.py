@@ -1,0 +1,45 @@
+"""Few fixtures, named after things. `directory` is on pyfakefs, `real_directory` on the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
+
+from checkpointmanager import CheckpointManager, Event
+
+from .leases import BOOT, LEASES, LeaseManager
+
+
+@pytest.fixture
+def directory(fs: FakeFilesystem) -> Path:
+    fs.create_dir("/var/lib/agent")
+    return Path("/var/lib/agent/leases")
+
+
+@pytest.fixture
+def real_directory(tmp_path: Path) -> Path:
+    return tmp_path / "leases"
+
+
+@pytest.fixture
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Where thousands of syncs are made to see that they are made, none has to reach a disk."""
+    with mock.patch.object(os, "fsync", os.fstat):
+        yield
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    """What `manager` has told."""
+    return []
+
+
+@pytest.fixture
+def manager(directory: Path, events: list[Event]) -> Iterator[LeaseManager]:
+    with CheckpointManager(directory, LEASES, boot_id=BOOT, on_event=events.append) as manager:
+        yield manager

@@ -1,0 +1,67 @@
+"""What a writer said that it would do and had done, held against what is found after it died."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from checkpointmanager import CheckpointManager
+
+from .processes import LIMIT, Child
+from .programs import KEYS
+
+Number = int | None  # of the change that a checkpoint comes from; None: there is none
+
+
+class Journal:
+    """Fed with the lines of programs.write_without_end; lives on over many writers of one directory."""
+
+    def __init__(self) -> None:
+        self._allowed: dict[str, list[Number]] = {key: [None] for key in KEYS}
+        self._torn = b""
+        self.acknowledged = 0
+        self.last = 0
+
+    def read(self, told: bytes, *, acknowledgements: bool = True) -> None:
+        """Each change that began may have happened; each that was acknowledged has, and all before it are past."""
+        *lines, self._torn = (self._torn + told).split(b"\n")
+        for line in lines:
+            event, number, *changes = line.decode().split()
+            self.last = int(number)
+            self.acknowledged += acknowledgements and event == "done"
+            for change in changes:
+                action, key = change.split(":")
+                outcome = self.last if action == "put" else None
+                if event == "begin":
+                    self._allowed[key].append(outcome)
+                elif acknowledgements:
+                    self._allowed[key] = [outcome]
+
+    def follow(self, writer: Child, *, acknowledgements: int, seconds: float) -> None:
+        """Read along until so many more changes are acknowledged, and then for some time."""
+        wanted = self.acknowledged + acknowledgements
+        while self.acknowledged < wanted:
+            told = writer.read(LIMIT)
+            assert told, "the writer has ended, or hangs"
+            self.read(told)
+        deadline = time.monotonic() + seconds
+        while (remaining := deadline - time.monotonic()) > 0:
+            self.read(writer.read(remaining))
+
+    def losses(self, manager: CheckpointManager[Any]) -> list[str]:
+        """What contradicts the journal; afterwards the journal starts from what was found."""
+        loaded = manager.load()
+        found = {key: checkpoint.data["number"] for key, checkpoint in loaded.checkpoints.items()}
+        problems = [f"{key}: {problem}" for key, problem in loaded.problems.items()]
+        problems += [
+            f"{key}: found {found.get(key)}, may be one of {allowed}"
+            for key, allowed in self._allowed.items()
+            if key not in loaded.problems and found.get(key) not in allowed
+        ]
+        self._start_from(found)
+        return problems
+
+    def _start_from(self, found: Mapping[str, Number]) -> None:
+        self._allowed = {key: [found.get(key)] for key in KEYS}
+        self._torn = b""

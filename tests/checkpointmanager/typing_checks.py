@@ -1,0 +1,102 @@
+"""What a type checker must know about the public names. Read by mypy and pyright; test_typing.py runs it, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from checkpointmanager import (
+    Batch,
+    Checkpoint,
+    CheckpointError,
+    CheckpointManager,
+    Loaded,
+    MemoryStore,
+    Recovery,
+    Schema,
+    Store,
+    Verified,
+)
+
+
+@dataclass
+class Claim:
+    name: str
+
+
+class Model:
+    """As pydantic or attrs would have it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def encode(model: Model) -> dict[str, int]:
+    return {"number": model.number}
+
+
+def decode(plain: Any) -> Model:
+    return Model(plain["number"])
+
+
+def of_a_dataclass() -> None:
+    schema = Schema("Claim", version=2, type=Claim, migrations={1: lambda plain: plain})
+    assert_type(schema, Schema[Claim])
+    with CheckpointManager(MemoryStore(), schema) as manager:
+        assert_type(manager, CheckpointManager[Claim])
+        assert_type(manager.create_checkpoint("a", Claim("a")), Checkpoint[Claim])
+        assert_type(manager.get_checkpoint("a"), Checkpoint[Claim])
+        assert_type(manager.get_checkpoint("a").data, Claim)
+        assert_type(manager.get_checkpoint("a").from_this_boot, bool | None)
+        assert_type(manager.previous_checkpoint("a"), Checkpoint[Claim] | None)
+        assert_type(manager.update_checkpoint("a", lambda claim: Claim(claim.name + "x")).data, Claim)
+        assert_type(manager.load(), Loaded[Claim])
+        for key, checkpoint in manager.load().checkpoints.items():
+            assert_type((key, checkpoint), tuple[str, Checkpoint[Claim]])
+        for problem in manager.load().problems.values():
+            assert_type(problem, CheckpointError)
+        assert_type(manager.verify(), Verified)
+        assert_type(manager.recover_checkpoint("a"), Recovery)
+        assert_type(manager.list_checkpoints(), list[str])
+        with manager.batch() as batch:
+            assert_type(batch, Batch[Claim])
+            batch.create_checkpoint("b", Claim("b"))
+    manager.create_checkpoint("c", Claim("c"))
+
+
+def of_a_pair() -> None:
+    schema = Schema("Model", encode=encode, decode=decode)
+    assert_type(schema, Schema[Model])
+    manager = CheckpointManager(MemoryStore(), schema)
+    assert_type(manager, CheckpointManager[Model])
+    manager.create_checkpoint("a", Model(1))
+    assert_type(manager.get_checkpoint("a").data.number, int)
+
+
+def of_plain_types() -> None:
+    assert_type(Schema("Names", type=list[str]), Schema[list[str]])
+    manager = CheckpointManager(MemoryStore(), Schema("Ports", type=dict[str, int]))
+    manager.create_checkpoint("a", {"http": 80})
+    assert_type(manager.get_checkpoint("a").data, dict[str, int])
+
+
+def of_anything() -> None:
+    assert_type(Schema("Any"), Schema[Any])
+    manager = CheckpointManager(MemoryStore())
+    assert_type(manager, CheckpointManager[Any])
+    manager.create_checkpoint("a", [1, "two", None])
+    assert_type(manager.get_checkpoint("a").data, Any)
+    assert_type(CheckpointManager(MemoryStore(), Schema("Any")), CheckpointManager[Any])
+
+
+def a_memory_store_is_a_store() -> Store:
+    return MemoryStore()
+
+
+def what_must_not_pass(manager: CheckpointManager[Claim]) -> None:
+    """Each comment is an error if the checker does not complain."""
+    manager.create_checkpoint("a", "no claim")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    manager.update_checkpoint("a", lambda claim: claim.name)  # type: ignore[arg-type,return-value]  # pyright: ignore
+    manager.batch().create_checkpoint("a", 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    manager.get_checkpoint(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Schema("Model", encode=encode)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]

@@ -1,0 +1,97 @@
+"""A driver that keeps what it was asked, and goes wrong in every way that a driver can."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from draState import ClaimRef, Device, Prepared
+
+Hook = Callable[[str], object]
+
+
+class Died(BaseException):
+    """The process is gone at this very moment: nothing that catches errors may catch this."""
+
+
+class RecordingDriver:
+    """Outlives the agent, as hardware does: `prepared` is what it holds, whoever has forgotten it.
+
+    calls           the operation and the claim UIDs of each call, in order
+    refs            all that it was told about a claim, by UID
+    errors          claim UID -> the error that it answers
+    silent          claims for which it gives no answer
+    raises          operation -> what the whole call raises
+    before, after   called with the operation inside each call, around the work: to look, to wait or to die
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.calls: list[tuple[str, tuple[str, ...]]] = []
+        self.refs: dict[str, ClaimRef] = {}
+        self.prepared: set[str] = set()
+        self.devices: dict[str, tuple[Device, ...]] = {}  # claim UID -> what it answers instead of the usual one
+        self.errors: dict[str, str] = {}
+        self.silent: set[str] = set()
+        self.raises: dict[str, Exception] = {}
+        self.before: Hook = lambda _: None
+        self.after: Hook = lambda _: None
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        self._enter("prepare", claims)
+        answers = {}
+        for claim in claims:
+            if error := self.errors.get(claim.uid):
+                answers[claim.uid] = Prepared(error=error)
+            elif claim.uid not in self.silent:
+                self.prepared.add(claim.uid)
+                answers[claim.uid] = Prepared(self.devices.get(claim.uid, (self.device_of(claim.uid),)))
+        self.after("prepare")
+        return answers
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        self._enter("unprepare", claims)
+        answers = {}
+        for claim in claims:
+            if claim.uid not in self.silent:
+                answers[claim.uid] = self.errors.get(claim.uid, "")
+                if not answers[claim.uid]:
+                    self.prepared.discard(claim.uid)
+        self.after("unprepare")
+        return answers
+
+    def device_of(self, uid: str) -> Device:
+        """The usual answer: one device for all requests of the claim."""
+        return Device("pool", f"dev-{uid}", cdi_device_ids=(f"{self.name}/device=dev-{uid}",))
+
+    def calls_of(self, operation: str) -> list[tuple[str, ...]]:
+        return [uids for called, uids in self.calls if called == operation]
+
+    def forget_calls(self) -> None:
+        self.calls.clear()
+
+    def _enter(self, operation: str, claims: Sequence[ClaimRef]) -> None:
+        self.calls.append((operation, tuple(sorted(claim.uid for claim in claims))))
+        self.refs.update({claim.uid: claim for claim in claims})
+        self.before(operation)
+        if error := self.raises.get(operation):
+            raise error
+
+
+class Doorstop:
+    """Holds whoever comes by until it is let go, and tells that somebody came."""
+
+    def __init__(self, limit: float = 20.0) -> None:
+        self.reached = threading.Event()
+        self.released = threading.Event()
+        self._limit = limit  # seconds; only a deadlock takes that long
+
+    def __call__(self, *_: object) -> None:
+        self.reached.set()
+        assert self.released.wait(self._limit), "nobody let go"
+
+    def wait_until_reached(self) -> None:
+        assert self.reached.wait(self._limit), "nobody came"
+
+    def let_go(self) -> None:
+        self.released.set()

@@ -1,0 +1,101 @@
+"""A node with an agent on it, which can be restarted, killed and rebooted; and what must always be true of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from checkpointmanager import CheckpointManager
+from draState import CLAIMS, ClaimInfoCache, ClaimInfoState, DRAManager, Driver, FileCheckpointer
+
+from .checkpointers import WatchedCheckpointer
+from .claims import GPU, NIC
+from .drivers import RecordingDriver
+
+BOOT = "boot-a"
+
+
+class Node:
+    """The directory and the two drivers outlive the agent; `cache` and `manager` are those of the running one."""
+
+    def __init__(self, directory: Path, boot_id: str = BOOT) -> None:
+        self.directory = directory
+        self.boot_id = boot_id
+        self.gpu = RecordingDriver(GPU)
+        self.nic = RecordingDriver(NIC)
+        self.drivers: dict[str, Driver] = {GPU: self.gpu, NIC: self.nic}
+        self.start()
+
+    def start(self) -> None:
+        self.checkpointer = WatchedCheckpointer(FileCheckpointer(self.directory, boot_id=self.boot_id))
+        self.cache = ClaimInfoCache(self.checkpointer)
+        self.manager = DRAManager(self.cache, self.drivers)
+
+    def stop(self) -> None:
+        """Ends the agent. It writes nothing when it ends, so this is also what a kill leaves behind."""
+        self.cache.close()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def reboot(self, boot_id: str) -> None:
+        """Nothing that was prepared survives it."""
+        self.stop()
+        self.boot_id = boot_id
+        self.gpu.prepared.clear()
+        self.nic.prepared.clear()
+        self.start()
+
+    def file_of(self, uid: str) -> Path:
+        return self.directory / f"{uid}.json"
+
+    def on_disk(self) -> dict[str, ClaimInfoState]:
+        return on_disk(self.directory)
+
+    def files(self) -> list[str]:
+        """All that claims have left behind: names of checkpoints and of their previous generations."""
+        names = [path.name for path in self.directory.iterdir()]
+        return sorted(name for name in names if name.endswith(".json") or name.startswith((".previous-", ".tmp-")))
+
+
+def on_disk(directory: Path) -> dict[str, ClaimInfoState]:
+    """What another process would read now; a damaged file is an error."""
+    with CheckpointManager(directory, CLAIMS, read_only=True) as manager:
+        loaded = manager.load()
+    assert not loaded.problems
+    return {uid: checkpoint.data for uid, checkpoint in loaded.checkpoints.items()}
+
+
+def assert_indexes_agree(cache: ClaimInfoCache) -> None:
+    """The indexes are what one would make from the records; only when nobody changes them meanwhile."""
+    names: dict[tuple[str, str], set[str]] = {}
+    pods: dict[str, set[str]] = {}
+    holders: dict[tuple[str, str, str], set[str]] = {}
+    for claim in cache:
+        assert cache.get(claim.uid) is claim
+        if any(claim.name):
+            names.setdefault(claim.name, set()).add(claim.uid)
+        for pod in claim.state.pod_uids:
+            pods.setdefault(pod, set()).add(claim.uid)
+        for device in claim.state.devices():
+            holders.setdefault(device, set()).add(claim.uid)
+    assert cache._uids == names
+    assert cache._pods == pods
+    assert cache._holders == holders
+    assert cache.pods() == pods.keys()
+    for name, uids in names.items():
+        found = cache.by_name(*name)
+        assert found is not None
+        assert found.uid in uids
+    for pod, uids in pods.items():
+        assert {claim.uid for claim in cache.of_pod(pod)} == uids
+    for device, uids in holders.items():
+        assert cache.holders(*device) == uids
+
+
+def assert_memory_equals_disk(node: Node) -> None:
+    """For claims that can be trusted; the others are in memory only as a guess."""
+    trusted = {claim.uid: claim.state for claim in node.cache if not claim.unknown}
+    kept = node.on_disk()
+    assert {uid: kept.get(uid) for uid in trusted} == trusted
+    assert kept.keys() <= {claim.uid for claim in node.cache}

@@ -1,0 +1,39 @@
+"""Short ways to write down a device's config, and to look at what a store has left on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from draState import DeviceConfig, PodConfigStore
+
+BOOT = "boot-a"
+
+
+def config_of(claim: str = "claim-1", mtu: int = 1500) -> DeviceConfig:
+    """The config of a network device, from the claim with this UID."""
+    return DeviceConfig({"mtu": mtu, "routes": ["10.0.0.0/8"]}, claim, f"name-of-{claim}", "default")
+
+
+def opened(directory: Path) -> PodConfigStore:
+    return PodConfigStore(directory, boot_id=BOOT)
+
+
+def mtus(store: PodConfigStore) -> dict[str, dict[str, int]]:
+    """All that is served, in short: pod -> device -> MTU."""
+    found: dict[str, dict[str, int]] = {}
+    for pod in store:
+        config = store.get_pod_config(pod)
+        assert config is not None
+        found[pod] = {device: its.config["mtu"] for device, its in config.devices.items()}
+    return found
+
+
+def mtus_on_disk(directory: Path) -> dict[str, dict[str, int]]:
+    """The same of the files, which must all be whole JSON."""
+    found: dict[str, dict[str, int]] = {}
+    for path in sorted(directory.glob("[!.]*.json")):
+        data: dict[str, Any] = json.loads(path.read_bytes())["data"]
+        found[path.stem] = {device: its["config"]["mtu"] for device, its in data["devices"].items()}
+    return found

@@ -1,0 +1,226 @@
+"""The cache: rebuilt from files, looked up in four ways, and its indexes right after any change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpointmanager import CheckpointError
+from draState import (
+    ClaimConflict,
+    ClaimInfoCache,
+    ClaimInfoStateList,
+    FileCheckpointer,
+    MemoryCheckpointer,
+    UnknownClaim,
+)
+
+from ..checkpointmanager.oscalls import watched
+from .checkpointers import WatchedCheckpointer, lost_sync, no_space
+from .claims import GPU, info_of, state_of
+from .node import Node, assert_indexes_agree, assert_memory_equals_disk
+
+
+def test_a_cache_is_rebuilt_from_the_files(node: Node) -> None:
+    node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]), info_of("b", ["pod-1", "pod-2"], ["gpu-0", "gpu-1"]))
+
+    node.restart()
+
+    assert {claim.uid: claim for claim in node.cache} == {
+        "a": info_of("a", ["pod-1"], ["gpu-0"]),
+        "b": info_of("b", ["pod-1", "pod-2"], ["gpu-0", "gpu-1"]),
+    }
+    assert_indexes_agree(node.cache)
+    assert_memory_equals_disk(node)
+
+
+def test_a_claim_is_found_by_uid_by_name_by_pod_and_by_device(node: Node) -> None:
+    a, b = info_of("a", ["pod-1"], ["gpu-0"]), info_of("b", ["pod-1", "pod-2"], ["gpu-0"])
+    node.cache.put(a, b)
+
+    assert (node.cache.get("a"), node.cache.get("nobody")) == (a, None)
+    assert (node.cache.by_name("default", "claim-b"), node.cache.by_name("other", "claim-b")) == (b, None)
+    assert set(map(id, node.cache.of_pod("pod-1"))) == {id(node.cache.get("a")), id(node.cache.get("b"))}
+    assert node.cache.of_pod("pod-2") == (b,)
+    assert node.cache.of_pod("nobody") == ()
+    assert node.cache.holders(GPU, "pool", "gpu-0") == {"a", "b"}
+    assert node.cache.holders(GPU, "pool", "gpu-1") == frozenset()
+    assert node.cache.pods() == {"pod-1", "pod-2"}
+    assert ("a" in node.cache, "c" in node.cache, len(node.cache)) == (True, False, 2)
+
+
+def test_several_claims_are_one_batch_and_one_claim_is_none(node: Node) -> None:
+    node.cache.put(info_of("a"), info_of("b"))
+    node.cache.put(info_of("a", ["pod-1"]))
+    node.cache.delete("a", "b")
+
+    assert node.checkpointer.calls == [("store", ("a", "b")), ("store", ("a",)), ("delete", ("a", "b"))]
+
+
+def test_flags_stay_in_memory(node: Node) -> None:
+    node.cache.put(info_of("a"))
+    node.cache.mark("a", prepared=True, annotations={"seen": "yes"})
+    node.cache.mark("nobody", prepared=True)
+    marked = node.cache.get("a")
+
+    node.restart()
+
+    assert marked == replace(info_of("a"), prepared=True, annotations={"seen": "yes"})
+    assert node.cache.get("a") == info_of("a")
+    assert node.checkpointer.calls == []
+
+
+def test_an_unchanged_claim_is_not_written(node: Node) -> None:
+    node.cache.put(info_of("a"))
+    node.cache.put(info_of("a"))
+    node.cache.put(replace(info_of("a"), prepared=True))
+    node.cache.delete()
+
+    assert node.checkpointer.calls == [("store", ("a",))]
+
+
+def test_what_a_change_raises_changes_nothing(node: Node) -> None:
+    node.cache.put(info_of("a"))
+
+    def change(_: object) -> Any:
+        yield info_of("a", ["pod-1"])
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        node.cache.change(["a"], change)
+
+    assert node.cache.get("a") == info_of("a")
+    assert node.on_disk() == {"a": state_of("a")}
+
+
+def test_two_claims_of_one_name_are_refused_with_both_uids(node: Node) -> None:
+    node.cache.put(info_of("old", ["pod-1"], name="same"))
+
+    with pytest.raises(ClaimConflict, match=r"UID new.*UID old") as conflict:
+        node.cache.put(info_of("other"), info_of("new", name="same"))
+
+    assert (conflict.value.uid, conflict.value.other) == ("new", "old")
+    assert [claim.uid for claim in node.cache] == ["old"]
+    assert node.on_disk().keys() == {"old"}
+
+
+def test_two_new_claims_of_one_name_are_refused_too(node: Node) -> None:
+    with pytest.raises(ClaimConflict, match=r"UID b.*UID a"):
+        node.cache.put(info_of("a", name="same"), info_of("b", name="same"))
+
+    assert len(node.cache) == 0
+
+
+def test_two_files_of_one_name_can_both_be_changed_and_go(directory: Path) -> None:
+    files = FileCheckpointer(directory)
+    files.store([state_of("a", ["pod-1", "pod-2"], name="same"), state_of("b", ["pod-1"], name="same")])
+    files.close()
+    node = Node(directory)
+
+    node.manager.unprepare_resources("pod-1")
+    found = node.cache.by_name("default", "same")
+    node.manager.unprepare_resources("pod-2")
+
+    node.stop()
+    assert found
+    assert found.uid == "a"
+    assert node.cache.by_name("default", "same") is None
+    assert node.files() == []
+
+
+def test_a_record_of_an_earlier_boot_says_so(node: Node) -> None:
+    node.cache.put(info_of("a"), info_of("b"))
+
+    node.reboot("boot-b")
+    node.cache.put(info_of("b", ["pod-1"]))
+
+    a, b = node.cache.get("a"), node.cache.get("b")
+    assert a
+    assert b
+    assert (a.from_this_boot, b.from_this_boot) == (False, True)
+    assert node.cache.report().earlier_boot == ("a",)
+    node.restart()
+    assert node.cache.report().earlier_boot == ("a",)
+
+
+def test_one_change_costs_the_same_with_10_claims_and_with_1000(real_node: Node) -> None:
+    def costs(count: int) -> list[list[str]]:
+        real_node.cache.put(*(info_of(f"claim-{number}", [f"pod-{number}"]) for number in range(count)))
+        added = replace(info_of("claim-3", ["pod-3", "another"]), prepared=True)
+        return [
+            calls_of(lambda: real_node.cache.put(info_of("new"))),
+            calls_of(lambda: real_node.cache.change(["claim-3"], lambda _: [added])),
+            calls_of(lambda: real_node.cache.mark("claim-3", prepared=False)),
+            calls_of(lambda: real_node.cache.delete("new")),
+        ]
+
+    with_10, with_1000 = costs(10), costs(1000)
+
+    assert with_10 == with_1000
+    put, change, mark, delete = with_10
+    assert (put.count("rename"), change.count("rename"), len(mark), delete.count("rename")) == (1, 2, 0, 0)
+
+
+def calls_of(work: Callable[[], object]) -> list[str]:
+    """The system calls that it makes."""
+    calls: list[str] = []
+    with watched(lambda name, _: calls.append(name)):
+        work()
+    return calls
+
+
+# Indexes, whatever happens
+
+UIDS, PODS, DEVICES, NAMES = ["a", "b", "c", "d"], ["p", "q", "r"], ["gpu-0", "gpu-1"], ["x", "y", "z"]
+infos = st.builds(
+    info_of,
+    st.sampled_from(UIDS),
+    st.sets(st.sampled_from(PODS)),
+    st.sets(st.sampled_from(DEVICES)),
+    name=st.sampled_from(NAMES),
+)
+failures = st.sampled_from([None, None, no_space, lost_sync, KeyboardInterrupt])
+steps = st.lists(
+    st.tuples(
+        st.lists(infos, min_size=1, max_size=3, unique_by=lambda info: info.uid)
+        | st.sets(st.sampled_from(UIDS), min_size=1),
+        failures,
+    ),
+    max_size=12,
+)
+
+
+class _Spoilt(MemoryCheckpointer):
+    """Starts with two claims of one name, and one that is unknown."""
+
+    def get_or_create(self) -> ClaimInfoStateList:
+        kept = (state_of("a", ["p"], ["gpu-0"], name="x"), state_of("b", ["p", "q"], ["gpu-0"], name="x"))
+        self.store(kept)
+        return ClaimInfoStateList(kept, (UnknownClaim("c", "torn", state_of("c", ["r"], ["gpu-1"], name="y")),))
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps)
+def test_the_indexes_are_always_those_of_the_records(steps: list[tuple[Any, Any]]) -> None:
+    checkpointer = WatchedCheckpointer(_Spoilt())
+    cache = ClaimInfoCache(checkpointer)
+    assert_indexes_agree(cache)
+    for change, failure in steps:
+        operation = "delete" if isinstance(change, set) else "store"
+        checkpointer.work_again()
+        if failure:
+            checkpointer.fail_after(operation, failure("a") if failure is not KeyboardInterrupt else failure())
+        try:
+            if isinstance(change, set):
+                cache.delete(*change)
+            else:
+                cache.put(*change)
+        except (CheckpointError, ClaimConflict, KeyboardInterrupt):
+            pass
+        assert_indexes_agree(cache)

@@ -1,0 +1,248 @@
+"""A claim whose file is damaged, too new or of another kind: neither lost nor trusted, and alone with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checkpointmanager import CheckpointError, CheckpointManager, CheckpointTooNew, Schema, WrongKind
+from draState import ClaimInfo, ClaimInfoState
+
+from ..checkpointmanager.damage import flip, ruin
+from .claims import GPU, NIC, claim_of, info_of, pod_of, state_of
+from .node import Node, assert_indexes_agree
+
+
+@pytest.fixture
+def damaged_node(node: Node) -> Node:
+    """Claim a is hopeless, and was used by pod-1 and gpu-0 in the generation before; b and c are good."""
+    node.cache.put(info_of("b", ["pod-1"], ["gpu-1"]), info_of("c"))
+    node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
+    node.cache.put(info_of("a", ["pod-1", "pod-2"], ["gpu-0", "gpu-2"]))
+    ruin(node.file_of("a"))
+    node.restart()
+    return node
+
+
+@pytest.mark.parametrize("byte", [3, 20, 60, -3, -40])
+def test_a_flipped_bit_is_repaired_at_the_start(node: Node, byte: int) -> None:
+    node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
+    before = node.file_of("a").read_bytes()
+    flip(node.file_of("a"), byte)
+
+    node.restart()
+
+    assert node.cache.get("a") == info_of("a", ["pod-1"], ["gpu-0"])
+    assert not node.cache.report().degraded
+    assert node.file_of("a").read_bytes() == before
+
+
+def test_a_hopeless_file_is_unknown_with_what_the_generation_before_said(damaged_node: Node) -> None:
+    cache = damaged_node.cache
+    claim = cache.get("a")
+
+    assert claim
+    assert claim == ClaimInfo(state_of("a", ["pod-1"], ["gpu-0"]), from_this_boot=None, unknown=claim.unknown)
+    assert claim.guessed
+    assert cache.holders(GPU, "pool", "gpu-0") == {"a"}
+    assert {claim.uid for claim in cache.of_pod("pod-1")} == {"a", "b"}
+    assert cache.by_name("default", "claim-a") is claim
+    assert_indexes_agree(cache)
+
+
+def test_the_report_names_it_and_the_others_are_fine(damaged_node: Node) -> None:
+    report = damaged_node.cache.report()
+
+    assert (report.claims, report.degraded, set(report.unknown)) == (3, True, {"a"})
+    assert str(damaged_node.file_of("a")) in report.unknown["a"]
+    assert "checkpoint-verify" in report.unknown["a"]
+    damaged_node.cache.put(info_of("b", ["pod-9"]))
+    damaged_node.cache.delete("c")
+    assert damaged_node.cache.get("b") == info_of("b", ["pod-9"])
+
+
+def test_a_hopeless_file_without_a_generation_before_is_unknown_by_its_uid(node: Node) -> None:
+    node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
+    node.file_of("a").write_bytes(b"")
+
+    node.restart()
+
+    claim = node.cache.get("a")
+    assert claim
+    assert claim.state == ClaimInfoState("a", "", "")
+    assert "empty" in claim.unknown
+    assert node.cache.by_name("", "") is None
+    assert_indexes_agree(node.cache)
+
+
+def test_what_is_only_guessed_is_never_written(damaged_node: Node) -> None:
+    damaged_bytes = damaged_node.file_of("a").read_bytes()
+
+    damaged_node.cache.mark("a", annotations={"told": "operator"})
+    damaged_node.manager.unprepare_resources("pod-1")
+
+    claim = damaged_node.cache.get("a")
+    assert claim
+    assert claim.state.pod_uids == frozenset()
+    assert claim.unknown
+    assert damaged_node.file_of("a").read_bytes() == damaged_bytes
+
+
+def test_the_damaged_bytes_are_kept_when_the_claim_is_written_anew(damaged_node: Node) -> None:
+    damaged_bytes = damaged_node.file_of("a").read_bytes()
+
+    damaged_node.cache.put(info_of("a", ["pod-1"]))
+
+    kept = [path.read_bytes() for path in (damaged_node.directory / ".quarantine").iterdir()]
+    assert kept == [damaged_bytes]
+    assert damaged_node.on_disk()["a"] == state_of("a", ["pod-1"])
+    assert not damaged_node.cache.report().degraded
+
+
+# Whole files that are not ours to read
+
+
+def too_new(directory: Path) -> None:
+    with CheckpointManager(directory, Schema("ClaimInfo", version=9, type=ClaimInfoState)) as newer:
+        newer.create_checkpoint("a", state_of("a", ["pod-1"], ["gpu-0"]))
+
+
+def of_another_kind(directory: Path) -> None:
+    with CheckpointManager(directory, Schema("Lease")) as other:
+        other.create_checkpoint("a", {"holder": "x"})
+
+
+STRANGERS = [(too_new, CheckpointTooNew), (of_another_kind, WrongKind)]
+
+
+@pytest.mark.parametrize(("stranger", "error"), STRANGERS)
+def test_a_strange_file_is_unknown_and_not_overwritten_by_prepare(
+    directory: Path, stranger: Callable[[Path], None], error: type[CheckpointError]
+) -> None:
+    stranger(directory)
+    before = (directory / "a.json").read_bytes()
+    node = Node(directory)
+
+    with pytest.raises(error):
+        node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
+    with pytest.raises(CheckpointError, match="1 of the batch failed"):
+        node.manager.prepare_resources(pod_of("pod-2", claim_of("a"), claim_of("b")))
+
+    node.stop()
+    assert node.cache.report().unknown.keys() == {"a"}
+    assert (directory / "a.json").read_bytes() == before
+    assert node.gpu.calls == []
+
+
+@pytest.mark.parametrize(("stranger", "error"), STRANGERS)
+def test_a_strange_file_can_be_unprepared_by_its_uid(
+    directory: Path, stranger: Callable[[Path], None], error: type[CheckpointError]
+) -> None:
+    stranger(directory)
+    node = Node(directory)
+
+    node.manager.unprepare_claim("a")
+
+    node.stop()
+    assert node.gpu.calls == node.nic.calls == [("unprepare", ("a",))]
+    assert (node.gpu.refs["a"].name, node.gpu.refs["a"].namespace) == ("", "")
+    assert node.files() == []
+    assert error
+
+
+# What the manager does with an unknown claim
+
+
+def test_unprepare_by_uid_goes_to_all_drivers(damaged_node: Node) -> None:
+    damaged_node.manager.unprepare_claim("a")
+
+    assert damaged_node.gpu.calls == damaged_node.nic.calls == [("unprepare", ("a",))]
+    assert damaged_node.gpu.refs["a"].name == "claim-a"
+    assert "a" not in damaged_node.cache
+    assert damaged_node.cache.holders(GPU, "pool", "gpu-0") == frozenset()
+    assert ".previous-a" not in damaged_node.files()
+
+
+def test_unprepare_by_uid_that_fails_is_tried_again_by_the_next_reconcile(damaged_node: Node) -> None:
+    damaged_node.nic.errors["a"] = "busy"
+    with pytest.raises(Exception, match=f"{NIC}: busy"):
+        damaged_node.manager.unprepare_claim("a")
+    damaged_node.nic.errors.clear()
+
+    damaged_node.manager.reconcile(["pod-1", "pod-2"], complete=True)
+
+    assert "a" not in damaged_node.cache
+
+
+def test_preparing_again_heals_it_and_keeps_the_pods_of_the_generation_before(damaged_node: Node) -> None:
+    damaged_node.manager.prepare_resources(pod_of("pod-3", claim_of("a", NIC)))
+
+    claim = damaged_node.cache.get("a")
+    assert claim
+    assert (claim.prepared, claim.unknown) == (True, "")
+    assert claim.state.pod_uids == {"pod-1", "pod-3"}
+    assert claim.state.driver_states.keys() == {GPU, NIC}
+    assert damaged_node.on_disk()["a"] == claim.state
+    assert damaged_node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
+
+
+def test_a_healed_claim_loses_the_old_pods_in_the_next_reconcile(damaged_node: Node) -> None:
+    pod = pod_of("pod-3", claim_of("a"))
+    damaged_node.manager.prepare_resources(pod)
+
+    damaged_node.manager.reconcile([pod], complete=True)
+
+    assert damaged_node.on_disk()["a"].pod_uids == {"pod-3"}
+
+
+def test_a_pod_that_goes_only_drops_its_reference_in_memory(damaged_node: Node) -> None:
+    damaged_node.manager.unprepare_resources("pod-1")
+
+    assert damaged_node.gpu.calls == [("unprepare", ("b",))]
+    assert "a" in damaged_node.cache
+    assert not damaged_node.manager.pod_might_need_to_unprepare("pod-1")
+    assert damaged_node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
+
+
+def test_reconcile_with_pods_unprepares_unknown_claims_that_none_of_them_uses(damaged_node: Node) -> None:
+    damaged_node.manager.reconcile([pod_of("pod-1", claim_of("b"))], complete=True)
+
+    assert [claim.uid for claim in damaged_node.cache] == ["b"]
+    assert ("unprepare", ("a",)) in damaged_node.nic.calls
+
+
+def test_reconcile_with_pods_leaves_an_unknown_claim_that_one_of_them_uses(damaged_node: Node) -> None:
+    damaged_node.manager.reconcile([pod_of("pod-1", claim_of("b")), pod_of("pod-7", claim_of("a"))], complete=True)
+
+    assert damaged_node.cache.report().unknown.keys() == {"a"}
+    assert damaged_node.nic.calls == []
+
+
+def test_reconcile_with_uids_only_leaves_unknown_claims(damaged_node: Node) -> None:
+    damaged_node.manager.reconcile(["pod-1"], complete=True)
+    damaged_node.manager.reconcile(["pod-9"], complete=True)
+
+    assert [claim.uid for claim in damaged_node.cache] == ["a"]
+    assert damaged_node.nic.calls == []
+
+
+def test_reconcile_leaves_a_claim_that_a_new_pod_heals_meanwhile(damaged_node: Node) -> None:
+    node = damaged_node
+    node.file_of("b").write_bytes(b"")
+    node.restart()
+
+    def heal_the_other(operation: str) -> None:
+        first = node.gpu.calls[-1][1][0]
+        if operation == "unprepare" and first in "ab":
+            node.gpu.before = lambda _: None
+            node.manager.prepare_resources(pod_of("pod-3", claim_of("b" if first == "a" else "a")))
+
+    node.gpu.before = heal_the_other
+
+    node.manager.reconcile([pod_of("pod-1")], complete=True)
+
+    (left,) = node.cache
+    assert left.prepared
+    assert node.gpu.prepared == {left.uid}

@@ -1,0 +1,221 @@
+"""Disk first, then memory: whatever the disk answers, memory says what is certainly there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed
+from draState import UnprepareFailed
+
+from .checkpointers import lost_sync, no_space
+from .claims import GPU, claim_of, info_of, pod_of, state_of
+from .node import Node, assert_indexes_agree, assert_memory_equals_disk
+
+
+def batch_failed(failures: Mapping[str, CheckpointError]) -> BatchFailed:
+    return BatchFailed("/claims", failures)
+
+
+def test_a_failed_write_changes_nothing_in_memory(node: Node) -> None:
+    node.cache.put(info_of("a", ["pod-1"]))
+    before = node.cache.get("a")
+    node.checkpointer.fail_before("store", no_space("a"))
+
+    with pytest.raises(CheckpointWriteFailed):
+        node.cache.put(info_of("a", ["pod-1", "pod-2"]))
+    with pytest.raises(CheckpointWriteFailed):
+        node.cache.put(info_of("b"))
+
+    assert node.cache.get("a") is before
+    assert "b" not in node.cache
+    assert_indexes_agree(node.cache)
+    assert_memory_equals_disk(node)
+
+
+def test_a_full_disk_changes_nothing_in_memory(real_node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_node.cache.put(info_of("a", ["pod-1"]))
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", full)
+        with pytest.raises(CheckpointWriteFailed, match="No space left"):
+            real_node.cache.put(info_of("a", ["pod-1", "pod-2"]))
+
+    assert real_node.cache.get("a") == info_of("a", ["pod-1"])
+    assert_memory_equals_disk(real_node)
+
+
+def test_what_is_in_doubt_is_unknown_with_the_pods_of_both(node: Node) -> None:
+    node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
+    node.cache.mark("a", prepared=True)
+    node.checkpointer.fail_after("store", lost_sync("a"))
+
+    with pytest.raises(CheckpointWriteFailed):
+        node.cache.put(info_of("a", ["pod-2"], ["gpu-0"]))
+
+    claim = node.cache.get("a")
+    assert claim
+    assert claim.state.pod_uids == {"pod-1", "pod-2"}
+    assert (claim.prepared, claim.in_doubt, claim.guessed) == (False, True, False)
+    assert "may not survive" in node.cache.report().unknown["a"]
+    assert node.cache.report().degraded
+    assert node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
+    assert_indexes_agree(node.cache)
+
+
+def test_a_new_claim_in_doubt_is_there_as_unknown(node: Node) -> None:
+    node.checkpointer.fail_after("store", lost_sync("a"))
+
+    with pytest.raises(CheckpointWriteFailed):
+        node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
+
+    claim = node.cache.get("a")
+    assert claim
+    assert claim.state == state_of("a", ["pod-1"], ["gpu-0"])
+    assert claim.in_doubt
+
+
+def test_a_batch_that_failed_in_part_leaves_exactly_the_durable_part(node: Node) -> None:
+    node.cache.put(info_of("a"), info_of("b"), info_of("c"))
+    failed = batch_failed({"b": no_space("b"), "c": lost_sync("c")})
+    node.checkpointer.fail_before("store", failed)
+    inner = node.checkpointer.inner
+    inner.store(state_of("a", ["pod-1"]))
+    inner.store(state_of("c", ["pod-1"]))
+
+    with pytest.raises(BatchFailed):
+        node.cache.put(*(info_of(uid, ["pod-1"]) for uid in "abc"))
+
+    assert node.cache.get("a") == info_of("a", ["pod-1"])
+    assert node.cache.get("b") == info_of("b")
+    assert node.cache.report().unknown.keys() == {"c"}
+    assert {claim.uid for claim in node.cache.of_pod("pod-1")} == {"a", "c"}
+    assert_memory_equals_disk(node)
+
+
+@pytest.mark.parametrize("interrupted", [KeyboardInterrupt, SystemExit, RuntimeError])
+def test_an_interrupted_write_is_in_doubt(node: Node, interrupted: type[BaseException]) -> None:
+    node.cache.put(info_of("a", ["pod-1"]))
+    node.checkpointer.fail_after("store", interrupted())
+
+    with pytest.raises(interrupted):
+        node.cache.put(info_of("a", ["pod-2"]), info_of("b", ["pod-2"]))
+
+    unknown = node.cache.report().unknown
+    assert unknown.keys() == {"a", "b"}
+    assert "interrupted" in unknown["a"]
+    claim = node.cache.get("a")
+    assert claim
+    assert claim.state.pod_uids == {"pod-1", "pod-2"}
+
+
+def test_a_failed_delete_keeps_the_claim_unpreparing(node: Node) -> None:
+    node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
+    node.cache.mark("a", prepared=True)
+    node.checkpointer.fail_before("delete", batch_failed({"a": no_space("a")}))
+
+    with pytest.raises(BatchFailed):
+        node.cache.delete("a")
+
+    assert node.cache.get("a") == replace(info_of("a", ["pod-1"], ["gpu-0"]), unpreparing=True)
+    assert node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
+    assert node.cache.report().unknown == {}
+    node.checkpointer.work_again()
+    node.cache.delete("a")
+    assert len(node.cache) == 0
+    assert node.files() == []
+
+
+def test_of_several_deletes_only_those_that_failed_stay(node: Node) -> None:
+    node.cache.put(*(info_of(uid, ["pod-1"]) for uid in "abc"))
+    node.checkpointer.inner.delete("a", "c")
+    node.checkpointer.fail_before("delete", batch_failed({"b": no_space("b"), "c": lost_sync("c")}))
+
+    with pytest.raises(BatchFailed):
+        node.cache.delete("a", "b", "c")
+
+    left = {claim.uid: (claim.unpreparing, bool(claim.unknown)) for claim in node.cache}
+    assert left == {"b": (True, False), "c": (True, True)}
+    assert_indexes_agree(node.cache)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), no_space("a"), lost_sync("a")])
+def test_a_delete_that_did_not_return_keeps_the_claim(node: Node, error: BaseException) -> None:
+    node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
+    node.checkpointer.fail_after("delete", error)
+
+    with pytest.raises(type(error)):
+        node.cache.delete("a")
+
+    claim = node.cache.get("a")
+    assert claim
+    assert claim.unpreparing
+    assert bool(claim.unknown) == (not isinstance(error, CheckpointWriteFailed) or error.in_doubt)
+
+
+# What the manager makes of it
+
+
+def test_a_delete_in_doubt_is_tried_again_by_the_next_unprepare(node: Node) -> None:
+    pod = pod_of("pod-1", claim_of("a"))
+    node.manager.prepare_resources(pod)
+    node.checkpointer.fail_after("delete", batch_failed({"a": lost_sync("a")}))
+    with pytest.raises(UnprepareFailed, match=r"claim a.*may not survive"):
+        node.manager.unprepare_resources(pod)
+    assert node.manager.pod_might_need_to_unprepare("pod-1")
+
+    node.checkpointer.work_again()
+    node.manager.unprepare_resources(pod)
+
+    assert len(node.cache) == 0
+    assert node.gpu.prepared == set()
+
+
+def test_a_delete_in_doubt_is_tried_again_by_a_reconcile_that_knows_only_uids(node: Node) -> None:
+    node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
+    node.checkpointer.fail_after("delete", batch_failed({"a": lost_sync("a")}))
+    with pytest.raises(UnprepareFailed):
+        node.manager.unprepare_resources("pod-1")
+
+    node.checkpointer.work_again()
+    node.manager.reconcile(["pod-2"], complete=True)
+
+    assert len(node.cache) == 0
+
+
+def test_a_write_in_doubt_is_settled_when_a_pod_goes(node: Node) -> None:
+    claim = claim_of("a")
+    node.manager.prepare_resources(pod_of("pod-1", claim))
+    node.checkpointer.fail_after("store", lost_sync("a"))
+    with pytest.raises(CheckpointWriteFailed):
+        node.manager.prepare_resources(pod_of("pod-2", claim))
+    node.checkpointer.work_again()
+
+    node.manager.unprepare_resources("pod-2")
+    assert node.cache.report().unknown == {}
+    assert_memory_equals_disk(node)
+    node.manager.unprepare_resources("pod-1")
+
+    assert node.files() == []
+    assert node.gpu.prepared == set()
+
+
+def test_a_write_in_doubt_is_settled_by_the_next_prepare(node: Node) -> None:
+    pod = pod_of("pod-1", claim_of("a"))
+    node.checkpointer.fail_after("store", lost_sync("a"))
+    with pytest.raises(CheckpointWriteFailed):
+        node.manager.prepare_resources(pod)
+    assert node.gpu.calls == []
+    node.checkpointer.work_again()
+
+    node.manager.prepare_resources(pod)
+
+    claim = node.cache.get("a")
+    assert claim
+    assert (claim.prepared, claim.unknown, claim.in_doubt) == (True, "", False)
+    assert_memory_equals_disk(node)

@@ -1,0 +1,326 @@
+"""Kubelet's own file: judged as kubelet judges it, read into our states, and written byte for byte.
+
+tests/data/draState/kubelet holds files written, and some of them damaged, by kubelet's real code, with its verdicts.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draState import (
+    ClaimInfoCache,
+    ClaimInfoState,
+    Device,
+    DRAError,
+    DriverState,
+    FileCheckpointer,
+    KubeletStateInvalid,
+    read_dra_manager_state,
+    write_dra_manager_state,
+)
+
+DATA = Path(__file__).parent.parent / "data" / "draState" / "kubelet"
+VECTORS: dict[str, bool] = {row["file"]: row["valid"] for row in json.loads((DATA / "manifest.json").read_text())}
+VALID = [name for name, valid in VECTORS.items() if valid]
+# Not written by kubelet in these bytes, or with a null where a running kubelet writes an empty list or map.
+NOT_CANONICAL = {"empty.json", "nils.json", *(name for name in VALID if "quirk" in name)}
+CANONICAL = [name for name in VALID if name not in NOT_CANONICAL]
+
+
+def vector(name: str) -> bytes:
+    return (DATA / name).read_bytes()
+
+
+def sealed(data: str) -> bytes:
+    """A file whose checksum is right."""
+    return json.dumps({"Data": data, "Checksum": zlib.crc32(data.encode())}).encode()
+
+
+def of_claims(*claims: Any) -> bytes:
+    state = {
+        "kind": "DRACheckpoint",
+        "apiVersion": "checkpoint.dra.kubelet.k8s.io/v1",
+        "ClaimInfoStateList": list(claims),
+    }
+    return sealed(json.dumps(state))
+
+
+def test_there_are_vectors_of_both_verdicts() -> None:
+    assert (len(VECTORS), len(VALID), len(CANONICAL)) == (39, 14, 6)
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_exactly_those_files_are_read_that_kubelet_loads(name: str) -> None:
+    if VECTORS[name]:
+        state = read_dra_manager_state(vector(name))
+        assert (state.form, state.checksum_verified) == ("v1", True)
+    else:
+        with pytest.raises(KubeletStateInvalid):
+            read_dra_manager_state(vector(name))
+
+
+@pytest.mark.parametrize("name", CANONICAL)
+def test_a_file_that_is_read_and_written_again_has_the_same_bytes(name: str) -> None:
+    state = read_dra_manager_state(vector(name))
+
+    assert state.warnings == ()
+    assert write_dra_manager_state(state.claims) == vector(name)
+
+
+@pytest.mark.parametrize("name", [name for name in VALID if name.startswith("one.quirk")])
+def test_an_odd_file_is_written_as_kubelet_would(name: str) -> None:
+    assert write_dra_manager_state(read_dra_manager_state(vector(name)).claims) == vector("one.json")
+
+
+def test_null_and_empty_are_written_as_a_running_kubelet_does() -> None:
+    nothing = write_dra_manager_state([])
+    bare = write_dra_manager_state([ClaimInfoState("u", "n", "ns")])
+    started = write_dra_manager_state([ClaimInfoState("u", "n", "ns", driver_states={"d": DriverState()})])
+    device = write_dra_manager_state(
+        [ClaimInfoState("u", "n", "ns", frozenset(), {"d": DriverState((Device("p", "d"),))})]
+    )
+
+    assert nothing == vector("emptylist.json")
+    assert b'\\"PodUIDs\\":{},\\"DriverState\\":{}}' in bare
+    assert b'\\"DriverState\\":{\\"d\\":{\\"Devices\\":null}}}' in started
+    assert b'\\"ShareID\\":null,\\"RequestNames\\":null,\\"CDIDeviceIDs\\":null}' in device
+
+
+def test_nulls_are_read_as_empty() -> None:
+    claims = read_dra_manager_state(vector("nils.json")).claims
+
+    assert claims[1] == ClaimInfoState("abf6401d-3926-46ee-9dec-dd41ada0ce9a", "trainer-2-abf64", "payments")
+    assert claims[0].driver_states == {
+        "gpu.acme.example": DriverState((Device("rack4-node12", "dev-0-55"),)),
+        "nic.acme.example": DriverState(),
+    }
+
+
+def test_a_claim_is_read_with_all_it_has() -> None:
+    (claim,) = read_dra_manager_state(vector("one.json")).claims
+
+    assert (claim.claim_uid, claim.claim_name, claim.namespace) == (
+        "2da51e9c-3bb1-4395-b450-092d39721c32",
+        "ingest-0-2da51",
+        "vision",
+    )
+    assert claim.pod_uids == {"e7f05ec4-c1f2-4a86-85fc-b89721738335"}
+    assert claim.driver_states["gpu.acme.example"].devices[0] == Device(
+        "rack4-node11",
+        "dev-0-31",
+        None,
+        ("req0",),
+        ("vendor.acme/gpu=dev-0-31", "vendor.acme/nic=claim-2da51e9c-3bb1-4395-b450-092d39721c32"),
+    )
+
+
+def test_shares_and_skipped_operations_are_read() -> None:
+    shares = {
+        device.share_id
+        for claim in read_dra_manager_state(vector("shareid.json")).claims
+        for driver in claim.driver_states.values()
+        for device in driver.devices
+    }
+    skipped = {
+        driver.skipped_operations
+        for claim in read_dra_manager_state(vector("skipops.json")).claims
+        for driver in claim.driver_states.values()
+    }
+
+    assert {None, "75f1c923-7646-4f58-ab1b-89e1f235fda4"} < shares
+    assert {(), ("*",), ("NodePrepareResources",), ("NodePrepareResources", "NodeUnprepareResources")} <= skipped
+
+
+@pytest.mark.parametrize(
+    ("blob", "why"),
+    [
+        (b"", "the file is not JSON (it is empty)"),
+        (b"\0" * 8, "reading stopped at character 0 of 8"),
+        (b"{}{}", "reading stopped at character 2 of 4"),
+        (b"[]", "file is not an object"),
+        (b"7", "file is not an object"),
+        (b'{"a":NaN}', "NaN"),
+        (b'{"a":-Infinity}', "Infinity"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b'{"Checksum":7}', "checksum mismatch (the file says 7, its Data has 4010664294)"),
+        (b'{"Checksum":-0}', "file.Checksum is not an unsigned integer of 32 bits"),
+        (b'{"Checksum":' + b"9" * 10_000 + b"}", "file.Checksum is not an unsigned integer of 32 bits"),
+        (b'{"Checksum":true}', "file.Checksum is not an unsigned integer of 32 bits"),
+        (b'{"Data":7}', "file.Data is not a string"),
+        (sealed(""), "Data is not JSON (it is empty)"),
+        (sealed("[]"), "Data is not an object"),
+        (of_claims([]), "Data.ClaimInfoStateList[0] is not an object"),
+        (of_claims({"ClaimUID": 1}), "Data.ClaimInfoStateList[0].ClaimUID is not a string"),
+        (of_claims({}, {"PodUIDs": []}), "Data.ClaimInfoStateList[1].PodUIDs is not an object"),
+        (of_claims({"PodUIDs": {"secret": 1}}), "Data.ClaimInfoStateList[0].PodUIDs[…] is not an object"),
+        (of_claims({"DriverState": {"secret": {"Devices": {}}}}), ".DriverState[…].Devices is not an array"),
+        (b'{"entries":[]}', "neither Data nor a checksum"),
+        (b'{"version":"v1","entries":{},"checksum":1}', "file.entries is not an array"),
+        (
+            b'{"version":"v1","entries":[{"CDIDevices":"x"}],"checksum":1}',
+            "file.entries[0].CDIDevices is not an object",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_without_data(blob: bytes, why: str) -> None:
+    with pytest.raises(KubeletStateInvalid) as refused:
+        read_dra_manager_state(blob)
+
+    assert isinstance(refused.value, DRAError)
+    assert str(refused.value).startswith("not a valid dra_manager_state: ")
+    assert why in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("blob", [b"{}", b"null", b' {"Data":null,"Checksum":null}\n', b'{"Checksum":4010664294}'])
+def test_a_file_without_data_is_an_empty_state(blob: bytes) -> None:
+    assert read_dra_manager_state(blob).claims == ()
+
+
+def test_a_file_without_data_is_warned_of() -> None:
+    assert read_dra_manager_state(b"{}").warnings == ("the file has no Data: kubelet takes it for an empty state",)
+
+
+def test_an_importer_is_warned_of_what_kubelet_does_not_mind() -> None:
+    claim = {"ClaimUID": "u", "Color": "blue", "DriverState": {"d": {"Devices": [{"Health": 1, "\ud800 secret": 1}]}}}
+    foreign = read_dra_manager_state(sealed('{"kind":"Pod"}'))
+    newer = read_dra_manager_state(of_claims(claim, claim))
+
+    assert "does not call itself DRACheckpoint" in foreign.warnings[0]
+    assert newer.warnings == (
+        "1 claim UIDs stand for more than one claim; the last one counts",
+        "fields left out that are not known here: Color, Health, …",
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ('{"CLAIMUID":"u"}', ClaimInfoState("u", "", "")),
+        ('{"claimuid":"u","PODuids":{"p":{}}}', ClaimInfoState("u", "", "", frozenset({"p"}))),
+        ('{"Namespace":"ns","Name\u017fpace":"other"}', ClaimInfoState("", "", "other")),
+        ('{"Driver\ufb06ate":{"d":{}}}', ClaimInfoState("", "", "")),
+        ('{"ClaimUID":"a","ClaimUID":"b"}', ClaimInfoState("b", "", "")),
+        ('{"ClaimUID":"a","ClaimUID":null}', ClaimInfoState("a", "", "")),
+        ('{"PodUIDs":{"a":{}},"PodUIDs":{"b":null}}', ClaimInfoState("", "", "", frozenset({"a", "b"}))),
+        ('{"PodUIDs":{"a":{}},"PodUIDs":null}', ClaimInfoState("", "", "")),
+        (
+            '{"DriverState":{"d":{"skipNodeOperations":["*"]},"d":{}}}',
+            ClaimInfoState("", "", "", driver_states={"d": DriverState()}),
+        ),
+        ("null", ClaimInfoState("", "", "")),
+        ('{"ClaimUID":"\\ud800x\\ud83d\\ude00\\udc00"}', ClaimInfoState("\ufffdx\U0001f600\ufffd", "", "")),
+    ],
+)
+def test_data_is_decoded_as_go_does_it(data: str, expected: ClaimInfoState) -> None:
+    assert read_dra_manager_state(sealed(f'{{"ClaimInfoStateList":[{data}]}}')).claims == (expected,)
+
+
+def test_every_bad_byte_counts_as_a_replacement_character_of_its_own() -> None:
+    raw = b'{\\"ClaimInfoStateList\\":[{\\"ClaimUID\\":\\"\xe2\x82\xff\\"}]}'
+    decoded = '{"ClaimInfoStateList":[{"ClaimUID":"\ufffd\ufffd\ufffd"}]}'
+
+    state = read_dra_manager_state(b'{"Data":"%s","Checksum":%d}' % (raw, zlib.crc32(decoded.encode())))
+
+    assert state.claims[0].claim_uid == "\ufffd\ufffd\ufffd"
+
+
+def test_text_is_escaped_as_go_does_it() -> None:
+    odd = '<>&\u2028\u2029\b\f\n\r\t\x00\x1b\x7f"\\/ü\U0001f600\ufffd'
+    data = json.loads(write_dra_manager_state([ClaimInfoState(odd, "", "")]))["Data"]
+
+    assert (
+        r'"ClaimUID":"\u003c\u003e\u0026\u2028\u2029\b\f\n\r\t\u0000\u001b'
+        + "\x7f"
+        + r"\"\\/ü"
+        + "\U0001f600"
+        + r'\ufffd"'
+    ) in data
+
+
+def test_maps_are_written_in_the_order_of_their_keys() -> None:
+    drivers = {"b": DriverState(), "\U0001f600": DriverState(), "\uffff": DriverState(), "a": DriverState()}
+    claim = ClaimInfoState("u", "n", "ns", frozenset({"p2", "p10", "p1"}), drivers)
+
+    data = json.loads(json.loads(write_dra_manager_state([claim]))["Data"])
+
+    (written,) = data["ClaimInfoStateList"]
+    assert list(written["PodUIDs"]) == ["p1", "p10", "p2"]
+    assert list(written["DriverState"]) == ["a", "b", "\uffff", "\U0001f600"]
+
+
+def test_text_that_is_not_unicode_is_refused() -> None:
+    with pytest.raises(KubeletStateInvalid, match="lone surrogate"):
+        write_dra_manager_state([ClaimInfoState("\ud800", "", "")])
+
+
+OLD_ENTRY = {
+    "DriverName": "d",
+    "ClassName": "c",
+    "ClaimUID": "u",
+    "ClaimName": "n",
+    "Namespace": "ns",
+    "PodUIDs": {"p": {}},
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "drivers"),
+    [
+        ({"CdiDevices": ["a", "b"]}, {"d": DriverState((Device("", "", cdi_device_ids=("a", "b")),))}),
+        ({"CdiDevices": None}, {"d": DriverState()}),
+        ({}, {"d": DriverState()}),
+        (
+            {"CDIDevices": {"d": ["a"], "e": ["b"], "f": None}, "ResourceHandles": [{"driverName": "d", "data": "x"}]},
+            {
+                "d": DriverState((Device("", "", cdi_device_ids=("a",)),)),
+                "e": DriverState((Device("", "", cdi_device_ids=("b",)),)),
+                "f": DriverState(),
+            },
+        ),
+        (
+            {"DriverState": {"d": {"Devices": [{"PoolName": "p", "DeviceName": "x", "CDIDeviceIDs": ["a"]}]}}},
+            {"d": DriverState((Device("p", "x", cdi_device_ids=("a",)),))},
+        ),
+    ],
+)
+def test_entries_of_older_kubelets_are_read_but_not_verified(more: Any, drivers: dict[str, DriverState]) -> None:
+    blob = json.dumps({"version": "v1", "entries": [{**OLD_ENTRY, **more}], "checksum": 1988120167}).encode()
+
+    state = read_dra_manager_state(blob)
+
+    assert state.claims == (ClaimInfoState("u", "n", "ns", frozenset({"p"}), drivers),)
+    assert (state.form, state.checksum_verified) == ("entries", False)
+    assert "not verified" in state.warnings[0]
+
+
+def test_of_two_shapes_of_cdi_devices_in_one_entry_the_last_counts() -> None:
+    blob = b'{"version":"v1","entries":[{"DriverName":"d","CdiDevices":["a"],"CDIDevices":{"e":["b"]}}],"checksum":1}'
+
+    (claim,) = read_dra_manager_state(blob).claims
+
+    assert claim.driver_states.keys() == {"d", "e"}
+
+
+def test_an_old_file_without_entries_is_empty() -> None:
+    state = read_dra_manager_state(b'{"version":"v1","checksum":1}')
+
+    assert (state.claims, state.form, state.checksum_verified) == ((), "entries", False)
+
+
+def test_a_state_is_imported_and_exported_in_one_line_each(tmp_path: Path) -> None:
+    blob = vector("several.json")
+    checkpointer = FileCheckpointer(tmp_path / "claims")
+
+    checkpointer.store(read_dra_manager_state(blob).claims)
+    cache = ClaimInfoCache(checkpointer)
+    exported = write_dra_manager_state(claim.state for claim in cache if not claim.unknown)
+
+    imported = {claim.claim_uid: claim for claim in read_dra_manager_state(blob).claims}
+    assert {claim.claim_uid: claim for claim in read_dra_manager_state(exported).claims} == imported
+    cache.close()

@@ -1,0 +1,336 @@
+"""Pod configs on a disk that fails: a failed set changes nothing, a failed delete still takes effect in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from checkpointmanager import CheckpointWriteFailed
+from draState import PodConfig, PodConfigStore, PodSyncReport
+
+from .podconfigs import config_of, mtus, mtus_on_disk, opened
+
+BEFORE = {"pod-1": {"eth0": 1, "eth1": 2}, "pod-2": {"eth0": 3}}
+
+
+@contextmanager
+def failing(
+    name: str, error: Callable[[], BaseException], when: Callable[[Any], bool] = lambda _: True
+) -> Iterator[None]:
+    """Inside, the system call fails if `when` is true of its first argument; with an error of its own each time."""
+    real = getattr(os, name)
+
+    def call(first: Any, *arguments: Any, **options: Any) -> Any:
+        if when(first):
+            raise error()
+        return real(first, *arguments, **options)
+
+    with mock.patch.object(os, name, call):
+        yield
+
+
+def no_space() -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full() -> AbstractContextManager[None]:
+    return failing("write", no_space)
+
+
+def unsynced(
+    error: Callable[[], BaseException] = lambda: OSError(errno.EIO, os.strerror(errno.EIO)),
+) -> AbstractContextManager[None]:
+    """The names are changed, but whether that survives a power loss is not known."""
+    return failing("fsync", error, lambda descriptor: stat.S_ISDIR(os.fstat(descriptor).st_mode))
+
+
+def undeletable(*pods: str) -> AbstractContextManager[None]:
+    return failing("unlink", no_space, lambda name: name in {f"{pod}.json" for pod in pods})
+
+
+@pytest.fixture
+def store(real_directory: Path) -> Iterator[PodConfigStore]:
+    """With two pods: claim-1 has a device in both, claim-2 one in the first."""
+    with opened(real_directory) as store:
+        store.set_device_config("pod-1", "eth0", config_of("claim-1", 1))
+        store.set_device_config("pod-1", "eth1", config_of("claim-2", 2))
+        store.set_device_config("pod-2", "eth0", config_of("claim-1", 3))
+        yield store
+
+
+def restarted(store: PodConfigStore, directory: Path) -> dict[str, dict[str, int]]:
+    """What the next process serves."""
+    store.close()
+    with opened(directory) as after:
+        return mtus(after)
+
+
+def test_a_set_on_a_full_disk_changes_nothing(store: PodConfigStore, real_directory: Path) -> None:
+    with full():
+        for pod in ("pod-1", "pod-3"):
+            with pytest.raises(CheckpointWriteFailed) as failed:
+                store.set_device_config(pod, "eth0", config_of(mtu=9))
+            assert (failed.value.errno, failed.value.in_doubt) == (errno.ENOSPC, False)
+        with pytest.raises(CheckpointWriteFailed):
+            store.set_pod_config("pod-1", {"a": 1})
+
+    assert mtus(store) == mtus_on_disk(real_directory) == BEFORE
+    kept = store.get_pod_config("pod-1")
+    assert kept is not None
+    assert kept.config is None
+    assert restarted(store, real_directory) == BEFORE
+
+
+def test_the_same_set_succeeds_when_there_is_room_again(store: PodConfigStore, real_directory: Path) -> None:
+    with full(), pytest.raises(CheckpointWriteFailed):
+        store.set_device_config("pod-1", "eth0", config_of(mtu=9))
+
+    store.set_device_config("pod-1", "eth0", config_of(mtu=9))
+
+    assert mtus(store)["pod-1"] == mtus_on_disk(real_directory)["pod-1"] == {"eth0": 9, "eth1": 2}
+
+
+def test_a_set_in_doubt_is_told_and_memory_does_not_run_ahead(store: PodConfigStore, real_directory: Path) -> None:
+    with unsynced(), pytest.raises(CheckpointWriteFailed) as failed:
+        store.set_device_config("pod-1", "eth0", config_of(mtu=9))
+
+    assert failed.value.in_doubt
+    assert mtus_on_disk(real_directory)["pod-1"] == {"eth0": 9, "eth1": 2}
+    assert mtus(store) == BEFORE
+
+
+@pytest.mark.parametrize("mtu", [9, 1])
+def test_a_set_in_doubt_is_settled_by_the_next_one(mtu: int, store: PodConfigStore, real_directory: Path) -> None:
+    with unsynced(), pytest.raises(CheckpointWriteFailed):
+        store.set_device_config("pod-1", "eth0", config_of("claim-1", 9))
+
+    store.set_device_config("pod-1", "eth0", config_of("claim-1", mtu))
+
+    assert mtus(store) == mtus_on_disk(real_directory)
+    assert restarted(store, real_directory)["pod-1"] == {"eth0": mtu, "eth1": 2}
+
+
+def test_an_interrupted_set_leaves_memory_as_it_was(store: PodConfigStore) -> None:
+    with unsynced(KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        store.set_device_config("pod-1", "eth0", config_of(mtu=9))
+
+    assert mtus(store) == BEFORE
+
+
+def test_synchronize_settles_what_is_in_doubt_for_what_memory_has(store: PodConfigStore, real_directory: Path) -> None:
+    with unsynced(), pytest.raises(CheckpointWriteFailed):
+        store.set_device_config("pod-1", "eth0", config_of(mtu=9))
+    with unsynced(), pytest.raises(CheckpointWriteFailed):
+        store.set_device_config("pod-3", "eth0", config_of(mtu=9))
+
+    report = store.synchronize(["pod-1", "pod-2", "pod-3"])
+
+    assert report == PodSyncReport(("pod-3",), ("pod-1", "pod-2"), {}, {})
+    assert mtus(store) == mtus_on_disk(real_directory) == BEFORE
+
+
+@pytest.mark.parametrize("doubt", [unsynced, lambda: unsynced(KeyboardInterrupt)])
+def test_a_claim_whose_set_is_in_doubt_can_be_deleted(
+    doubt: Callable[[], AbstractContextManager[None]], store: PodConfigStore, real_directory: Path
+) -> None:
+    with doubt():
+        for pod in ("pod-1", "pod-3"):
+            with pytest.raises((CheckpointWriteFailed, KeyboardInterrupt)):
+                store.set_device_config(pod, "eth2", config_of("claim-3", 9))
+
+    assert store.delete_claim("claim-3") == ("pod-1", "pod-3")
+
+    assert restarted(store, real_directory) == BEFORE
+
+
+def test_a_failed_delete_still_removes_the_pod_from_memory(store: PodConfigStore, real_directory: Path) -> None:
+    with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed) as failed:
+        store.delete_pod("pod-1")
+
+    assert failed.value.errno == errno.ENOSPC
+    assert "pod-1" not in store
+    assert store.get_pod_config("pod-1") is None
+    assert mtus_on_disk(real_directory) == BEFORE
+
+
+def test_what_a_failed_delete_left_is_found_by_synchronize(store: PodConfigStore, real_directory: Path) -> None:
+    with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed):
+        store.delete_pod("pod-1")
+
+    report = store.synchronize(["pod-1", "pod-2"])
+
+    assert report == PodSyncReport(("pod-1",), ("pod-2",), {}, {})
+    assert mtus_on_disk(real_directory) == {"pod-2": {"eth0": 3}}
+
+
+def test_what_a_failed_delete_left_is_found_by_synchronize_of_the_next_process(
+    store: PodConfigStore, real_directory: Path
+) -> None:
+    with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed):
+        store.delete_pod("pod-1")
+    store.close()
+
+    with opened(real_directory) as after:
+        assert after.synchronize(["pod-2"]).removed == ("pod-1",)
+        assert mtus(after) == mtus_on_disk(real_directory) == {"pod-2": {"eth0": 3}}
+
+
+def test_a_delete_can_be_repeated(store: PodConfigStore, real_directory: Path) -> None:
+    with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed):
+        store.delete_pod("pod-1")
+
+    store.delete_pod("pod-1")
+
+    assert mtus_on_disk(real_directory) == {"pod-2": {"eth0": 3}}
+
+
+def test_a_pod_that_is_set_after_a_failed_delete_starts_anew(store: PodConfigStore, real_directory: Path) -> None:
+    with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed):
+        store.delete_pod("pod-1")
+
+    store.set_device_config("pod-1", "eth7", config_of(mtu=7))
+
+    assert mtus(store)["pod-1"] == mtus_on_disk(real_directory)["pod-1"] == {"eth7": 7}
+
+
+@pytest.mark.parametrize("fault", [full, unsynced, lambda: undeletable("pod-2")])
+def test_a_failed_delete_of_a_claim_takes_effect_in_memory_and_is_finished_when_repeated(
+    fault: Callable[[], AbstractContextManager[None]], store: PodConfigStore, real_directory: Path
+) -> None:
+    with fault(), pytest.raises(CheckpointWriteFailed):
+        store.delete_claim("claim-1")
+    assert mtus(store) == {"pod-1": {"eth1": 2}}
+
+    concerned = store.delete_claim("claim-1")
+
+    assert "pod-2" in concerned or fault is full
+    assert mtus_on_disk(real_directory) == {"pod-1": {"eth1": 2}}
+    assert restarted(store, real_directory) == {"pod-1": {"eth1": 2}}
+
+
+def test_a_repeated_delete_of_a_claim_names_only_its_own_pods(store: PodConfigStore) -> None:
+    with full(), undeletable("pod-2"), pytest.raises(CheckpointWriteFailed):
+        store.delete_claim("claim-1")
+
+    assert store.delete_claim("claim-3") == ()
+    assert store.delete_claim("claim-1") == ("pod-1", "pod-2")
+
+
+def test_synchronize_finishes_the_failed_delete_of_a_claim(store: PodConfigStore, real_directory: Path) -> None:
+    with full(), undeletable("pod-2"), pytest.raises(CheckpointWriteFailed):
+        store.delete_claim("claim-1")
+
+    report = store.synchronize(["pod-1", "pod-2"])
+
+    assert report == PodSyncReport(("pod-2",), ("pod-1",), {}, {})
+    assert mtus_on_disk(real_directory) == {"pod-1": {"eth1": 2}}
+
+
+def test_synchronize_on_a_failing_disk_serves_only_live_pods_and_says_what_is_left(
+    store: PodConfigStore, real_directory: Path
+) -> None:
+    store.set_device_config("pod-3", "eth0", config_of(mtu=4))
+    with undeletable("pod-1"):
+        report = store.synchronize(["pod-2"])
+
+    assert (report.removed, report.kept, list(report.failed)) == (("pod-3",), ("pod-2",), ["pod-1"])
+    assert "No space left" in report.failed["pod-1"]
+    assert mtus(store) == {"pod-2": {"eth0": 3}}
+    assert store.synchronize(["pod-2"]).removed == ("pod-1",)
+    assert mtus_on_disk(real_directory) == {"pod-2": {"eth0": 3}}
+
+
+def test_a_single_flipped_bit_is_repaired_at_start(store: PodConfigStore, real_directory: Path) -> None:
+    store.close()
+    path = real_directory / "pod-1.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20] + bytes([whole[-20] ^ 4]) + whole[-19:])
+
+    with opened(real_directory) as after:
+        assert mtus(after) == BEFORE
+        assert after.problems == {}
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 300, b"{}", b"not json"])
+def test_a_damaged_file_costs_its_own_pod(damage: bytes, store: PodConfigStore, real_directory: Path) -> None:
+    store.close()
+    (real_directory / "pod-1.json").write_bytes(damage)
+
+    with opened(real_directory) as after:
+        assert mtus(after) == {"pod-2": {"eth0": 3}}
+        assert after.problems.keys() == {"pod-1"}
+        assert str(real_directory / "pod-1.json") in after.problems["pod-1"]
+        assert after.delete_claim("claim-1") == ("pod-2",)
+        report = after.synchronize(["pod-1"])
+        assert (report.kept, report.problems) == ((), after.problems)
+    assert (real_directory / "pod-1.json").read_bytes() == damage
+
+
+def test_setting_a_damaged_pod_writes_it_anew(store: PodConfigStore, real_directory: Path) -> None:
+    store.close()
+    (real_directory / "pod-1.json").write_bytes(b"damage")
+
+    with opened(real_directory) as after:
+        after.set_device_config("pod-1", "eth0", config_of(mtu=7))
+        assert after.problems == {}
+        assert after.get_pod_config("pod-1") == PodConfig({"eth0": config_of(mtu=7)})
+
+    assert mtus_on_disk(real_directory)["pod-1"] == {"eth0": 7}
+    kept = [path.read_bytes() for path in (real_directory / ".quarantine").iterdir()]
+    assert kept == [b"damage"]
+
+
+def test_a_damaged_pod_that_cannot_be_written_stays_a_problem(store: PodConfigStore, real_directory: Path) -> None:
+    store.close()
+    (real_directory / "pod-1.json").write_bytes(b"damage")
+
+    with opened(real_directory) as after:
+        with full(), pytest.raises(CheckpointWriteFailed):
+            after.set_device_config("pod-1", "eth0", config_of())
+        with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed):
+            after.delete_pod("pod-1")
+
+        assert after.problems.keys() == {"pod-1"}
+        assert "pod-1" not in after
+
+
+def test_a_damaged_file_of_a_pod_that_is_gone_is_removed_and_its_bytes_are_kept(
+    store: PodConfigStore, real_directory: Path
+) -> None:
+    store.close()
+    (real_directory / "pod-1.json").write_bytes(b"damage")
+
+    with opened(real_directory) as after:
+        assert after.synchronize(["pod-2"]) == PodSyncReport(("pod-1",), ("pod-2",), {}, {})
+        assert after.problems == {}
+
+    assert [path.read_bytes() for path in (real_directory / ".quarantine").iterdir()] == [b"damage"]
+
+
+def test_deleting_a_damaged_pod_never_needs_to_parse_it(store: PodConfigStore, real_directory: Path) -> None:
+    store.close()
+    (real_directory / "pod-1.json").write_bytes(b"damage")
+
+    with opened(real_directory) as after:
+        after.delete_pod("pod-1")
+
+        assert after.problems == {}
+    assert not (real_directory / "pod-1.json").exists()
+
+
+def test_a_store_that_cannot_be_loaded_gives_the_directory_back(store: PodConfigStore, real_directory: Path) -> None:
+    store.close()
+    with mock.patch("draState.podconfig._Pod", side_effect=MemoryError), pytest.raises(MemoryError):
+        opened(real_directory)
+
+    with opened(real_directory) as after:
+        assert mtus(after) == BEFORE

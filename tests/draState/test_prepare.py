@@ -1,0 +1,269 @@
+"""DRAManager.prepare_resources, by the rules of kubelet: 1 validate and checkpoint, 2 call and record, 3 and 4."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checkpointmanager import CheckpointWriteFailed
+from draState import ClaimConflict, ClaimInvalid, Device, DriverState, PrepareFailed, ResourceClaim
+
+from .checkpointers import no_space
+from .claims import GPU, NIC, claim_of, pod_of
+from .node import Node, assert_memory_equals_disk
+
+
+def is_prepared(node: Node, uid: str) -> bool:
+    claim = node.cache.get(uid)
+    return claim is not None and claim.prepared
+
+
+def states(node: Node, uid: str) -> dict[str, DriverState]:
+    claim = node.cache.get(uid)
+    assert claim
+    return claim.state.driver_states
+
+
+NOT_ALLOCATED = replace(claim_of("bad"), allocations=None)
+UNKNOWN_DRIVER = claim_of("bad", "tpu.example.com")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(
+    ("bad", "why"), [(NOT_ALLOCATED, "not allocated"), (UNKNOWN_DRIVER, "driver tpu.example.com.*not registered")]
+)
+def test_rule_1_a_claim_that_is_not_valid_changes_nothing(node: Node, bad: ResourceClaim, why: str, order: int) -> None:
+    with pytest.raises(ClaimInvalid, match=f"default/claim-bad.*UID bad.*{why}"):
+        node.manager.prepare_resources(pod_of("pod-1", *[claim_of("good"), bad][::order]))
+
+    assert len(node.cache) == 0
+    assert node.files() == []
+    assert node.gpu.calls == node.checkpointer.calls == []
+
+
+def test_rule_1_a_claim_that_is_not_reserved_for_the_pod_changes_nothing(node: Node) -> None:
+    pod = pod_of("pod-1", claim_of("good"))
+    other = replace(claim_of("bad"), reserved_for=frozenset({"pod-2"}))
+
+    with pytest.raises(ClaimInvalid, match=r"claim-bad.*not reserved for this pod \(UID pod-1\)"):
+        node.manager.prepare_resources(replace(pod, claims={**pod.claims, "bad": other}))
+
+    assert len(node.cache) == 0
+    assert node.gpu.calls == node.checkpointer.calls == []
+
+
+def test_rule_1_claims_and_references_are_durable_before_any_driver_is_called(node: Node) -> None:
+    seen = {}
+
+    def look(operation: str) -> None:
+        seen.update({uid: (set(claim.pod_uids), set(claim.driver_states)) for uid, claim in node.on_disk().items()})
+        assert operation == "prepare"
+
+    node.gpu.before = look
+
+    node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b", GPU, NIC)))
+
+    assert seen == {"a": ({"pod-1"}, {GPU}), "b": ({"pod-1"}, {GPU, NIC})}
+
+
+def test_rule_1_no_driver_is_called_when_the_disk_refuses(node: Node) -> None:
+    node.checkpointer.fail_before("store", no_space("a"))
+
+    with pytest.raises(CheckpointWriteFailed):
+        node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
+
+    assert node.gpu.calls == []
+    assert len(node.cache) == 0
+
+
+def test_rule_2_one_call_a_driver_with_all_claims_of_the_pod(node: Node) -> None:
+    node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b", GPU, NIC), claim_of("c", NIC)))
+
+    assert node.gpu.calls == [("prepare", ("a", "b"))]
+    assert node.nic.calls == [("prepare", ("b", "c"))]
+    assert node.gpu.refs["b"].name == "claim-b"
+    assert node.gpu.refs["b"].namespace == "default"
+
+
+def test_rule_2_devices_are_recorded_and_durable(node: Node) -> None:
+    node.manager.prepare_resources(pod_of("pod-1", claim_of("a", GPU, NIC)))
+
+    assert states(node, "a") == {
+        GPU: DriverState((node.gpu.device_of("a"),)),
+        NIC: DriverState((node.nic.device_of("a"),)),
+    }
+    assert is_prepared(node, "a")
+    assert node.cache.holders(GPU, "pool", "dev-a") == {"a"}
+    assert node.checkpointer.calls == [("store", ("a",)), ("store", ("a",))]
+    assert_memory_equals_disk(node)
+
+
+def test_rule_2_what_succeeded_is_recorded_and_the_error_names_what_failed(node: Node) -> None:
+    node.nic.errors["b"] = "no such port"
+
+    with pytest.raises(PrepareFailed, match=f"prepare failed for 1: claim b: {NIC}: no such port") as failed:
+        node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b", GPU, NIC)))
+
+    assert failed.value.failures == {"b": f"{NIC}: no such port"}
+    assert (is_prepared(node, "a"), is_prepared(node, "b")) == (True, False)
+    assert states(node, "b") == {GPU: DriverState((node.gpu.device_of("b"),)), NIC: DriverState()}
+    assert_memory_equals_disk(node)
+
+
+def test_rule_2_a_claim_that_fails_in_two_drivers_names_both(node: Node) -> None:
+    node.gpu.errors["a"], node.nic.errors["a"] = "too hot", "too cold"
+
+    with pytest.raises(PrepareFailed) as failed:
+        node.manager.prepare_resources(pod_of("pod-1", claim_of("a", GPU, NIC)))
+
+    assert failed.value.failures == {"a": f"{GPU}: too hot; {NIC}: too cold"}
+
+
+def test_rule_2_a_retry_replaces_what_was_recorded_and_calls_only_for_what_is_not_prepared(node: Node) -> None:
+    pod = pod_of("pod-1", claim_of("a"), claim_of("b", GPU, NIC))
+    node.nic.errors["b"] = "no such port"
+    with pytest.raises(PrepareFailed):
+        node.manager.prepare_resources(pod)
+    node.nic.errors.clear()
+    node.gpu.devices["b"] = (Device("pool", "other"), Device("pool", "third"))
+    node.gpu.forget_calls()
+
+    node.manager.prepare_resources(pod)
+
+    assert node.gpu.calls == [("prepare", ("b",))]
+    assert states(node, "b")[GPU].devices == (Device("pool", "other"), Device("pool", "third"))
+    assert node.cache.holders(GPU, "pool", "dev-b") == frozenset()
+    assert is_prepared(node, "b")
+    assert_memory_equals_disk(node)
+
+
+@pytest.mark.parametrize(("silent", "raises"), [({"b"}, None), (set(), ConnectionError("socket is gone"))])
+def test_rule_2_no_answer_and_a_call_that_raises_are_failures(
+    node: Node, silent: set[str], raises: Exception | None
+) -> None:
+    node.nic.silent = silent
+    if raises:
+        node.nic.raises["prepare"] = raises
+    why = "ConnectionError: socket is gone" if raises else "the driver gave no answer"
+
+    with pytest.raises(PrepareFailed) as failed:
+        node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b", GPU, NIC)))
+
+    assert failed.value.failures == {"b": f"{NIC}: {why}"}
+    assert (is_prepared(node, "a"), is_prepared(node, "b")) == (True, False)
+
+
+def test_rule_2_a_driver_that_answers_nonsense_costs_only_its_claims(node: Node) -> None:
+    node.nic.devices["b"] = (Device("pool", "x", request_names=["a list"]),)  # type: ignore[arg-type]
+
+    with pytest.raises(PrepareFailed) as failed:
+        node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b", NIC)))
+
+    assert failed.value.failures.keys() == {"b"}
+    assert (is_prepared(node, "a"), is_prepared(node, "b")) == (True, False)
+    assert_memory_equals_disk(node)
+
+
+def test_rule_2_a_driver_that_goes_between_check_and_call_is_a_failure(node: Node) -> None:
+    node.gpu.before = lambda _: node.drivers.pop(NIC, None)
+
+    with pytest.raises(PrepareFailed, match="not registered"):
+        node.manager.prepare_resources(pod_of("pod-1", claim_of("a", GPU, NIC)))
+
+    assert states(node, "a")[GPU].devices == (node.gpu.device_of("a"),)
+
+
+def test_rule_2_a_result_that_cannot_be_written_is_a_failure_of_that_claim_alone(node: Node) -> None:
+    pod = pod_of("pod-1", claim_of("a", skipped=["*"]), claim_of("b"))
+    node.gpu.before = lambda _: node.checkpointer.fail_before("store", no_space("b"))
+
+    with pytest.raises(PrepareFailed) as failed:
+        node.manager.prepare_resources(pod)
+
+    assert failed.value.failures.keys() == {"b"}
+    assert (is_prepared(node, "a"), is_prepared(node, "b")) == (True, False)
+    assert node.gpu.prepared == {"b"}
+    node.checkpointer.work_again()
+    node.manager.unprepare_resources(pod)
+    assert node.gpu.prepared == set()
+
+
+def test_rule_3_a_prepared_claim_is_not_prepared_again_in_this_process(node: Node) -> None:
+    claim = claim_of("a")
+    node.manager.prepare_resources(pod_of("pod-1", claim))
+
+    node.manager.prepare_resources(pod_of("pod-1", claim))
+    node.manager.prepare_resources(pod_of("pod-2", claim))
+
+    assert node.gpu.calls == [("prepare", ("a",))]
+    assert node.on_disk()["a"].pod_uids == {"pod-1", "pod-2"}
+
+
+def test_rule_3_after_a_restart_it_is_prepared_once_more(node: Node) -> None:
+    pod = pod_of("pod-1", claim_of("a"))
+    node.manager.prepare_resources(pod)
+
+    node.restart()
+    assert not is_prepared(node, "a")
+    node.manager.prepare_resources(pod)
+    node.manager.prepare_resources(pod)
+
+    assert node.gpu.calls == [("prepare", ("a",)), ("prepare", ("a",))]
+
+
+def test_rule_4_the_same_name_with_another_uid_is_an_error_that_names_both(node: Node) -> None:
+    node.manager.prepare_resources(pod_of("pod-1", claim_of("old", name="same")))
+
+    with pytest.raises(ClaimConflict, match=r"default/same.*UID new.*UID old"):
+        node.manager.prepare_resources(pod_of("pod-2", claim_of("other"), claim_of("new", name="same")))
+
+    assert node.on_disk().keys() == {"old"}
+    assert node.gpu.calls == [("prepare", ("old",))]
+    node.manager.unprepare_resources("pod-1")
+    node.manager.prepare_resources(pod_of("pod-2", claim_of("new", name="same")))
+    assert is_prepared(node, "new")
+
+
+def test_a_pod_without_claims_changes_nothing(node: Node) -> None:
+    node.manager.prepare_resources(pod_of("pod-1"))
+
+    assert node.checkpointer.calls == []
+
+
+def test_a_claim_that_a_pod_calls_by_two_names_is_prepared_once(node: Node) -> None:
+    pod = pod_of("pod-1", claim_of("a"))
+    pod = replace(pod, claims={"one": pod.claims["a"], "two": pod.claims["a"]})
+
+    node.manager.prepare_resources(pod)
+
+    assert node.gpu.calls == [("prepare", ("a",))]
+
+
+def test_after_a_reboot_every_claim_is_prepared_once_more_and_is_then_of_this_boot(node: Node) -> None:
+    pods = [pod_of("pod-1", claim_of("a"), claim_of("b", NIC)), pod_of("pod-2", claim_of("c"))]
+    for pod in pods:
+        node.manager.prepare_resources(pod)
+
+    node.reboot("boot-b")
+    node.gpu.forget_calls()
+    assert node.cache.report().earlier_boot == ("a", "b", "c")
+    node.manager.prepare_resources(pods[0])
+
+    assert node.gpu.calls == [("prepare", ("a",))]
+    assert node.cache.report().earlier_boot == ("c",)
+    node.restart()
+    assert node.cache.report().earlier_boot == ("c",), "the files say the same"
+    assert (node.gpu.prepared, node.nic.prepared) == ({"a"}, {"b"})
+
+
+def test_after_a_reboot_a_claim_that_cannot_be_prepared_stays_of_the_earlier_boot(node: Node) -> None:
+    pod = pod_of("pod-1", claim_of("a"))
+    node.manager.prepare_resources(pod)
+    node.reboot("boot-b")
+    node.gpu.errors["a"] = "gone"
+
+    with pytest.raises(PrepareFailed):
+        node.manager.prepare_resources(pod)
+
+    assert node.cache.report().earlier_boot == ("a",)

@@ -1,0 +1,56 @@
+"""The README's agent runs as it stands, and the modules that the README sends its readers to are there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import draState
+
+PACKAGE = Path(draState.__file__).parent
+README = (PACKAGE / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_agent_of_the_readme_survives_a_restart(tmp_path: Path) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "devices: nic.example.com/nic=eth1",
+        "after a restart: pod-7 {'mtu': 9000}",
+        "gone: pod-7 0",
+    ]
+    assert list(tmp_path.glob("state/*/[!.]*")) == []
+
+
+def test_the_agent_of_the_readme_is_short() -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+    assert len([line for line in program.splitlines() if line.strip()]) <= 30
+
+
+def test_every_module_that_is_named_is_there() -> None:
+    named = set(re.findall(r"`(\w+\.py)`", README))
+
+    assert named >= {"manager.py", "cache.py", "kubelet.py"}
+    assert [name for name in named if not (PACKAGE / name).exists()] == []
+
+
+def test_every_class_and_function_that_is_named_is_public_or_where_it_is_said_to_be() -> None:
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.glob("*.py"))
+    named = set(re.findall(r"`(?:\w+\.)*(\w+)(?:\([^`]*\))?`", README)) - {"checkpointmanager", "py", "null"}
+
+    assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", sources)] == []

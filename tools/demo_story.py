@@ -1,0 +1,212 @@
+"""An agent that is killed in mid-write again and again, and a disk that lies: what is lost? Nothing.
+
+The agent is a real process that prepares and unprepares claims. It says each step before it takes it and again
+when it is acknowledged. The parent keeps a journal of what it heard, kills the agent with SIGKILL, starts the
+next one, and compares what that one rebuilt from its files with the journal.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from checkpointmanager import Event, EventKind
+from draState import (
+    Allocation,
+    ClaimInfoCache,
+    ClaimRef,
+    Device,
+    DRAManager,
+    FileCheckpointer,
+    Pod,
+    Prepared,
+    ResourceClaim,
+)
+
+DRIVER = "gpu.example.com"
+CLAIMS = [f"claim-{letter}" for letter in "abcdefghijkl"]
+KILLS = 300
+
+Journal = dict[str, set[str]]  # claim -> its pods
+
+
+class Gpus:
+    """A driver with one device a claim."""
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        return {claim.uid: Prepared((Device("node", f"gpu-{claim.uid[-1]}"),)) for claim in claims}
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        return {claim.uid: "" for claim in claims}
+
+
+def pod_with(claim: str, pod: str) -> Pod:
+    resource = ResourceClaim(claim, claim, "default", {DRIVER: Allocation()}, frozenset({pod}))
+    return Pod(pod, pod, "default", {"gpu": resource})
+
+
+def run_agent(directory: Path, number: int, pipe: int) -> None:
+    """Rebuild the cache, say what is in it, then go on changing claims until killed."""
+    chance = random.Random(number)
+    swept: list[Event] = []
+    cache = ClaimInfoCache(FileCheckpointer(directory, on_event=swept.append))
+    manager = DRAManager(cache, {DRIVER: Gpus()})
+
+    def say(text: str) -> None:
+        os.write(pipe, f"{text}\n".encode())
+
+    unfinished = any(event.kind is EventKind.STALE_FILES for event in swept)
+    pods = {claim.uid: sorted(claim.state.pod_uids) for claim in cache}
+    say(json.dumps({"pods": pods, "unfinished": unfinished, "unknown": dict(cache.report().unknown)}))
+    for step in range(1_000_000):
+        claim = chance.choice(CLAIMS)
+        found = cache.get(claim)
+        if found and len(found.state.pod_uids) > 1:
+            pod = min(found.state.pod_uids)
+            say(f"unprepare {claim} {pod}")
+            manager.unprepare_resources(pod)
+        else:
+            pod = f"pod-{number}-{step}"
+            say(f"prepare {claim} {pod}")
+            manager.prepare_resources(pod_with(claim, pod))
+        say("done")
+
+
+class Agent:
+    """The parent's side of one agent process."""
+
+    def __init__(self, directory: Path, number: int) -> None:
+        receive, send = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                run_agent(directory, number, send)
+            finally:
+                os._exit(1)
+        os.close(send)
+        self._heard = os.fdopen(receive, encoding="utf-8")
+        self.greeting = json.loads(self._heard.readline())
+
+    def kill(self) -> list[str]:
+        """SIGKILL, and every line that it had said before."""
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        with self._heard:
+            return [line.strip() for line in self._heard if line.endswith("\n")]
+
+
+def write_down(journal: Journal, heard: list[str]) -> list[str]:
+    """Enter what was acknowledged; return the step that was said but not acknowledged, if there is one."""
+    steps = [line.split() for line in heard]
+    for step, after in itertools.pairwise(steps):
+        if step != ["done"] and after == ["done"]:
+            apply(journal, step)
+    return [] if not steps or steps[-1] == ["done"] else steps[-1]
+
+
+def apply(journal: Journal, step: list[str]) -> None:
+    what, claim, pod = step
+    pods = journal.setdefault(claim, set())
+    pods.add(pod) if what == "prepare" else pods.discard(pod)
+
+
+def compare(journal: Journal, rebuilt: Mapping[str, Sequence[str]], pending: list[str]) -> None:
+    """Every claim is as it was acknowledged; the one step that was under way is done or not, nothing between."""
+    for claim in CLAIMS:
+        found = set(rebuilt.get(claim, ()))
+        allowed = [journal.get(claim, set())]
+        if pending and pending[1] == claim:
+            after = {claim: set(allowed[0])}
+            apply(after, pending)
+            allowed.append(after[claim])
+        if found not in allowed:
+            sys.exit(f"LOST: {claim} has {sorted(found)}, acknowledged was {sorted(allowed[0])}")
+        journal[claim] = found
+
+
+def act_one(directory: Path) -> None:
+    print(f"1. An agent keeps {len(CLAIMS)} claims. It is killed with SIGKILL in mid-write, {KILLS} times.")
+    journal: Journal = {}
+    pending: list[str] = []
+    steps = unfinished = 0
+    started = time.monotonic()
+    chance = random.Random(1)
+    for number in range(KILLS + 1):
+        agent = Agent(directory, number)
+        compare(journal, agent.greeting["pods"], pending)
+        unfinished += agent.greeting["unfinished"]
+        time.sleep(chance.uniform(0.001, 0.02))
+        heard = agent.kill()
+        pending = write_down(journal, heard)
+        steps += heard.count("done")
+        if number % 75 == 0 and number:
+            print(f"   {number:4} kills: {steps} acknowledged changes, all of them there after each restart")
+    print(f"   {unfinished} restarts found a half-written file of the killed agent and swept it away.")
+    print(f"   Nothing acknowledged was lost, nothing was half there ({time.monotonic() - started:.0f} s).\n")
+
+
+def act_two(directory: Path) -> None:
+    victim = min(directory.glob("*.json"))
+    print(f"2. The disk flips one bit of {victim.name}. checkpoint-verify finds it:")
+    blob = bytearray(victim.read_bytes())
+    blob[len(blob) // 2] ^= 0b100
+    victim.write_bytes(blob)
+    checkpoint_verify(1, directory, "verify", directory)
+    checkpoint_verify(0, directory, "repair", "--yes", "--all", directory)
+    checkpoint_verify(0, directory, "verify", directory)
+    print()
+
+
+def act_three(directory: Path) -> None:
+    victim = min(directory.glob("*.json"))
+    print(f"3. A power loss on a bad disk leaves {victim.name} full of NUL bytes. The agent comes up all the same:")
+    victim.write_bytes(bytes(victim.stat().st_size))
+    with_driver = {DRIVER: Gpus()}
+    cache = ClaimInfoCache(FileCheckpointer(directory))
+    report = cache.report()
+    print(
+        f"   {report.claims - len(report.unknown)} claims are served; unknown, with its device still held: "
+        f"{', '.join(report.unknown)}"
+    )
+    DRAManager(cache, with_driver).prepare_resources(pod_with(victim.stem, "pod-new"))
+    print(f"   kubelet prepares {victim.stem} again, which heals it. Unknown now: {len(cache.report().unknown)}")
+    cache.close()
+    print(f"   The damaged bytes are kept: {', '.join(p.name for p in sorted(directory.glob('.quarantine/*')))}\n")
+
+
+def checkpoint_verify(expected: int, directory: Path, *arguments: object) -> None:
+    shown = " ".join(str(argument).replace(str(directory), "DIR") for argument in arguments)
+    print(f"   $ checkpoint-verify {shown}", flush=True)
+    ran = subprocess.run(
+        [sys.executable, "-m", "checkpoint_verify", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    for line in (ran.stdout + ran.stderr).replace(str(directory), "DIR").splitlines():
+        print(f"     {line}")
+    print(f"     (exit {ran.returncode})")
+    if ran.returncode != expected:
+        sys.exit(f"checkpoint-verify was expected to exit with {expected}")
+
+
+def main() -> None:
+    directory = Path(tempfile.mkdtemp(prefix="demo-"))
+    try:
+        act_one(directory / "claims")
+        act_two(directory / "claims")
+        act_three(directory / "claims")
+    finally:
+        shutil.rmtree(directory)
+    print("All good.")
+
+
+if __name__ == "__main__":
+    main()
