@@ -47,13 +47,21 @@ class Event:
 
 
 class Events:
-    """Delivers events in the thread that caused them, after that thread has left the locks it held."""
+    """Delivers events in the thread that caused them, after that thread has left the locks it held.
 
-    def __init__(self, callback: Callable[[Event], object] | None = None) -> None:
+    Only `meter` is told at once, so that it hears of damage before it hears that the damage was replaced.
+    """
+
+    def __init__(
+        self, callback: Callable[[Event], object] | None = None, meter: Callable[[Event], object] | None = None
+    ) -> None:
         self._callback = callback
+        self._meter = meter
         self._thread = _Pending()
 
     def emit(self, event: Event) -> None:
+        if self._meter:
+            self._meter(event)
         self._thread.events.append(event)
         if not self._thread.depth:
             self._deliver()

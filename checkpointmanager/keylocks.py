@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 
@@ -13,42 +13,43 @@ class KeyLocks:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._locks: dict[str, _KeyLock] = {}  # guarded by _guard
+        self._thread = threading.local()
 
     @contextmanager
-    def hold(self, key: str) -> Iterator[None]:
+    def hold(self, *keys: str) -> Iterator[None]:
+        """All of these at once, always in the same order, so that two callers cannot wait for each other.
+
+        That holds only if nobody takes more while holding some, so a change function that writes is refused.
+        """
+        if getattr(self._thread, "holds", False):
+            raise RuntimeError("a function that makes a change must not make others: it could wait for itself")
+        self._thread.holds = True
+        try:
+            with ExitStack() as stack:
+                for key in sorted(set(keys)):
+                    stack.enter_context(self._hold_one(key))
+                yield
+        finally:
+            self._thread.holds = False
+
+    @contextmanager
+    def _hold_one(self, key: str) -> Iterator[None]:
         with self._guard:
             lock = self._locks.setdefault(key, _KeyLock())
             lock.wanted += 1
         try:
-            if lock.holder == threading.get_ident():
-                raise RuntimeError(
-                    f"checkpoint {key!r} is being changed by this very thread: a change function must not write it"
-                )
             with lock.lock:
-                lock.holder = threading.get_ident()
-                try:
-                    yield
-                finally:
-                    lock.holder = 0
+                yield
         finally:
             with self._guard:
                 lock.wanted -= 1
                 if not lock.wanted:
                     del self._locks[key]
 
-    @contextmanager
-    def hold_all(self, keys: Iterable[str]) -> Iterator[None]:
-        """Several at once, always in the same order, so that two callers cannot wait for each other."""
-        with ExitStack() as stack:
-            for key in sorted(keys):
-                stack.enter_context(self.hold(key))
-            yield
-
 
 class _KeyLock:
-    __slots__ = ("holder", "lock", "wanted")
+    __slots__ = ("lock", "wanted")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.holder = 0  # the thread that has it
         self.wanted = 0  # guarded by KeyLocks._guard

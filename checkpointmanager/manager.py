@@ -28,6 +28,7 @@ from .events import Event, Events
 from .filestore import Durability, FileStore
 from .filestore.system import boot_id as boot_id_of_the_kernel
 from .keys import check_key, is_name
+from .meter import Meter
 from .reader import Found, Reader
 from .recovery import recover
 from .schema import Schema
@@ -39,7 +40,7 @@ T = TypeVar("T")
 ANY_JSON: Schema[Any] = Schema("JSON")
 
 
-class FileOptions(TypedDict, total=False):
+class DirectoryOptions(TypedDict, total=False):
     """How a directory is opened; see CheckpointManager."""
 
     sharing: bool
@@ -49,6 +50,12 @@ class FileOptions(TypedDict, total=False):
     lock_timeout: float
     allow_insecure: bool
     max_bytes: int
+
+
+class FileOptions(DirectoryOptions, total=False):
+    """The same, and who measures it."""
+
+    meter: Meter | None
 
 
 class CheckpointManager(Generic[T]):
@@ -66,7 +73,8 @@ class CheckpointManager(Generic[T]):
     allow_insecure  accept a directory that other users could write to
     max_bytes       the limit for one file, by default 64 MiB
 
-    `on_event` is called with each Event, outside all locks. `boot_id` replaces the kernel's, for tests.
+    `on_event` is called with each Event, outside all locks. `meter` is told the figures of every change, such as
+    a CheckpointMetrics. `boot_id` replaces the kernel's, for tests.
     """
 
     @overload
@@ -101,12 +109,15 @@ class CheckpointManager(Generic[T]):
         boot = boot_id_of_the_kernel() if boot_id is None else boot_id
         if boot and not is_name(boot):
             raise ValueError(f"boot_id {boot!r}: use letters, digits, '-', '_' and '.', as in a key")
-        self._events = Events(on_event)
+        meter = options.pop("meter", None)
+        self._events = Events(on_event, _metered(meter, directory) if meter else None)
         self._schema: Schema[T] = schema or ANY_JSON
         with self._events.held_back():
             self._store = _opened(directory, options, self._events)
         self._reader: Reader[T] = Reader(self._store, self._schema, boot, self._events)
-        self._writer = Writer(self._store, self._schema.kind, self._reader, boot, self._events)
+        self._writer = Writer(self._store, self._schema.kind, self._reader, boot, self._events, meter=meter)
+        if meter:
+            meter.opened(self._store)
 
     def create_checkpoint(self, key: str, data: T, *, overwrite: bool = True) -> Checkpoint[T]:
         """Write `data` under `key`; durable when it returns.
@@ -251,12 +262,17 @@ class CheckpointManager(Generic[T]):
             self._writer.commit(changes)
 
 
-def _opened(directory: str | os.PathLike[str] | Store, options: FileOptions, events: Events) -> Store:
+def _opened(directory: str | os.PathLike[str] | Store, options: DirectoryOptions, events: Events) -> Store:
     if not isinstance(directory, str | os.PathLike):
         if options:
             raise TypeError(f"{', '.join(options)}: options of a directory, but a store was given")
         return directory
     return FileStore(directory, **options, emit=events.emit)
+
+
+def _metered(meter: Meter, directory: str | os.PathLike[str] | Store) -> Callable[[Event], object]:
+    path = directory.path if isinstance(directory, Store) else os.path.abspath(os.fspath(directory))
+    return lambda event: meter.happened(path, event)
 
 
 @contextmanager

@@ -50,6 +50,9 @@ class MemoryStore:
     def writing(self) -> Iterator[None]:
         yield
 
+    def confirm(self) -> None:
+        """There is nobody else."""
+
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
         with self._lock:
             for put in puts:

@@ -59,6 +59,10 @@ class Store(Protocol):
         """Hold this from learning what is there until it is replaced. Refuses when writing is not allowed."""
         ...
 
+    def confirm(self) -> None:
+        """Raise unless this is still the owner. Asked before each change, when nothing is waited for any more."""
+        ...
+
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
         """Make the changes durable and return those that failed. Each is atomic, all together are not."""
         ...

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from .errors import (
 )
 from .events import Event, EventKind, Events
 from .keylocks import KeyLocks
+from .meter import Meter
 from .reader import Reader
 from .schema import Encoded
 from .store import Current, Put, Store
@@ -51,20 +53,27 @@ class Known(NamedTuple):
 class Writer:
     """All changes go through here, each inside `holding` its keys."""
 
-    def __init__(self, store: Store, kind: str, reader: Reader[Any], boot: str, events: Events) -> None:
+    def __init__(
+        self, store: Store, kind: str, reader: Reader[Any], boot: str, events: Events, *, meter: Meter | None = None
+    ) -> None:
         self._store = store
         self._kind = kind
         self._reader = reader
         self._boot = boot
         self._events = events
+        self._meter = meter
         self._locks = KeyLocks()
         self._known: dict[str, Known] = {}  # each entry guarded by its key's lock
 
     @contextmanager
     def holding(self, *keys: str) -> Iterator[None]:
         """Nobody else changes these keys meanwhile; events wait until the locks are given back."""
-        # The store first: under sharing it lets in one thread at a time, which may then change other keys inside.
-        with self._events.held_back(), self._store.writing(), self._locks.hold_all(keys):
+        # The store first: what is closed, or was opened before a fork, must refuse before anybody waits.
+        started = time.perf_counter()
+        with self._events.held_back(), self._store.writing(), self._locks.hold(*keys):
+            if self._meter:
+                self._meter.waited(self._store.path, time.perf_counter() - started)
+            self._store.confirm()
             yield
 
     def write(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Header, bool]:
@@ -74,15 +83,16 @@ class Writer:
         """
         after, put = self._prepare(key, encoded, found)
         if put is None:
+            self._skip()
             return after.header, True
-        if failures := self._store.commit([put]):
+        if failures := self._commit([put]):
             raise failures[key]
         self._remember(key, after)
         return after.header, False
 
     def remove(self, key: str) -> None:
         self._keep_before_removal(key)
-        if failures := self._store.commit([], [key]):
+        if failures := self._commit([], [key]):
             raise failures[key]
 
     def commit(self, changes: Changes) -> None:
@@ -98,10 +108,13 @@ class Writer:
                     removals.append(key)
                     continue
                 written[key], put = self._prepare(key, encoded)
-                puts += [put] if put else []
+                if put:
+                    puts.append(put)
+                else:
+                    self._skip()
             except CheckpointError as error:
                 failures[key] = error
-        failures |= self._store.commit(puts, removals)
+        failures |= self._commit(puts, removals)
         for key, after in written.items():
             if key not in failures:
                 self._remember(key, after)
@@ -112,7 +125,7 @@ class Writer:
         """Put `blob` in the place of damaged bytes, which are kept first; returns where."""
         self.forget(key)
         kept = self._quarantine(key, reason)
-        if failures := self._store.commit([Put(key, blob, Current.DAMAGED)]):
+        if failures := self._commit([Put(key, blob, Current.DAMAGED)]):
             raise failures[key]
         return kept
 
@@ -146,6 +159,17 @@ class Writer:
         if len(blob) > self._store.max_bytes:
             raise UnstorableValue("$", f"takes {len(blob)} bytes, over the limit of {self._store.max_bytes}")
         return Known(header, digest), Put(key, blob, current)
+
+    def _commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> Mapping[str, CheckpointWriteFailed]:
+        started = time.perf_counter()
+        failures = self._store.commit(puts, removals)
+        if self._meter:
+            self._meter.committed(self._store.path, puts, removals, failures, time.perf_counter() - started)
+        return failures
+
+    def _skip(self) -> None:
+        if self._meter:
+            self._meter.unchanged(self._store.path)
 
     def _remember(self, key: str, known: Known) -> None:
         if self._store.exclusive:  # else another process may write the key at any time
@@ -181,11 +205,10 @@ class Writer:
 
     def _quarantine(self, key: str, reason: Reason) -> str:
         path = self._store.path_of(key)
-        if reason is Reason.NOT_A_FILE:
-            return ""  # a link, FIFO or directory has no bytes of ours
         try:
             kept = self._store.quarantine(key, reason)
         except OSError as error:
             raise CheckpointWriteFailed(key, path, error, in_doubt=False) from error
-        self._events.emit(Event(EventKind.QUARANTINED, path, f"the damaged bytes are kept in {kept}", key, reason))
+        if kept:
+            self._events.emit(Event(EventKind.QUARANTINED, path, f"the damaged bytes are kept in {kept}", key, reason))
         return kept

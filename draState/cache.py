@@ -102,7 +102,7 @@ class ClaimInfoCache:
         memory, what is in doubt is there as unknown, and the error says what failed.
         """
         wanted = list(uids)
-        with self._locks.hold_all({*wanted, *("/".join(name) for name in names)}):
+        with self._locks.hold(*wanted, *("/".join(name) for name in names)):
             before = {uid: claim for uid in wanted if (claim := self._claims.get(uid))}
             after = [claim for claim in change(before) if claim != before.get(claim.uid)]
             self._refuse_conflicts(after, before)
@@ -122,7 +122,7 @@ class ClaimInfoCache:
         """From disk, then from memory. What the disk refuses stays, unpreparing, for the next try."""
         if not uids:
             return
-        with self._locks.hold_all(set(uids)):
+        with self._locks.hold(*uids):
             failures: Mapping[str, CheckpointError] = {}
             try:
                 self._checkpointer.delete(*uids)

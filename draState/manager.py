@@ -39,11 +39,12 @@ class DRAManager:
         """Make every claim of the pod ready; PrepareFailed names those that are not, the others are recorded.
 
         Nothing at all is changed if a claim is not allocated, not reserved for the pod, or of an unknown driver.
+        A CheckpointError says that the disk refused before any driver was called.
         """
         claims = {claim.uid: claim for claim in pod.claims.values()}
         for claim in claims.values():
             self._validate(pod, claim)
-        with self._operations.hold_all(claims):
+        with self._operations.hold(*claims):
             self.cache.change(
                 claims,
                 lambda known: [_joined(claim, pod, known.get(uid)) for uid, claim in claims.items()],
@@ -58,7 +59,7 @@ class DRAManager:
     def unprepare_resources(self, pod: Pod | str) -> None:
         """The pod, given by itself or by its UID, is gone: drop its references, and unprepare what nobody uses.
 
-        A claim that is unknown only loses the reference: who else uses it is not known. It is unprepared by
+        A claim whose file is damaged only loses the reference: who else uses it is not known. It is unprepared by
         unprepare_claim, by a reconcile that knows which claims are in use, or healed by the next prepare.
         """
         pod_uid = pod if isinstance(pod, str) else pod.uid
@@ -81,7 +82,7 @@ class DRAManager:
         """
         if not complete:
             raise ReconcileRefused("the list of active pods is not complete yet; nothing was changed")
-        claims = list(self.cache)  # before the pods are listed: whose pod is not among them then, is not to come
+        claims = list(self.cache)  # before the pods are listed, so that every pod seen here is listed if it lives
         pods = list(active() if callable(active) else active)
         live = {pod if isinstance(pod, str) else pod.uid for pod in pods}
         gone = {
@@ -92,10 +93,10 @@ class DRAManager:
         failures = self._release(gone)
         if all(isinstance(pod, Pod) for pod in pods):
             used = {claim.uid for pod in pods if isinstance(pod, Pod) for claim in pod.claims.values()}
-            for uid in self.cache.report().unknown.keys() - used:
+            for uid in {claim.uid for claim in claims if claim.guessed} - used:
                 with self._operations.hold(uid):
                     claim = self.cache.get(uid)
-                    if claim and claim.unknown:  # a new pod may have healed it meanwhile
+                    if claim and claim.guessed:  # a new pod may have healed it meanwhile
                         failures |= self._unprepare([uid])
         if failures:
             raise UnprepareFailed(failures)
@@ -172,7 +173,7 @@ class DRAManager:
                 else:
                     yield replace(claim, state=state) if claim.guessed else claim.rewritten(state)
 
-        with self._operations.hold_all(gone):
+        with self._operations.hold(*gone):
             failures = self._changed(gone, without)
             return failures | self._unprepare(last)
 

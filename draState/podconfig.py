@@ -151,7 +151,7 @@ class PodConfigStore:
         are not searched: nobody knows what they hold.
         """
         concerned = self._pods_of(claim)
-        with self._locks.hold_all(concerned):
+        with self._locks.hold(*concerned):
             changes: dict[str, PodConfig | None] = {}
             for pod_uid in concerned & self._pods_of(claim):  # once more: others may have changed them before
                 changes[pod_uid] = None
@@ -171,7 +171,7 @@ class PodConfigStore:
         wanted = set(live)
         seen = self._pods.copy()
         candidates = {*self._manager.list_checkpoints(), *seen, *self._problems.copy()}
-        with self._locks.hold_all(candidates):
+        with self._locks.hold(*candidates):
             kept = [uid for uid in candidates if self._is_kept(uid, wanted, seen)]
             problems = {uid: str(why) for uid, why in self._problems.items() if uid in wanted or _is_foreign(why)}
             changes: dict[str, PodConfig | None] = dict.fromkeys(candidates.difference(kept, problems))

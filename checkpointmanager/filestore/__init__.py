@@ -55,6 +55,8 @@ class FileStore:
             raise CheckpointError(f"{path}: files need a POSIX system; a MemoryStore works here")
         if durability not in ("full", "atomic"):
             raise ValueError(f"durability is 'full' or 'atomic', not {durability!r}")
+        if lock_timeout is not None and not lock_timeout >= 0:
+            raise ValueError(f"lock_timeout is a number of seconds from 0, not {lock_timeout!r}")
         if sharing and read_only:
             raise ValueError("read_only takes no lock, so there is nothing to share: give one of the two")
         self._durable = durability == "full"
@@ -112,6 +114,10 @@ class FileStore:
     def writing(self) -> Iterator[None]:
         with self._gate, self._ownership.writing():
             yield
+
+    def confirm(self) -> None:
+        with self._gate:
+            self._ownership.check()
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
         commit = Commit(self._directory)

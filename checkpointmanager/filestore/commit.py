@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import secrets
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,8 +31,6 @@ from .system import sync, write_all
 FILES_AT_ONCE = 64  # of a batch: bounds the open descriptors
 SYNC_THREADS = 8  # of a batch: sixteen were no faster
 
-# Names that no other process uses: under sharing one that was killed may have left some behind.
-_PROCESS = secrets.token_hex(4)
 _numbers = itertools.count(1)
 
 
@@ -45,6 +42,12 @@ class Staged(NamedTuple):
     descriptor: int
 
 
+class Failures(dict[str, CheckpointWriteFailed]):
+    """The keys that did not make it, each with its error; and for whoever measures, what the disk took."""
+
+    slowest_sync = 0.0  # seconds
+
+
 class Commit:
     """One call's worth of changes. `failures` has the keys that did not make it, each with its error."""
 
@@ -52,7 +55,7 @@ class Commit:
         self._directory = directory
         self._temps: set[str] = set()  # names that must not survive
         self._descriptors: set[int] = set()
-        self.failures: dict[str, CheckpointWriteFailed] = {}
+        self.failures = Failures()
         self.slowest_sync = 0.0  # seconds
 
     def run(self, puts: Sequence[Put], removals: Iterable[str], *, durable: bool) -> None:
@@ -165,12 +168,12 @@ class Commit:
             self._directory.discard(temp)
 
     def _new_temp(self) -> str:
-        temp = f"{TEMP}{_PROCESS}-{next(_numbers)}"
+        temp = f"{TEMP}{self._directory.token}-{next(_numbers)}"
         self._temps.add(temp)
         return temp
 
     def _clock(self, started: float) -> None:
-        self.slowest_sync = max(self.slowest_sync, time.perf_counter() - started)
+        self.slowest_sync = self.failures.slowest_sync = max(self.slowest_sync, time.perf_counter() - started)
 
     def _fail(self, key: str, error: OSError, *, in_doubt: bool = False) -> None:
         path = os.path.join(self._directory.path, key + SUFFIX)

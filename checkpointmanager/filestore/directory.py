@@ -26,6 +26,7 @@ class Directory:
     def __init__(self, path: str | os.PathLike[str], *, create: bool, allow_insecure: bool) -> None:
         self.descriptor = -1
         self.sync_error: OSError | None = None  # the last one
+        self.token = os.urandom(4).hex()  # no other process uses the same: one that was killed may have left files
         self.path = os.path.abspath(os.fspath(path))
         try:
             if create:

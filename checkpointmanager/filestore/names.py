@@ -2,6 +2,6 @@
 
 SUFFIX = ".json"  # <key>.json
 PREVIOUS = ".previous-"  # .previous-<key>: the generation before
-TEMP = ".tmp-"  # .tmp-<process>-<number>: a write that has not happened yet, or never will
+TEMP = ".tmp-"  # .tmp-<token>-<number>: a write that has not happened yet, or never will
 LOCK = ".lock"
 QUARANTINE = ".quarantine"  # .quarantine/<key>.<time>.<reason>.json

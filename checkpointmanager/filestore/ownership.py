@@ -61,9 +61,8 @@ class Ownership:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Around each write: under sharing take the lock, else make sure that it still guards the directory."""
+        """Around each change: under sharing the lock is taken, else it is held anyway."""
         if not self._sharing:
-            self._refuse_if_lost()
             yield
             return
         with self._threads:
@@ -117,8 +116,10 @@ class Ownership:
             gone = OSError(errno.ENOENT, "the directory was removed or replaced since it was opened")
             raise DirectoryUnusable(self._directory.path, gone)
 
-    def _refuse_if_lost(self) -> None:
+    def check(self) -> None:
         """One stat a write: if somebody removed or replaced `.lock`, another process may own the directory."""
+        if self._sharing:
+            return  # it was taken just now
         try:
             if not self._is_in_place():
                 self._lost = True  # for good: another may have changed any file since
@@ -154,6 +155,9 @@ class ReadOnly:
         error = OSError(errno.EROFS, "opened with read_only=True")
         raise CheckpointWriteFailed("", self._path, error, in_doubt=False)
         yield
+
+    def check(self) -> None:
+        """Nobody gets as far as that."""
 
     def close(self) -> None:
         """There is nothing to give back."""

@@ -1,12 +1,14 @@
 """Where the bytes of damaged checkpoints are kept before anything replaces them.
 
 A hard link where the file system makes one: nothing has to be read, so even a file with bad blocks, or one
-too large to copy, is kept as it is. Elsewhere a copy.
+too large to copy, is kept as it is. Elsewhere a copy. A folder in a checkpoint's place is moved here, since no
+file can replace it; a link or a FIFO has no bytes to keep.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -19,13 +21,23 @@ KEPT_PER_KEY = 4
 
 
 def keep(directory: Directory, name: str, key: str, reason: Reason) -> str:
-    """Make `name` durable in quarantine and return where it is. The newest four of a key are kept."""
+    """Make `name` durable in quarantine and return where it is, "" if it has no bytes.
+
+    The newest four of a key are kept.
+    """
+    status = directory.stat(name)
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        return ""
     with suppress(FileExistsError):
         os.mkdir(QUARANTINE, 0o700, dir_fd=directory.descriptor)
     directory.sync()  # also if it was there: an attempt before may have failed to
     folder = directory.open_folder(QUARANTINE)
     try:
-        kept_as = _already_kept(directory, folder, name, key) or _keep_anew(directory, folder, name, key, reason)
+        kept_as = _already_kept(folder, key, status)
+        if not kept_as:
+            time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+            kept_as = f"{key}.{time}.{reason}.json"
+            _move_or_link(directory, name, status, folder, kept_as)
         sync(folder)
         _prune(folder, key)
     finally:
@@ -33,17 +45,16 @@ def keep(directory: Directory, name: str, key: str, reason: Reason) -> str:
     return os.path.join(directory.path, QUARANTINE, kept_as)
 
 
-def _keep_anew(directory: Directory, folder: int, name: str, key: str, reason: Reason) -> str:
-    time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    kept_as = f"{key}.{time}.{reason}.json"
-    _sync_bytes(directory, name)
-    directory.link_or_copy(name, kept_as, into=folder)
-    return kept_as
+def _move_or_link(directory: Directory, name: str, status: os.stat_result, folder: int, kept_as: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        os.rename(name, kept_as, src_dir_fd=directory.descriptor, dst_dir_fd=folder)
+    else:
+        _sync_bytes(directory, name)
+        directory.link_or_copy(name, kept_as, into=folder)
 
 
-def _already_kept(directory: Directory, folder: int, name: str, key: str) -> str:
+def _already_kept(folder: int, key: str, status: os.stat_result) -> str:
     """A retry finds the link that the failed attempt made: one copy is enough."""
-    status = directory.stat(name)
     for kept_as in _of_key(folder, key):
         if os.path.samestat(os.stat(kept_as, dir_fd=folder, follow_symlinks=False), status):
             return kept_as

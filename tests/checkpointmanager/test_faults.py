@@ -225,6 +225,25 @@ def test_an_open_that_fails_at_any_call_can_be_repeated(tmp_path: Path, number: 
 
 
 @by_errno
+def test_a_write_under_sharing_that_fails_at_any_call_gives_the_lock_back(tmp_path: Path, number: int) -> None:
+    for faults in every_call(number):
+        directory = tmp_path / str(faults.at)
+        with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as manager:
+            manager.create_checkpoint("a", OLD)
+            descriptors = open_descriptors()
+            attempt(faults, manager.create_checkpoint, "a", NEW)
+            assert open_descriptors() == descriptors
+            with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as other:
+                assert data_of(other) in (OLD, NEW)
+                other.create_checkpoint("b", NEW)
+            manager.create_checkpoint("a", NEW)
+            assert names(directory, ".tmp-") == []
+        if faults.failed is None:
+            break
+    assert faults.at >= 15
+
+
+@by_errno
 def test_a_read_that_fails_is_told_and_forgotten(tmp_path: Path, number: int) -> None:
     """A single failure is not even seen: readers look twice. One that lasts is `unreadable`."""
     with CheckpointManager(tmp_path / "leases", LEASES) as manager:

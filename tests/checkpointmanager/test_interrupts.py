@@ -18,7 +18,6 @@ from .leases import LEASES, NEW, OLD, Lease, LeaseManager
 from .scenarios import CURES, WRITES, data_of
 from .test_faults import leftovers
 
-
 pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
 
 

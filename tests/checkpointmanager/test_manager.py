@@ -148,14 +148,15 @@ def test_the_same_value_is_not_written_again(manager: LeaseManager, directory: P
     assert os.stat(directory / "a.json").st_ino == inode
 
 
-def test_another_version_of_the_same_value_is_written(directory: Path) -> None:
+def test_another_version_of_the_same_value_is_written() -> None:
     store = MemoryStore()
-    CheckpointManager(store, LEASES).create_checkpoint("a", OLD)
-    manager = CheckpointManager(store, NEWER)
+    CheckpointManager(store, Schema("Lease", 2, readable_by=1, type=Lease)).create_checkpoint("a", OLD)
+    manager = CheckpointManager(store, LEASES)
+    assert manager.update_checkpoint("a", lambda _: NEW).version == 2, "an update keeps it"
 
-    assert manager.get_checkpoint("a").version == 1
-    assert not manager.create_checkpoint("a", OLD).unchanged
-    assert manager.get_checkpoint("a").version == 2
+    created = manager.create_checkpoint("a", NEW)
+
+    assert (created.unchanged, created.version) == (False, 1)
 
 
 def test_the_same_value_is_written_again_after_a_restart(directory: Path) -> None:

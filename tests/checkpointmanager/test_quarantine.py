@@ -81,15 +81,26 @@ def test_the_newest_four_of_a_key_are_kept(manager: LeaseManager, directory: Pat
 
 
 def test_it_is_synced_before_the_name_is_taken(real_directory: Path) -> None:
-    with ruined(real_directory) as manager, injected(recorded()) as record:
+    fsync, rename = os.fsync, os.rename
+    done: list[str] = []
+
+    def note_sync(descriptor: int) -> None:
+        done.append("sync " + Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.split("-")[0])
+        fsync(descriptor)
+
+    def note_rename(old: str, new: str, **options: int) -> None:
+        done.append(f"rename to {new}")
+        rename(old, new, **options)
+
+    with (
+        ruined(real_directory) as manager,
+        mock.patch.object(os, "fsync", note_sync),
+        mock.patch.object(os, "rename", note_rename),
+    ):
         manager.create_checkpoint("a", NEW)
 
-    calls = record.calls
-    kept = next(n for n, call in enumerate(calls) if call.name == "link")
-    replaced = next(n for n, call in enumerate(calls) if call.name == "rename")
-    assert "fsync" in [call.name for call in calls[kept:replaced]]
-    assert ".quarantine" in [call.about for call in calls[:kept]]
-    assert kept < replaced
+    kept = ["sync leases", "sync a.json", "sync .quarantine"]
+    assert done == [*kept, "sync .tmp", "rename to a.json", "sync leases"]
 
 
 def test_the_folder_is_synced_even_if_an_earlier_attempt_made_it(real_directory: Path) -> None:
@@ -112,6 +123,14 @@ def test_where_links_are_refused_it_is_a_copy(real_directory: Path) -> None:
             manager.create_checkpoint("a", NEW)
 
     assert quarantined(real_directory) == [damaged]
+
+
+def test_a_copy_that_fails_leaves_no_half_copy(real_directory: Path) -> None:
+    with ruined(real_directory) as manager:
+        full = mock.patch.object(os, "write", side_effect=OSError(errno.ENOSPC, "full"))
+        with links_refused(), full, pytest.raises(CheckpointWriteFailed):
+            manager.create_checkpoint("a", NEW)
+    assert quarantined(real_directory) == []
 
 
 def test_without_a_copy_nothing_is_written(real_directory: Path) -> None:

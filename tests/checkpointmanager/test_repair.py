@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -106,7 +105,7 @@ def test_what_never_was_a_checkpoint_is_not_made_one(blob: bytes) -> None:
 def test_the_generation_is_found_in_damaged_bytes() -> None:
     assert generation_in(flipped(SEALED, 8 * 250)) == 17
     assert generation_in(SEALED[:130]) == 17
-    assert generation_in(seal(replace(HEADER, generation=10**17), b"{}")[:-9]) == 10**17
+    assert generation_in(seal(HEADER._replace(generation=10**17), b"{}")[:-9]) == 10**17
 
 
 @pytest.mark.parametrize("blob", [b"", SEALED[:100], b'"generation":x,', b'"generation":' + b"9" * 19 + b","])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -20,7 +19,7 @@ from checkpointmanager import (
 )
 
 from .oscalls import watched
-from .processes import LIMIT, Agent, Child, run_together
+from .processes import LIMIT, Agent, Child
 
 PROCESSES = 4
 UPDATES = 40  # of each process
@@ -97,27 +96,6 @@ def test_threads_of_one_process_do_not_pass_each_other(sharer: CheckpointManager
             counting.result(LIMIT)
     assert sharer.get_checkpoint("counter").data == 80
     assert sharer.get_checkpoint("counter").generation == 81
-
-
-def test_a_change_function_may_write_another_key_while_threads_write_that_key(directory: Path) -> None:
-    sharer = CheckpointManager(directory, sharing=True)  # closed at the end only: close would wait, too
-    sharer.create_checkpoint("a", 0)
-    inside, other = threading.Event(), threading.Event()
-
-    def change(number: int) -> int:
-        inside.set()
-        assert other.wait(LIMIT)
-        sharer.create_checkpoint("b", 1)
-        return number + 1
-
-    def write_b() -> None:
-        assert inside.wait(LIMIT)
-        other.set()
-        sharer.create_checkpoint("b", 2)
-
-    run_together(lambda: sharer.update_checkpoint("a", change), write_b)
-    assert sharer.get_checkpoint("b").generation == 2
-    sharer.close()
 
 
 def test_nothing_is_remembered_what_another_process_wrote_is_seen(

@@ -129,13 +129,17 @@ def test_a_removal_removes_it_and_not_its_target(
     assert untouched(target)
 
 
-def test_a_folder_in_its_place_is_refused_and_left(real_directory: Path) -> None:
+def test_a_folder_in_its_place_is_moved_aside_by_a_write_and_by_a_removal(real_directory: Path) -> None:
     with CheckpointManager(real_directory, LEASES) as manager:
-        (real_directory / "a.json").mkdir()
-        for refused in (lambda: manager.create_checkpoint("a", NEW), lambda: manager.remove_checkpoint("a")):
-            with pytest.raises(CheckpointWriteFailed):
-                refused()
-        assert names(real_directory) == [".lock", "a.json"]
+        (real_directory / "a.json" / "inside").mkdir(parents=True)
+        manager.create_checkpoint("a", NEW)
+        assert manager.get_checkpoint("a").data == NEW
+
+        (real_directory / "b.json").mkdir()
+        manager.remove_checkpoint("b")
+
+        assert names(real_directory) == [".lock", ".quarantine", "a.json"]
+        assert [path.name for path in real_directory.glob(".quarantine/a.*/*")] == ["inside"]
 
 
 @by_stand_in
@@ -214,10 +218,10 @@ def test_a_planted_temp_name_costs_at_most_one_write(
     real_directory: Path, target: Path, put: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody guesses the next name: the write that meets it fails, and the next one has another name."""
-    monkeypatch.setattr("checkpointmanager.filestore.commit._PROCESS", "guessed")
+    monkeypatch.setattr("os.urandom", bytes)
     monkeypatch.setattr("checkpointmanager.filestore.commit._numbers", iter(range(1, 10)))
     with CheckpointManager(real_directory, LEASES) as manager:
-        put(real_directory / ".tmp-guessed-1", target)
+        put(real_directory / ".tmp-00000000-1", target)
         with pytest.raises(CheckpointWriteFailed, match="exists"):
             manager.create_checkpoint("a", NEW)
         manager.create_checkpoint("a", NEW)

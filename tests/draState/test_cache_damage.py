@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -237,7 +238,10 @@ def test_reconcile_leaves_a_claim_that_a_new_pod_heals_meanwhile(damaged_node: N
         first = node.gpu.calls[-1][1][0]
         if operation == "unprepare" and first in "ab":
             node.gpu.before = lambda _: None
-            node.manager.prepare_resources(pod_of("pod-3", claim_of("b" if first == "a" else "a")))
+            pod = pod_of("pod-3", claim_of("b" if first == "a" else "a"))
+            another_thread = threading.Thread(target=node.manager.prepare_resources, args=(pod,))
+            another_thread.start()
+            another_thread.join()
 
     node.gpu.before = heal_the_other
 

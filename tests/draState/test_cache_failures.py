@@ -56,7 +56,7 @@ def test_what_is_in_doubt_is_unknown_with_the_pods_of_both(node: Node) -> None:
     node.checkpointer.fail_after("store", lost_sync("a"))
 
     with pytest.raises(CheckpointWriteFailed):
-        node.cache.put(info_of("a", ["pod-2"], ["gpu-0"]))
+        node.cache.put(replace(info_of("a", ["pod-2"], ["gpu-0"]), prepared=True))
 
     claim = node.cache.get("a")
     assert claim
@@ -66,6 +66,18 @@ def test_what_is_in_doubt_is_unknown_with_the_pods_of_both(node: Node) -> None:
     assert node.cache.report().degraded
     assert node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
     assert_indexes_agree(node.cache)
+
+
+def test_what_is_in_doubt_is_written_again_even_if_nothing_changed(node: Node) -> None:
+    node.checkpointer.fail_after("store", lost_sync("a"))
+    with pytest.raises(CheckpointWriteFailed):
+        node.cache.put(info_of("a", ["pod-1"]))
+    node.checkpointer.work_again()
+
+    node.cache.put(info_of("a", ["pod-1"]))
+
+    assert node.checkpointer.calls == [("store", ("a",)), ("store", ("a",))]
+    assert node.cache.get("a") == info_of("a", ["pod-1"])
 
 
 def test_a_new_claim_in_doubt_is_there_as_unknown(node: Node) -> None:
@@ -155,7 +167,8 @@ def test_a_delete_that_did_not_return_keeps_the_claim(node: Node, error: BaseExc
     claim = node.cache.get("a")
     assert claim
     assert claim.unpreparing
-    assert bool(claim.unknown) == (not isinstance(error, CheckpointWriteFailed) or error.in_doubt)
+    doubt = not isinstance(error, CheckpointWriteFailed) or error.in_doubt
+    assert (bool(claim.unknown), claim.in_doubt, claim.guessed) == (doubt, doubt, False)
 
 
 # What the manager makes of it

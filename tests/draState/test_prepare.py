@@ -257,6 +257,20 @@ def test_after_a_reboot_every_claim_is_prepared_once_more_and_is_then_of_this_bo
     assert (node.gpu.prepared, node.nic.prepared) == ({"a"}, {"b"})
 
 
+def test_after_a_reboot_a_claim_is_of_this_boot_as_soon_as_its_file_is(node: Node) -> None:
+    claim = claim_of("a")
+    node.manager.prepare_resources(pod_of("pod-1", claim))
+    node.reboot("boot-b")
+    node.gpu.errors["a"] = "gone"
+    with pytest.raises(PrepareFailed):
+        node.manager.prepare_resources(pod_of("pod-2", claim))
+
+    in_memory = node.cache.report().earlier_boot
+    node.restart()
+
+    assert in_memory == node.cache.report().earlier_boot == ()
+
+
 def test_after_a_reboot_a_claim_that_cannot_be_prepared_stays_of_the_earlier_boot(node: Node) -> None:
     pod = pod_of("pod-1", claim_of("a"))
     node.manager.prepare_resources(pod)

@@ -1,0 +1,238 @@
+"""The CheckpointManager for asyncio: the same calls, awaited, none of which holds up the event loop.
+
+    async with AsyncCheckpointManager("/var/lib/agent/leases", LEASES) as manager:
+        await manager.create_checkpoint("pod-7", Lease(...))    # durable when it returns
+
+Changes of one key happen in the order in which they were awaited; those of different keys overlap their syncs.
+lanes.py says what a cancellation does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Generic, TypeVar, Unpack, overload
+
+from .batch import Batch
+from .checkpoint import Checkpoint, Loaded, Recovery, Verified
+from .errors import DirectoryLocked, ManagerClosed
+from .events import Event
+from .filestore import SHARING_TIMEOUT
+from .keys import check_key
+from .lanes import THREADS, Lanes
+from .manager import CheckpointManager, FileOptions
+from .schema import Schema
+from .store import Store
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+LOCK_SLICE_SECONDS = 0.25  # the longest that a cancelled open() goes on waiting for the lock
+
+
+class AsyncCheckpointManager(Generic[T]):
+    """Takes what CheckpointManager takes, and `threads`: how many calls may be under way at once.
+
+    Nothing is touched before `async with` or `await manager.open()`. What is given to a call must not be changed
+    before the call has returned: it is encoded in another thread. So runs the function given to an update.
+    """
+
+    @overload
+    def __init__(
+        self: AsyncCheckpointManager[Any],
+        directory: str | os.PathLike[str] | Store,
+        schema: None = None,
+        *,
+        threads: int = THREADS,
+        on_event: Callable[[Event], object] | None = None,
+        boot_id: str | None = None,
+        **options: Unpack[FileOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | Store,
+        schema: Schema[T],
+        *,
+        threads: int = THREADS,
+        on_event: Callable[[Event], object] | None = None,
+        boot_id: str | None = None,
+        **options: Unpack[FileOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | Store,
+        schema: Schema[Any] | None = None,
+        *,
+        threads: int = THREADS,
+        on_event: Callable[[Event], object] | None = None,
+        boot_id: str | None = None,
+        **options: Unpack[FileOptions],
+    ) -> None:
+        self._path = directory.path if isinstance(directory, Store) else os.path.abspath(os.fspath(directory))
+        self._options = options
+        self._threads = threads
+        self._lanes: Lanes | None = None
+        self._manager: CheckpointManager[T] | None = None  # while open
+        self._closing: asyncio.Task[None] | None = None
+
+        def opened(limits: FileOptions) -> CheckpointManager[T]:
+            return CheckpointManager(directory, schema, on_event=on_event, boot_id=boot_id, **limits)
+
+        self._opened = opened
+
+    async def open(self) -> AsyncCheckpointManager[T]:
+        """Take the directory. DirectoryLocked when another owner has it and lock_timeout is over."""
+        if self._lanes:
+            raise ManagerClosed(self._path, "was opened before; make another")
+        self._lanes = Lanes(self._threads, "checkpointmanager")
+        try:
+            await self._take()
+        except BaseException:
+            if self._manager is not None:  # cancelled when it had just succeeded
+                self._manager.close()
+                self._manager = None
+            await self._lanes.close()
+            raise
+        return self
+
+    async def create_checkpoint(self, key: str, data: T, *, overwrite: bool = True) -> Checkpoint[T]:
+        """See CheckpointManager.create_checkpoint."""
+        return await self._change([key], lambda manager: manager.create_checkpoint(key, data, overwrite=overwrite))
+
+    async def update_checkpoint(self, key: str, change: Callable[[T], T]) -> Checkpoint[T]:
+        """See CheckpointManager.update_checkpoint. `change` is called in another thread than the loop's."""
+        return await self._change([key], lambda manager: manager.update_checkpoint(key, change))
+
+    async def remove_checkpoint(self, key: str) -> None:
+        """See CheckpointManager.remove_checkpoint."""
+        await self._change([key], lambda manager: manager.remove_checkpoint(key))
+
+    async def recover_checkpoint(self, key: str, *, rollback: bool = False) -> Recovery:
+        """See CheckpointManager.recover_checkpoint."""
+        return await self._change([key], lambda manager: manager.recover_checkpoint(key, rollback=rollback))
+
+    def batch(self) -> AsyncBatch[T]:
+        """Many changes, committed together when the `async with` block ends."""
+        return AsyncBatch(self._open_manager().batch(), self._change)
+
+    async def get_checkpoint(self, key: str) -> Checkpoint[T]:
+        """See CheckpointManager.get_checkpoint. Waits for no writer: it is the old checkpoint or the new one."""
+        return await self._look(lambda manager: manager.get_checkpoint(key))
+
+    async def previous_checkpoint(self, key: str) -> Checkpoint[T] | None:
+        """See CheckpointManager.previous_checkpoint."""
+        return await self._look(lambda manager: manager.previous_checkpoint(key))
+
+    async def list_checkpoints(self) -> list[str]:
+        """See CheckpointManager.list_checkpoints."""
+        return await self._look(lambda manager: manager.list_checkpoints())
+
+    async def load(self) -> Loaded[T]:
+        """See CheckpointManager.load."""
+        return await self._look(lambda manager: manager.load())
+
+    async def verify(self) -> Verified:
+        """See CheckpointManager.verify."""
+        return await self._look(lambda manager: manager.verify())
+
+    async def close(self) -> None:
+        """Wait for every call that was awaited before, then give the directory back. May be called twice.
+
+        Whoever is cancelled here does not stop it.
+        """
+        if self._manager is not None and not self._closing:
+            self._closing = asyncio.create_task(self._close(self._manager))
+        if self._closing:
+            await asyncio.shield(self._closing)
+
+    async def __aenter__(self) -> AsyncCheckpointManager[T]:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"AsyncCheckpointManager({self._path!r})"
+
+    async def _take(self) -> None:
+        """In short slices: a thread that waits for a lock cannot be interrupted."""
+        assert self._lanes
+        sharing = self._options.get("sharing", False)
+        patience = self._options.get("lock_timeout", SHARING_TIMEOUT * sharing)
+        end = time.monotonic() + patience
+        while True:
+            limits = self._options.copy()
+            left = end - time.monotonic()
+            if not sharing and patience:
+                limits["lock_timeout"] = min(LOCK_SLICE_SECONDS, max(0.0, left))
+            try:
+                await self._lanes.call(lambda limits=limits: self._open_with(limits))  # type: ignore[misc]
+                return
+            except DirectoryLocked:
+                if sharing or left <= LOCK_SLICE_SECONDS:
+                    raise
+
+    def _open_with(self, limits: FileOptions) -> None:
+        self._manager = self._opened(limits)
+
+    async def _change(self, keys: Iterable[str], change: Callable[[CheckpointManager[T]], R]) -> R:
+        manager = self._open_manager()
+        assert self._lanes
+        return await self._lanes.run([check_key(key) for key in keys], lambda: change(manager))
+
+    async def _look(self, look: Callable[[CheckpointManager[T]], R]) -> R:
+        manager = self._open_manager()
+        assert self._lanes
+        return await self._lanes.call(lambda: look(manager))
+
+    def _open_manager(self) -> CheckpointManager[T]:
+        if self._manager is None:
+            raise ManagerClosed(self._path, "is not open yet; use `async with`, or await open()")
+        if self._closing:
+            raise ManagerClosed(self._path, "is closed; open another")
+        return self._manager
+
+    async def _close(self, manager: CheckpointManager[T]) -> None:
+        assert self._lanes
+        await self._lanes.drained()
+        await self._lanes.call(manager.close)
+        await self._lanes.close()
+
+
+class AsyncBatch(Generic[T]):
+    """As Batch: each checkpoint is replaced atomically, the batch as a whole is not.
+
+    If the block raises, or is cancelled, nothing is written. It waits for its turn of all its keys.
+    """
+
+    def __init__(self, batch: Batch[T], commit: Callable[..., Any]) -> None:
+        self._batch = batch
+        self._commit = commit
+        self._keys: set[str] = set()
+
+    def create_checkpoint(self, key: str, data: T) -> None:
+        """Encoded now: what is changed in `data` later is not written."""
+        self._batch.create_checkpoint(key, data)
+        self._keys.add(key)
+
+    def remove_checkpoint(self, key: str) -> None:
+        self._batch.remove_checkpoint(key)
+        self._keys.add(key)
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    async def __aenter__(self) -> AsyncBatch[T]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self._commit(self._keys, lambda _: self._batch.__exit__(None, None, None))

@@ -1,0 +1,216 @@
+"""Figures for Prometheus, of the extra [metrics]. One line registers them:
+
+    manager = CheckpointManager("/var/lib/agent/leases", LEASES, meter=CheckpointMetrics())
+
+On the write path only plain numbers are counted up; series are made when somebody scrapes. Names are those that
+checkpoint-verify writes for node_exporter, where the meaning is the same. No series has a key as its label.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .damage import Reason
+from .errors import CheckpointError, CheckpointWriteFailed
+from .events import Event, EventKind
+from .filestore.commit import Failures
+from .filestore.names import QUARANTINE
+from .store import Put, Store
+
+# Seconds. From a sync that a battery-backed cache answers to a disk that is about to fail.
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+COUNTERS = {
+    "writes": "Checkpoints written durably.",
+    "written_bytes": "Bytes of the checkpoints that were written.",
+    "removals": "Checkpoints removed.",
+    "unchanged_writes": "Writes that found nothing to change, and so wrote nothing.",
+    "write_failures": "Writes and removals that failed and left the old content in place.",
+    "writes_in_doubt": "Writes and removals that may not survive a power loss.",
+    "recoveries": "Damaged checkpoints that were repaired or rolled back.",
+    "quarantines": "Damaged checkpoints whose bytes were put into quarantine.",
+    "slow_syncs": "Commits in which the disk took more than a second to sync.",
+}
+HISTOGRAMS = {
+    "write_seconds": "From the first system call of a commit to its acknowledgement.",
+    "sync_seconds": "The slowest sync of each commit.",
+    "lock_wait_seconds": "What a change waited for the locks of its keys, and under sharing for the directory's.",
+}
+_COUNTED_EVENTS = {
+    EventKind.RECOVERED: "recoveries",
+    EventKind.QUARANTINED: "quarantines",
+    EventKind.SLOW_SYNC: "slow_syncs",
+}
+
+
+class CheckpointMetrics(Collector):
+    """A Meter and a collector in one. It may be the meter of many managers, each with its directory as label."""
+
+    def __init__(self, registry: CollectorRegistry | None = REGISTRY) -> None:
+        self._lock = threading.Lock()
+        self._directories: dict[str, _Directory] = {}  # guarded by _lock, with all that is in it
+        if registry:
+            registry.register(self)
+
+    def opened(self, store: Store) -> None:
+        with self._lock:
+            self._of(store.path).store = store
+
+    def happened(self, directory: str, event: Event) -> None:
+        with self._lock:
+            figures = self._of(directory)
+            if name := _COUNTED_EVENTS.get(event.kind):
+                figures.counts[name] += 1
+            if event.kind is EventKind.DAMAGE and event.reason:
+                figures.damage[event.reason] += 1
+                figures.damaged[event.key] = event.reason
+            if event.kind is EventKind.RECOVERED:
+                figures.damaged.pop(event.key, None)
+
+    def waited(self, directory: str, seconds: float) -> None:
+        with self._lock:
+            self._of(directory).times["lock_wait_seconds"].observe(seconds)
+
+    def unchanged(self, directory: str) -> None:
+        with self._lock:
+            self._of(directory).counts["unchanged_writes"] += 1
+
+    def committed(
+        self,
+        directory: str,
+        puts: Sequence[Put],
+        removals: Sequence[str],
+        failures: Mapping[str, CheckpointWriteFailed],
+        seconds: float,
+    ) -> None:
+        if not puts and not removals:
+            return
+        with self._lock:
+            figures = self._of(directory)
+            counts = figures.counts
+            for put in puts:
+                if put.key not in failures:
+                    counts["writes"] += 1
+                    counts["written_bytes"] += len(put.blob)
+            if removals:
+                counts["removals"] += sum(key not in failures for key in removals)
+            for failure in failures.values():
+                counts["writes_in_doubt" if failure.in_doubt else "write_failures"] += 1
+            figures.times["write_seconds"].observe(seconds)
+            if isinstance(failures, Failures) and failures.slowest_sync:
+                figures.times["sync_seconds"].observe(failures.slowest_sync)
+            if figures.damaged:
+                for key in {*(put.key for put in puts), *removals} - failures.keys():
+                    figures.damaged.pop(key, None)
+
+    def collect(self) -> Iterable[Metric]:
+        with self._lock:
+            directories = sorted(self._directories.items())
+            families = [*_counters(directories), *_histograms(directories), *_damage(directories)]
+        yield from families
+        yield from _gauges([(path, figures.store) for path, figures in directories if figures.store is not None])
+
+    def _of(self, directory: str) -> _Directory:
+        figures = self._directories.get(directory)
+        if figures is None:
+            figures = self._directories[directory] = _Directory()
+        return figures
+
+
+class _Histogram:
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BUCKETS) + 1)
+        self.sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(BUCKETS, seconds)] += 1
+        self.sum += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative, as Prometheus wants them."""
+        total = 0
+        listed = []
+        for limit, count in zip([*map(str, BUCKETS), "+Inf"], self._counts, strict=True):
+            total += count
+            listed.append((limit, float(total)))
+        return listed
+
+
+class _Directory:
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(COUNTERS, 0)
+        self.times = {name: _Histogram() for name in HISTOGRAMS}
+        self.damage: Counter[Reason] = Counter()
+        self.damaged: dict[str, Reason] = {}  # by key, as it was seen last
+        self.store: Store | None = None
+
+
+_Directories = Sequence[tuple[str, _Directory]]
+
+
+def _counters(directories: _Directories) -> Iterator[Metric]:
+    for name, text in COUNTERS.items():
+        counter = CounterMetricFamily(f"checkpointmanager_{name}", text, labels=["directory"])
+        for path, figures in directories:
+            counter.add_metric([path], figures.counts[name])
+        yield counter
+
+
+def _histograms(directories: _Directories) -> Iterator[Metric]:
+    for name, text in HISTOGRAMS.items():
+        histogram = HistogramMetricFamily(f"checkpointmanager_{name}", text, labels=["directory"])
+        for path, figures in directories:
+            histogram.add_metric([path], figures.times[name].buckets(), figures.times[name].sum)
+        yield histogram
+
+
+def _damage(directories: _Directories) -> Iterator[Metric]:
+    seen = CounterMetricFamily(
+        "checkpointmanager_damage", "How often a damaged checkpoint was met, by reason.", labels=["directory", "reason"]
+    )
+    now = GaugeMetricFamily(
+        "checkpointmanager_damaged",
+        "State files that cannot be trusted, by reason.",
+        labels=["directory", "reason"],
+    )
+    unreadable = GaugeMetricFamily("checkpointmanager_unreadable", "What could not be looked at.", labels=["directory"])
+    for path, figures in directories:
+        reasons = Counter(figures.damaged.values())
+        unreadable.add_metric([path], reasons.pop(Reason.UNREADABLE, 0))
+        for reason in Reason:
+            seen.add_metric([path, reason.value], figures.damage[reason])
+            if reason is not Reason.UNREADABLE:
+                now.add_metric([path, reason.value], reasons[reason])
+    yield from (seen, now, unreadable)
+
+
+def _gauges(stores: Sequence[tuple[str, Store]]) -> Iterator[Metric]:
+    """What only a look at the directory tells; without one that is closed."""
+    present = GaugeMetricFamily(
+        "checkpointmanager_checkpoints", "State files found, good or not.", labels=["directory"]
+    )
+    kept = GaugeMetricFamily(
+        "checkpointmanager_quarantined", "Copies of damaged files that are kept.", labels=["directory"]
+    )
+    for path, store in stores:
+        try:
+            present.add_metric([path], len(store.keys()))
+        except CheckpointError:
+            continue
+        kept.add_metric([path], _quarantined(path))
+    yield from (present, kept)
+
+
+def _quarantined(directory: str) -> int:
+    try:
+        return len(os.listdir(os.path.join(directory, QUARANTINE)))
+    except OSError:  # nothing was ever damaged, or the store has no files
+        return 0
