@@ -5,6 +5,7 @@ Every room reports damage with the same value, so that the manager only has to a
 
 from __future__ import annotations
 
+import errno
 from enum import StrEnum
 
 
@@ -22,6 +23,10 @@ class Reason(StrEnum):
     TOO_LARGE = "too-large"
     UNREADABLE = "unreadable"
     NOT_A_FILE = "not-a-file"
+
+
+# A read that fails for want of these says nothing about the file.
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class Damaged(Exception):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .checkpoint import Outcome, Recovery
-from .damage import Damaged, TooNew
+from .damage import SHORTAGES, Damaged, TooNew
 from .envelope import open_sealed, seal
 from .errors import CheckpointError, CorruptCheckpoint
 from .events import Event, EventKind, Events
 from .reader import Reader
 from .repair import repair
 from .store import Store
-from .writer import SHORTAGES, Writer
+from .writer import Writer, shortage
 
 
 class _Cure(NamedTuple):
@@ -28,7 +28,7 @@ def recover(key: str, rollback: bool, *, store: Store, reader: Reader[Any], writ
         reader.read(key)
     except CorruptCheckpoint as damage:
         if damage.errno in SHORTAGES:
-            raise
+            raise shortage(key, damage.path, damage.errno) from damage
         corrupt = damage
     else:
         return Recovery(key, Outcome.INTACT, "the checkpoint is whole")
@@ -49,7 +49,11 @@ def _exact(key: str, store: Store, reader: Reader[Any]) -> _Cure | None:
         if mended is None:
             return None
         reader.understand(key, mended.blob)
-    except (Damaged, TooNew, CheckpointError):
+    except Damaged as damage:
+        if damage.errno in SHORTAGES:
+            raise shortage(key, store.path_of(key), damage.errno) from damage
+        return None
+    except (TooNew, CheckpointError):
         return None
     return _Cure(Outcome.REPAIRED, mended.blob, mended.finding)
 

@@ -6,7 +6,6 @@ write in doubt can never be taken for one that happened.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 from xxhash import xxh3_128_digest
 
 from .batch import Changes
-from .damage import Reason
+from .damage import SHORTAGES, Reason
 from .envelope import Header, seal
 from .errors import (
     BatchFailed,
@@ -33,9 +32,6 @@ from .meter import Meter
 from .reader import Reader
 from .schema import Encoded
 from .store import Current, Put, Store
-
-# A read that fails for want of these says nothing about the file.
-SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class Known(NamedTuple):
@@ -183,8 +179,7 @@ class Writer:
             return Current.ABSENT, 0
         except CorruptCheckpoint as damage:
             if damage.errno in SHORTAGES:
-                error = OSError(damage.errno, os.strerror(damage.errno))
-                raise CheckpointWriteFailed(key, damage.path, error, in_doubt=False) from damage
+                raise shortage(key, damage.path, damage.errno) from damage
             self._quarantine(key, damage.reason)
             return Current.DAMAGED, self._reader.highest_generation(key)
 
@@ -212,3 +207,9 @@ class Writer:
         if kept:
             self._events.emit(Event(EventKind.QUARANTINED, path, f"the damaged bytes are kept in {kept}", key, reason))
         return kept
+
+
+def shortage(key: str, path: str, number: int | None) -> CheckpointWriteFailed:
+    """The process lacks something that it may have again in a moment; nothing was touched."""
+    error = OSError(number, os.strerror(number or 0))
+    return CheckpointWriteFailed(key, path, error, in_doubt=False)

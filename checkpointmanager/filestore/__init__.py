@@ -25,6 +25,7 @@ from .directory import Directory
 from .gate import Gate
 from .names import PREVIOUS, SUFFIX, TEMP
 from .ownership import Ownership, ReadOnly
+from .recycle import Recycler
 from .system import FORGETFUL, UNRELIABLE
 
 Durability = Literal["full", "atomic"]
@@ -65,6 +66,7 @@ class FileStore:
         self._directory = Directory(path, create=not read_only, allow_insecure=allow_insecure)
         self.path = self._directory.path
         self.exclusive = not sharing and not read_only
+        self._recycler = Recycler(self._directory, allowed=self.exclusive and self._durable)
         self._gate = Gate(self.path)
         if read_only:
             self._ownership: Ownership | ReadOnly = ReadOnly(self.path)
@@ -120,7 +122,7 @@ class FileStore:
             self._ownership.check()
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        commit = Commit(self._directory)
+        commit = Commit(self._directory, self._recycler)
         with self._gate:
             commit.run(puts, removals, durable=self._durable)
         if commit.slowest_sync > SLOW_SYNC_SECONDS:

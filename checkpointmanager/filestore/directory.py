@@ -25,6 +25,7 @@ class Directory:
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool, allow_insecure: bool) -> None:
         self.descriptor = -1
+        self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
         self.sync_error: OSError | None = None  # the last one
         self.token = os.urandom(4).hex()  # no other process uses the same: one that was killed may have left files
         self.path = os.path.abspath(os.fspath(path))
@@ -94,7 +95,8 @@ class Directory:
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1  # a number that is no descriptor, never another's
         if descriptor >= 0:
-            os.close(descriptor)
+            with suppress(OSError):  # nothing was written through it
+                self._close(descriptor)
 
     __del__ = close
 

@@ -58,7 +58,6 @@ if sys.platform == "linux":
     import ctypes
 
     _libc = ctypes.CDLL(None, use_errno=True)
-    _RENAME_EXCHANGE = 2
 
     def exchange(directory: int, one: str, other: str) -> None:
         """Let two names of one directory change files, in one step; OSError where kernel or file system cannot."""
@@ -68,3 +67,12 @@ if sys.platform == "linux":
         if renameat2(directory, os.fsencode(one), directory, os.fsencode(other), _RENAME_EXCHANGE):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
+
+else:
+
+    def exchange(directory: int, one: str, other: str) -> None:
+        """Only Linux can."""
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+_RENAME_EXCHANGE = 2

@@ -134,16 +134,28 @@ def test_what_failed_is_listed_and_all_else_is_durable_and_remembered(real_direc
         assert names(real_directory, ".tmp-") == []
 
 
-def test_a_removal_that_failed_is_listed(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("a", OLD)
-    (directory / "dir.json").mkdir()
+def test_a_removal_that_failed_is_listed(real_directory: Path) -> None:
+    unlink = os.unlink
 
-    with pytest.raises(BatchFailed) as caught, manager.batch() as batch:
-        batch.remove_checkpoint("a")
-        batch.remove_checkpoint("dir")
+    def stuck(name: str, **options: int) -> None:
+        if name == "b.json":
+            raise OSError(errno.EACCES, "Permission denied")
+        unlink(name, **options)
 
-    assert list(caught.value.failures) == ["dir"]
-    assert list(manager) == ["dir"]
+    with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        manager.create_checkpoint("b", OLD)
+        with (
+            mock.patch.object(os, "unlink", stuck),
+            pytest.raises(BatchFailed) as caught,
+            manager.batch() as batch,
+        ):
+            batch.remove_checkpoint("a")
+            batch.remove_checkpoint("b")
+
+        assert list(caught.value.failures) == ["b"]
+        assert (caught.value.errno, caught.value.in_doubt) == (errno.EACCES, False)
+        assert list(manager) == ["b"]
 
 
 def test_a_checkpoint_of_a_newer_program_fails_alone(directory: Path) -> None:

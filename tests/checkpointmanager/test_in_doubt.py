@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -141,14 +142,19 @@ def test_every_write_of_a_batch_that_waited_for_the_sync_is_in_doubt(manager: Le
 def test_a_failed_sync_of_one_thread_puts_those_in_doubt_that_renamed_before_it(manager: LeaseManager) -> None:
     """The kernel tells of a lost write once a descriptor, so the one that hears of it must tell the others."""
     fsync = os.fsync
-    others: list[BaseException] = []
+    others: list[CheckpointWriteFailed] = []
+
+    def write_another() -> None:
+        with no_directory_sync(), pytest.raises(CheckpointWriteFailed) as other:
+            manager.create_checkpoint("b", NEW)
+        others.append(other.value)
+
+    another = threading.Thread(target=write_another)
 
     def another_comes_first(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode) and not others:
-            others.append(KeyError())
-            with no_directory_sync(), pytest.raises(CheckpointWriteFailed) as other:
-                manager.create_checkpoint("b", NEW)
-            others[0] = other.value
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode) and not another.ident:
+            another.start()
+            another.join()
         fsync(descriptor)
 
     with mock.patch.object(os, "fsync", another_comes_first), pytest.raises(CheckpointWriteFailed) as caught:

@@ -216,3 +216,23 @@ def test_a_repaired_checkpoint_counts_on(manager: LeaseManager, directory: Path)
     previous = manager.previous_checkpoint("a")
     assert previous is not None
     assert previous.generation == 2
+
+
+def test_bytes_that_would_be_whole_but_of_another_key_are_not_put_back(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("b", OLD)
+    (directory / "a.json").write_bytes((directory / "b.json").read_bytes())
+    flip(directory / "a.json")
+    damaged = (directory / "a.json").read_bytes()
+
+    assert manager.recover_checkpoint("a").outcome is Outcome.HOPELESS
+    assert (directory / "a.json").read_bytes() == damaged
+
+
+def test_writing_anew_over_bytes_that_tell_nothing_counts_on_from_the_previous(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
+        for n in range(5):
+            manager.create_checkpoint("a", Lease("a", n))
+    (directory / "a.json").write_bytes(bytes(300))
+
+    with CheckpointManager(directory, LEASES) as manager:
+        assert manager.create_checkpoint("a", NEW).generation == 6, "the fifth is lost, but was there"

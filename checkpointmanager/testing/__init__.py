@@ -1,0 +1,71 @@
+"""Proof that an agent survives: damage, faults and power losses, made on purpose and all of them.
+
+For the testers of agents that keep their state with checkpointmanager; on real directories and on pyfakefs. README.md
+in this folder shows each part, and writes down the model of a power loss.
+
+    from checkpointmanager.testing import acknowledge, every_crash
+
+    def prepare(directory):                       # what the agent does when the power fails
+        with Agent(directory) as agent:
+            agent.prepare("claim-1")
+            acknowledge("claim-1")                # from here on kubelet relies on it
+
+    for crash in every_crash(prepare):            # every disk that may be left
+        with Agent(crash.directory) as agent:     # the restart
+            assert set(crash.acknowledged) <= agent.claims()
+
+In pytest the fixture `checkpoint_chaos` stands for every_crash and tells the story of the crash when a test fails.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import damage
+    from .acknowledgements import acknowledge
+    from .crashes import Crash, Crashes, every_crash
+    from .damage import Damage, every_damage
+    from .faults import Fault, Faults, every_fault
+    from .injector import Death, Error, Killed, ShortWrite, dying, failing
+    from .mirror import UnseenChange
+
+__all__ = [
+    "Crash",
+    "Crashes",
+    "Damage",
+    "Death",
+    "Error",
+    "Fault",
+    "Faults",
+    "Killed",
+    "ShortWrite",
+    "UnseenChange",
+    "acknowledge",
+    "damage",
+    "dying",
+    "every_crash",
+    "every_damage",
+    "every_fault",
+    "failing",
+]
+
+# Imported when somebody asks: pytest loads the plugin, and with it this package, in runs that have no use for it.
+_HOMES = {
+    "acknowledgements": ("acknowledge",),
+    "crashes": ("Crash", "Crashes", "every_crash"),
+    "damage": ("Damage", "every_damage"),
+    "faults": ("Fault", "Faults", "every_fault"),
+    "injector": ("Death", "Error", "Killed", "ShortWrite", "dying", "failing"),
+    "mirror": ("UnseenChange",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "damage":
+        return importlib.import_module(".damage", __name__)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f".{home}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,153 @@
+"""Who promised what: a scenario tells what it begins, what has been acknowledged and what a reader has seen.
+
+From that follows what may be found after a power loss, and `check` looks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checkpointmanager import CheckpointError, CheckpointManager, CorruptCheckpoint
+from checkpointmanager.testing import Crash, Fault, acknowledge
+
+FOLDER = "claims"
+GONE = "(gone)"
+DAMAGED = "(damaged)"
+
+Manager = CheckpointManager[Any]
+
+
+@dataclass(frozen=True)
+class Began:
+    """From now on it may be there."""
+
+    key: str
+    value: object
+
+
+@dataclass(frozen=True)
+class Done:
+    """Acknowledged, or seen by a reader after a restart: from now on it is there, or something newer."""
+
+    key: str
+    value: object
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The checkpoint was damaged, and these are the bytes."""
+
+    key: str
+    blob: bytes = field(repr=False)
+
+
+@dataclass
+class Outlook:
+    """What may be found of one key."""
+
+    now: list[object] = field(default_factory=lambda: [GONE])
+    lifetime: list[object] = field(default_factory=list)  # every value since it was last created
+    damaged: bytes | None = None
+
+    def hear(self, event: Began | Done | Broken) -> None:
+        if isinstance(event, Broken):
+            self.now = [DAMAGED]
+            self.damaged = event.blob
+            return
+        self.now = [event.value] if isinstance(event, Done) else [*self.now, event.value]
+        self.lifetime = [] if self.now == [GONE] else [*self.lifetime, event.value]
+
+
+def put(manager: Manager, key: str, value: object) -> None:
+    acknowledge(Began(key, value))
+    manager.create_checkpoint(key, value)
+    acknowledge(Done(key, value))
+
+
+def remove(manager: Manager, key: str) -> None:
+    acknowledge(Began(key, GONE))
+    manager.remove_checkpoint(key)
+    acknowledge(Done(key, GONE))
+
+
+def folder_of(directory: Path) -> Path:
+    return directory / FOLDER
+
+
+def outlooks(acknowledged: Iterable[Any]) -> dict[str, Outlook]:
+    """Events come one by one, or several at once as those of a batch."""
+    found: dict[str, Outlook] = {}
+    for told in acknowledged:
+        for event in told if isinstance(told, tuple) else (told,):
+            found.setdefault(event.key, Outlook()).hear(event)
+    return found
+
+
+def check(after: Crash | Fault) -> None:
+    """The restart: everything that was promised holds, and life goes on."""
+    expected = outlooks(after.acknowledged)
+    with CheckpointManager(folder_of(after.directory)) as manager:
+        check_names(manager, after.directory)
+        for key, outlook in expected.items():
+            check_key(manager, after.directory, key, outlook)
+        assert set(manager) <= expected.keys(), "a checkpoint that nobody wrote"
+        for key in expected:
+            check_life_goes_on(manager, key)
+        check_names(manager, after.directory)
+
+
+def check_names(manager: Manager, directory: Path) -> None:
+    names = os.listdir(folder_of(directory))
+    assert not [name for name in names if name.startswith(".tmp-")], "a temp file survived"
+    previous = {name.removeprefix(".previous-") for name in names if name.startswith(".previous-")}
+    assert previous <= set(manager), "a previous generation without a checkpoint"
+
+
+def check_key(manager: Manager, directory: Path, key: str, outlook: Outlook) -> None:
+    found = value_of(manager, key)
+    assert found in outlook.now, f"{key} is {found}, but may only be one of {outlook.now}"
+    before = manager.previous_checkpoint(key)
+    assert before is None or before.data in outlook.lifetime, f"{before} comes from a removed checkpoint"
+    if outlook.damaged is None:
+        return
+    if found == DAMAGED:
+        assert (folder_of(directory) / f"{key}.json").read_bytes() == outlook.damaged, "other damage than before"
+    else:
+        assert outlook.damaged in quarantined(directory), "replaced, and the damaged bytes are lost"
+
+
+def check_life_goes_on(manager: Manager, key: str) -> None:
+    generation = 0
+    if value_of(manager, key) not in (GONE, DAMAGED):
+        generation = manager.get_checkpoint(key).generation
+    assert manager.create_checkpoint(key, "afterwards").generation > generation
+    assert manager.get_checkpoint(key).data == "afterwards"
+    manager.remove_checkpoint(key)
+    assert value_of(manager, key) == GONE
+
+
+def value_of(manager: Manager, key: str) -> object:
+    if key not in manager:
+        return GONE
+    try:
+        return manager.get_checkpoint(key).data
+    except CorruptCheckpoint:
+        return DAMAGED
+    except CheckpointError as error:
+        raise AssertionError(f"{key} is neither there nor reported as damaged: {error}") from error
+
+
+def quarantined(directory: Path) -> list[bytes]:
+    folder = folder_of(directory) / ".quarantine"
+    return [path.read_bytes() for path in folder.iterdir()] if folder.is_dir() else []
+
+
+def come_back(directory: Path) -> None:
+    """A restart that serves what it finds and writes once; what it has shown, it must not lose."""
+    with CheckpointManager(folder_of(directory)) as manager:
+        acknowledge(tuple(Done(key, value_of(manager, key)) for key in ("a", "b", "c")))
+        put(manager, "a", "written after the restart")

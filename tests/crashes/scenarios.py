@@ -1,0 +1,223 @@
+"""What the power fails in: each with what is on the disk before, and the fewest states that it must have."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Outcome
+from checkpointmanager.testing import acknowledge, damage, dying, failing
+
+from .ledger import GONE, Began, Broken, Done, Manager, come_back, folder_of, put, remove
+
+LARGE = " ".join(map(str, range(3300)))  # 15 kB: four blocks, no two alike
+
+
+class Scenario(NamedTuple):
+    setup: Callable[[Path], Any]
+    act: Callable[[Any], object]
+    at_least: int  # states, so that the enumeration cannot shrink unseen
+    at_least_twice: int = 0  # states after a second power loss; 0: too many to look at
+
+
+def new(directory: Path, **options: Any) -> Manager:
+    return CheckpointManager(folder_of(directory), **options)
+
+
+def created(directory: Path) -> Manager:
+    manager = new(directory)
+    put(manager, "a", 1)
+    return manager
+
+
+def updated(directory: Path) -> Manager:
+    manager = created(directory)
+    put(manager, "a", 2)
+    return manager
+
+
+def closed(directory: Path) -> Path:
+    updated(directory).close()
+    return directory
+
+
+def found(directory: Path) -> Manager:
+    """By an owner that has not written yet."""
+    return new(closed(directory))
+
+
+def shared(directory: Path) -> Manager:
+    return new(closed(directory), sharing=True)
+
+
+def three(directory: Path) -> Manager:
+    manager = updated(directory)
+    put(manager, "c", 1)
+    put(manager, "c", 2)
+    return manager
+
+
+def damaged(maker: Callable[[Path, str], damage.Damage]) -> Callable[[Path], Manager]:
+    def setup(directory: Path) -> Manager:
+        updated(directory).close()
+        folder = folder_of(directory)
+        maker(folder, "a")
+        acknowledge(Broken("a", (folder / "a.json").read_bytes()))
+        return new(directory)
+
+    return setup
+
+
+def four_times_damaged(directory: Path) -> Manager:
+    """The quarantine is full: the next copy drives out the oldest."""
+    for value in range(4):
+        with new(directory) as manager:
+            put(manager, "a", value)
+        damage.flip_byte(folder_of(directory), "a")
+    return damaged(damage.flip_byte)(directory)
+
+
+def left_by_a_dead_writer(directory: Path) -> Path:
+    """Temp files, the previous generation of a removed checkpoint, and one file under both names."""
+    updated(directory).close()
+    folder = folder_of(directory)
+    (folder / ".tmp-dead-1").write_bytes(b"")
+    (folder / ".tmp-dead-2").write_bytes((folder / "a.json").read_bytes())
+    (folder / ".previous-b").write_bytes((folder / ".previous-a").read_bytes())
+    (folder / ".previous-a").unlink()
+    os.link(folder / "a.json", folder / ".previous-a")
+    return directory
+
+
+def create_the_directory(directory: Path) -> None:
+    with new(directory) as manager:
+        put(manager, "a", 1)
+
+
+def open_and_write(directory: Path) -> None:
+    with new(directory) as manager:
+        put(manager, "a", 3)
+        put(manager, "b", 1)
+
+
+def two_updates(manager: Manager) -> None:
+    put(manager, "a", 3)
+    put(manager, "a", 4)
+
+
+def update(manager: Manager) -> None:
+    acknowledge(Began("a", 3))
+    manager.update_checkpoint("a", lambda number: number + 1)
+    acknowledge(Done("a", 3))
+
+
+def remove_and_create_again(manager: Manager) -> None:
+    remove(manager, "a")
+    put(manager, "a", 10)
+    put(manager, "a", 11)
+
+
+def batch_of_three(manager: Manager) -> None:
+    values: dict[str, object] = {"a": 3, "b": 1, "c": GONE}
+    acknowledge(tuple(Began(key, value) for key, value in values.items()))
+    with manager.batch() as batch:
+        batch.create_checkpoint("a", 3)
+        batch.create_checkpoint("b", 1)
+        batch.remove_checkpoint("c")
+    acknowledge(tuple(Done(key, value) for key, value in values.items()))
+
+
+def repair(manager: Manager) -> None:
+    acknowledge(Began("a", 2))
+    if manager.recover_checkpoint("a").outcome is Outcome.REPAIRED:
+        acknowledge(Done("a", 2))
+
+
+def roll_back(manager: Manager) -> None:
+    acknowledge(Began("a", 1))
+    if manager.recover_checkpoint("a", rollback=True).outcome is Outcome.ROLLED_BACK:
+        acknowledge(Done("a", 1))
+
+
+def write_where_links_are_refused(manager: Manager) -> None:
+    with mock.patch.object(os, "link", side_effect=PermissionError(errno.EPERM, "no links here")):
+        put(manager, "a", 3)
+
+
+def repeat_after_failed_sync(nth: int) -> Callable[[Manager], None]:
+    """The first write fails at this sync: 1 is of the data, 2 of the directory. The second writes the same."""
+
+    def act(manager: Manager) -> None:
+        acknowledge(Began("a", 3))
+        with suppress(CheckpointWriteFailed), failing(manager._store.path, "fsync", nth=nth):
+            manager.create_checkpoint("a", 3)
+        put(manager, "a", 3)
+
+    return act
+
+
+def remove_again_after_failed_sync(manager: Manager) -> None:
+    acknowledge(Began("a", GONE))
+    with suppress(CheckpointWriteFailed), failing(manager._store.path, "fsync"):
+        manager.remove_checkpoint("a")
+    remove(manager, "a")
+
+
+def two_threads(manager: Manager) -> None:
+    threads = [threading.Thread(target=put, args=(manager, key, 3)) for key in ("a", "c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def killed_and_restarted(nth: int, killed: list[bool]) -> Callable[[Path], None]:
+    """The process dies before its n-th call. Nothing is lost by that, and another one shows what it finds."""
+
+    def write(directory: Path) -> None:
+        put(new(directory), "a", 3)
+
+    def act(directory: Path) -> None:
+        with dying(directory, nth=nth) as injector:
+            write(directory)
+        killed.append(injector.dead)
+        gc.collect()  # gives back the lock of the dead
+        come_back(directory)
+
+    return act
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "first creation of the directory": Scenario(lambda directory: directory, create_the_directory, 15, 280),
+    "create": Scenario(new, lambda manager: put(manager, "a", 1), 12, 250),
+    "create of many blocks": Scenario(new, lambda manager: put(manager, "a", LARGE), 20, 400),
+    "update": Scenario(created, lambda manager: put(manager, "a", 2), 18, 450),
+    "update with a previous generation": Scenario(updated, lambda manager: put(manager, "a", 3), 18, 450),
+    "two updates": Scenario(updated, two_updates, 36, 900),
+    "first write by a new owner": Scenario(found, lambda manager: put(manager, "a", 3), 18, 450),
+    "read-modify-write": Scenario(found, update, 18, 450),
+    "write under sharing": Scenario(shared, lambda manager: put(manager, "a", 3), 18, 450),
+    "write where links are refused": Scenario(updated, write_where_links_are_refused, 36, 900),
+    "remove": Scenario(updated, lambda manager: remove(manager, "a"), 6, 100),
+    "remove, then create again": Scenario(updated, remove_and_create_again, 36, 800),
+    "batch of three": Scenario(three, batch_of_three, 240, 6000),
+    "two threads": Scenario(three, two_threads, 30),
+    "recover exactly": Scenario(damaged(damage.flip_bit), repair, 15, 300),
+    "recover by rollback": Scenario(damaged(damage.flip_byte), roll_back, 15, 300),
+    "create over damage": Scenario(damaged(damage.truncate), lambda manager: put(manager, "a", 3), 15, 300),
+    "create over damage, quarantine full": Scenario(four_times_damaged, lambda manager: put(manager, "a", 3), 25),
+    "remove what is damaged": Scenario(damaged(damage.empty), lambda manager: remove(manager, "a"), 7, 120),
+    "open with leftovers": Scenario(left_by_a_dead_writer, open_and_write, 48, 1200),
+    "data sync fails, write again": Scenario(updated, repeat_after_failed_sync(1), 220),
+    "directory sync fails, write again": Scenario(updated, repeat_after_failed_sync(2), 150),
+}
+
+# A failed sync of the directory, repeated: it succeeds, and by the model it means nothing.
+DOUBTFUL = Scenario(updated, remove_again_after_failed_sync, 7)

@@ -1,0 +1,127 @@
+"""The example agent over every power loss: prepare, crash, restart, reconcile.
+
+What an agent's author writes is three lines: a loop over the crashes, the restart, and what must hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from checkpointmanager.testing import Crash, Fault, acknowledge
+from draState import (
+    Allocation,
+    ClaimInfoCache,
+    ClaimRef,
+    Device,
+    DRAManager,
+    FileCheckpointer,
+    Pod,
+    Prepared,
+    ResourceClaim,
+)
+
+GPU = "gpu.example.com"
+Chaos = Callable[..., Iterator[Crash]]
+
+
+class Gpus:
+    """The hardware: it forgets nothing when the power fails, and so must nobody else."""
+
+    def __init__(self) -> None:
+        self.prepared: set[str] = set()
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        self.prepared |= {claim.uid for claim in claims}
+        return {claim.uid: Prepared((Device("pool", f"gpu-{claim.uid}"),)) for claim in claims}
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        self.prepared -= {claim.uid for claim in claims}
+        return {claim.uid: "" for claim in claims}
+
+
+@contextmanager
+def agent(directory: Path, gpus: Gpus) -> Iterator[DRAManager]:
+    cache = ClaimInfoCache(FileCheckpointer(directory / "claims"))
+    try:
+        yield DRAManager(cache, {GPU: gpus})
+    finally:
+        cache.close()
+
+
+def pod(uid: str, *claims: str) -> Pod:
+    allocations = {GPU: Allocation()}
+    known = {name: ResourceClaim(name, name, "default", allocations, frozenset({uid})) for name in claims}
+    return Pod(uid, uid, "default", known)
+
+
+WEB = pod("web", "claim-1", "claim-2")
+JOB = pod("job", "claim-3")
+
+
+def prepare(directory: Path) -> None:
+    with agent(directory, Gpus()) as manager:
+        for each in (WEB, JOB):
+            manager.prepare_resources(each)
+            acknowledge(each.uid)
+
+
+def test_a_prepared_claim_survives_every_power_loss(checkpoint_chaos: Chaos) -> None:
+    for crash in checkpoint_chaos(prepare):
+        with agent(crash.directory, Gpus()) as manager:
+            assert all(manager.pod_might_need_to_unprepare(uid) for uid in crash.acknowledged)
+
+
+def test_after_every_power_loss_reconcile_leaves_nothing_prepared_that_nobody_uses(checkpoint_chaos: Chaos) -> None:
+    """Whatever the driver may have prepared before the crash: the restarted agent knows of it, and lets go of it."""
+    states = 0
+    for crash in checkpoint_chaos(prepare_and_tell):
+        gpus = Gpus()
+        gpus.prepared = {uid for uid in crash.acknowledged if uid.startswith("claim-")}
+        with agent(crash.directory, gpus) as manager:
+            assert gpus.prepared <= {claim.uid for claim in manager.cache}, "a device that nobody knows of"
+            assert not manager.cache.report().degraded
+            manager.reconcile([JOB], complete=True)
+            assert gpus.prepared <= {"claim-3"}, "web is gone, its devices are not"
+            manager.prepare_resources(JOB)
+            assert manager.cache.holders(GPU, "pool", "gpu-claim-3") == {"claim-3"}
+        states += 1
+    print(f"prepare, crash, restart, reconcile: {states} states")
+    assert states >= 200
+
+
+class TellingGpus(Gpus):
+    """Says what the hardware does at the moment when it does it."""
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        for claim in claims:
+            acknowledge(claim.uid)
+        return super().prepare(claims)
+
+
+def prepare_and_tell(directory: Path) -> None:
+    with agent(directory, TellingGpus()) as manager:
+        manager.prepare_resources(WEB)
+        manager.prepare_resources(JOB)
+
+
+def prepare_and_unprepare(directory: Path) -> None:
+    with agent(directory, Gpus()) as manager:
+        manager.prepare_resources(WEB)
+        manager.unprepare_resources(WEB)
+        acknowledge("web is gone")
+
+
+def test_an_unprepared_claim_never_comes_back(checkpoint_chaos: Chaos) -> None:
+    for crash in checkpoint_chaos(prepare_and_unprepare):
+        with agent(crash.directory, Gpus()) as manager:
+            assert not (crash.acknowledged and len(manager.cache))
+
+
+def test_an_agent_that_dies_at_any_call_knows_what_it_promised(
+    checkpoint_faults: Callable[..., Iterator[Fault]],
+) -> None:
+    for fault in checkpoint_faults(prepare, errors=()):
+        with agent(fault.directory, Gpus()) as manager:
+            assert all(manager.pod_might_need_to_unprepare(uid) for uid in fault.acknowledged)

@@ -1,0 +1,50 @@
+"""Few fixtures, named after things. `directory` is on pyfakefs, `real_directory` on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
+
+from checkpointmanager import Event
+
+from .disk import Disk
+from .gpus import GpuDriver
+from .platter import Platter
+
+
+@pytest.fixture
+def directory(fs: FakeFilesystem) -> Path:
+    fs.create_dir("/var/lib/agent")
+    return Path("/var/lib/agent/state")
+
+
+@pytest.fixture
+def disk(fs: FakeFilesystem) -> Disk:
+    """The disk that `directory` is on, which can be filled."""
+    return Disk(fs)
+
+
+@pytest.fixture
+def real_directory(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def platter(tmp_path: Path) -> Iterator[Platter]:
+    """A real disk whose power can be cut."""
+    with Platter(tmp_path / "before", tmp_path / "after") as platter:
+        yield platter
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    """What a manager has told, if it was opened with on_event=events.append."""
+    return []
+
+
+@pytest.fixture
+def driver() -> GpuDriver:
+    return GpuDriver()

@@ -1,0 +1,66 @@
+"""Names from outside that became paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointmanager import CheckpointManager, InvalidKey
+
+Manager = CheckpointManager[Any]
+
+OPERATIONS: dict[str, Callable[[Manager, str], object]] = {
+    "create": lambda manager, key: manager.create_checkpoint(key, "mine"),
+    "create, not overwriting": lambda manager, key: manager.create_checkpoint(key, "mine", overwrite=False),
+    "get": lambda manager, key: manager.get_checkpoint(key),
+    "previous": lambda manager, key: manager.previous_checkpoint(key),
+    "update": lambda manager, key: manager.update_checkpoint(key, lambda data: data),
+    "remove": lambda manager, key: manager.remove_checkpoint(key),
+    "recover": lambda manager, key: manager.recover_checkpoint(key, rollback=True),
+    "in": lambda manager, key: key in manager,
+    "batch create": lambda manager, key: manager.batch().create_checkpoint(key, "mine"),
+    "batch remove": lambda manager, key: manager.batch().remove_checkpoint(key),
+}
+KEYS = ["../secret", "..", "/var/lib/secret", "a/../../secret", "..\\secret", ".lock", "secret\0", "", "x" * 201, "a\n"]
+
+
+@pytest.mark.parametrize("operate", OPERATIONS.values(), ids=OPERATIONS)
+def test_moby_53377_no_key_leaves_the_directory_on_any_operation(
+    directory: Path, operate: Callable[[Manager, str], object]
+) -> None:
+    """A checkpoint's id was joined to a path; with ".." in it, reading and deleting reached any directory."""
+    with CheckpointManager(directory.parent) as other:
+        other.create_checkpoint("secret", "theirs")
+    secret = directory.parent / "secret.json"
+    blob = secret.read_bytes()
+    assert Path(os.path.join(directory, "../secret.json")).resolve() == secret.resolve(), "the way that failed"
+
+    with CheckpointManager(directory) as manager:
+        for key in KEYS:
+            with pytest.raises(InvalidKey):
+                operate(manager, key)
+
+    assert secret.read_bytes() == blob
+    assert sorted(os.listdir(directory.parent)) == [".lock", "secret.json", "state"]
+
+
+def test_moby_53377_a_link_under_a_good_name_is_not_followed_either(directory: Path) -> None:
+    """Not in the thread but next door to it: a link that stands under a good name leads out as well."""
+    secret = directory.parent / "secret.json"
+    with CheckpointManager(directory.parent) as other:
+        other.create_checkpoint("secret", "theirs")
+    blob = secret.read_bytes()
+
+    with CheckpointManager(directory) as manager:
+        (directory / "secret.json").symlink_to(secret)
+        assert "secret" in manager.load().problems
+        manager.create_checkpoint("secret", "mine")
+        assert secret.read_bytes() == blob
+        assert manager.get_checkpoint("secret").data == "mine"
+        manager.remove_checkpoint("secret")
+
+    assert secret.read_bytes() == blob

@@ -1,0 +1,160 @@
+"""The injector meets every call, fails it once, always takes itself away, and a death is one."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
+
+from checkpointmanager import CheckpointManager, CheckpointWriteFailed
+from checkpointmanager.testing import Death, Error, Fault, Killed, ShortWrite, acknowledge, dying, every_fault, failing
+
+
+def two_generations(directory: Path) -> CheckpointManager[Any]:
+    manager = CheckpointManager(directory)
+    manager.create_checkpoint("a", 0)
+    manager.create_checkpoint("a", 1)
+    return manager
+
+
+def write(manager: CheckpointManager[Any]) -> None:
+    manager.create_checkpoint("a", 2)
+    acknowledge(2)
+
+
+def check(fault: Fault) -> None:
+    with CheckpointManager(fault.directory) as manager:
+        found = manager.get_checkpoint("a").data
+        assert found == 2 if fault.acknowledged else found in (1, 2)
+        assert not [name for name in os.listdir(fault.directory) if name.startswith(".tmp-")]
+
+
+def test_every_call_of_a_write_fails_once_with_every_error() -> None:
+    faults = every_fault(write, setup=two_generations).check(check)
+    calls = ["stat", "open", "write", "fsync", "close", "link", "rename", "rename", "fsync"]
+    assert [fault.call.name for fault in faults if fault.failure == Error(errno.EIO)] == calls
+    assert faults.runs == len(calls) * 6 + 1  # five errors and death, and one write that was short
+
+
+def test_what_the_scenario_raised_is_told() -> None:
+    for fault in every_fault(write, setup=two_generations, errors=[errno.ENOSPC], deaths=False):
+        if isinstance(fault.failure, ShortWrite):
+            assert (fault.error, fault.acknowledged) == (None, (2,))
+            continue
+        assert isinstance(fault.error, CheckpointWriteFailed)
+        assert fault.error.errno == errno.ENOSPC
+        assert f"ENOSPC at: {fault.call}" in str(fault)
+
+
+def test_it_works_on_pyfakefs(fs: FakeFilesystem) -> None:
+    assert every_fault(write, setup=two_generations, errors=[errno.EIO]).check(check).runs >= 19
+
+
+def test_a_batch_in_threads_is_met_as_well() -> None:
+    def batch(manager: CheckpointManager[Any]) -> None:
+        with manager.batch() as many:
+            for key in "abc":
+                many.create_checkpoint(key, 2)
+        acknowledge(2)
+
+    assert every_fault(batch, setup=two_generations, errors=[errno.EIO]).check(check).runs > 30
+
+
+def test_the_dead_leave_what_they_left() -> None:
+    """Neither `finally` nor a finalizer changes the directory after the process has died."""
+
+    def unclean(directory: Path) -> None:
+        path = directory / "temp"
+        try:
+            with open(path, "wb") as file:
+                file.write(b"half")
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            path.unlink(missing_ok=True)
+
+    left = [sorted(os.listdir(fault.directory)) for fault in every_fault(unclean, errors=())]
+    assert ["temp"] in left
+
+
+def test_a_death_that_somebody_swallows_stays_one() -> None:
+    def stubborn(directory: Path) -> None:
+        for name in ("one", "two"):
+            try:
+                (directory / name).mkdir()
+            except BaseException:  # noqa: BLE001
+                continue
+
+    faults = every_fault(stubborn, errors=())
+    left = [os.listdir(fault.directory) for fault in faults if isinstance(fault.failure, Death)]
+    assert left == [[], ["one"]]
+
+
+def test_one_chosen_call_fails(tmp_path: Path) -> None:
+    with two_generations(tmp_path / "claims") as manager:
+        with failing(tmp_path / "claims", "fsync", errno.EIO, nth=2), pytest.raises(CheckpointWriteFailed) as caught:
+            manager.create_checkpoint("a", 2)
+        assert caught.value.in_doubt
+        manager.create_checkpoint("a", 2)
+
+
+def test_the_locks_of_the_dead_are_free(tmp_path: Path) -> None:
+    def die(nth: int) -> bool:
+        with dying(tmp_path, nth=nth) as injector, CheckpointManager(tmp_path / "claims") as manager:
+            manager.create_checkpoint("a", nth)
+        with CheckpointManager(tmp_path / "claims") as manager:
+            manager.create_checkpoint("a", 0)
+        return injector.dead
+
+    deaths = 0
+    while die(deaths + 1):
+        deaths += 1
+    assert deaths > 20
+
+
+def test_what_is_outside_of_the_directory_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    with failing(tmp_path / "inside", "open"):
+        (tmp_path / "outside").write_text("fine")
+        with pytest.raises(OSError, match="Input/output error"):
+            (tmp_path / "inside" / "file").write_text("not fine")
+        (tmp_path / "inside" / "file").write_text("only once")
+
+
+def test_everything_is_as_before_afterwards(tmp_path: Path) -> None:
+    before = {name: getattr(os, name) for name in dir(os)}
+    groups = [set(group) for group in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks)]
+    with pytest.raises(OSError, match="Input/output error"), failing(tmp_path, "open"):
+        (tmp_path / "file").write_text("")
+    with dying(tmp_path, nth=1):
+        (tmp_path / "file").write_text("")
+    assert {name: getattr(os, name) for name in dir(os)} == before
+    assert [os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks] == groups
+
+
+def test_a_scenario_that_fails_by_itself_is_not_hidden() -> None:
+    def broken(_: Path) -> None:
+        raise ValueError("a bug of the test")
+
+    with pytest.raises(ValueError, match="a bug of the test"):
+        list(every_fault(broken))
+
+
+def test_a_death_in_another_thread_is_a_death_of_all(tmp_path: Path) -> None:
+    def touch(name: str) -> bool:
+        (tmp_path / name).touch()
+        return True
+
+    with dying(tmp_path, nth=1), ThreadPoolExecutor(2) as pool:
+        calls: list[Callable[[], Any]] = [pool.submit(touch, name).result for name in ("a", "b")]
+        for call in calls:
+            with pytest.raises(Killed):
+                call()
+        raise Killed
+    assert os.listdir(tmp_path) == []

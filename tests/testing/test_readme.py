@@ -1,0 +1,31 @@
+"""The examples of the page on testing run as they stand there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import checkpointmanager.testing
+from checkpointmanager.testing import damage
+
+PAGE = Path(checkpointmanager.testing.__file__).with_name("README.md").read_text()
+
+
+def test_the_examples_run(checkpoint_chaos: Any) -> None:
+    names: dict[str, Any] = {}
+    examples = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    for example in examples:
+        exec(compile(example, "README.md", "exec"), names)
+    names["test_a_prepared_claim_survives_every_power_loss"](checkpoint_chaos)
+    assert len(examples) == 7
+
+
+def test_every_damage_is_in_the_table() -> None:
+    makers = [*damage.EVERYWHERE, *damage.ON_DISK, damage.swap, damage.replace_by]
+    assert [maker.__name__ for maker in makers if f"`{maker.__name__}`" not in PAGE] == []
+
+
+def test_everything_that_is_public_is_on_the_page() -> None:
+    told = {"Crashes", "Fault", "Faults", "Damage", "Death", "Error", "Killed", "ShortWrite"}  # by what returns them
+    assert [name for name in checkpointmanager.testing.__all__ if name not in PAGE and name not in told] == []

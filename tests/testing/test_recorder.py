@@ -1,0 +1,222 @@
+"""The recorder sees what programs do, in which way they ever do it, and says so when it cannot."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
+
+from checkpointmanager.filestore import system
+from checkpointmanager.testing import UnseenChange, acknowledge, every_crash
+from checkpointmanager.testing.powerloss import MAX_CHOICES
+
+from .protocols import opened, sync, write
+
+
+def operations(scenario: Callable[[Path], object]) -> list[str]:
+    return [operation.text for operation in every_crash(scenario).operations]
+
+
+def test_calls_of_os_are_seen() -> None:
+    def scenario(directory: Path) -> None:
+        with opened(directory, os.O_RDONLY) as folder:
+            descriptor = os.open("file", os.O_RDWR | os.O_CREAT, 0o600, dir_fd=folder)
+            os.write(descriptor, b"0123456789")
+            os.lseek(descriptor, 2, os.SEEK_SET)
+            copy = os.dup(descriptor)
+            os.write(copy, b"ab")
+            os.read(descriptor, 1)
+            os.writev(descriptor, [b"c", b"d"])
+            os.pwrite(descriptor, b"z", 9)
+            os.ftruncate(descriptor, 11)
+            os.fdatasync(descriptor)
+            os.close(copy)
+            os.close(descriptor)
+            os.link("file", "other", src_dir_fd=folder, dst_dir_fd=folder)
+            os.symlink("file", directory / "link")
+            os.mkdir("folder", dir_fd=folder)
+            os.rename("other", "folder/moved", src_dir_fd=folder, dst_dir_fd=folder)
+            os.truncate(directory / "link", 5)
+            os.unlink("link", dir_fd=folder)
+            os.fsync(folder)
+        os.remove(directory / "folder" / "moved")
+        os.rmdir(directory / "folder")
+        os.sync()
+
+    assert operations(scenario) == [
+        "create file",
+        "write 10 bytes at 0 to file",
+        "write 2 bytes at 2 to file",
+        "write 2 bytes at 5 to file",
+        "write 1 bytes at 9 to file",
+        "truncate file to 11",
+        "fsync file",
+        "link file to other",
+        "symlink link to file",
+        "mkdir folder",
+        "rename other to folder/moved (the new name)",
+        "rename other to folder/moved (the old name)",
+        "truncate file to 5",
+        "unlink link",
+        "fsync .",
+        "unlink folder/moved",
+        "rmdir folder",
+        "sync .",
+        "sync file",
+    ]
+
+
+def test_an_exchange_of_the_file_store_is_seen() -> None:
+    def scenario(directory: Path) -> None:
+        with opened(directory) as folder:
+            system.exchange(folder, "one", "other")
+
+    def setup(directory: Path) -> Path:
+        (directory / "one").write_bytes(b"1")
+        (directory / "other").write_bytes(b"2")
+        return directory
+
+    crashes = every_crash(scenario, setup=setup)
+    assert [operation.text for operation in crashes.operations] == ["exchange one and other"]
+    assert [(crash.directory / "one").read_bytes() for crash in crashes] == [b"1", b"2"], "one atomic change"
+
+
+def test_files_of_python_are_seen() -> None:
+    def scenario(directory: Path) -> None:
+        (directory / "text").write_text("grüße\n", encoding="utf-8")
+        with open(directory / "text", "a+", encoding="utf-8") as file:
+            file.write("more")
+            file.seek(0)
+            assert file.read() == "grüße\nmore"
+        with (directory / "text").open("r+b") as raw:
+            raw.seek(2)
+            raw.write(b"U")
+            raw.truncate(7)
+        with os.fdopen(os.open(directory / "low", os.O_WRONLY | os.O_CREAT), "wb", 0) as low:
+            low.write(b"low")
+        with tempfile.NamedTemporaryFile(dir=directory, delete=False) as temporary:
+            temporary.write(b"temp")
+        os.replace(temporary.name, directory / "named")
+        shutil.copy(directory / "named", directory / "copied")
+        with pytest.raises(FileExistsError):
+            (directory / "named").open("x")
+        with pytest.raises(ValueError, match="unbuffered"):
+            (directory / "named").open("w", buffering=0)
+
+    found = next(
+        crash.state.image.files()
+        for crash in every_crash(scenario)
+        if len(crash.state.image.files()) == 4 and not crash.state.lost
+    )
+    assert found.keys() == {"text", "low", "named", "copied"}
+
+
+def test_what_was_open_before_is_seen_as_well() -> None:
+    def setup(directory: Path) -> int:
+        return os.open(directory / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def scenario(descriptor: int) -> None:
+        os.write(descriptor, b"line\n")
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+    crashes = every_crash(scenario, setup=setup)
+    assert [operation.text for operation in crashes.operations] == ["write 5 bytes at 0 to log", "fsync log"]
+
+
+def test_a_file_from_outside_is_not_taken_for_synced(tmp_path: Path) -> None:
+    def scenario(directory: Path) -> None:
+        outside = directory.parent / f"{directory.name}-outside"
+        outside.write_bytes(b"moved in")
+        os.rename(outside, directory / "file")
+        sync(directory)
+
+    assert {crash.state.image.files().get("file") for crash in every_crash(scenario)} >= {b"", b"moved in", None}
+
+
+def test_what_other_processes_do_is_an_error() -> None:
+    with pytest.raises(UnseenChange, match="foreign changed in a way"):
+        every_crash(lambda directory: subprocess.run(["touch", directory / "foreign"], check=True))
+
+
+def test_pathlib_on_pyfakefs_is_an_error(fs: FakeFilesystem) -> None:
+    with pytest.raises(UnseenChange, match="without pyfakefs"):
+        every_crash(lambda directory: (directory / "file").write_bytes(b"unseen"))
+
+
+def test_threads_are_put_in_one_order() -> None:
+    def scenario(directory: Path) -> None:
+        threads = [threading.Thread(target=write, args=(directory / str(n), b"x")) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert len(operations(scenario)) == 12
+
+
+def test_a_pipe_may_be_waited_for_meanwhile() -> None:
+    def scenario(directory: Path) -> None:
+        reading, writing = os.pipe()
+        reader = threading.Thread(target=os.read, args=(reading, 1))
+        reader.start()
+        write(directory / "file", b"x")
+        os.write(writing, b"!")
+        reader.join(10)
+        assert not reader.is_alive()
+        os.close(reading)
+        os.close(writing)
+
+    assert operations(scenario) == ["create file", "write 1 bytes at 0 to file", "fsync file"]
+
+
+def test_a_rename_of_a_file_to_its_other_name_does_nothing() -> None:
+    def scenario(directory: Path) -> None:
+        write(directory / "one", b"x")
+        os.link(directory / "one", directory / "two")
+        os.rename(directory / "one", directory / "two")
+
+    assert operations(scenario)[-1] == "link one to two"
+
+
+def test_an_acknowledgement_belongs_to_every_crash_after_it() -> None:
+    def scenario(directory: Path) -> None:
+        acknowledge("before")
+        write(directory / "file", b"x")
+        acknowledge("after")
+
+    assert {crash.acknowledged for crash in every_crash(scenario)} == {(), ("before",), ("before", "after")}
+
+
+def test_outside_of_a_scenario_an_acknowledgement_does_nothing() -> None:
+    acknowledge("nobody listens")
+
+
+def test_what_explodes_is_bounded_and_counted() -> None:
+    def scenario(directory: Path) -> None:
+        for number in range(13):
+            write(directory / str(number), b"")
+
+    crashes = every_crash(scenario).check(lambda _: None)
+    assert crashes.left_out > 2**13 - MAX_CHOICES
+    assert 1000 < crashes.states < 2**13
+    again = every_crash(scenario).check(lambda _: None)
+    assert (again.states, again.left_out) == (crashes.states, crashes.left_out), "chosen by luck"
+
+
+def test_many_half_written_files_are_bounded_and_counted() -> None:
+    def scenario(directory: Path) -> None:
+        for number in range(4):
+            write(directory / str(number), b"some bytes", synced=False)
+            sync(directory)
+
+    crashes = every_crash(scenario).check(lambda _: None)
+    assert crashes.left_out > 0
+    assert crashes.states > 300
