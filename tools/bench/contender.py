@@ -1,0 +1,40 @@
+"""What takes part in the comparison: something that keeps claims in a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from draState import ClaimInfoState
+
+State = ClaimInfoState
+
+
+class Contender(Protocol):
+    """One way to keep claims in a directory."""
+
+    name: str
+    durable: bool
+    settings: str
+
+    def open(self, directory: Path) -> None: ...
+    def update(self, state: State) -> None: ...
+    def update_many(self, states: Iterable[State]) -> None: ...
+    def remove(self, uid: str) -> None: ...
+    def load(self) -> int:
+        """Read everything into objects, as after a restart; returns how many."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class OneByOne:
+    """For those without a batch of their own."""
+
+    def update(self, state: State) -> None:
+        raise NotImplementedError
+
+    def update_many(self, states: Iterable[State]) -> None:
+        for state in states:
+            self.update(state)

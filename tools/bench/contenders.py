@@ -1,0 +1,166 @@
+"""Everybody who takes part: us, the bare system calls, and what people would use instead.
+
+All store the same claims and answer `update` only when it is as durable as they get. Who is not durable at its
+settings says so in `durable`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from checkpointmanager import CheckpointManager
+from draState import CLAIMS
+
+from .claims import as_json
+from .contender import Contender, OneByOne, State
+from .databases import Diskcache, Lmdb, Rocks, Shelve, Sqlite
+
+
+class Ours:
+    """The CheckpointManager with default settings: typed data, previous generation kept, full durability."""
+
+    name = "checkpointmanager"
+    durable = True
+    settings = "defaults: typed schema, previous generation kept, durability full"
+
+    def open(self, directory: Path) -> None:
+        self._manager = CheckpointManager(directory, CLAIMS)
+
+    def update(self, state: State) -> None:
+        self._manager.create_checkpoint(state.claim_uid, state)
+
+    def update_many(self, states: Iterable[State]) -> None:
+        with self._manager.batch() as batch:
+            for state in states:
+                batch.create_checkpoint(state.claim_uid, state)
+
+    def remove(self, uid: str) -> None:
+        self._manager.remove_checkpoint(uid)
+
+    def load(self) -> int:
+        return len(self._manager.load().checkpoints)
+
+    def close(self) -> None:
+        self._manager.close()
+
+
+class Files(OneByOne):
+    """One JSON file a claim, replaced by rename. With both syncs this is the floor."""
+
+    def __init__(self, name: str, *, sync_file: bool, sync_directory: bool) -> None:
+        self.name = name
+        self.durable = sync_file and sync_directory
+        self._sync_file = sync_file
+        self._sync_directory = sync_directory
+        self.settings = f"fsync of the file: {sync_file}, of the directory: {sync_directory}"
+
+    def open(self, directory: Path) -> None:
+        self._directory = os.open(directory, os.O_RDONLY)
+
+    def update(self, state: State) -> None:
+        name = f"{state.claim_uid}.json"
+        temp = f".tmp-{threading.get_ident()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        descriptor = os.open(temp, flags, 0o600, dir_fd=self._directory)
+        os.write(descriptor, orjson.dumps(as_json(state)))
+        if self._sync_file:
+            os.fsync(descriptor)
+        os.close(descriptor)
+        os.rename(temp, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        if self._sync_directory:
+            os.fsync(self._directory)
+
+    def remove(self, uid: str) -> None:
+        os.unlink(f"{uid}.json", dir_fd=self._directory)
+        if self._sync_directory:
+            os.fsync(self._directory)
+
+    def load(self) -> int:
+        claims = {}
+        for name in os.listdir(self._directory):
+            descriptor = os.open(name, os.O_RDONLY, dir_fd=self._directory)
+            claims[name] = orjson.loads(os.read(descriptor, 1 << 16))
+            os.close(descriptor)
+        return len(claims)
+
+    def close(self) -> None:
+        os.close(self._directory)
+
+
+class KubeletsWay(OneByOne):
+    """All claims in one file, rewritten for each change, the file synced, the directory not.
+
+    Written for this benchmark after the published behaviour of kubelet's DRA checkpoint; not kubelet's code.
+    """
+
+    name = "kubelet's way"
+    durable = False
+    settings = "one file for all claims, CRC-32 over the data, no directory sync"
+
+    def open(self, directory: Path) -> None:
+        self._directory = os.open(directory, os.O_RDONLY)
+        self._lock = threading.Lock()
+        self._claims: dict[str, dict[str, Any]] = {}
+        if (directory / "dra_manager_state").exists():
+            self.load()
+
+    def update(self, state: State) -> None:
+        with self._lock:
+            self._claims[state.claim_uid] = as_json(state)
+            self._store()
+
+    def update_many(self, states: Iterable[State]) -> None:
+        with self._lock:
+            self._claims.update({state.claim_uid: as_json(state) for state in states})
+            self._store()
+
+    def remove(self, uid: str) -> None:
+        with self._lock:
+            del self._claims[uid]
+            self._store()
+
+    def _store(self) -> None:
+        data = orjson.dumps({"kind": "DRACheckpoint", "ClaimInfoStateList": list(self._claims.values())})
+        blob = orjson.dumps({"Data": data.decode(), "Checksum": zlib.crc32(data)})
+        descriptor = os.open(".temp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._directory)
+        os.write(descriptor, blob)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        os.rename(".temp", "dra_manager_state", src_dir_fd=self._directory, dst_dir_fd=self._directory)
+
+    def load(self) -> int:
+        descriptor = os.open("dra_manager_state", os.O_RDONLY, dir_fd=self._directory)
+        blob = b""
+        while piece := os.read(descriptor, 1 << 24):
+            blob += piece
+        os.close(descriptor)
+        outer = orjson.loads(blob)
+        assert zlib.crc32(outer["Data"].encode()) == outer["Checksum"]
+        claims = orjson.loads(outer["Data"])["ClaimInfoStateList"]
+        self._claims = {claim["claim_uid"]: claim for claim in claims}
+        return len(self._claims)
+
+    def close(self) -> None:
+        os.close(self._directory)
+
+
+def everybody() -> list[Contender]:
+    return [
+        Ours(),
+        Files("floor", sync_file=True, sync_directory=True),
+        Sqlite("WAL"),
+        Lmdb(),
+        Rocks(),
+        Diskcache(),
+        Files("json + replace + fsync", sync_file=True, sync_directory=False),
+        Files("json + replace", sync_file=False, sync_directory=False),
+        Shelve(),
+        KubeletsWay(),
+    ]

@@ -1,0 +1,149 @@
+"""Figures of our own that have no counterpart: cache reads, import, memory, bytes written, verify, sharing."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import timeit
+import tracemalloc
+from functools import partial
+from pathlib import Path
+
+import orjson
+from xxhash import xxh3_64_hexdigest
+
+from checkpointmanager import CheckpointManager
+from draState import CLAIMS, ClaimInfo, ClaimInfoCache, FileCheckpointer, MemoryCheckpointer
+
+from .claims import as_json, claim, key_of
+from .measure import Sample
+
+PROCESSES = 4
+
+
+def cache_read(folder: Path, *, present: int, seconds: float) -> dict[str, float]:
+    """Nanoseconds for one read of a claim by UID: alone, and while four threads write."""
+    cache = ClaimInfoCache(FileCheckpointer(folder))
+    cache.put(*(ClaimInfo(claim(n)) for n in range(present)))
+    uid = key_of(present // 2)
+    alone = _nanoseconds(cache, uid, seconds)
+    stop = threading.Event()
+
+    def write(first: int) -> None:
+        change = 0
+        while not stop.is_set():
+            change += 1
+            cache.put(ClaimInfo(claim(first, change)))
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    with_writers = _nanoseconds(cache, uid, seconds)
+    stop.set()
+    for writer in writers:
+        writer.join()
+    cache.close()
+    return {"alone_ns": alone, "with_4_writers_ns": with_writers}
+
+
+def _nanoseconds(cache: ClaimInfoCache, uid: str, seconds: float) -> float:
+    """The median over many short runs: a reader that has to share its core is not a slow read."""
+    get = cache.get
+    runs = []
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        runs.append(timeit.timeit(lambda: get(uid), number=200) / 200)
+    return statistics.median(runs) * 1e9
+
+
+def importing() -> dict[str, float]:
+    """What `import checkpointmanager` adds to an interpreter that has its three dependencies imported."""
+    program = (
+        "import sys, time, resource; import orjson, xxhash, filelock;"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; started = time.perf_counter();"
+        "import checkpointmanager;"
+        "print(time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    runs = []
+    for _ in range(11):
+        printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        runs.append([float(word) for word in printed.split()])
+    return {
+        "milliseconds": statistics.median(run[0] for run in runs) * 1e3,
+        "mebibytes": statistics.median(run[1] for run in runs) / 1024,
+    }
+
+
+def memory(*, present: int) -> dict[str, float]:
+    """Bytes of memory a claim in the cache takes, against its JSON."""
+    json_bytes = sum(len(orjson.dumps(as_json(claim(n)))) for n in range(present))
+    checkpointer = MemoryCheckpointer()
+    tracemalloc.start()
+    checkpointer.store([CLAIMS.decode(orjson.dumps(as_json(claim(n))), 3, 3)[0] for n in range(present)])
+    cache = ClaimInfoCache(checkpointer)
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(cache) == present
+    return {"bytes_per_claim": used / present, "json_bytes": json_bytes / present, "ratio": used / json_bytes}
+
+
+def verify(folder: Path, *, large_files: int, megabytes: int, small_files: int) -> dict[str, float]:
+    """CheckpointManager.verify over warm files, against nothing but reading and hashing the same bytes."""
+    figures: dict[str, float] = {}
+    for name, count, data in (("large", large_files, "x" * (megabytes << 20)), ("small", small_files, "x" * 600)):
+        with CheckpointManager(folder / name, durability="atomic") as manager:
+            with manager.batch() as batch:
+                for number in range(count):
+                    batch.create_checkpoint(f"key-{number}", data)
+            size = sum(entry.stat().st_size for entry in (folder / name).glob("*.json"))
+            ours = min(timeit.repeat(manager.verify, number=1, repeat=5))
+        bare = min(timeit.repeat(partial(_read_and_hash, folder / name), number=1, repeat=5))
+        figures |= {
+            f"{name}_gigabytes_per_second": size / ours / 1e9,
+            f"{name}_files_per_second": count / ours,
+            f"{name}_share_of_bare_hashing": bare / ours,
+        }
+    return figures
+
+
+def _read_and_hash(folder: Path) -> None:
+    for path in folder.glob("*.json"):
+        xxh3_64_hexdigest(path.read_bytes())
+
+
+def sharing(folder: Path, *, calls: int) -> dict[str, float]:
+    """Durable updates by four processes that share a directory."""
+    with CheckpointManager(folder, CLAIMS, sharing=True) as manager:
+        for number in range(PROCESSES):
+            manager.create_checkpoint(key_of(number), claim(number))
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(PROCESSES) as pool:
+        pool.starmap(_share, [(str(folder), number, 1) for number in range(PROCESSES)])
+        started = time.perf_counter()
+        parts = pool.starmap(_share, [(str(folder), number, calls) for number in range(PROCESSES)], chunksize=1)
+        wall = time.perf_counter() - started
+    return Sample([second for part in parts for second in part], PROCESSES * calls, wall).result()
+
+
+def _share(folder: str, number: int, calls: int) -> list[float]:
+    durations = []
+    with CheckpointManager(folder, CLAIMS, sharing=True, lock_timeout=60) as manager:
+        for change in range(calls):
+            started = time.perf_counter()
+            manager.create_checkpoint(key_of(number), claim(number, change + os.getpid()))
+            durations.append(time.perf_counter() - started)
+    return durations
+
+
+def bytes_written(folder: Path, *, present: int) -> dict[str, float]:
+    """Bytes handed to write(2) for one update, by the file's size: whatever else is present."""
+    with CheckpointManager(folder, CLAIMS) as manager:
+        manager.create_checkpoint(key_of(0), claim(0, 1))
+    ours = (folder / f"{key_of(0)}.json").stat().st_size
+    everything = sum(len(orjson.dumps(as_json(claim(n)))) for n in range(present))
+    return {"ours": ours, "kubelets_way": everything, "ratio": everything / ours}

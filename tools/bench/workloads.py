@@ -1,0 +1,127 @@
+"""What is measured. Each workload opens its contenders in folders of their own, and lets them take turns."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from .claims import claim, key_of, random_numbers
+from .contender import Contender
+from .measure import Sample, in_threads, in_turns
+
+FILL_AT_ONCE = 500
+Result = dict[str, dict[str, float]]  # contender -> figures
+
+_changes = itertools.count(1)  # every update writes other bytes than all before
+
+
+def update(folder: Path, contenders: list[Contender], *, present: int, threads: int, rounds: int, calls: int) -> Result:
+    """Durable updates of random claims among `present`, by so many threads."""
+    with opened(folder, contenders, present) as names:
+
+        def slice_of(contender: Contender) -> Callable[[int], Sample]:
+            def run(number: int) -> Sample:
+                states = [claim(n, next(_changes)) for n in random_numbers(calls, present, number)]
+                return in_threads(threads, [partial(contender.update, state) for state in states])
+
+            return run
+
+        samples = in_turns(rounds, {name: slice_of(contender) for name, contender in names.items()})
+    return {name: sample.result() for name, sample in samples.items()}
+
+
+def batch(folder: Path, contenders: list[Contender], *, present: int, size: int, rounds: int) -> Result:
+    """`size` updates in one batch."""
+    with opened(folder, contenders, present) as names:
+
+        def slice_of(contender: Contender) -> Callable[[int], Sample]:
+            def run(number: int) -> Sample:
+                chosen = dict.fromkeys(random_numbers(size * 3, present, number))
+                states = [claim(n, next(_changes)) for n in list(chosen)[:size]]
+                return in_threads(1, [lambda: contender.update_many(states)])
+
+            return run
+
+        samples = in_turns(rounds, {name: slice_of(contender) for name, contender in names.items()})
+    return {name: sample.result() for name, sample in samples.items()}
+
+
+def create_and_remove(
+    folder: Path, contenders: list[Contender], *, present: int, rounds: int, calls: int
+) -> tuple[Result, Result]:
+    """The first write of new claims, and their removal."""
+    with opened(folder, contenders, present) as names:
+        fresh = itertools.count(present)
+        created: dict[tuple[str, int], list[int]] = {}
+
+        def creating(name: str, contender: Contender) -> Callable[[int], Sample]:
+            def run(number: int) -> Sample:
+                created[name, number] = [next(fresh) for _ in range(calls)]
+                return in_threads(1, [partial(contender.update, claim(n)) for n in created[name, number]])
+
+            return run
+
+        def removing(name: str, contender: Contender) -> Callable[[int], Sample]:
+            def run(number: int) -> Sample:
+                return in_threads(1, [partial(contender.remove, key_of(n)) for n in created[name, number]])
+
+            return run
+
+        first = in_turns(rounds, {name: creating(name, contender) for name, contender in names.items()})
+        gone = in_turns(rounds, {name: removing(name, contender) for name, contender in names.items()})
+    return (
+        {name: sample.result() for name, sample in first.items()},
+        {name: sample.result() for name, sample in gone.items()},
+    )
+
+
+def restart(folder: Path, contenders: list[Contender], *, present: int, rounds: int, cold: bool) -> Result:
+    """Open, and read everything into objects; `cold` with the page cache dropped before (needs root)."""
+    with opened(folder, contenders, present) as names:
+        for contender in names.values():
+            contender.close()
+
+        def slice_of(name: str, contender: Contender) -> Callable[[int], Sample]:
+            def run(_: int) -> Sample:
+                if cold:
+                    drop_caches()
+                started = time.perf_counter()
+                contender.open(folder / name)
+                loaded = contender.load()
+                seconds = time.perf_counter() - started
+                contender.close()
+                assert loaded == present, f"{name} loaded {loaded} of {present}"
+                return Sample([seconds], 1, seconds)
+
+            return run
+
+        samples = in_turns(rounds, {name: slice_of(name, contender) for name, contender in names.items()})
+        for name, contender in names.items():
+            contender.open(folder / name)
+    return {name: sample.result() for name, sample in samples.items()}
+
+
+@contextmanager
+def opened(folder: Path, contenders: list[Contender], present: int) -> Iterator[dict[str, Contender]]:
+    """Each in a folder of its own with `present` claims."""
+    names = {contender.name: contender for contender in contenders}
+    for name, contender in names.items():
+        (folder / name).mkdir(parents=True)
+        contender.open(folder / name)
+        for start in range(0, present, FILL_AT_ONCE):
+            contender.update_many([claim(n) for n in range(start, min(present, start + FILL_AT_ONCE))])
+    try:
+        yield names
+    finally:
+        for contender in names.values():
+            contender.close()
+
+
+def drop_caches() -> None:
+    os.sync()
+    Path("/proc/sys/vm/drop_caches").write_text("3", encoding="ascii")
