@@ -29,6 +29,7 @@ from .filestore import Durability, FileStore
 from .filestore.system import boot_id as boot_id_of_the_kernel
 from .keys import check_key, is_name
 from .meter import Meter
+from .readahead import read_ahead
 from .reader import Found, Reader
 from .recovery import recover
 from .schema import Schema
@@ -175,7 +176,7 @@ class CheckpointManager(Generic[T]):
         checkpoints: dict[str, Checkpoint[T]] = {}
         problems: dict[str, CheckpointError] = {}
         with _collector_paused():
-            for key in self.list_checkpoints():
+            for key in read_ahead(self._store, self.list_checkpoints()):
                 try:
                     checkpoints[key] = self.get_checkpoint(key)
                 except (CorruptCheckpoint, CheckpointTooNew, WrongKind) as problem:
