@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -17,13 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checkpoint_verify import cli
+
 LIMIT = 60.0  # seconds that a run may take; only a hang takes that long
 NOBODY = 65534
 
 # The interpreter may lie where only root can read it, so the other user takes over when all is loaded.
 _AS_USER = """
-import locale, os, sys  # locale: argparse loads it late
-from checkpoint_verify import cli, commands
+import contextlib, encodings.ascii, encodings.idna, io, os, sys
+from checkpoint_verify import cli
+with contextlib.redirect_stdout(io.StringIO()):
+    cli.main(["--help"])
+    cli.main([os.getcwd()])
 user = int(sys.argv[1])
 os.setgroups([])
 os.setresgid(user, user, user)
@@ -32,7 +39,8 @@ sys.exit(cli.main(sys.argv[2:]))
 """
 
 _ROOT = Path(__file__).parents[2]
-_COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+_CONTROLS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+_COLOURS = re.compile(rb"\x1b\[(?:\d+;)*[39]\dm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +84,26 @@ def checkpoint_verify(*words: object, user: int | None = None, cwd: Path | None 
     return Ended(process.returncode, process.stdout.decode(), process.stderr.decode())
 
 
+def called(*words: object) -> Ended:
+    """The same within this process, for tests that ask for much and where a process of its own proves nothing more."""
+    out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = cli.main([str(word) for word in words])
+        out.flush()
+    return Ended(code, out.buffer.getvalue().decode(), err.getvalue())
+
+
 def on_terminal(*words: object, typed: bytes = b"", columns: int = 100, **env: str) -> Ended:
     """Run the command on a terminal of its own; `typed` is entered once it asks."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    settings = environment(TERM="xterm-256color", **env)
-    settings.pop("NO_COLOR", None)
+    settings = environment(**{"TERM": "xterm-256color", "NO_COLOR": "", **env})
     with subprocess.Popen(arguments(*words), stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as process:
         os.close(theirs)
         shown = _watch(ours, process, typed)
     os.close(ours)
-    plain = _COLOURS.sub(b"", shown).replace(b"\r\n", b"\n")
-    return Ended(process.returncode, plain.decode(), colours=shown != plain and b"\x1b[" in shown)
+    plain = _CONTROLS.sub(b"", shown).replace(b"\r\n", b"\n")
+    return Ended(process.returncode, plain.decode(), colours=_COLOURS.search(shown) is not None)
 
 
 def _watch(terminal: int, process: subprocess.Popen[bytes], typed: bytes) -> bytes:

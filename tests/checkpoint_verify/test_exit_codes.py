@@ -65,9 +65,8 @@ def test_what_is_not_there_ends_with_3(command: str) -> None:
 
 
 @as_root
-def test_a_directory_that_may_not_be_read_ends_with_3_and_says_why(tmp_path: Path, directory: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:-2]):
-        folder.chmod(0o755)
+def test_a_directory_that_may_not_be_read_ends_with_3_and_says_why(reachable_directory: Path) -> None:
+    directory = reachable_directory
     directory.chmod(0o700)
 
     ended = checkpoint_verify(directory, user=NOBODY)
@@ -78,9 +77,9 @@ def test_a_directory_that_may_not_be_read_ends_with_3_and_says_why(tmp_path: Pat
 
 
 @as_root
-def test_damage_wins_over_a_file_that_may_not_be_read(tmp_path: Path, directory: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:-2], directory):
-        folder.chmod(0o755)
+def test_damage_wins_over_a_file_that_may_not_be_read(reachable_directory: Path) -> None:
+    directory = reachable_directory
+    directory.chmod(0o755)
     for path in directory.iterdir():
         path.chmod(0o644)
     (directory / "claim-1.json").chmod(0)
@@ -102,8 +101,7 @@ def test_a_broken_pipe_ends_with_3_and_no_traceback(directory: Path) -> None:
         assert process.stderr
         said = process.stderr.read()
         assert process.wait(LIMIT) == 3
-    assert b"Traceback" not in said
-    assert b"Exception" not in said
+    assert said == b""
 
 
 def test_a_full_disk_under_the_output_ends_with_3(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,13 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from .command import checkpoint_verify, environment
-from .state import flip, make, snapshot
+from checkpoint_verify import disk
+from checkpoint_verify.content import load
+from checkpoint_verify.examine import NAMED
+from checkpointmanager import CheckpointManager
+
+from .command import called, checkpoint_verify, environment
+from .state import claim, flip, make, snapshot
 
 WRITER = """
 import itertools, sys
 from checkpointmanager import CheckpointManager, Schema
-with CheckpointManager(sys.argv[1], Schema("ClaimInfo", version=3), owner="the agent", durability="atomic") as manager:
+with CheckpointManager(sys.argv[1], Schema("ClaimInfo", version=3), owner="the agent") as manager:
     print("ready", flush=True)
     for number in itertools.count():
         key = f"claim-{number % 4}"
@@ -40,10 +46,10 @@ def writer_process(tmp_path: Path) -> Iterator[tuple[Path, int]]:
         process.kill()
 
 
-def test_ten_looks_at_a_busy_directory_find_no_damage_and_no_leftovers(writer_process: tuple[Path, int]) -> None:
+def test_five_looks_at_a_busy_directory_find_no_damage_and_no_leftovers(writer_process: tuple[Path, int]) -> None:
     directory, pid = writer_process
 
-    for _ in range(10):
+    for _ in range(5):
         ended = checkpoint_verify("--json", "--strict", directory)
 
         assert ended.code == 0, ended.document["problems"]
@@ -55,13 +61,53 @@ def test_ten_looks_at_a_busy_directory_find_no_damage_and_no_leftovers(writer_pr
 def test_list_and_export_beside_a_writer(writer_process: tuple[Path, int], command: str) -> None:
     directory, _ = writer_process
 
-    for _ in range(3):
+    for _ in range(2):
         assert checkpoint_verify(command, directory).code == 0
 
 
-def test_repair_is_refused_names_the_holder_and_touches_nothing(tmp_path: Path) -> None:
-    from checkpointmanager import CheckpointManager
+def test_a_temp_file_is_left_over_only_if_nobody_can_be_writing_it(directory: Path) -> None:
+    temp = directory / ".tmp-now-1"
+    temp.write_bytes(b"half")
 
+    def count() -> int:
+        return int(called("--json", directory).document["paths"][0]["temp_files"])
+
+    assert count() == 1
+    with CheckpointManager(directory, owner="the agent"):
+        temp.write_bytes(b"half")
+        assert count() == 0
+        os.utime(temp, (0, 0))
+        assert count() == 1
+
+
+def test_the_kernel_tells_who_holds_the_lock_when_the_lock_file_does_not(directory: Path) -> None:
+    with CheckpointManager(directory):
+        (directory / ".lock").write_bytes(b"")
+        lock = called("--json", directory).document["paths"][0]["lock"]
+
+    assert (lock["state"], lock["pids"], lock["holder"]) == ("held", [os.getpid()], None)
+
+
+def test_header_and_data_are_of_one_generation_when_the_file_is_replaced_between_two_looks(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = directory / "claim-0.json"
+    real = disk.read_whole
+
+    def read_whole(name: str, folder: int | None) -> bytes:
+        if (directory / ".previous-claim-0").exists():
+            (directory / ".previous-claim-0").replace(path)
+        return real(name, folder)
+
+    monkeypatch.setattr(disk, "read_whole", read_whole)
+
+    content = load(str(path), NAMED)
+
+    assert content.found.header
+    assert (content.found.header.generation, content.data) == (1, claim(0))
+
+
+def test_repair_is_refused_names_the_holder_and_touches_nothing(tmp_path: Path) -> None:
     directory = make(tmp_path / "claims")
     flip(directory / "claim-1.json")
     with CheckpointManager(directory, owner="the agent"):

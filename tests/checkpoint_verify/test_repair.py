@@ -145,9 +145,8 @@ def test_kubelet_s_files_are_never_touched(tmp_path: Path) -> None:
 
 
 @as_root
-def test_as_root_everything_stays_the_agent_s(tmp_path: Path, directory: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:-2]):
-        folder.chmod(0o755)
+def test_as_root_everything_stays_the_agent_s(reachable_directory: Path) -> None:
+    directory = reachable_directory
     (directory / ".lock").unlink()  # so that root makes a new one
     for path in (directory, *directory.iterdir()):
         os.chown(path, NOBODY, NOBODY)
@@ -176,9 +175,9 @@ def test_as_root_everything_stays_the_agent_s(tmp_path: Path, directory: Path) -
 
 
 @as_root
-def test_without_the_right_to_the_directory_nothing_is_changed(tmp_path: Path, directory: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:-2], directory):
-        folder.chmod(0o755)
+def test_without_the_right_to_the_directory_nothing_is_changed(reachable_directory: Path) -> None:
+    directory = reachable_directory
+    directory.chmod(0o755)
     for path in directory.iterdir():
         path.chmod(0o644)
     flip(directory / "claim-1.json")

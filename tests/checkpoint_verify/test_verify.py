@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .command import checkpoint_verify
+from .command import called, checkpoint_verify
 from .state import flip, make, ruin, snapshot, truncate
 
 
@@ -58,9 +58,9 @@ def test_the_verdict_fits_80_characters_however_long_the_path(tmp_path: Path, le
     directory = make(tmp_path / ("d" * length))
     flip(directory / "claim-1.json")
 
-    assert len(checkpoint_verify(directory).lines[0]) <= 80
-    assert len(checkpoint_verify(directory / "claim-1.json").lines[0]) <= 80
-    assert len(checkpoint_verify(directory / "claim-2.json").lines[0]) <= 80
+    assert len(called(directory).lines[0]) <= 80
+    assert len(called(directory / "claim-1.json").lines[0]) <= 80
+    assert len(called(directory / "claim-2.json").lines[0]) <= 80
 
 
 def test_damage_of_every_sort_has_the_library_s_word(directory: Path) -> None:
@@ -81,7 +81,7 @@ def test_damage_of_every_sort_has_the_library_s_word(directory: Path) -> None:
     (directory / "claim-9.json").unlink()
     (directory / "claim-9.json").symlink_to("claim-0.json")
 
-    document = checkpoint_verify("--json", directory).document
+    document = called("--json", directory).document
 
     found = {problem["key"]: problem["reason"] for problem in document["problems"]}
     assert found == {key: reason for key, (reason, _) in hurt.items()} | {"claim-9": "not-a-file"}
@@ -95,7 +95,7 @@ def test_a_right_checksum_over_what_is_no_json_is_damage(directory: Path) -> Non
     body = blob[36:].replace(b'"data":{', b'"data":<')
     (directory / "claim-1.json").write_bytes(checksum_of(body) + body)
 
-    ended = checkpoint_verify(directory)
+    ended = called(directory)
 
     assert ended.code == 1
     assert "claim-1.json: not-json: " in ended.out
@@ -108,8 +108,8 @@ def test_leftover_temp_files_a_torn_previous_and_an_orphan_are_warnings_and_stri
     truncate(directory / ".previous-claim-0", 50)
     shutil.copy(directory / "claim-1.json", directory / ".previous-gone")
 
-    ended = checkpoint_verify(directory)
-    strict = checkpoint_verify("--strict", directory)
+    ended = called(directory)
+    strict = called("--strict", directory)
 
     assert (ended.code, strict.code) == (0, 1)
     assert ended.lines[0].startswith("GOOD, with 4 warnings: 4 checkpoints")
@@ -130,18 +130,18 @@ def test_a_newer_format_is_a_warning_not_damage(directory: Path) -> None:
     path.write_bytes(checksum_of(body) + body)
     (directory / "claim-2.json").write_bytes(b'{"checksum":"blake3:' + b"ab" * 32 + b'","format":3}\n')
 
-    ended = checkpoint_verify(directory)
+    ended = called(directory)
 
     assert ended.code == 0
     assert ended.out.count("A newer program wrote it") == 2
-    assert checkpoint_verify("--strict", directory).code == 1
+    assert called("--strict", directory).code == 1
 
 
 def test_quarantined_copies_are_counted_and_not_judged(directory: Path) -> None:
     (directory / ".quarantine").mkdir()
     (directory / ".quarantine" / "claim-1.20260101T000000000000Z.empty.json").write_bytes(b"")
 
-    ended = checkpoint_verify(directory)
+    ended = called(directory)
 
     assert ended.code == 0
     assert "quarantined  1 copy" in ended.out
@@ -151,26 +151,26 @@ def test_several_paths_are_told_apart_and_the_worst_counts(directory: Path, tmp_
     other = make(tmp_path / "others", 2)
     ruin(other / "claim-1.json")
 
-    ended = checkpoint_verify(directory, other, "/nonexistent")
+    ended = called(directory, other, "/nonexistent")
 
     assert ended.code == 1
     assert ended.lines[0] == "DAMAGED: 1 of 6 checkpoints, 1 not looked at in 3 places"
 
 
 def test_quiet_says_nothing_and_the_exit_code_tells(directory: Path) -> None:
-    assert (checkpoint_verify("--quiet", directory).out, checkpoint_verify("-q", directory).code) == ("", 0)
+    assert (called("--quiet", directory).out, called("-q", directory).code) == ("", 0)
     flip(directory / "claim-1.json")
-    assert (checkpoint_verify("--quiet", directory).out, checkpoint_verify("-q", directory).code) == ("", 1)
+    assert (called("--quiet", directory).out, called("-q", directory).code) == ("", 1)
 
 
 def test_an_empty_directory_and_one_without_state_are_good_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"name": "somebody else\'s"}')
 
-    ended = checkpoint_verify(tmp_path)
+    ended = called(tmp_path)
 
     assert ended.code == 0
     assert "nothing-found" in ended.out
-    assert checkpoint_verify("--strict", tmp_path).code == 1
+    assert called("--strict", tmp_path).code == 1
 
 
 def test_in_a_directory_without_a_lock_file_a_foreign_document_beside_checkpoints_is_damage(directory: Path) -> None:
@@ -178,14 +178,14 @@ def test_in_a_directory_without_a_lock_file_a_foreign_document_beside_checkpoint
         (directory / name).unlink()
     (directory / "claim-2.json").write_text('{"a": 1}')
 
-    assert checkpoint_verify(directory).code == 1
+    assert called(directory).code == 1
 
 
 def test_other_folders_are_not_entered(directory: Path) -> None:
     (directory / "folder").mkdir()
     (directory / "folder" / "x.json").write_bytes(b"")
 
-    assert checkpoint_verify("--strict", directory).code == 0
+    assert called("--strict", directory).code == 0
 
 
 def test_two_kinds_in_one_directory_are_a_warning(directory: Path) -> None:
@@ -195,7 +195,7 @@ def test_two_kinds_in_one_directory_are_a_warning(directory: Path) -> None:
     body = path.read_bytes()[36:].replace(b"ClaimInfo", b"PodInfo")
     path.write_bytes(checksum_of(body) + body)
 
-    ended = checkpoint_verify(directory)
+    ended = called(directory)
 
     assert ended.code == 0
     assert "kinds ClaimInfo, PodInfo" in ended.out
@@ -205,10 +205,10 @@ def test_a_checkpoint_under_a_name_that_is_no_key_s_is_judged_by_itself(director
     copy = tmp_path / "saved-for-later"
     shutil.copy(directory / "claim-1.json", copy)
 
-    assert checkpoint_verify(copy).code == 0
-    assert checkpoint_verify(directory / ".previous-claim-0").code == 0
+    assert called(copy).code == 0
+    assert called(directory / ".previous-claim-0").code == 0
     os.rename(copy, tmp_path / "other.json")
-    assert "wrong-key" in checkpoint_verify(tmp_path / "other.json").out
+    assert "wrong-key" in called(tmp_path / "other.json").out
 
 
 def test_a_file_larger_than_memory_should_hold_is_verified_in_a_stream(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_file_larger_than_memory_should_hold_is_verified_in_a_stream(tmp_path:
         manager.create_checkpoint("b", "x" * (3 << 20))
     flip(tmp_path / "large" / "b.json", 2 << 20)
 
-    document = checkpoint_verify("--json", tmp_path / "large").document
+    document = called("--json", tmp_path / "large").document
 
     assert [problem["key"] for problem in document["problems"]] == ["b"]
     assert document["paths"][0]["states"]["good"] == 1

@@ -1,0 +1,161 @@
+"""diagnose: each way a file is hurt is recognised, with its evidence and the right command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .command import called, checkpoint_verify
+from .state import flip, ruin, truncate
+
+
+def diagnosis(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = called("diagnose", "--json", path).document
+    return document
+
+
+@pytest.mark.parametrize("byte", [0, 5, 20, 36, 60, 150, -3, -2, -1])
+@pytest.mark.parametrize("bit", [0, 3, 7])
+def test_a_flipped_bit_is_found_wherever_it_is(directory: Path, byte: int, bit: int) -> None:
+    path = directory / "claim-1.json"
+    offset = byte % path.stat().st_size
+    flip(path, byte, bit)
+
+    told = diagnosis(path)
+
+    assert told["cause"] == "A single bit flipped, in memory or on the disk."
+    assert told["certainty"] == "proved"
+    assert told["evidence"][0].startswith(f"Byte {offset}, bit {bit}: ")
+    assert told["place"]["offset"] == offset
+    assert told["remedies"][-1]["commands"] == [f"checkpoint-verify repair {path}"]
+
+
+@pytest.mark.parametrize(
+    ("blob", "cause", "evidence"),
+    [
+        (b"", "emptied the file", "no content"),
+        (b"\0" * 4096, "lost power", "All 4096 bytes are NUL"),
+        (b"G" * 4096 + b"\0" * 904, "lost power", "exactly at a block boundary (1 × 4096 bytes)"),
+        (b"G" * 100 + b"\0" * 104, "lost power", "NUL bytes from offset 100 to the end at 204"),
+        (b"G" * 4096, "lost power, or the disk was full", "exactly at a block boundary (1 × 4096 bytes)"),
+        (b"G" * 1536, "lost power, or the disk was full", "exactly at a block boundary (3 × 512 bytes)"),
+        (b"G" * 1537, "was interrupted", "ends after 1537 bytes"),
+        (b"G" * 512 + b"\0" * 512 + b"G" * 100 + b"}\n", "block of the disk was lost", "512 NUL bytes at offset 512"),
+        (b"<html>not here</html>}\n", "Something else was written over", "Nothing of a checkpoint's header"),
+    ],
+    ids=range(9),
+)
+def test_what_power_loss_full_disks_and_strangers_leave(tmp_path: Path, blob: bytes, cause: str, evidence: str) -> None:
+    # G stands for the good bytes of a large checkpoint, as far as they go.
+    good = _large_checkpoint(tmp_path / "claims")
+    path = tmp_path / "claims" / "large.json"
+    filled = bytes(good[place] if byte == ord("G") else byte for place, byte in enumerate(blob))
+    path.write_bytes(filled)
+
+    told = diagnosis(path)
+
+    assert cause in told["cause"]
+    assert any(evidence in sentence for sentence in told["evidence"])
+    assert told["certainty"] == "likely"
+
+
+def _large_checkpoint(directory: Path) -> bytes:
+    from checkpointmanager import CheckpointManager
+
+    with CheckpointManager(directory) as manager:
+        manager.create_checkpoint("large", {"filler": "x" * 9000})
+    return (directory / "large.json").read_bytes()
+
+
+def test_an_edit_by_hand_is_told_from_rot_also_by_the_time_of_the_file(directory: Path) -> None:
+    path = directory / "claim-1.json"
+    ruin(path)
+    os.utime(path, (time.time() + 3600, time.time() + 3600))
+
+    told = diagnosis(path)
+
+    assert told["cause"].startswith("Somebody edited the file")
+    assert any("whole JSON document" in sentence for sentence in told["evidence"])
+    assert any("modified 1 h after" in sentence or "modified 59 min after" in sentence for sentence in told["evidence"])
+
+
+def test_a_file_that_was_only_reformatted_is_proved_to_be(directory: Path) -> None:
+    path = directory / "claim-1.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()), indent=2, ensure_ascii=False))
+
+    told = diagnosis(path)
+
+    assert told["cause"].startswith("Somebody reformatted the file")
+    assert told["certainty"] == "proved"
+
+
+def test_a_copy_from_another_key_is_named_and_given_its_name_back_only_if_that_is_free(directory: Path) -> None:
+    shutil.copy(directory / "claim-1.json", directory / "claim-2.json")
+
+    there = diagnosis(directory / "claim-2.json")
+    (directory / "claim-1.json").unlink()
+    gone = diagnosis(directory / "claim-2.json")
+
+    assert there["cause"] == gone["cause"] == "The file was copied or renamed from another key."
+    assert "of key 'claim-1'" in there["evidence"][0]
+    assert not any("mv -n" in command for remedy in there["remedies"] for command in remedy["commands"])
+    assert any("mv -n" in command for remedy in gone["remedies"] for command in remedy["commands"])
+
+
+def test_bytes_appended_are_cut_off_exactly(directory: Path) -> None:
+    path = directory / "claim-1.json"
+    path.write_bytes(path.read_bytes() + b"garbage")
+
+    told = diagnosis(path)
+
+    assert told["cause"] == "Bytes were appended to a whole checkpoint."
+    assert told["repairable"] is True
+
+
+def test_a_newer_program_s_file_is_not_damaged(directory: Path) -> None:
+    (directory / "claim-1.json").write_bytes(b'{"checksum":"blake3:' + b"ab" * 32 + b'","format":3}\n')
+
+    ended = called("diagnose", directory / "claim-1.json")
+
+    assert ended.code == 0
+    assert "A newer program wrote this file. It is not damaged." in ended.out
+    assert "Do not remove the file" in ended.out
+
+
+def test_with_a_previous_generation_rollback_is_offered_and_what_is_lost_is_said(directory: Path) -> None:
+    truncate(directory / "claim-0.json", 80)
+
+    out = called("diagnose", directory, "claim-0").out
+
+    assert "Go back to generation 1" in out
+    assert f"checkpoint-verify repair --rollback {directory}/claim-0.json" in out
+
+
+def test_a_running_agent_is_to_be_stopped_first(directory: Path) -> None:
+    from checkpointmanager import CheckpointManager
+
+    truncate(directory / "claim-1.json", 80)
+    with CheckpointManager(directory, owner="the agent"):
+        ended = checkpoint_verify("diagnose", directory, "claim-1")
+
+    assert "Stop the agent first; the lock is held by 'the agent'" in ended.out
+
+
+def test_the_commands_it_prints_work(directory: Path) -> None:
+    flip(directory / "claim-1.json")
+    ruin(directory / "claim-0.json")
+    ruin(directory / "claim-2.json")
+
+    for key in ("claim-1", "claim-0", "claim-2"):
+        for remedy in diagnosis(directory / f"{key}.json")["remedies"]:
+            for command in remedy["commands"]:
+                if command.startswith("checkpoint-verify repair"):
+                    assert called(*command.split()[1:], "--yes").code == 0
+
+    assert called("--strict", directory).code == 0

@@ -1,0 +1,156 @@
+"""What programs read: the JSON documents and the metrics. Their shape is a promise, so it is written down here."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint_verify import prometheus
+
+from .command import called, checkpoint_verify
+from .state import flip
+
+PREAMBLE = {"schema", "tool", "command", "time", "exit_code"}
+FINDING = {"path", "state", "reason", "detail", "key", "bytes", "header", "kubelet"}
+VERIFY: dict[str, Any] = {
+    "": PREAMBLE | {"verdict", "summary", "paths", "problems"},
+    "paths": {
+        "path", "type", "of_kubelet", "exit_code", "files", "states", "damaged", "kinds", "generations", "boots",
+        "bytes", "previous", "temp_files", "quarantined", "foreign", "lock", "kubelet",
+    },
+    "problems": {"path", "severity", "key", "reason", "detail", "meaning", "next"},
+}  # fmt: skip
+
+
+def test_the_document_of_verify_has_these_members_and_no_others(directory: Path) -> None:
+    flip(directory / "claim-1.json")
+
+    document = checkpoint_verify("--json", directory).document
+
+    assert document["schema"] == 1
+    assert set(document) == VERIFY[""]
+    assert set(document["paths"][0]) == VERIFY["paths"]
+    assert set(document["problems"][0]) == VERIFY["problems"]
+    assert (document["verdict"], document["exit_code"]) == ("damaged", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "members"),
+    [
+        (("list",), PREAMBLE | {"checkpoints"}),
+        (("show", "claim-1"), PREAMBLE | FINDING | {"data"}),
+        (
+            ("diagnose", "claim-1"),
+            PREAMBLE | FINDING | {"cause", "certainty", "evidence", "place", "repairable", "remedies"},
+        ),
+        (("diff", "claim-1", "claim-2"), PREAMBLE | {"before", "after", "compared", "changes"}),
+        (("repair", "claim-1"), PREAMBLE | {"dry_run", "steps"}),
+        (("export",), PREAMBLE | {"checkpoints", "masks", "directories"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_the_documents_of_the_others(directory: Path, words: tuple[str, ...], members: set[str]) -> None:
+    command, *keys = words
+    json_flag = [] if command == "export" else ["--json"]
+
+    document = called(command, *json_flag, directory, *keys).document
+
+    assert (set(document), document["command"], document["schema"]) == (members, command, 1)
+
+
+def test_the_verdicts(directory: Path, tmp_path: Path) -> None:
+    def verdict(*words: object) -> str:
+        return str(called("--json", *words).document["verdict"])
+
+    assert verdict(directory) == "good"
+    (directory / ".tmp-dead-1").write_bytes(b"")
+    assert verdict(directory) == "warnings"
+    assert verdict(tmp_path / "nowhere") == "could-not-look"
+    flip(directory / "claim-1.json")
+    assert verdict(directory, tmp_path / "nowhere") == "damaged"
+
+
+def test_metrics_are_readable_by_all_complete_and_without_keys(directory: Path, tmp_path: Path) -> None:
+    flip(directory / "claim-1.json")
+    (directory / ".tmp-dead-1").write_bytes(b"")
+    target = tmp_path / "metrics.prom"
+    os.umask(0o077)
+
+    ended = checkpoint_verify("--quiet", "--prometheus", target, directory)
+    os.umask(0o022)
+    text = target.read_text()
+
+    assert ended.code == 1
+    assert stat.S_IMODE(target.stat().st_mode) == 0o644
+    assert "claim-1" not in text
+    where = f'directory="{directory}"'
+    for line in (
+        f"checkpointmanager_checkpoints{{{where}}} 4",
+        f'checkpointmanager_damaged{{{where},reason="checksum-mismatch"}} 1',
+        f'checkpointmanager_damaged{{{where},reason="empty"}} 0',
+        f"checkpointmanager_temp_files{{{where}}} 1",
+        f"checkpointmanager_quarantined{{{where}}} 0",
+        f"checkpointmanager_verify_last_run_result{{{where}}} 1",
+    ):
+        assert line in text.splitlines()
+    assert re.search(r"checkpointmanager_verify_last_run_timestamp_seconds\{[^}]*\} 1\d{9}$", text, re.MULTILINE)
+    assert os.listdir(tmp_path) == ["claims", "metrics.prom"] or len(os.listdir(tmp_path)) == 2
+
+
+def test_every_metric_has_help_and_type_once_and_all_samples_parse(directory: Path, tmp_path: Path) -> None:
+    called("--quiet", "--prometheus", tmp_path / "m.prom", directory, tmp_path)
+    lines = (tmp_path / "m.prom").read_text().splitlines()
+
+    helped = [line.split()[2] for line in lines if line.startswith("# HELP")]
+    typed = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    samples = [line for line in lines if not line.startswith("#")]
+    assert helped == typed
+    assert len(set(helped)) == len(helped)
+    assert all(
+        re.fullmatch(r'checkpointmanager_[a-z_]+\{directory="[^"]+"(,reason="[a-z-]+")?\} \d+', s) for s in samples
+    )
+    assert len(samples) == len(set(samples))
+
+
+def test_a_path_with_quotes_is_a_proper_label(tmp_path: Path) -> None:
+    odd = tmp_path / 'a"b\\c\nd'
+    odd.mkdir()
+
+    called("-q", "--prometheus", tmp_path / "m.prom", odd)
+
+    assert 'a\\"b\\\\c\\\\x0ad"' in (tmp_path / "m.prom").read_text()
+
+
+def test_metrics_that_cannot_be_written_end_with_3_unless_there_is_damage(directory: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "none" / "m.prom"
+
+    assert called("-q", "--prometheus", nowhere, directory).code == 3
+    flip(directory / "claim-1.json")
+    assert called("-q", "--prometheus", nowhere, directory).code == 1
+
+
+def test_a_reader_never_sees_half_of_the_metrics(tmp_path: Path) -> None:
+    target = str(tmp_path / "m.prom")
+    texts = {letter: letter * 200_000 for letter in "ab"}
+    prometheus.write(target, texts["a"])
+    seen: set[str] = set()
+    ends = threading.Event()
+
+    def read() -> None:
+        while not ends.is_set():
+            seen.add(Path(target).read_text())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(40):
+        prometheus.write(target, texts["ab"[number % 2]])
+    ends.set()
+    reader.join()
+
+    assert seen <= set(texts.values())

@@ -1,0 +1,161 @@
+"""Kubelet's own files through the command: the exit code agrees with kubelet, under any name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from .command import called, checkpoint_verify
+from .kubelet.vectors import VECTORS, Vector, blob_of
+
+TELL_NOTHING = (b"{}", b"null")
+
+
+def test_the_exit_code_is_kubelet_s_verdict_on_all_509_vectors_under_their_own_name(tmp_path: Path) -> None:
+    wrong = [vector.file for vector in VECTORS if _code(tmp_path / vector.kind, vector) != (0 if vector.valid else 1)]
+
+    assert len(VECTORS) == 509
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", ["copy.json", "a b\n"])
+def test_and_under_any_other_name(tmp_path: Path, name: str) -> None:
+    telling = [vector for vector in VECTORS if vector.blob not in TELL_NOTHING]
+
+    wrong = [vector.file for vector in telling if _code(tmp_path / name, vector) != (0 if vector.valid else 1)]
+
+    assert wrong == []
+
+
+def _code(path: Path, vector: Vector) -> int:
+    path.write_bytes(vector.blob)
+    return called("--quiet", path).code
+
+
+@pytest.mark.parametrize("vector", VECTORS[::60], ids=lambda vector: vector.file)
+def test_the_process_says_the_same(tmp_path: Path, vector: Vector) -> None:
+    path = tmp_path / vector.kind
+    path.write_bytes(vector.blob)
+
+    assert checkpoint_verify(path).code == (0 if vector.valid else 1)
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Path:
+    """A node's /var/lib/kubelet with all that lies there beside the state files."""
+    root = tmp_path / "kubelet"
+    (root / "device-plugins").mkdir(parents=True)
+    (root / "pods" / "uid").mkdir(parents=True)
+    for kind, file in (
+        ("cpu_manager_state", "cpu_manager_state/v4-several"),
+        ("memory_manager_state", "memory_manager_state/v1-several"),
+        ("dra_manager_state", "dra_manager_state/one"),
+        ("allocated_pods_state", "allocated_pods_state/one"),
+        ("device-plugins/kubelet_internal_checkpoint", "kubelet_internal_checkpoint/one"),
+    ):
+        (root / kind).write_bytes(blob_of(file))
+    (root / "config.yaml").write_text("kind: KubeletConfiguration\n")
+    (root / "config.json").write_text('{"auths": {}}')
+    (root / "pods" / "uid" / "x.json").write_text("")
+    return root
+
+
+def test_the_whole_picture_of_a_node(kubelet: Path) -> None:
+    ended = checkpoint_verify(kubelet)
+
+    assert ended.code == 0
+    assert ended.lines[0].startswith("GOOD: 5 kubelet state files in ")
+    for told in ("kubelet_internal_checkpoint", "v4", "1.30 to 1.37"):
+        assert told in ended.out
+
+
+def test_one_damaged_file_is_named_with_both_checksums_and_the_versions_that_load_it(kubelet: Path) -> None:
+    (kubelet / "cpu_manager_state").write_bytes(blob_of("cpu_manager_state/v4-several.corrupt-flip"))
+
+    ended = checkpoint_verify(kubelet)
+    listed = checkpoint_verify("--json", kubelet).document["paths"][0]["kubelet"]
+    found = next(one for one in listed if one["kind"] == "cpu_manager_state")
+
+    assert ended.code == 1
+    assert "DAMAGED: 1 of 5 kubelet state files" in ended.lines[0]
+    assert "(should be " in ended.out
+    assert found["verdict"] == "damaged"
+    assert found["expected"] != found["actual"]
+    assert (found["loads_in"]["1.36"], found["loads_in"]["1.37"]) == (True, False)
+
+
+def test_another_kubelet_version_can_be_asked_for(kubelet: Path) -> None:
+    (kubelet / "cpu_manager_state").write_bytes(blob_of("cpu_manager_state/v4-several.corrupt-flip"))
+
+    assert called("--kubelet-version", "v1.36.2", kubelet).code == 0
+    assert called("--kubelet-version", "1.37", kubelet).code == 1
+
+
+def test_what_kubelet_accepts_although_it_should_not_is_good_with_a_warning(kubelet: Path) -> None:
+    (kubelet / "dra_manager_state").write_bytes(b"{}")
+
+    ended = called(kubelet)
+
+    assert ended.code == 0
+    assert "forgets all claims" in ended.out
+    assert called("--strict", kubelet).code == 1
+
+
+def test_a_form_whose_checksum_is_not_known_is_unknown_and_not_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "dra_manager_state"
+    path.write_bytes(b'{"version":"v1","entries":[{"DriverName":"d","ClassName":"c","ClaimUID":"u"}],"checksum":5}')
+
+    ended = called(path)
+
+    assert ended.code == 0
+    assert ended.lines[0].startswith("UNKNOWN: ")
+
+
+@pytest.mark.parametrize("blob", [b"", b"\0" * 512, b'{"half":', b"garbage"])
+def test_what_cannot_be_recognised_is_damaged_when_it_is_named(tmp_path: Path, blob: bytes) -> None:
+    for name, guess in (
+        ("pod-7.json", "probably the checkpoint of key 'pod-7'"),
+        ("state", "nothing tells what it was"),
+    ):
+        (tmp_path / name).write_bytes(blob)
+        ended = called(tmp_path / name)
+        assert ended.code == 1
+        assert guess in ended.out
+    (tmp_path / "dra_manager_state").write_bytes(blob)
+    assert "dra_manager_state" in called("diagnose", tmp_path / "dra_manager_state").out
+
+
+def test_kubelet_s_leftover_temp_files_are_a_warning(kubelet: Path) -> None:
+    (kubelet / ".123456789").write_bytes(b"")
+
+    assert called(kubelet).code == 0
+    assert "1 leftover temp file" in called(kubelet).out
+
+
+def test_show_diff_diagnose_list_and_export_understand_them(kubelet: Path) -> None:
+    dra = kubelet / "dra_manager_state"
+    old = kubelet.parent / "old"
+    old.write_bytes(blob_of("dra_manager_state/many"))
+
+    assert "DRACheckpoint" in called("show", dra).out
+    assert called("show", "--json", kubelet, "kubelet_internal_checkpoint").document["data"]["Data"]
+    assert "$.data.Data.ClaimInfoStateList" in called("diff", old, dra).out
+    assert "kubelet 1.31 to 1.37" in called("diagnose", dra).out
+    assert "dra_manager_state" in called("list", kubelet).out
+    assert len(called("export", kubelet).document["checkpoints"]) == 5
+    dra.write_bytes(dra.read_bytes().replace(b"rack4", b"rack5"))
+    told = called("diagnose", dra)
+    assert told.code == 1
+    assert f"mv {dra} " in told.out
+
+
+def test_a_well_known_name_behind_a_link_is_not_followed_and_not_called_damaged(kubelet: Path) -> None:
+    os.rename(kubelet / "dra_manager_state", kubelet.parent / "elsewhere")
+    (kubelet / "dra_manager_state").symlink_to("../elsewhere")
+
+    ended = called(kubelet)
+
+    assert ended.code == 3
+    assert "not followed" in ended.out

@@ -1,0 +1,145 @@
+"""Where damaged bytes are damaged, and how to show what is left of them. Pure: bytes in, words out."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+from checkpointmanager.repair import Repair, repair
+
+from .words import shown
+
+HEX_ROW = 16
+HEX_ROWS_AROUND = 2
+DEEPEST_INDENT = 24  # levels; what nests deeper, perhaps without end, stays in that column
+BLOCKS = (4096, 512)  # what disks and file systems write at once, larger first
+_LOST_BLOCK = re.compile(rb"\0{64,}")
+
+
+class Spot(NamedTuple):
+    """A place in the bytes, and what is the matter there."""
+
+    offset: int
+    length: int
+    what: str
+
+
+class Flip(NamedTuple):
+    """A single bit that is not as it was written."""
+
+    offset: int
+    bit: int
+    found: int
+    written: int
+
+    def __str__(self) -> str:
+        return (
+            f"byte {self.offset}, bit {self.bit}: written as 0x{self.written:02x} {_letter(self.written)}, "
+            f"found as 0x{self.found:02x} {_letter(self.found)}"
+        )
+
+
+def mended(blob: bytes) -> tuple[Repair | None, Flip | None]:
+    """The exact repair, if there is one, and the bit that it turns back, if it is one."""
+    cure = repair(blob)
+    if cure is None or len(cure.blob) != len(blob):
+        return cure, None
+    offset = next(index for index, (a, b) in enumerate(zip(blob, cure.blob, strict=True)) if a != b)
+    found, written = blob[offset], cure.blob[offset]
+    return cure, Flip(offset, (found ^ written).bit_length() - 1, found, written)
+
+
+def damaged_spot(blob: bytes, flip: Flip | None) -> Spot | None:
+    """Where to look first; None if only the checksum tells that something is wrong."""
+    if flip:
+        return Spot(flip.offset, 1, "this bit flipped")
+    text = blob.rstrip(b"\0")
+    if len(text) < len(blob):
+        return Spot(len(text), len(blob) - len(text), "nothing but NUL bytes from here on")
+    if lost := _LOST_BLOCK.search(blob):
+        return Spot(lost.start(), len(lost[0]), "a stretch of NUL bytes")
+    line = blob.find(b"\n") + 1
+    if 0 < line < len(blob) and blob[line - 2 : line] == b"}\n" and not _is_json(blob):
+        return Spot(line, len(blob) - line, "the checkpoint ends here, foreign bytes follow")
+    return _where_json_breaks(blob)
+
+
+def boundary(offset: int) -> str:
+    """Words if the offset is one at which blocks of a disk or file system end; else ""."""
+    for size in BLOCKS:
+        if offset and offset % size == 0:
+            return f"exactly at a block boundary ({offset // size} × {size} bytes)"
+    return ""
+
+
+def hex_context(blob: bytes, spot: Spot) -> list[str]:
+    """Rows of hex around a place, the one with the place marked."""
+    first = max(0, spot.offset // HEX_ROW - HEX_ROWS_AROUND)
+    last = max(min(len(blob) - 1, spot.offset + HEX_ROWS_AROUND * HEX_ROW), spot.offset) // HEX_ROW
+    rows = []
+    for row in range(first, last + 1):
+        piece = blob[row * HEX_ROW : (row + 1) * HEX_ROW]
+        here = row == spot.offset // HEX_ROW
+        octets = " ".join(f"{byte:02x}" for byte in piece)
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
+        rows.append(f"{'>' if here else ' '} {row * HEX_ROW:08x}  {octets:<47}  {text}")
+        if here:
+            rows.append(f"{'':12}{'   ' * (spot.offset % HEX_ROW)}^^ {spot.what} (offset {spot.offset})")
+    return rows
+
+
+def sketch(blob: bytes, limit: int = 64 << 10) -> str:
+    """JSON text indented as far as it goes, whether or not it ever becomes a document."""
+    out: list[str] = []
+    depth, inside, escaped = 0, False, False
+    for letter in blob[:limit].decode("utf-8", "surrogateescape"):
+        if inside:
+            out.append(shown(letter))
+            inside, escaped = escaped or letter != '"', not escaped and letter == "\\"
+        elif letter in "{[":
+            depth += 1
+            out.append(letter + _new_line(depth))
+        elif letter in "}]":
+            depth -= 1
+            out.append(_new_line(depth) + letter)
+        elif letter == ",":
+            out.append("," + _new_line(depth))
+        elif letter not in " \t\r\n":
+            inside = letter == '"'
+            out.append(": " if letter == ":" else shown(letter))
+    return "".join(out) + ("…" if len(blob) > limit else "")
+
+
+def _new_line(depth: int) -> str:
+    return "\n" + "  " * min(max(depth, 0), DEEPEST_INDENT)
+
+
+def _letter(byte: int) -> str:
+    return repr(chr(byte)) if 32 <= byte < 127 else "(not a letter)"
+
+
+def _is_json(blob: bytes) -> bool:
+    try:
+        json.loads(blob)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _where_json_breaks(blob: bytes) -> Spot | None:
+    """The first place that no JSON document can have. The damage lies there or before."""
+    try:
+        text = blob.decode()
+    except UnicodeDecodeError as error:
+        return Spot(error.start, 1, "no UTF-8 from here")
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        offset = len(text[: error.pos].encode())
+        if offset >= len(blob.rstrip()) or error.msg.startswith("Unterminated"):
+            return Spot(len(blob), 0, "the file ends here, in the middle of the document")
+        return Spot(offset, 1, "no JSON from here")
+    except RecursionError:
+        return None
+    return None

@@ -1,0 +1,19 @@
+"""In which boot a checkpoint was written, in a word."""
+
+from __future__ import annotations
+
+from checkpointmanager.filestore.system import boot_id
+
+THIS, EARLIER, UNKNOWN = "this", "earlier", "unknown"
+WORDS = (THIS, EARLIER, UNKNOWN)
+
+
+def word_for(boot: str, current: str) -> str:
+    """`current` is the kernel's boot id, asked once with current_boot()."""
+    if not boot or not current:
+        return UNKNOWN
+    return THIS if boot == current else EARLIER
+
+
+def current_boot() -> str:
+    return boot_id()

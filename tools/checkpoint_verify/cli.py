@@ -1,0 +1,54 @@
+"""The way in and the way out: whatever happens becomes one of the four exit codes.
+
+An uncaught exception ends as 3 with one line, even a broken installation: it must never look like damage.
+Hence nothing but the standard library is imported before main() is there to catch it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from . import exitcodes
+
+DEPTH = 6000  # calls; the library's data may nest 1,000 levels, and some printers need several calls a level
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    sys.setrecursionlimit(DEPTH)
+    try:
+        from .commands import run  # noqa: PLC0415 - see above
+
+        _escape_what_the_locale_cannot_show()
+        code = run(given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _pipe_broken()
+    except KeyboardInterrupt:
+        return _complain("interrupted; nothing can be said about what was not looked at")
+    except OSError as error:
+        return _complain(str(error))
+    except Exception as error:  # noqa: BLE001 - a bug of ours must not look like damage
+        return _complain(f"internal error: {type(error).__name__}: {error}")
+    return code
+
+
+def _escape_what_the_locale_cannot_show() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _pipe_broken() -> int:
+    """Nobody reads on. Python would complain once more when it flushes at its end: give it somewhere to."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exitcodes.COULD_NOT_LOOK
+
+
+def _complain(sentence: str) -> int:
+    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in sentence)
+    print(f"checkpoint-verify: {shown}", file=sys.stderr)
+    return exitcodes.COULD_NOT_LOOK

@@ -1,0 +1,127 @@
+"""diagnose: what most likely happened to a file, with the evidence, and what can be done."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+from checkpointmanager.filestore.names import SUFFIX
+from checkpointmanager.keys import is_name
+
+from . import anatomy, targets, words
+from .content import Content, code_of, finding_document, load
+from .details import STATE_STYLES, header_pairs, kubelet_pairs, print_spot
+from .diagnosis import PROVED, Diagnosis, diagnose, setting_of, stated_key
+from .examine import Circumstances
+from .finding import Finding, State
+from .remedies import Remedy, for_checkpoint, for_kubelet
+from .report import preamble
+from .screen import BAD, FAINT, ODD, STRONG, Screen, screen
+from .targets import Target
+
+HELP = "what happened to a damaged file, and what can be done"
+EXAMPLES = """\
+  checkpoint-verify diagnose /var/lib/agent/claims/pod-7.json
+  checkpoint-verify diagnose -d /var/lib/agent/claims pod-7
+  checkpoint-verify diagnose --kubelet-version 1.35 /var/lib/kubelet/cpu_manager_state
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("targets", nargs="+", metavar="KEY|FILE", help="a key (see -d), or the path of a file")
+    targets.add_directory(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    target = targets.one(arguments.targets, arguments.directory)
+    content = load(target.path, Circumstances(named=True, kubelet_version=arguments.kubelet_version))
+    found, blob = content.found, content.blob
+    told = _diagnosis(target, found, blob)
+    remedies = _remedies(target, content, told)
+    code = code_of(found)
+    if arguments.json:
+        json.dump(preamble("diagnose", code) | _document(found, told, remedies), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        _print(found, blob, told, remedies, screen())
+    return code
+
+
+def _diagnosis(target: Target, found: Finding, blob: bytes) -> Diagnosis:
+    if found.state is State.GOOD:
+        return Diagnosis("Nothing happened to this file: it is as it was written.", PROVED)
+    if found.state is State.UNREADABLE:
+        return Diagnosis(f"Nothing can be said about this file: {found.detail}.", PROVED)
+    if found.kubelet:
+        told = Diagnosis(found.detail, PROVED, list(found.warnings))
+        told.spot = anatomy.damaged_spot(blob, None) if found.state is State.DAMAGED else None
+        return told
+    return diagnose(found, blob, setting_of(target.path, _other_path(target, blob)))
+
+
+def _other_path(target: Target, blob: bytes) -> str:
+    """Where the file belongs that says to be another key's; "" if it says no such thing."""
+    other = stated_key(blob)
+    return os.path.join(target.directory, other + SUFFIX) if is_name(other) and other != target.key else ""
+
+
+def _remedies(target: Target, content: Content, told: Diagnosis) -> list[Remedy]:
+    found = content.found
+    if found.state is State.TOO_NEW:
+        return [Remedy("Run the newer version of the agent, which can read it. Do not remove the file.")]
+    if found.state is State.UNREADABLE:
+        commands = (f"ls -ld {words.quoted(target.path)}", "dmesg --level=err,warn | tail -50")
+        return [Remedy("Look at its permissions, and at the kernel log for disk errors.", commands)]
+    if found.state is not State.DAMAGED:
+        return []
+    return (
+        for_kubelet(found)
+        if found.kubelet
+        else for_checkpoint(target, found, told.cure, _other_path(target, content.blob))
+    )
+
+
+def _print(found: Finding, blob: bytes, told: Diagnosis, remedies: list[Remedy], screen: Screen) -> None:
+    reason = f" ({found.reason})" if found.reason else ""
+    screen.say((found.state.upper(), STATE_STYLES[found.state]), " ", (words.shown(found.path), STRONG), reason)
+    screen.say()
+    screen.say(("What happened  ", FAINT), (told.cause, STRONG), (f"  [{told.certainty}]", FAINT))
+    if found.header:
+        screen.pairs(header_pairs(found.header))
+    if found.kubelet:
+        screen.pairs(kubelet_pairs(found)[:-1])
+    for sentence in told.evidence:
+        screen.say(("- ", FAINT), words.shown(sentence), indent=2)
+    if told.spot and blob:
+        screen.say()
+        screen.say((f"Where          offset {told.spot.offset} of {len(blob)}", FAINT))
+        print_spot(blob, told.spot, screen)
+    if remedies:
+        screen.say()
+        screen.say(("What to do", FAINT))
+    for number, remedy in enumerate(remedies, 1):
+        screen.say(
+            (f"{number}. ", FAINT), (words.shown(remedy.what), ODD if remedy.what.startswith("Stop") else ""), indent=2
+        )
+        for command in remedy.commands:
+            screen.verbatim(f"     {command}", STRONG)
+    if found.state is State.DAMAGED:
+        screen.say()
+        screen.say(("The file was not touched.", BAD if not remedies else FAINT))
+
+
+def _document(found: Finding, told: Diagnosis, remedies: list[Remedy]) -> dict[str, Any]:
+    return finding_document(found) | {
+        "cause": told.cause,
+        "certainty": told.certainty,
+        "evidence": [words.shown(sentence) for sentence in told.evidence],
+        "place": {"offset": told.spot.offset, "length": told.spot.length, "what": told.spot.what}
+        if told.spot
+        else None,
+        "repairable": told.cure is not None,
+        "remedies": [{"what": remedy.what, "commands": list(remedy.commands)} for remedy in remedies],
+    }

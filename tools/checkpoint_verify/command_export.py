@@ -1,0 +1,129 @@
+"""export: all checkpoints in one JSON document, for a support bundle. Damaged ones as base64 with their reason."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+from checkpointmanager.errors import reason_of
+
+from . import exitcodes, words
+from .content import Content, code_of, finding_document, load
+from .examine import Circumstances, unreadable
+from .finding import Finding, State
+from .mask import Masks
+from .report import lock_document, path_members, preamble
+from .scan import Surroundings
+from .tally import findings_at
+from .targets import UsageError
+
+HELP = "everything as one JSON document, for a support bundle"
+EXAMPLES = """\
+  checkpoint-verify export /var/lib/agent/claims > claims.json
+  checkpoint-verify export --mask '$.data.token' --mask '$..password' -o bundle.json /var/lib/agent/claims
+  checkpoint-verify export /var/lib/agent/claims /var/lib/kubelet | jq '.checkpoints[].state'
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", metavar="PATH", default=["."], help="directories or files (default: .)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write here, readable only by you (default: stdout)")
+    parser.add_argument(
+        "--mask",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="hide the values there: $.data.token, $.data.pods[*].name, $..password; may be repeated",
+    )
+    parser.add_argument(
+        "--unmasked-damage",
+        action="store_true",
+        help="with --mask: include the bytes of damaged files, in which nothing can be masked",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        masks = Masks(arguments.mask)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    with_bytes = arguments.unmasked_damage or not masks
+    circumstances = Circumstances(kubelet_version=arguments.kubelet_version)
+    codes: list[int] = []
+    with _output(arguments.output) as stream:
+        stream.write('{"checkpoints":[')
+        separator = "\n"
+        directories = []
+        for path in dict.fromkeys(arguments.paths):
+            around = Surroundings(path)
+            for found in _findings(path, around, arguments.kubelet_version):
+                content = Content(found) if found.state is State.UNREADABLE else load(found.path, circumstances)
+                codes.append(code_of(content.found))
+                stream.write(separator + json.dumps(_document(content, masks, with_bytes)))
+                separator = ",\n"
+            directories.append(_directory_document(around))
+        code = exitcodes.worst(codes)
+        rest = preamble("export", code) | {"masks": arguments.mask, "directories": directories}
+        stream.write("\n]," + json.dumps(rest)[1:] + "\n")
+    for pattern in masks.missed:
+        print(
+            f"checkpoint-verify: warning: nothing was found at {pattern}, so nothing was masked there", file=sys.stderr
+        )
+    return code
+
+
+def _findings(path: str, around: Surroundings, kubelet_version: str | None) -> Iterator[Finding]:
+    try:
+        yield from findings_at(path, around, kubelet_version)
+    except OSError as error:
+        print(f"checkpoint-verify: {words.shown(path)}: {reason_of(error)}", file=sys.stderr)
+        yield unreadable(path, error)
+
+
+def _document(content: Content, masks: Masks, with_bytes: bool) -> dict[str, Any]:
+    document = finding_document(content.found) | {"data": content.data}
+    if content.found.state not in (State.GOOD, State.UNREADABLE) and content.blob:
+        if with_bytes:
+            document["base64"] = base64.b64encode(content.blob).decode()
+        else:
+            document["data"] = None
+            document["withheld"] = "bytes that cannot be masked; --unmasked-damage includes them"
+    masks.apply(document)
+    return document
+
+
+def _directory_document(around: Surroundings) -> dict[str, Any]:
+    return path_members(around.path) | {
+        "lock": lock_document(around.lock),
+        "previous": around.previous,
+        "temp_files": len(around.temps),
+        "quarantined": around.quarantined,
+        "foreign": around.foreign,
+    }
+
+
+@contextmanager
+def _output(path: str | None) -> Iterator[TextIO]:
+    """Standard output, or a file that appears only when it is complete."""
+    if path is None:
+        yield sys.stdout
+        return
+    temp = f"{path}.{secrets.token_hex(4)}.tmp"
+    descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(temp, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temp)
+        raise

@@ -1,0 +1,164 @@
+"""list: a table of all checkpoints, one row each, damaged ones included."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from checkpointmanager.errors import reason_of
+
+from . import boots, exitcodes, words
+from .examine import unreadable
+from .finding import Finding, State
+from .report import path_members, preamble
+from .scan import Surroundings
+from .screen import BAD, FAINT, ODD, Screen, screen
+from .tally import findings_at
+
+HELP = "a table of all checkpoints"
+EXAMPLES = """\
+  checkpoint-verify list /var/lib/agent/claims
+  checkpoint-verify list --state damaged --sort age /var/lib/agent/claims
+  checkpoint-verify list --key 'pod-*' --boot earlier --json /var/lib/agent/claims
+"""
+
+_HEADINGS = ("key", "kind", "version", "gen", "age", "boot", "size", "state")
+_RIGHT = "2346"  # the columns of numbers
+_STATES = [state.value for state in State if state is not State.FOREIGN]
+_STYLES = {State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a row tells, as values that can be sorted."""
+
+    path: str
+    key: str
+    kind: str
+    version: int
+    form: str  # of a kubelet file, in place of a version
+    generation: int
+    age: float | None  # seconds; None if the time of writing is not known
+    boot: str
+    size: int
+    state: State
+    reason: str
+
+
+_SORTS: dict[str, Callable[[Row], Any]] = {
+    "key": lambda row: row.key,
+    "kind": lambda row: (row.kind, row.version, row.key),
+    "version": lambda row: (row.version, row.form, row.key),
+    "generation": lambda row: (row.generation, row.key),
+    "age": lambda row: (row.age is None, row.age or 0.0, row.key),
+    "boot": lambda row: (row.boot, row.key),
+    "size": lambda row: (row.size, row.key),
+    "state": lambda row: (row.state == State.GOOD, row.state, row.key),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", metavar="PATH", default=["."], help="directories or files (default: .)")
+    parser.add_argument("--sort", choices=sorted(_SORTS), default="key", help="default: key")
+    parser.add_argument("--reverse", "-r", action="store_true", help="the other way round")
+    parser.add_argument("--state", action="append", choices=_STATES, help="only these; may be repeated")
+    parser.add_argument("--kind", metavar="KIND", help="only this kind")
+    parser.add_argument("--key", metavar="GLOB", help="only keys like this")
+    parser.add_argument("--boot", choices=boots.WORDS, help="only those written in this boot, or in an earlier one")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    now, boot = time.time(), boots.current_boot()
+    rows: list[Row] = []
+    for path in dict.fromkeys(arguments.paths):
+        rows += [_row(found, now, boot) for found in _findings(path, arguments.kubelet_version)]
+    code = exitcodes.of(
+        damaged=any(row.state is State.DAMAGED for row in rows),
+        unseen=any(row.state is State.UNREADABLE for row in rows),
+    )
+    rows = sorted((row for row in rows if _wanted(row, arguments)), key=_SORTS[arguments.sort])
+    if arguments.reverse:
+        rows.reverse()
+    if arguments.json:
+        document = preamble("list", code) | {"checkpoints": [_document(row) for row in rows]}
+        json.dump(document, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        _print(rows, screen())
+    return code
+
+
+def _findings(path: str, kubelet_version: str | None) -> list[Finding]:
+    try:
+        return list(findings_at(path, Surroundings(path), kubelet_version, with_previous=False))
+    except OSError as error:
+        print(f"checkpoint-verify: {words.shown(path)}: {reason_of(error)}", file=sys.stderr)
+        return [unreadable(path, error)]
+
+
+def _row(found: Finding, now: float, boot: str) -> Row:
+    header = found.header
+    written = header.written.timestamp() if header else found.modified if found.kubelet else None
+    return Row(
+        path=found.path,
+        key=found.key or words.base_name(found.path),
+        kind=found.kind,
+        version=header.version if header else 0,
+        form=found.kubelet.format if found.kubelet else "",
+        generation=header.generation if header else 0,
+        age=None if written is None else now - written,
+        boot=boots.word_for(header.boot, boot) if header else boots.UNKNOWN,
+        size=found.size,
+        state=found.state,
+        reason=found.reason,
+    )
+
+
+def _wanted(row: Row, arguments: argparse.Namespace) -> bool:
+    return (
+        (not arguments.state or row.state in arguments.state)
+        and (not arguments.kind or row.kind == arguments.kind)
+        and (not arguments.key or fnmatch.fnmatchcase(row.key, arguments.key))
+        and (not arguments.boot or row.boot == arguments.boot)
+    )
+
+
+def _print(rows: list[Row], screen: Screen) -> None:
+    screen.table(_HEADINGS, [_cells(row) for row in rows], _RIGHT)
+    screen.say((words.count(len(rows), "checkpoint"), FAINT))
+
+
+def _cells(row: Row) -> tuple[str | tuple[str, str], ...]:
+    state = f"{row.state} ({row.reason})" if row.state is State.DAMAGED else row.state.value
+    return (
+        words.shown(row.key),
+        words.shown(row.kind) or "-",
+        row.form or str(row.version or "-"),
+        str(row.generation or "-"),
+        "-" if row.age is None else words.age(row.age),
+        row.boot,
+        words.size(row.size),
+        (state, _STYLES.get(row.state, "")),
+    )
+
+
+def _document(row: Row) -> dict[str, Any]:
+    return path_members(row.path) | {
+        "key": words.shown(row.key),
+        "kind": row.kind,
+        "version": row.version or None,
+        "form": row.form,
+        "generation": row.generation or None,
+        "age_seconds": None if row.age is None else round(row.age, 3),
+        "boot": row.boot,
+        "bytes": row.size,
+        "state": row.state,
+        "reason": row.reason,
+    }

@@ -1,0 +1,239 @@
+"""repair: mend damaged checkpoints, by default only exactly; the damaged bytes are always kept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from checkpointmanager import CheckpointError, DirectoryLocked
+from checkpointmanager.checkpoint import Outcome, Recovery
+from checkpointmanager.filestore.names import SUFFIX
+
+from . import disk, exitcodes, targets, words
+from .examine import NAMED, examine_path
+from .finding import Finding, State
+from .lockholder import Held
+from .remedies import lock_of
+from .report import path_members, preamble
+from .scan import Surroundings, scan
+from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen, screen
+from .surgeon import Surgeon
+from .targets import Target, UsageError
+
+HELP = "mend damaged checkpoints (needs the lock)"
+EXAMPLES = """\
+  checkpoint-verify repair --dry-run --all /var/lib/agent/claims      what could be done?
+  checkpoint-verify repair /var/lib/agent/claims/pod-7.json           exactly, nothing is lost
+  checkpoint-verify repair --rollback -d /var/lib/agent/claims pod-7  to the generation before
+  checkpoint-verify repair --all --rollback --discard --yes /var/lib/agent/claims
+"""
+
+
+@dataclass(slots=True)
+class Step:
+    """What is to be done about one file, or was."""
+
+    target: Target
+    found: Finding
+    action: str = ""  # repaired, rolled-back, discarded, good, left
+    detail: str = ""
+    quarantined: str = ""
+    failed: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """True while the damage is still there."""
+        return self.action == "left"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "targets", nargs="*", metavar="KEY|FILE|DIR", help="keys (see -d), files, or with --all a directory"
+    )
+    targets.add_directory(parser)
+    parser.add_argument("--all", action="store_true", help="every damaged checkpoint of the directory")
+    parser.add_argument("--rollback", action="store_true", help="go back to the previous generation where needed")
+    parser.add_argument("--discard", action="store_true", help="remove what is hopeless; its bytes go to quarantine")
+    parser.add_argument("--dry-run", "-n", action="store_true", help="show the plan, take no lock, change nothing")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    directory, steps = _steps(arguments)
+    shown = screen(quiet=arguments.json)
+    damaged = [step for step in steps if _can_be_worked_on(step)]
+    if damaged:
+        _work(directory, damaged, arguments, rehearsal=True)
+    if not damaged or arguments.dry_run or not any(step.action not in ("left", "good") for step in damaged):
+        return _tell(steps, arguments, shown, planned=True)
+    if not _agreed(damaged, arguments, shown):
+        return _tell(steps, arguments, shown, planned=True, refused=True)
+    _work(directory, damaged, arguments, rehearsal=False)
+    return _tell(steps, arguments, shown, planned=False)
+
+
+def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
+    given, named = targets.resolve(arguments.targets, arguments.directory)
+    for target in given if arguments.all else ():
+        os.close(disk.open_folder(target.path))  # meant as a directory, and none: let the system say why
+    if arguments.all == bool(given):
+        raise UsageError("name the KEYs or FILEs to repair, or a directory with --all")
+    if arguments.all:
+        directory = named or "."
+        found = scan(directory, Surroundings(directory), with_previous=False)
+        damaged = [f for f in found if f.state in (State.DAMAGED, State.UNREADABLE)]
+        steps = [Step(Target(f.path, "" if f.kubelet else f.key), f) for f in damaged]
+    else:
+        directory = given[0].directory
+        if any(target.directory != directory for target in given):
+            raise UsageError("all files must lie in one directory: a repair owns one directory at a time")
+        steps = [Step(target, examine_path(target.path, NAMED)) for target in given]
+    if os.path.islink(directory.rstrip("/")):
+        raise UsageError(
+            f"{words.shown(directory)} is a link; give the real path, {words.shown(os.path.realpath(directory))}"
+        )
+    return directory, steps
+
+
+def _can_be_worked_on(step: Step) -> bool:
+    found = step.found
+    if found.state in (State.GOOD, State.TOO_NEW, State.UNKNOWN):
+        step.action, step.detail = "good", "nothing to repair"
+    elif found.kubelet:
+        step.action, step.detail = "left", "kubelet's own file: no repair can be proved; see checkpoint-verify diagnose"
+    elif found.state is State.UNREADABLE:
+        step.action, step.detail, step.failed = "left", found.detail, True
+    elif not step.target.key or os.path.basename(step.target.path) != step.target.key + SUFFIX:
+        step.action, step.detail = "left", "not the file of a key: only <key>.json is repaired"
+    else:
+        return True
+    return False
+
+
+def _work(directory: str, steps: list[Step], arguments: argparse.Namespace, *, rehearsal: bool) -> None:
+    try:
+        surgeon = Surgeon(directory, rehearsal=rehearsal)
+    except (CheckpointError, OSError) as error:
+        advice = "; stop it first, then try again" if isinstance(error, DirectoryLocked) else ""
+        for step in steps:
+            step.action, step.failed, step.detail = "left", True, f"{error}{advice}"
+        return
+    try:
+        for step in steps:
+            try:
+                _work_on(step, surgeon, arguments)
+                if not rehearsal:
+                    _check(step)
+            except (CheckpointError, OSError) as error:
+                step.action, step.failed, step.detail = "left", True, str(error)
+    finally:
+        surgeon.close()
+
+
+def _work_on(step: Step, surgeon: Surgeon, arguments: argparse.Namespace) -> None:
+    key = step.target.key
+    done = surgeon.recover(key, rollback=arguments.rollback)
+    if done.outcome is Outcome.HOPELESS and "rollback=True" in done.detail:
+        step.action, step.detail = "left", done.detail.replace("rollback=True: ", "with --rollback ")
+    elif done.outcome is Outcome.HOPELESS and arguments.discard:
+        _record(step, surgeon.discard(key, step.found.reason), "discarded")
+    elif done.outcome is Outcome.HOPELESS:
+        step.action, step.detail = "left", f"{done.detail}; --discard removes it"
+    else:
+        _record(
+            step, done, {Outcome.REPAIRED: "repaired", Outcome.ROLLED_BACK: "rolled-back"}.get(done.outcome, "good")
+        )
+
+
+def _check(step: Step) -> None:
+    """What was mended must be good when it is read again."""
+    if step.action in ("repaired", "rolled-back"):
+        again = examine_path(step.target.path, NAMED)
+        if again.state is not State.GOOD:
+            step.action, step.detail = "left", f"written, but still {again.state}: {again.detail}"
+
+
+def _record(step: Step, done: Recovery, action: str) -> None:
+    step.action, step.detail, step.quarantined = action, done.detail, done.quarantined
+
+
+def _agreed(steps: list[Step], arguments: argparse.Namespace, screen: Screen) -> bool:
+    if arguments.yes:
+        return True
+    if not sys.stdin.isatty() or arguments.json:
+        raise UsageError("not on a terminal, so nobody can be asked: give --yes, or --dry-run to see the plan")
+    _print_steps(steps, screen, planned=True)
+    number = sum(1 for step in steps if step.action not in ("left", "good"))
+    print(f"Change {words.count(number, 'file')}? The damaged bytes are kept. [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _tell(
+    steps: list[Step], arguments: argparse.Namespace, screen: Screen, *, planned: bool, refused: bool = False
+) -> int:
+    changed = sum(1 for step in steps if step.action not in ("left", "good"))
+    still_damaged = any(step.is_open and step.found.state is State.DAMAGED for step in steps)
+    code = exitcodes.of(
+        damaged=still_damaged or (planned and changed > 0),
+        unseen=any(step.failed for step in steps),
+    )
+    if arguments.json:
+        members = {"dry_run": planned, "steps": [_document(step) for step in steps]}
+        json.dump(preamble("repair", code) | members, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return code
+    if refused:
+        screen.say(("Nothing was changed.", STRONG))
+        return code
+    verdict, style = _verdict(steps, planned=planned)
+    screen.say((verdict, style))
+    _print_steps(steps, screen, planned=planned)
+    if planned and changed:
+        _print_lock(steps[0].target.directory, screen)
+    return code
+
+
+def _verdict(steps: list[Step], *, planned: bool) -> tuple[str, str]:
+    numbers = Counter(step.action for step in steps)
+    left = numbers.pop("left", 0)
+    numbers.pop("good", 0)
+    if not numbers and not left:
+        return "GOOD: nothing to repair", FINE
+    told = ", ".join(f"{number:,} {action.replace('-', ' ')}" for action, number in sorted(numbers.items()))
+    rest = f", {left:,} left as {'it is' if left == 1 else 'they are'}" if left else ""
+    if planned:
+        return f"PLAN: {told or 'nothing can be done'}{rest}; nothing was changed", ODD
+    return f"DONE: {told or 'nothing'}{rest}", BAD if left else FINE
+
+
+def _print_steps(steps: list[Step], screen: Screen, *, planned: bool) -> None:
+    for step in steps:
+        word = step.action.replace("-", " ")
+        words_for = {"left": "left as it is", "good": "good already"}.get(word, f"to be {word}" if planned else word)
+        style = {"left": BAD, "good": FAINT}.get(step.action, FINE)
+        screen.say((words_for, style), f": {words.shown(step.target.path)}: {words.shown(step.detail)}")
+        if step.quarantined and not planned:
+            screen.say((f"the damaged bytes are kept in {words.shown(step.quarantined)}", FAINT), indent=2)
+
+
+def _print_lock(directory: str, screen: Screen) -> None:
+    lock = lock_of(directory)
+    if lock.held in (Held.HELD, Held.UNKNOWN):
+        screen.say((f"Stop the agent first: the lock is {lock}", ODD))
+
+
+def _document(step: Step) -> dict[str, Any]:
+    return path_members(step.target.path) | {
+        "key": step.target.key,
+        "state": step.found.state,
+        "reason": step.found.reason,
+        "action": step.action,
+        "detail": words.shown(step.detail),
+        "quarantined": words.shown(step.quarantined),
+    }

@@ -1,0 +1,96 @@
+"""show: one checkpoint readable, a damaged one as far as it goes with the damaged place marked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from . import anatomy, disk, jsonview, targets, words
+from .content import Content, code_of, finding_document, load
+from .details import STATE_STYLES, header_pairs, kubelet_pairs, print_spot
+from .examine import Circumstances
+from .finding import Finding, State
+from .report import preamble
+from .screen import BAD, FAINT, ODD, STRONG, Screen, screen
+
+HELP = "one checkpoint, header and data"
+EXAMPLES = """\
+  checkpoint-verify show /var/lib/agent/claims/pod-7.json
+  checkpoint-verify show -d /var/lib/agent/claims pod-7
+  checkpoint-verify show --raw /var/lib/kubelet/dra_manager_state | sha256sum
+"""
+AFTER_BYTES = 2000  # shown of what follows the damage
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("targets", nargs="+", metavar="KEY|FILE", help="a key (see -d), or the path of a file")
+    targets.add_directory(parser)
+    parser.add_argument("--previous", action="store_true", help="the generation before")
+    parser.add_argument("--raw", action="store_true", help="the bytes as they are, and nothing else")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    target = targets.one(arguments.targets, arguments.directory)
+    path = target.previous if arguments.previous else target.path
+    content = load(path, Circumstances(named=True, kubelet_version=arguments.kubelet_version))
+    code = code_of(content.found)
+    if content.found.state is State.UNREADABLE:
+        print(f"checkpoint-verify: {words.shown(path)}: {content.found.detail}", file=sys.stderr)
+    elif arguments.raw:
+        _copy(path)
+    elif arguments.json:
+        document = preamble("show", code) | finding_document(content.found) | {"data": content.data}
+        json.dump(document, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        _print(content, screen())
+    return code
+
+
+def _copy(path: str) -> None:
+    sys.stdout.flush()
+    for piece in disk.pieces(path):
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+def _print(content: Content, screen: Screen) -> None:
+    found = content.found
+    state = f" ({found.reason}: {found.detail})" if found.state is State.DAMAGED else ""
+    screen.say((found.state.upper(), STATE_STYLES[found.state]), " ", (words.shown(found.path), STRONG), state)
+    if found.header:
+        screen.pairs(header_pairs(found.header))
+    elif found.kubelet:
+        screen.pairs(kubelet_pairs(found))
+    elif found.state is State.TOO_NEW:
+        screen.say(f"Written by a newer program: {found.detail}.", indent=2)
+        screen.verbatim(anatomy.sketch(content.blob))
+    for warning in found.warnings:
+        screen.say((warning, ODD), indent=2)
+    if content.is_comparable and content.blob:
+        screen.json(jsonview.pretty(content.data))
+    elif found.header:
+        screen.say(("Too large to be shown; --raw prints it.", ODD))
+    if found.state is State.DAMAGED:
+        _print_damaged(found, content.blob, screen)
+
+
+def _print_damaged(found: Finding, blob: bytes, screen: Screen) -> None:
+    """The text up to the damage, the damaged place in hex, and what follows."""
+    _, flip = anatomy.mended(blob) if found.kubelet is None else (None, None)
+    spot = anatomy.damaged_spot(blob, flip)
+    if found.kubelet is None and blob.strip(b"\0"):
+        readable = blob if spot is None or flip else blob[: spot.offset]
+        screen.verbatim(anatomy.sketch(readable))
+    if spot is None:
+        screen.say(("The text is whole; the checksum does not say where it was changed.", ODD))
+    elif blob:
+        screen.verbatim(f"── damaged: {spot.what} (offset {spot.offset} of {len(blob)}) ──", BAD)
+        print_spot(blob, spot, screen)
+        after = blob[spot.offset + spot.length :].strip(b"\0\n")
+        if after and not flip and found.kubelet is None:
+            screen.verbatim("── after it ──", FAINT)
+            screen.verbatim(words.shown(after[:AFTER_BYTES].decode("utf-8", "surrogateescape")))
+    screen.verbatim(f"→ checkpoint-verify diagnose {words.quoted(found.path)}")

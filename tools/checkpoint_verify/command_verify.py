@@ -1,0 +1,63 @@
+"""verify: check everything, say what is wrong, what it means and what to do next."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from . import exitcodes, prometheus
+from .finding import Finding
+from .report import document_of, print_report
+from .screen import progress, screen
+from .tally import tally_of
+
+HELP = "check directories and files (the default)"
+EXAMPLES = """\
+  checkpoint-verify /var/lib/agent/claims
+  checkpoint-verify --json /var/lib/kubelet | jq .verdict
+  checkpoint-verify --quiet --prometheus /var/lib/node_exporter/checkpoints.prom /var/lib/agent/claims
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a directory of checkpoints, kubelet's, or a file")
+    parser.add_argument("--json", action="store_true", help="print one JSON document (README.md describes it)")
+    parser.add_argument("--quiet", "-q", action="store_true", help="print nothing; the exit code tells")
+    parser.add_argument("--strict", action="store_true", help="count warnings as damage")
+    parser.add_argument(
+        "--prometheus", metavar="FILE", help="also write metrics for node_exporter's textfile collector"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    paths = list(dict.fromkeys(arguments.paths))
+    shown = screen(quiet=arguments.quiet or arguments.json)
+    with progress(wanted=not arguments.quiet) as bar:
+
+        def passed(_: Finding) -> None:
+            bar.step()
+
+        tallies = [
+            tally_of(path, kubelet_version=arguments.kubelet_version, opened=bar.expect, passed=passed)
+            for path in paths
+        ]
+    code = exitcodes.worst([tally.exit_code(strict=arguments.strict) for tally in tallies])
+    if arguments.json and not arguments.quiet:
+        json.dump(document_of(tallies, strict=arguments.strict), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        print_report(tallies, shown, strict=arguments.strict)
+    if arguments.prometheus:
+        code = exitcodes.worst([code, _write_metrics(arguments.prometheus, prometheus.text(tallies, arguments.strict))])
+    return code
+
+
+def _write_metrics(path: str, text: str) -> int:
+    try:
+        prometheus.write(os.fspath(path), text)
+    except OSError as error:
+        print(f"checkpoint-verify: {path}: the metrics could not be written: {error.strerror}", file=sys.stderr)
+        return exitcodes.COULD_NOT_LOOK
+    return exitcodes.GOOD

@@ -1,0 +1,119 @@
+"""The subcommands, the parser that knows them, and the way from a command line to one of them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from types import ModuleType
+
+from checkpointmanager import CheckpointError, __version__
+
+from . import (
+    command_diagnose,
+    command_diff,
+    command_export,
+    command_list,
+    command_repair,
+    command_show,
+    command_verify,
+    exitcodes,
+    words,
+)
+from .completion import print_completion
+from .kubelet import versions
+from .targets import UsageError
+
+COMMANDS: dict[str, ModuleType] = {
+    "verify": command_verify,
+    "list": command_list,
+    "show": command_show,
+    "diff": command_diff,
+    "diagnose": command_diagnose,
+    "repair": command_repair,
+    "export": command_export,
+}
+_OWN_OPTIONS = ("-h", "--help", "--version", "--print-completion")
+_DESCRIPTION = """\
+Checks checkpoint directories and kubelet's own state files: what is damaged, why,
+and what to do. Without a subcommand: verify. Only repair takes the lock, and only
+repair changes state files.
+"""
+_EXIT_CODES = """\
+exit codes: 0 good, 1 damage found, 2 usage, 3 could not look; damage wins over 3.
+"""
+_EXAMPLES = """\
+examples:
+  checkpoint-verify /var/lib/agent/claims        is everything there as it was written?
+  checkpoint-verify /var/lib/kubelet             the same for kubelet's own state files
+  checkpoint-verify list /var/lib/agent/claims
+  checkpoint-verify diagnose /var/lib/agent/claims/pod-7.json
+  checkpoint-verify repair --dry-run --all /var/lib/agent/claims
+
+A path that is named like a subcommand is given as ./list.
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line, also for the completion of shells."""
+    parser = argparse.ArgumentParser(
+        prog="checkpoint-verify",
+        description=_DESCRIPTION,
+        epilog=f"{_EXAMPLES}\n{_EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"checkpoint-verify {__version__}")
+    parser.add_argument("--print-completion", metavar="SHELL", help="print the completion script for bash, zsh or tcsh")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        subparser = subparsers.add_parser(
+            name,
+            help=module.HELP,
+            description=_sentence((module.__doc__ or "").partition(": ")[2]),
+            epilog=f"examples:\n{module.EXAMPLES}\n{_EXIT_CODES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(subparser)
+        if name != "repair":
+            subparser.add_argument(
+                "--kubelet-version",
+                metavar="VERSION",
+                type=_kubelet_version,
+                help=f"judge kubelet's files as this version would, such as 1.35 (default: 1.{versions.NEWEST})",
+            )
+    return parser
+
+
+def run(argv: list[str]) -> int:
+    """Do what the command line says and return the exit code."""
+    parser = build_parser()
+    if argv and argv[0] not in COMMANDS and argv[0] not in _OWN_OPTIONS and not argv[0].startswith("--print-"):
+        argv = ["verify", *argv]
+    try:
+        arguments = parser.parse_args(argv)
+        if arguments.print_completion:
+            return print_completion(parser, arguments.print_completion)
+        if not arguments.command:
+            parser.error("name a directory or a file to look at")
+    except SystemExit as end:
+        return int(end.code or 0)
+    try:
+        code: int = COMMANDS[arguments.command].run(arguments)
+    except UsageError as error:
+        print(f"checkpoint-verify {arguments.command}: {error}", file=sys.stderr)
+        return exitcodes.USAGE
+    except CheckpointError as error:
+        print(f"checkpoint-verify {arguments.command}: {words.shown(str(error))}", file=sys.stderr)
+        return exitcodes.COULD_NOT_LOOK
+    return code
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _kubelet_version(text: str) -> str:
+    try:
+        versions.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text

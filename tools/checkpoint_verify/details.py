@@ -1,0 +1,50 @@
+"""The facts about one file, as show and diagnose print them."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+from checkpointmanager.envelope import Header
+
+from . import anatomy, boots, words
+from .finding import Finding, State
+from .report import loads_in
+from .screen import BAD, FAINT, FINE, ODD, Screen
+
+STATE_STYLES = {State.GOOD: FINE, State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
+
+
+def header_pairs(header: Header) -> list[tuple[str, str]]:
+    """A header as people want to read it."""
+    age = words.age(time.time() - header.written.timestamp())
+    boot = boots.word_for(header.boot, boots.current_boot())
+    return [
+        ("key", header.key),
+        ("kind", f"{header.kind}, version {header.version}, readable by version {header.readable_by} and later"),
+        ("generation", f"{header.generation:,}"),
+        (
+            "written",
+            f"{header.written:%Y-%m-%d %H:%M:%S} UTC, {age} ago, in {boot} boot".replace("this", "the current"),
+        ),
+    ]
+
+
+def kubelet_pairs(found: Finding) -> list[tuple[str, str]]:
+    kubelet = found.kubelet
+    assert kubelet
+    right = "as kubelet computes it" if kubelet.actual == kubelet.expected else f"kubelet computes {kubelet.expected}"
+    modified = datetime.fromtimestamp(found.modified).strftime("%Y-%m-%d %H:%M:%S")
+    return [
+        ("kind", f"{kubelet.kind} {kubelet.format}".strip()),
+        ("verdict", f"{kubelet.verdict} to kubelet {kubelet.kubelet_version}"),
+        ("checksum", f"{kubelet.actual}, {right}" if kubelet.actual and kubelet.expected else kubelet.actual),
+        ("loads in", f"kubelet {loads_in(found)}"),
+        ("modified", modified),
+        ("detail", kubelet.detail),
+    ]
+
+
+def print_spot(blob: bytes, spot: anatomy.Spot, screen: Screen) -> None:
+    for row in anatomy.hex_context(blob, spot):
+        screen.verbatim(f"  {row}", BAD if row.startswith((">", " " * 12)) else FAINT)

@@ -1,0 +1,213 @@
+"""What most likely happened to a damaged checkpoint: the cause, how sure that is, and the evidence.
+
+Pure: works on bytes and on what the file system says about the file. What can be done is remedies.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import orjson
+
+from checkpointmanager.damage import Reason
+from checkpointmanager.envelope import holds
+from checkpointmanager.repair import MAX_SEARCH_BYTES, Repair, generation_in
+
+from . import anatomy, words
+from .anatomy import Flip, Spot
+from .examine import looks_ours
+from .finding import Finding, State
+
+PROVED, LIKELY, GUESS = "proved", "likely", "a guess"
+LATER_SECONDS = 2.0  # a file whose time is so much later than it says was changed after it was written
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """`cause` is a sentence; `certainty` says how much it is worth."""
+
+    cause: str
+    certainty: str
+    evidence: list[str] = field(default_factory=list)
+    cure: Repair | None = None
+    spot: Spot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known about the file beside its bytes."""
+
+    modified: float
+    owner: int
+    owner_of_directory: int
+    other_key_exists: bool = False  # for a file that says to be another key's
+
+
+def diagnose(found: Finding, blob: bytes, setting: Setting) -> Diagnosis:
+    """The most likely cause. Each test below is tried in turn, the surest first."""
+    if found.state is State.TOO_NEW:
+        return Diagnosis("A newer program wrote this file. It is not damaged.", PROVED, [found.detail.capitalize()])
+    if found.reason == Reason.NOT_A_FILE:
+        return Diagnosis("Somebody put something else in the file's place.", PROVED, [found.detail.capitalize()])
+    cure, flip = anatomy.mended(blob)
+    told = (
+        _written_so(found, setting)
+        or _exactly_mended(cure, flip)
+        or _empty(blob)
+        or _nul_filled(blob)
+        or _lost_block(blob)
+        or _edited(blob)
+        or _truncated(blob)
+        or _overwritten(blob)
+    )
+    told.cure = cure
+    told.spot = anatomy.damaged_spot(blob, flip)
+    told.evidence += _circumstances(found, blob, setting)
+    return told
+
+
+def _written_so(found: Finding, setting: Setting) -> Diagnosis | None:
+    """Damage under a checksum that holds was not done to the bytes: they were put there like that."""
+    if found.reason == Reason.WRONG_KEY:
+        there = "still there" if setting.other_key_exists else "not in this directory any more"
+        evidence = [found.detail[0].upper() + found.detail[1:], f"The checkpoint of that key is {there}"]
+        return Diagnosis("The file was copied or renamed from another key.", PROVED, evidence)
+    if found.reason in (Reason.WRONG_SHAPE, Reason.NOT_JSON) and "checksum holds" in found.detail:
+        cause = "Another program wrote this, with a right checksum over wrong content."
+        return Diagnosis(cause, PROVED, [found.detail.capitalize()])
+    return None
+
+
+def _exactly_mended(cure: Repair | None, flip: Flip | None) -> Diagnosis | None:
+    if cure is None:
+        return None
+    if flip:
+        cause = "A single bit flipped, in memory or on the disk."
+        evidence = [str(flip)[0].upper() + str(flip)[1:], "With this bit turned back the checksum holds"]
+        return Diagnosis(cause, PROVED, evidence)
+    cause = (
+        "Bytes were appended to a whole checkpoint." if "foreign" in cure.finding else "The last bytes were cut off."
+    )
+    return Diagnosis(cause, PROVED, [f"If {cure.finding}, the checksum holds"])
+
+
+def _empty(blob: bytes) -> Diagnosis | None:
+    if blob.strip():
+        return None
+    evidence = ["The file has no content", "The library syncs the content before the name points to it"]
+    cause = "Another program emptied the file, or a copy failed on a full disk, or fsck cleared it."
+    return Diagnosis(cause, LIKELY, evidence)
+
+
+def _nul_filled(blob: bytes) -> Diagnosis | None:
+    text = len(blob.rstrip(b"\0"))
+    if text == len(blob):
+        return None
+    what = f"NUL bytes from offset {text} to the end at {len(blob)}" if text else f"All {len(blob)} bytes are NUL"
+    evidence = [what]
+    if where := anatomy.boundary(text):
+        evidence.append(f"They begin {where}")
+    cause = "The machine lost power, or was reset, before the data reached the disk."
+    return Diagnosis(cause, LIKELY, evidence)
+
+
+def _lost_block(blob: bytes) -> Diagnosis | None:
+    spot = anatomy.damaged_spot(blob, None)
+    if spot is None or not spot.what.startswith("a stretch of NUL"):
+        return None
+    evidence = [f"{spot.length} NUL bytes at offset {spot.offset}, with text before and after"]
+    if where := anatomy.boundary(spot.offset):
+        evidence.append(f"They begin {where}")
+    return Diagnosis("A block of the disk was lost, or never written.", LIKELY, evidence)
+
+
+def _edited(blob: bytes) -> Diagnosis | None:
+    """A whole JSON document with another checksum: somebody changed it who knows JSON, but not the checksum."""
+    try:
+        document = json.loads(blob)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or not looks_ours(blob):
+        return None
+    evidence = ["The file is a whole JSON document, but its checksum is another's"]
+    if blob.rstrip().count(b"\n") or b": " in blob[:40]:
+        evidence.append("It has line breaks or spaces where the library writes none")
+    written = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
+    if holds(written):
+        evidence.append("Without the added spaces the checksum holds: nothing but the layout was changed")
+        return Diagnosis("Somebody reformatted the file, with an editor or with jq.", PROVED, evidence)
+    return Diagnosis("Somebody edited the file, by hand or with a tool such as sed or jq.", LIKELY, evidence)
+
+
+def _truncated(blob: bytes) -> Diagnosis | None:
+    spot = anatomy.damaged_spot(blob, None)
+    if spot is None or spot.offset < len(blob):
+        return None
+    evidence = [f"The document ends after {len(blob)} bytes, before it is complete"]
+    if where := anatomy.boundary(len(blob)):
+        evidence.append(f"It ends {where}")
+        return Diagnosis("The machine lost power, or the disk was full, while the file was written.", LIKELY, evidence)
+    return Diagnosis("A program that does not replace files, or a copy, was interrupted.", LIKELY, evidence)
+
+
+def _overwritten(blob: bytes) -> Diagnosis:
+    spot = anatomy.damaged_spot(blob, None)
+    evidence = [f"At offset {spot.offset}: {spot.what}"] if spot else ["The checksum does not say where it was changed"]
+    if not looks_ours(blob):
+        evidence.append("Nothing of a checkpoint's header can be recognised")
+        return Diagnosis("Something else was written over the file, or it never was a checkpoint.", LIKELY, evidence)
+    if len(blob) <= MAX_SEARCH_BYTES:
+        evidence.append("More than a single bit is wrong: all of them were tried")
+    else:
+        evidence.append(f"Larger than {words.size(MAX_SEARCH_BYTES)}, so a single flipped bit was not searched for")
+    return Diagnosis("Several bytes were changed: a failing disk or memory, or a stray write.", GUESS, evidence)
+
+
+def _circumstances(found: Finding, blob: bytes, setting: Setting) -> list[str]:
+    evidence = []
+    written = _stated_time(blob)
+    if written and setting.modified - written.timestamp() > LATER_SECONDS:
+        later = words.age(setting.modified - written.timestamp())
+        evidence.append(f"The file was modified {later} after the time that it says it was written")
+    elif written and setting.modified > 0:
+        evidence.append("The file's time is that of its writing: it was not changed through the file system since")
+    if setting.owner != setting.owner_of_directory:
+        evidence.append(f"The file belongs to user {setting.owner}, its directory to user {setting.owner_of_directory}")
+    if generation := generation_in(blob):
+        evidence.append(f"It says to be generation {generation}")
+    if found.expected and found.actual:
+        evidence.append(f"It states {found.expected}, its bytes hash to {found.actual}")
+    return evidence
+
+
+def _stated_time(blob: bytes) -> datetime | None:
+    start = blob.find(b'"written":"', 0, 4096)
+    if start < 0:
+        return None
+    text = blob[start + 11 : start + 38].partition(b'"')[0]
+    try:
+        return datetime.fromisoformat(text.decode("ascii")).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def setting_of(path: str, other_key_path: str = "") -> Setting:
+    """Ask the file system; a file that is gone meanwhile has no setting worth telling."""
+    try:
+        status = os.lstat(path)
+        folder = os.stat(os.path.dirname(path) or ".")
+    except OSError:
+        return Setting(0.0, 0, 0)
+    there = bool(other_key_path) and os.path.lexists(other_key_path)
+    return Setting(status.st_mtime, status.st_uid, folder.st_uid, there)
+
+
+def stated_key(blob: bytes) -> str:
+    """The key that whole bytes say to be of; "" if they say none."""
+    try:
+        return str(orjson.loads(blob).get("key", ""))
+    except (orjson.JSONDecodeError, AttributeError):
+        return ""

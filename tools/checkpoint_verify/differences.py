@@ -1,0 +1,44 @@
+"""What changed from one JSON value to another, path by path. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from . import paths
+
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+
+
+class Change(NamedTuple):
+    """One place that differs."""
+
+    what: str
+    path: str
+    before: Any
+    after: Any
+
+
+def differences(before: Any, after: Any, path: str = "$") -> Iterator[Change]:
+    """In the order of the document before, what is new last. Lists are compared item by item, by position."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name, value in before.items():
+            below = paths.below(path, name)
+            if name in after:
+                yield from differences(value, after[name], below)
+            else:
+                yield Change(REMOVED, below, value, None)
+        for name in after:
+            if name not in before:
+                yield Change(ADDED, paths.below(path, name), None, after[name])
+    elif isinstance(before, list) and isinstance(after, list):
+        for index in range(max(len(before), len(after))):
+            below = paths.below(path, index)
+            if index >= len(after):
+                yield Change(REMOVED, below, before[index], None)
+            elif index >= len(before):
+                yield Change(ADDED, below, None, after[index])
+            else:
+                yield from differences(before[index], after[index], below)
+    elif type(before) is not type(after) or before != after:
+        yield Change(CHANGED, path, before, after)

@@ -1,0 +1,132 @@
+"""The edge to the disk, for reading only: never follows a link, never waits for a FIFO, never opens a device.
+
+A file of any size is read with little memory: large ones pass through one buffer on their way into the hash.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from xxhash import xxh3_64
+
+from checkpointmanager.envelope import CHECKSUM_BYTES, stated_digest
+from checkpointmanager.filestore import MAX_BYTES
+
+WHOLE_BYTES = 1 << 20  # files up to this size are read in one piece, and parsed
+STREAM_BYTES = 16 << 30  # nothing larger is read at all: a sparse file may claim any size
+PIECE_BYTES = 1 << 20
+LEASE_TRIES = 50
+LEASE_SECONDS = 0.002
+
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | os.O_CLOEXEC
+
+_buffer = bytearray(PIECE_BYTES)
+
+
+class NotAFile(Exception):
+    """Something other than a regular file has the name."""
+
+
+class Look(NamedTuple):
+    """A file's bytes. Of a large one only the head, and whether its checksum holds over the rest."""
+
+    status: os.stat_result
+    head: bytes
+    streamed: bool = False
+    holds: bool = False  # only said of streamed files
+
+
+def open_folder(path: str, below: int | None = None) -> int:
+    """A directory named by the user may be reached through a link; one found below it may not."""
+    return os.open(path, _FOLDER if below is None else _FOLDER | os.O_NOFOLLOW, dir_fd=below)
+
+
+def look(name: str, folder: int | None, device: int | None = None) -> Look:
+    """Read `name` in the open folder (or by path). Raises NotAFile or OSError.
+
+    With `device`, a file that lies on another file system is refused.
+    """
+    try:
+        descriptor = _open(name, folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise NotAFile("a link or a socket" if error.errno == errno.ELOOP else "a socket or a device") from None
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotAFile(what_is(status.st_mode))
+        if device is not None and status.st_dev != device:
+            raise OSError(errno.EXDEV, "lies on another file system than its directory; name the file to check it")
+        if status.st_size <= WHOLE_BYTES:
+            return Look(status, _read(descriptor, status.st_size))
+        return _stream(descriptor, status)
+    finally:
+        os.close(descriptor)
+
+
+def read_whole(name: str, folder: int | None) -> bytes:
+    """All bytes of a file, up to the limit of the library. For damaged files, where every byte may tell."""
+    descriptor = _open(name, folder)
+    try:
+        size = os.fstat(descriptor).st_size
+        return _read(descriptor, min(size, MAX_BYTES))
+    finally:
+        os.close(descriptor)
+
+
+def pieces(path: str) -> Iterator[bytes]:
+    """A file of any size, piece by piece."""
+    descriptor = _open(path, None)
+    try:
+        while piece := os.read(descriptor, PIECE_BYTES):
+            yield piece
+    finally:
+        os.close(descriptor)
+
+
+def what_is(mode: int) -> str:
+    kinds = (
+        (stat.S_ISLNK, "a symbolic link"),
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+    )
+    return next((words for test, words in kinds if test(mode)), "a device")
+
+
+def _open(name: str, folder: int | None) -> int:
+    for _ in range(LEASE_TRIES):
+        try:
+            return os.open(name, _FILE, dir_fd=folder)
+        except BlockingIOError:  # the agent has a lease on it, for the blink of an eye
+            time.sleep(LEASE_SECONDS)
+    return os.open(name, _FILE, dir_fd=folder)
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    blob = os.read(descriptor, size + 1)
+    # Another length than the status said: a short read, or the file changes while it is read.
+    while len(blob) != size and len(blob) <= MAX_BYTES and (piece := os.read(descriptor, PIECE_BYTES)):
+        blob += piece
+    return blob
+
+
+def _stream(descriptor: int, status: os.stat_result) -> Look:
+    head = os.read(descriptor, PIECE_BYTES)
+    wanted = stated_digest(head)
+    if wanted is None or status.st_size > STREAM_BYTES:
+        return Look(status, head, streamed=True)
+    digest = xxh3_64(memoryview(head)[CHECKSUM_BYTES:])
+    window = memoryview(_buffer)
+    last = head[-2:]
+    while got := os.readv(descriptor, [_buffer]):
+        digest.update(window[:got])
+        last = (last + bytes(window[max(0, got - 2) : got]))[-2:]
+    return Look(status, head, streamed=True, holds=digest.intdigest() == wanted and last == b"}\n")

@@ -1,0 +1,265 @@
+"""One file, one Finding: whose it is, and whether it is as it was written.
+
+Damage is only reported when two looks by name agree: a file that is being replaced may be caught between.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+
+import orjson
+from xxhash import xxh3_64_intdigest
+
+from checkpointmanager.damage import Damaged, Reason, TooNew
+from checkpointmanager.envelope import CHECKSUM_BYTES, checksum_of, holds, open_sealed
+from checkpointmanager.errors import reason_of
+from checkpointmanager.filestore import MAX_BYTES
+from checkpointmanager.filestore.names import PREVIOUS, QUARANTINE, SUFFIX
+from checkpointmanager.keys import is_name
+
+from . import disk, words
+from .finding import Finding, State
+from .kubelet import KubeletFile, Verdict, inspect
+
+LOOKS = 8  # at a file that is different each time
+PAUSE_SECONDS = 0.02
+
+UNRECOGNISED = "unrecognised"
+
+_VERDICTS = {Verdict.VALID: State.GOOD, Verdict.DAMAGED: State.DAMAGED, Verdict.UNKNOWN: State.UNKNOWN}
+_HEADER_BYTES = 4096  # a header with the longest names is shorter than that
+_HEADER_MEMBERS = (re.compile(rb'"readable_by"\s*:'), re.compile(rb'"generation"\s*:'))
+_OPENING = b'{"checksum":"'
+_QUARANTINED = re.compile(r"(.+)\.\d{8}T\d{12}Z\.[a-z-]+\.json")
+
+
+class Among(Enum):
+    """Whose directory a file lies in: it tells what a file that cannot be recognised must have been."""
+
+    CHECKPOINTS = auto()  # every <key>.json there is a checkpoint
+    KUBELET = auto()  # only kubelet's own names are state
+    ANYTHING = auto()  # a directory that bears no sign of ours: a JSON document may be anybody's
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What is known about a file before it is opened."""
+
+    named: bool = False  # on the command line: then it must be a state file
+    among: Among = Among.CHECKPOINTS
+    kubelet_version: str | None = None
+    device: int | None = None  # of the folder: files on other ones are not touched
+
+
+NAMED = Circumstances(named=True)
+
+
+class _Seen(NamedTuple):
+    finding: Finding
+    identity: tuple[int, ...]  # of what was looked at
+
+
+def examine_path(path: str, circumstances: Circumstances = NAMED) -> Finding:
+    """A file by its path. What is not a regular file is not even opened: a device may react to that."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError as error:
+        return unreadable(path, error)
+    if not stat.S_ISREG(mode):
+        return not_a_file(path, words.base_name(path), disk.what_is(mode))
+    found = examine(words.base_name(path), None, path, circumstances)
+    return found or unreadable(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
+
+def examine(name: str, folder: int | None, path: str, circumstances: Circumstances) -> Finding | None:
+    """The file `name` in the open folder, or at `path`. None if it was removed meanwhile."""
+    seen = _look(name, folder, path, circumstances)
+    if seen is None or seen.finding.state is not State.DAMAGED:
+        return seen.finding if seen else None
+    for _ in range(LOOKS):
+        again = _look(name, folder, path, circumstances)
+        if again is None or again.finding.state is not State.DAMAGED:
+            return again.finding if again else None
+        if again.identity == seen.identity:
+            return again.finding
+        seen = again
+        time.sleep(PAUSE_SECONDS)
+    return unreadable(path, OSError(errno.EAGAIN, "it changes while it is read"))
+
+
+def key_of(name: str) -> str:
+    """The key that a file of this name would have; "" if it cannot be a checkpoint's."""
+    if name.startswith(PREVIOUS):
+        key = name.removeprefix(PREVIOUS)
+    else:
+        key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else ""
+    return key if is_name(key) else ""
+
+
+def key_at(path: str) -> str:
+    """The same for a path, which may also be that of a copy in quarantine."""
+    folder, name = os.path.split(path)
+    kept = _QUARANTINED.fullmatch(name) if os.path.basename(folder) == QUARANTINE else None
+    return key_of(kept[1] + SUFFIX if kept else name)
+
+
+def looks_ours(blob: bytes) -> bool:
+    """True if the first bytes, damaged or not, can only be those of a checkpoint of this library."""
+    head = blob[:_HEADER_BYTES]
+    return head.startswith(_OPENING) or all(member.search(head) for member in _HEADER_MEMBERS)
+
+
+def _look(name: str, folder: int | None, path: str, circumstances: Circumstances) -> _Seen | None:
+    try:
+        look = disk.look(name if folder is not None else path, folder, circumstances.device)
+        if look.streamed and not look.holds and look.status.st_size <= MAX_BYTES:
+            look = disk.Look(look.status, disk.read_whole(name if folder is not None else path, folder))
+    except FileNotFoundError:
+        return None
+    except disk.NotAFile as what:
+        return _Seen(not_a_file(path, name, str(what)), ())
+    except OSError as error:
+        return _Seen(unreadable(path, error), ())
+    finding = _judge_streamed(look, name, path) if look.streamed else _judge(look.head, name, path, circumstances)
+    finding.size = look.status.st_size
+    finding.modified = look.status.st_mtime
+    if finding.state is State.GOOD:
+        return _Seen(finding, ())
+    return _Seen(finding, (look.status.st_ino, look.status.st_size, xxh3_64_intdigest(look.head)))
+
+
+def _judge(blob: bytes, name: str, path: str, circumstances: Circumstances) -> Finding:
+    key = key_at(path) if circumstances.named else key_of(name)
+    if holds(blob):
+        return _judge_sealed(blob, path, key)
+    if not looks_ours(blob):
+        if kubelet := inspect(blob, name, circumstances.kubelet_version):
+            return _of_kubelet(kubelet, path)
+        if _may_be_foreign(blob, circumstances.among):
+            return Finding(path, State.FOREIGN, key=key)
+        if not key or circumstances.named:
+            return _unrecognised(blob, path, key)
+    try:
+        open_sealed(blob, key)
+    except Damaged as damage:
+        return _damaged(path, key, damage)
+    except TooNew as newer:
+        return Finding(path, State.TOO_NEW, key=key, reason="too-new", detail=str(newer))
+    raise AssertionError("a checksum that does not hold cannot be opened")
+
+
+def _may_be_foreign(blob: bytes, among: Among) -> bool:
+    if among is Among.ANYTHING:
+        return _what_is_left(blob)[0] == UNRECOGNISED
+    return among is Among.KUBELET
+
+
+def _judge_sealed(blob: bytes, path: str, key: str) -> Finding:
+    """A file whose checksum holds is ours. Under a name that is no key's, its own key is as good as any."""
+    try:
+        header, data = open_sealed(blob, key or _stated_key(blob))
+        orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _damaged(path, key, Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON"))
+    except Damaged as damage:
+        return _damaged(path, key, damage)
+    except TooNew as newer:
+        return Finding(path, State.TOO_NEW, key=key, reason="too-new", detail=str(newer))
+    return Finding(path, State.GOOD, key=header.key, header=header)
+
+
+def _judge_streamed(look: disk.Look, name: str, path: str) -> Finding:
+    """A large file: its checksum was computed on the way past, its data is not parsed."""
+    key, size = key_of(name), look.status.st_size
+    if not look.holds:
+        detail = f"{size} bytes, over the limit of {MAX_BYTES}, and no checkpoint whose checksum holds"
+        return _damaged(path, key, Damaged(Reason.TOO_LARGE, detail))
+    found = _judge_sealed(_with_no_data(look.head), path, key)
+    if size > MAX_BYTES and found.state is State.GOOD:
+        limit = words.size(MAX_BYTES)
+        found.warnings = (f"Larger than {limit}: the agent reads it only if it was given a larger max_bytes.",)
+    return found
+
+
+def _with_no_data(head: bytes) -> bytes:
+    """A small checkpoint with the header of a large one whose checksum holds."""
+    start = head.find(b',"data":', CHECKSUM_BYTES)
+    body = head[CHECKSUM_BYTES:start] + b',"data":null}\n' if start >= 0 else b"}\n"
+    return checksum_of(body) + body
+
+
+def _stated_key(blob: bytes) -> str:
+    found = re.search(rb'"key":"([^"]{1,200})"', blob[:_HEADER_BYTES])
+    return found[1].decode("utf-8", "replace") if found else ""
+
+
+def _of_kubelet(kubelet: KubeletFile, path: str) -> Finding:
+    return Finding(
+        path,
+        _VERDICTS[kubelet.verdict],
+        key=kubelet.kind,
+        kubelet=kubelet,
+        reason=kubelet.reason,
+        detail=kubelet.detail,
+        expected=kubelet.expected,
+        actual=kubelet.actual,
+        warnings=kubelet.warnings,
+    )
+
+
+def _unrecognised(blob: bytes, path: str, key: str) -> Finding:
+    reason, what = _what_is_left(blob)
+    guess = f"by its name probably the checkpoint of key {key!r}" if key else "nothing tells what it was"
+    return Finding(path, State.DAMAGED, key=key, reason=reason, detail=f"{what}; {guess}")
+
+
+def _what_is_left(blob: bytes) -> tuple[str, str]:
+    if not blob.strip(b" \t\r\n"):
+        return Reason.EMPTY, "the file has no content"
+    text = blob.rstrip(b"\0")
+    if len(text) < len(blob):
+        what = (
+            f"NUL bytes from offset {len(text)} to the end at {len(blob)}" if text else f"all {len(blob)} bytes are NUL"
+        )
+        return Reason.NUL_FILLED, what
+    try:
+        orjson.loads(blob)
+    except orjson.JSONDecodeError:
+        if blob.lstrip()[:1] in (b"{", b"["):
+            return Reason.TRUNCATED, "a JSON document begins, but does not come to its end"
+        return Reason.NOT_JSON, "no JSON document"
+    return UNRECOGNISED, "a JSON document, but neither a checkpoint nor a state file of kubelet"
+
+
+def _damaged(path: str, key: str, damage: Damaged) -> Finding:
+    return Finding(
+        path,
+        State.DAMAGED,
+        key=key,
+        reason=damage.reason,
+        detail=damage.detail,
+        expected=damage.expected,
+        actual=damage.actual,
+    )
+
+
+def not_a_file(path: str, name: str, what: str) -> Finding:
+    return _damaged(path, key_of(name), Damaged(Reason.NOT_A_FILE, f"{what} stands in its place"))
+
+
+def unreadable(path: str, error: OSError) -> Finding:
+    return Finding(
+        path,
+        State.UNREADABLE,
+        key=key_of(words.base_name(path)),
+        reason=Reason.UNREADABLE,
+        detail=reason_of(error),
+        errno=error.errno or 0,
+    )

@@ -1,0 +1,20 @@
+"""The exit codes, the same for every subcommand. Scripts and timers branch on them, so they never change."""
+
+from __future__ import annotations
+
+GOOD = 0
+DAMAGE = 1
+USAGE = 2
+COULD_NOT_LOOK = 3
+
+
+def worst(codes: list[int]) -> int:
+    """Damage wins over "could not look", which wins over good."""
+    return next((code for code in (DAMAGE, COULD_NOT_LOOK) if code in codes), GOOD)
+
+
+def of(*, damaged: bool, unseen: bool, warned: bool = False, strict: bool = False) -> int:
+    """The code for what a look has found; `strict` counts warnings as damage."""
+    if damaged or (strict and warned):
+        return DAMAGE
+    return COULD_NOT_LOOK if unseen else GOOD

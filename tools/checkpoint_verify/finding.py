@@ -1,0 +1,46 @@
+"""What one look at one file has found. The rest of the tool only counts, sorts and prints these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from checkpointmanager.envelope import Header
+
+from .kubelet import KubeletFile
+
+
+class State(StrEnum):
+    """What can be said about a file."""
+
+    GOOD = "good"
+    DAMAGED = "damaged"
+    TOO_NEW = "too-new"  # written by a newer program: not damaged, not for this release
+    UNKNOWN = "unknown"  # a kubelet form whose checksum algorithm is not known here
+    UNREADABLE = "unreadable"  # could not look: permission, I/O, another file system, never the same twice
+    FOREIGN = "foreign"  # somebody else's file: not state, so nothing is wrong with it
+
+
+@dataclass(slots=True)
+class Finding:
+    """`header` is there for a good checkpoint of ours, `kubelet` for a file of kubelet's. Never holds data of ours."""
+
+    path: str
+    state: State
+    size: int = 0
+    modified: float = 0.0  # seconds since 1970, as the file system says
+    key: str = ""
+    header: Header | None = None
+    kubelet: KubeletFile | None = None
+    reason: str = ""
+    detail: str = ""
+    expected: str = ""
+    actual: str = ""
+    warnings: tuple[str, ...] = ()
+    errno: int = 0
+
+    @property
+    def kind(self) -> str:
+        if self.kubelet:
+            return self.kubelet.kind
+        return self.header.kind if self.header else ""

@@ -1,0 +1,150 @@
+"""What each reason means for the node, in one sentence, and the next step, as a command where there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from checkpointmanager.damage import Reason
+
+from . import words
+from .examine import UNRECOGNISED
+from .finding import Finding, State
+
+
+class Severity(StrEnum):
+    """How bad, worst first."""
+
+    DAMAGED = "damaged"
+    UNSEEN = "could-not-look"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One line of the report."""
+
+    severity: Severity
+    path: str
+    key: str
+    reason: str
+    detail: str
+    meaning: str
+    next: str
+
+
+_MEANINGS: dict[str, str] = {
+    Reason.EMPTY: "The content never reached the disk, or something emptied the file",
+    Reason.NUL_FILLED: "Most likely the machine lost power before the data reached the disk",
+    Reason.TRUNCATED: "The end of the file is missing",
+    Reason.TRAILING_BYTES: "The checkpoint is whole, but something was appended to it",
+    Reason.CHECKSUM_MISMATCH: "Bytes were changed after the file was written",
+    Reason.NOT_JSON: "The content is not JSON, so no program can read it",
+    Reason.WRONG_SHAPE: "The content is not what a writer of this format makes",
+    Reason.WRONG_KEY: "The file was copied or renamed from another key",
+    Reason.TOO_LARGE: "The file is larger than a checkpoint may be",
+    Reason.NOT_A_FILE: "Something else than a file has the checkpoint's name",
+    UNRECOGNISED: "This is not a state file that anybody here knows",
+}
+_KUBELET_MEANING = "Kubelet will not start with this file"
+
+
+def problems_of(finding: Finding) -> list[Problem]:
+    """What is to be said about a file; nothing if it is good and nothing about it is odd."""
+    if finding.state is State.DAMAGED:
+        meaning = _KUBELET_MEANING if finding.kubelet else _MEANINGS.get(finding.reason, "It cannot be trusted")
+        return [_problem(Severity.DAMAGED, finding, finding.detail, meaning, _diagnose(finding.path))]
+    if finding.state is State.UNREADABLE:
+        meaning = "Nothing is known about this file"
+        return [_problem(Severity.UNSEEN, finding, finding.detail, meaning, _next_look(finding))]
+    if finding.state is State.TOO_NEW:
+        meaning = "A newer program wrote it, so it is not damaged"
+        return [_problem(Severity.WARNING, finding, finding.detail, meaning, "run the newer version of the agent")]
+    warnings = [*finding.warnings]
+    if finding.state is State.UNKNOWN:
+        warnings.insert(0, finding.detail)
+    meaning = (
+        "Kubelet loads it all the same" if finding.state is State.GOOD else "Whether kubelet loads it is not known"
+    )
+    if not finding.kubelet:
+        meaning = "The checkpoint is good"
+    step = f"checkpoint-verify show {words.quoted(finding.path)}"
+    return [_problem(Severity.WARNING, finding, warning, meaning, step) for warning in warnings]
+
+
+def torn_previous(finding: Finding) -> Problem:
+    meaning = "The generation before cannot be used to go back; the current one is not concerned"
+    return _problem(
+        Severity.WARNING, finding, finding.detail, meaning, "nothing to do; the next write of the key replaces it"
+    )
+
+
+def left_over(path: str, count: int) -> Problem:
+    return Problem(
+        Severity.WARNING,
+        path,
+        "",
+        "temp-files",
+        f"{words.count(count, 'leftover temp file')}",
+        "A writer died in the middle of a write; the checkpoints are not concerned",
+        "nothing to do; the agent removes them when it starts",
+    )
+
+
+def orphans(path: str, count: int) -> Problem:
+    return Problem(
+        Severity.WARNING,
+        path,
+        "",
+        "orphans",
+        f"{words.count(count, 'previous generation')} without a current one",
+        "The checkpoint was removed, or its file was lost",
+        "nothing to do if it was removed; else copy the .previous- file away before the agent starts",
+    )
+
+
+def note(path: str, sentence: str) -> Problem:
+    return Problem(Severity.WARNING, path, "", "left-out", sentence.rstrip("."), "Not everything was looked at", "")
+
+
+def several_kinds(path: str, kinds: list[str]) -> Problem:
+    return Problem(
+        Severity.WARNING,
+        path,
+        "",
+        "several-kinds",
+        f"checkpoints of the kinds {', '.join(kinds[:5])}",
+        "A directory holds one kind; an agent refuses those of another",
+        f"checkpoint-verify list --sort kind {words.quoted(path)}",
+    )
+
+
+def nothing_found(path: str) -> Problem:
+    return Problem(
+        Severity.WARNING,
+        path,
+        "",
+        "nothing-found",
+        "no checkpoint, no kubelet state file",
+        "Either nothing was ever written here, or this is the wrong directory",
+        "check the path",
+    )
+
+
+def _problem(severity: Severity, finding: Finding, detail: str, meaning: str, step: str) -> Problem:
+    reason = finding.reason or "odd"
+    return Problem(severity, finding.path, finding.key, reason, detail.rstrip("."), meaning, step)
+
+
+def _diagnose(path: str) -> str:
+    return f"checkpoint-verify diagnose {words.quoted(path)}"
+
+
+def _next_look(finding: Finding) -> str:
+    if finding.detail == "it changes while it is read":
+        return "try again, or look for a program that does not replace files but writes into them"
+    if "Permission" in finding.detail:
+        return "run it as root, or as the user of the agent"
+    if "No such" in finding.detail:
+        return "check the path"
+    return "check the kernel log for disk errors (dmesg), then try again"

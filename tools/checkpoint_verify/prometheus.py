@@ -1,0 +1,91 @@
+"""Metrics for node_exporter's textfile collector: replaced as a whole, readable by all, no label per key.
+
+Names and labels are those that a collector of the library itself would use. Every series has the directory as
+its label, so that the files of several timers can lie side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from checkpointmanager.damage import Reason
+from checkpointmanager.filestore.system import sync, write_all
+
+from . import words
+from .finding import State
+from .meaning import Severity
+from .tally import Tally
+
+_HELP = {
+    "checkpoints": "State files found, good or not.",
+    "damaged": "State files that cannot be trusted, by reason.",
+    "too_new": "Checkpoints that only a newer program can read.",
+    "unreadable": "What could not be looked at.",
+    "warnings": "Things that are odd, but no damage.",
+    "bytes": "Size of all state files.",
+    "temp_files": "Leftover temp files of dead writers.",
+    "quarantined": "Copies of damaged files that are kept.",
+    "previous_torn": "Previous generations that cannot be gone back to.",
+    "verify_last_run_timestamp_seconds": "When checkpoint-verify looked last.",
+    "verify_last_run_result": "Exit code of that run: 0 good, 1 damage, 3 could not look.",
+}
+
+
+def text(tallies: Sequence[Tally], strict: bool) -> str:
+    """The metrics of one run."""
+    now = int(time.time())
+    samples: dict[str, list[str]] = {name: [] for name in _HELP}
+    for tally in tallies:
+        where = f'directory="{_label(os.path.abspath(tally.path))}"'
+        for name, labels, value in _samples(tally, strict, now):
+            samples[name].append(f"checkpointmanager_{name}{{{where}{labels}}} {value}")
+    lines = []
+    for name, help_text in _HELP.items():
+        lines += [
+            f"# HELP checkpointmanager_{name} {help_text}",
+            f"# TYPE checkpointmanager_{name} gauge",
+            *samples[name],
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def write(path: str, content: str) -> None:
+    """Replace the file, so that node_exporter never reads half of it."""
+    # Not ending in .prom: the collector must not read it before it is whole.
+    temp = f"{path}.{secrets.token_hex(4)}.tmp"
+    descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            os.fchmod(descriptor, 0o644)  # whatever the umask says
+            write_all(descriptor, content.encode())
+            sync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(temp, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temp)
+        raise
+
+
+def _samples(tally: Tally, strict: bool, now: int) -> Iterator[tuple[str, str, int]]:
+    yield "checkpoints", "", tally.files
+    for reason in sorted({*Reason, *tally.reasons} - {Reason.UNREADABLE}):
+        yield "damaged", f',reason="{reason}"', tally.reasons[reason]
+    yield "too_new", "", tally.states[State.TOO_NEW]
+    yield "unreadable", "", tally.count(Severity.UNSEEN)
+    yield "warnings", "", tally.count(Severity.WARNING)
+    yield "bytes", "", tally.octets
+    yield "temp_files", "", len(tally.around.temps)
+    yield "quarantined", "", tally.around.quarantined
+    yield "previous_torn", "", len(tally.around.torn)
+    yield "verify_last_run_timestamp_seconds", "", now
+    yield "verify_last_run_result", "", tally.exit_code(strict=strict)
+
+
+def _label(path: str) -> str:
+    return words.shown(path).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,301 @@
+"""A directory, file by file: findings are handed on and not kept, so memory does not grow with their number.
+
+Stays on the file system of the directory, follows no link below it, and looks into no folder but
+`.quarantine` (to count) and, at kubelet, `device-plugins`. Takes no lock and writes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from checkpointmanager.errors import reason_of
+from checkpointmanager.filestore.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX, TEMP
+
+from . import disk, words
+from .examine import PAUSE_SECONDS, Among, Circumstances, examine, key_of, not_a_file, unreadable
+from .finding import Finding, State
+from .kubelet import KUBELET_NAMES
+from .lockholder import Held, LockState, lock_state
+
+DEVICE_PLUGINS = "device-plugins"
+RECYCLE_SECONDS = 0.2  # a live agent writes the next generation into the file of the previous one
+IN_FLIGHT_SECONDS = 60.0  # a temp file may be a write under way for so long
+
+_KUBELET_TEMP = re.compile(r"\.\d+")  # what Go's CreateTemp(dir, ".") makes
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What a directory holds beside its checkpoints."""
+
+    path: str
+    of_kubelet: bool = False
+    lock: LockState = field(default_factory=lambda: LockState(Held.ABSENT))
+    temps: list[str] = field(default_factory=list)
+    torn: list[Finding] = field(default_factory=list)  # previous generations that are not whole
+    previous: int = 0
+    orphans: int = 0  # previous generations without a current one
+    quarantined: int = 0
+    foreign: int = 0
+    notes: list[str] = field(default_factory=list)  # sentences: what was left out, and why
+
+
+class _Wanted(NamedTuple):
+    kubelet_version: str | None
+    previous: bool
+    opened: Callable[[int], object]
+
+
+@dataclass(slots=True)
+class _Names:
+    """A directory's entries by what they are for; other folders are not even remembered.
+
+    What is mounted is not touched, not even to ask what it is: the server of a dead mount never answers.
+    """
+
+    mounted: dict[str, str]
+    checkpoints: list[str] = field(default_factory=list)
+    previous: list[str] = field(default_factory=list)
+    temps: list[str] = field(default_factory=list)
+    irregular: set[str] = field(default_factory=set)  # links, folders, FIFOs, devices in a checkpoint's place
+    foreign: int = 0
+    ours: bool = False  # something that only this library makes is there
+
+
+def scan(
+    path: str,
+    around: Surroundings,
+    *,
+    kubelet_version: str | None = None,
+    with_previous: bool = True,
+    opened: Callable[[int], object] = lambda _: None,
+) -> Iterator[Finding]:
+    """Every checkpoint and kubelet file of a directory, in the order of names; `around` is filled meanwhile.
+
+    `opened` is told how many files there are before they are looked at. Raises OSError for an unusable directory.
+    """
+    wanted = _Wanted(kubelet_version, with_previous, opened)
+    folder = disk.open_folder(path)
+    try:
+        yield from _scan(path, folder, around, wanted)
+        if around.of_kubelet:
+            yield from _device_plugins(path, folder, around, wanted)
+    finally:
+        os.close(folder)
+
+
+def _scan(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iterator[Finding]:
+    mounted = _mounted_below(folder)
+    names = _sorted_out(folder, mounted)
+    around.of_kubelet = not names.ours and _is_kubelets(path, names)
+    around.lock = lock_state(folder)
+    around.foreign += names.foreign
+    around.quarantined += _count_quarantined(path, folder, around, mounted)
+    wanted.opened(len(names.checkpoints))
+    circumstances = Circumstances(
+        among=_among(names, around),
+        kubelet_version=wanted.kubelet_version,
+        device=os.fstat(folder).st_dev,
+    )
+    yield from _checkpoints(path, folder, names, around, circumstances)
+    if wanted.previous:
+        _look_at_previous(path, folder, names, around, circumstances)
+    around.temps += [name for name in names.temps if _is_left_over(name, folder, around.lock)]
+
+
+def _among(names: _Names, around: Surroundings) -> Among:
+    if names.ours:
+        return Among.CHECKPOINTS
+    return Among.KUBELET if around.of_kubelet else Among.ANYTHING
+
+
+def _checkpoints(
+    path: str, folder: int, names: _Names, around: Surroundings, circumstances: Circumstances
+) -> Iterator[Finding]:
+    foreign: list[str] = []
+    ours = False
+    for name in names.checkpoints:
+        place = os.path.join(path, name)
+        if name in names.mounted:
+            what = f"a mount of its own ({names.mounted[name]}), left out; name the file to check it"
+            yield unreadable(place, OSError(errno.EXDEV, what))
+        elif found := (
+            (name in names.irregular and _irregular(name, folder, place, circumstances))
+            or examine(name, folder, place, circumstances)
+        ):
+            if found.state is State.FOREIGN:
+                foreign.append(name)
+                continue
+            ours = ours or found.kubelet is None
+            yield found
+    if circumstances.among is Among.ANYTHING and ours:
+        # There are checkpoints after all, so the documents beside them should be some, too.
+        strict = replace(circumstances, among=Among.CHECKPOINTS)
+        yield from (found for name in foreign if (found := examine(name, folder, os.path.join(path, name), strict)))
+    else:
+        around.foreign += len(foreign)
+
+
+def _irregular(name: str, folder: int, path: str, circumstances: Circumstances) -> Finding | None:
+    """A finding for what is no regular file, without opening it: a device may react to that."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except OSError:
+        return None
+    if stat.S_ISREG(mode):
+        return None
+    if name in KUBELET_NAMES and stat.S_ISLNK(mode):
+        return unreadable(path, OSError(errno.ELOOP, "a symbolic link, which is not followed; name its target"))
+    if circumstances.among is not Among.CHECKPOINTS and name not in KUBELET_NAMES:
+        return Finding(path, State.FOREIGN)
+    return not_a_file(path, name, disk.what_is(mode))
+
+
+def _sorted_out(folder: int, mounted: dict[str, str]) -> _Names:
+    names = _Names(mounted)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            _sort_out(entry, names)
+    names.checkpoints = sorted(set(names.checkpoints))  # a name that is replaced while it is listed may come twice
+    names.previous.sort()
+    names.temps.sort()
+    return names
+
+
+def _sort_out(entry: os.DirEntry[str], names: _Names) -> None:
+    name = entry.name
+    if name.startswith("."):
+        names.ours = names.ours or name in (LOCK, QUARANTINE) or name.startswith((PREVIOUS, TEMP))
+        if name.startswith(PREVIOUS):
+            names.previous.append(name)
+        elif name.startswith(TEMP) or _KUBELET_TEMP.fullmatch(name):
+            names.temps.append(name)
+    elif name in KUBELET_NAMES or (name.endswith(SUFFIX) and key_of(name)):
+        names.checkpoints.append(name)
+        if name not in names.mounted and not entry.is_file(follow_symlinks=False):
+            names.irregular.add(name)
+    elif name not in names.mounted and not entry.is_dir(follow_symlinks=False):
+        names.foreign += 1
+
+
+def _is_kubelets(path: str, names: _Names) -> bool:
+    well_known = words.base_name(path) in ("kubelet", DEVICE_PLUGINS)
+    return well_known or any(name in KUBELET_NAMES for name in names.checkpoints)
+
+
+def _device_plugins(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iterator[Finding]:
+    """kubelet keeps its device manager's file one folder further down."""
+    below = os.path.join(path, DEVICE_PLUGINS)
+    if DEVICE_PLUGINS in _mounted_below(folder):
+        around.notes.append(f"{words.shown(below)} is a mount of its own and was left out; name it to check it.")
+        return
+    try:
+        inside = disk.open_folder(DEVICE_PLUGINS, folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            around.notes.append(f"{words.shown(below)} is no folder but a link or file, and was left out.")
+        else:
+            yield unreadable(below, error)
+        return
+    try:
+        lock, of_kubelet = around.lock, around.of_kubelet
+        yield from _scan(below, inside, around, wanted)
+        around.lock, around.of_kubelet = lock, of_kubelet
+    finally:
+        os.close(inside)
+
+
+def _look_at_previous(
+    path: str, folder: int, names: _Names, around: Surroundings, circumstances: Circumstances
+) -> None:
+    for name in names.previous:
+        found = examine(name, folder, os.path.join(path, name), circumstances)
+        if found is None:
+            continue
+        around.previous += 1
+        if found.state not in (State.GOOD, State.TOO_NEW):
+            around.torn.append(found)
+        around.orphans += _is_orphan(name, folder)
+    if around.torn and around.lock.held in (Held.HELD, Held.UNKNOWN):
+        time.sleep(RECYCLE_SECONDS)
+        again = [examine(words.base_name(one.path), folder, one.path, circumstances) for one in around.torn]
+        around.torn = [one for one in again if one and one.state not in (State.GOOD, State.TOO_NEW)]
+
+
+def _is_orphan(name: str, folder: int) -> bool:
+    """A previous generation that stays without a current one. An agent that removes a key does it in two steps."""
+    current = name.removeprefix(PREVIOUS) + SUFFIX
+    if _exists(current, folder):
+        return False
+    time.sleep(PAUSE_SECONDS)
+    return _exists(name, folder) and not _exists(current, folder)
+
+
+def _exists(name: str, folder: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError as error:
+        return error.errno != errno.ENOENT
+    return True
+
+
+def _is_left_over(name: str, folder: int, lock: LockState) -> bool:
+    """A temp file of a dead writer. One that a live writer is filling right now is none."""
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    maybe_alive = lock.held in (Held.HELD, Held.UNKNOWN)
+    return not maybe_alive or time.time() - status.st_mtime > IN_FLIGHT_SECONDS
+
+
+def _count_quarantined(path: str, folder: int, around: Surroundings, mounted: dict[str, str]) -> int:
+    shown = words.shown(os.path.join(path, QUARANTINE))
+    if QUARANTINE in mounted:
+        around.notes.append(f"{shown} is a mount of its own and was left out.")
+        return 0
+    try:
+        inside = disk.open_folder(QUARANTINE, folder)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        around.notes.append(f"{shown} could not be counted: {reason_of(error)}.")
+        return 0
+    try:
+        with os.scandir(inside) as entries:
+            return sum(1 for entry in entries if entry.is_file(follow_symlinks=False))
+    finally:
+        os.close(inside)
+
+
+def _mounted_below(folder: int) -> dict[str, str]:
+    """Names in the folder that are mount points of other file systems, with their types. Touches none of them."""
+    mounted: dict[str, str] = {}
+    with suppress(OSError, ValueError):
+        here = os.readlink(f"/proc/self/fd/{folder}").rstrip("/")
+        device = os.fstat(folder).st_dev
+        own = f"{os.major(device)}:{os.minor(device)}"
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+            for line in mounts:
+                # 36 35 98:0 /root /mount options shared:1 - ext4 /dev/sda1 options
+                fields = line.split(" ")
+                parent, _, name = _unescaped(fields[4]).rpartition("/")
+                if parent == here and name and fields[2] != own:
+                    mounted[name] = fields[fields.index("-") + 1]
+    return mounted
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text) if "\\" in text else text

@@ -1,0 +1,128 @@
+"""The counts for one path of the command line. Grows with what is wrong, not with what is good."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from checkpointmanager.filestore.system import boot_id
+
+from . import exitcodes, meaning
+from .examine import Circumstances, examine_path, unreadable
+from .finding import Finding, State
+from .meaning import Problem, Severity
+from .scan import Surroundings, scan
+
+
+@dataclass(slots=True)
+class Tally:
+    """Everything that verify tells about one path."""
+
+    path: str
+    is_directory: bool = False
+    around: Surroundings = field(init=False)
+    states: Counter[State] = field(default_factory=Counter)  # of checkpoints and kubelet files alike
+    reasons: Counter[str] = field(default_factory=Counter)  # of what is damaged
+    kinds: Counter[tuple[str, int]] = field(default_factory=Counter)  # kind and version
+    boots: Counter[str] = field(default_factory=Counter)
+    octets: int = 0
+    largest: int = 0
+    lowest_generation: int = 0
+    highest_generation: int = 0
+    kubelet: list[Finding] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.around = Surroundings(self.path)
+
+    @property
+    def files(self) -> int:
+        return sum(self.states.values())
+
+    def count(self, severity: Severity) -> int:
+        return sum(1 for problem in self.problems if problem.severity is severity)
+
+    def exit_code(self, *, strict: bool) -> int:
+        return exitcodes.of(
+            damaged=self.states[State.DAMAGED] > 0,
+            unseen=self.count(Severity.UNSEEN) > 0,
+            warned=self.count(Severity.WARNING) > 0,
+            strict=strict,
+        )
+
+    def boots_told(self) -> tuple[int, int, int]:
+        """How many are from this boot, from an earlier one, and from nobody knows which."""
+        this, unknown = boot_id(), self.boots[""]
+        total = sum(self.boots.values())
+        if not this:
+            return 0, 0, total
+        return self.boots[this], total - self.boots[this] - unknown, unknown
+
+    def add(self, found: Finding) -> None:
+        self.states[found.state] += 1
+        self.octets += found.size
+        self.largest = max(self.largest, found.size)
+        if header := found.header:
+            self.kinds[header.kind, header.version] += 1
+            self.boots[header.boot] += 1
+            self.highest_generation = max(self.highest_generation, header.generation)
+            self.lowest_generation = min(self.lowest_generation or header.generation, header.generation)
+        elif found.kubelet:
+            found.kubelet = replace(found.kubelet, data=None)  # many large files must not add up
+            self.kubelet.append(found)
+        if found.state is not State.GOOD or found.warnings:
+            if found.state is State.DAMAGED:
+                self.reasons[found.reason] += 1
+            self.problems += meaning.problems_of(found)
+
+    def close(self) -> None:
+        """Add what concerns the directory as a whole."""
+        around = self.around
+        self.problems += map(meaning.torn_previous, around.torn)
+        if around.temps:
+            self.problems.append(meaning.left_over(self.path, len(around.temps)))
+        if around.orphans:
+            self.problems.append(meaning.orphans(self.path, around.orphans))
+        self.problems += [meaning.note(self.path, sentence) for sentence in around.notes]
+        kinds = sorted({kind for kind, _ in self.kinds})
+        if len(kinds) > 1 and self.is_directory:
+            self.problems.append(meaning.several_kinds(self.path, kinds))
+        if not self.files and self.is_directory and not around.previous and around.lock.held == "absent":
+            self.problems.append(meaning.nothing_found(self.path))
+
+
+def tally_of(
+    path: str,
+    *,
+    kubelet_version: str | None = None,
+    opened: Callable[[int], object] = lambda _: None,
+    passed: Callable[[Finding], object] | None = None,
+) -> Tally:
+    """Look at a path, a directory or a file. `passed` sees each finding as it comes by."""
+    tally = Tally(path, os.path.isdir(path))
+    try:
+        for found in findings_at(path, tally.around, kubelet_version, opened):
+            tally.add(found)
+            if passed:
+                passed(found)
+    except OSError as error:
+        tally.problems += meaning.problems_of(unreadable(path, error))
+    tally.close()
+    return tally
+
+
+def findings_at(
+    path: str,
+    around: Surroundings,
+    kubelet_version: str | None,
+    opened: Callable[[int], object] = lambda _: None,
+    *,
+    with_previous: bool = True,
+) -> Iterable[Finding]:
+    """What scan or examine say about a path. Raises OSError if there is nothing to look at."""
+    os.lstat(path)
+    if os.path.isdir(path):
+        return scan(path, around, kubelet_version=kubelet_version, opened=opened, with_previous=with_previous)
+    return [examine_path(path, Circumstances(named=True, kubelet_version=kubelet_version))]

@@ -1,0 +1,80 @@
+"""From the words of a command line to files.
+
+A KEY is looked up in the directory given before it (`-d DIR KEY`, `DIR KEY`), by default the current one.
+What has a slash or names an existing file is a FILE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+
+from checkpointmanager.filestore.names import PREVIOUS, SUFFIX
+from checkpointmanager.keys import is_name
+
+from .examine import key_at
+from .kubelet import KUBELET_NAMES
+from .scan import DEVICE_PLUGINS
+
+
+class UsageError(Exception):
+    """The words make no sense together; ends with exit code 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One file, by path, with the key that its name stands for ("" if it is no key's)."""
+
+    path: str
+    key: str
+
+    @property
+    def directory(self) -> str:
+        return os.path.dirname(self.path) or "."
+
+    @property
+    def previous(self) -> str:
+        """Where the generation before lies."""
+        return os.path.join(self.directory, PREVIOUS + self.key)
+
+
+def add_directory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-d", "--directory", metavar="DIR", help="where KEYs are looked up (default: current directory)"
+    )
+
+
+def resolve(given: list[str], directory: str | None) -> tuple[list[Target], str | None]:
+    """The targets, and the directory that was named, if one was."""
+    targets: list[Target] = []
+    for word in given:
+        if os.path.isdir(word) and not (directory and is_name(word) and "/" not in word):
+            directory = word
+        elif "/" in word or not is_name(word) or (directory is None and os.path.lexists(word)):
+            targets.append(_file(word))
+        else:
+            targets.append(_keyed(word, directory or "."))
+    return targets, directory
+
+
+def one(given: list[str], directory: str | None) -> Target:
+    """Exactly one target."""
+    targets, _ = resolve(given, directory)
+    if len(targets) != 1:
+        raise UsageError(f"one KEY or FILE is wanted, {len(targets)} given")
+    return targets[0]
+
+
+def _file(path: str) -> Target:
+    return Target(path, key_at(path))
+
+
+def _keyed(key: str, directory: str) -> Target:
+    if key in KUBELET_NAMES:
+        below = os.path.join(directory, DEVICE_PLUGINS, key)
+        return Target(below if os.path.lexists(below) else os.path.join(directory, key), "")
+    path = os.path.join(directory, key + SUFFIX)
+    if not os.path.lexists(path) and key.endswith(SUFFIX):  # the file's name where the key was meant
+        return Target(os.path.join(directory, key), key_at(key))
+    return Target(path, key)

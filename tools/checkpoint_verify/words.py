@@ -1,0 +1,71 @@
+"""How paths, sizes, ages and counts are put into words. What comes out is safe for any terminal and any log."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+_AGES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def shown(text: str) -> str:
+    """The text with control characters, and bytes that are no UTF-8, as escapes. A file name may hold both."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+
+
+def quoted(path: str) -> str:
+    """The path as a shell takes it, to be copied into a command."""
+    if path.isprintable():
+        return shlex.quote(path)
+    inside = "".join(letter if letter.isprintable() else _in_shell(letter) for letter in path.replace("\\", "\\\\"))
+    return "$'" + inside.replace("'", "\\'") + "'"
+
+
+def shortened(text: str, width: int) -> str:
+    """At most `width` characters; what is cut is cut from the middle, where a path says least."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) * 2 // 3
+    return text[: width - 1 - end] + "…" + text[len(text) - end :]
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """ "1 file", "12,000 files"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def size(octets: int) -> str:
+    amount, unit = float(octets), 0
+    while amount >= 999.5 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1000, unit + 1
+    return f"{amount:.3g} {_UNITS[unit]}" if unit else f"{octets} B"
+
+
+def age(seconds: float) -> str:
+    """The largest unit that fits, and no more: "3 d", "14 min". A clock that was set back gives "ahead"."""
+    if seconds < -1:
+        return "ahead"
+    for length, unit in _AGES:
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return "0 s"
+
+
+def base_name(path: str) -> str:
+    return os.path.basename(path.rstrip("/")) or path
+
+
+def _escaped(letter: str) -> str:
+    code = ord(letter)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that Python could not decode
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _in_shell(letter: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter))
