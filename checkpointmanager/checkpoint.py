@@ -54,9 +54,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was done about one checkpoint. `quarantined` is where the damaged bytes are kept."""
+    """What was done about one checkpoint. `quarantined` is where the damaged bytes are kept.
+
+    `rollback_to` is the generation that rollback=True would go back to, where that is all that is left; else 0.
+    """
 
     key: str
     outcome: Outcome
     detail: str
     quarantined: str = ""
+    rollback_to: int = 0

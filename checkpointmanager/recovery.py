@@ -19,6 +19,7 @@ class _Cure(NamedTuple):
     outcome: Outcome
     blob: bytes
     detail: str
+    generation: int = 0  # that it goes back to
 
 
 def recover(key: str, rollback: bool, *, store: Store, reader: Reader[Any], writer: Writer, events: Events) -> Recovery:
@@ -35,8 +36,9 @@ def recover(key: str, rollback: bool, *, store: Store, reader: Reader[Any], writ
     cure = _exact(key, store, reader) or _previous(key, store, reader)
     if cure is None:
         return Recovery(key, Outcome.HOPELESS, f"{corrupt.detail}: no exact repair, and no previous generation")
-    if cure.outcome is Outcome.ROLLED_BACK and not rollback:
-        return Recovery(key, Outcome.HOPELESS, f"{corrupt.detail}: no exact repair; rollback=True: {cure.detail}")
+    if cure.generation and not rollback:
+        detail = f"{corrupt.detail}: no exact repair; with rollback {cure.detail}"
+        return Recovery(key, Outcome.HOPELESS, detail, rollback_to=cure.generation)
     kept = writer.replace_damaged(key, corrupt.reason, cure.blob)
     events.emit(Event(EventKind.RECOVERED, corrupt.path, f"{cure.outcome}: {cure.detail}", key, corrupt.reason))
     return Recovery(key, cure.outcome, cure.detail, kept)
@@ -71,4 +73,5 @@ def _previous(key: str, store: Store, reader: Reader[Any]) -> _Cure | None:
         f"generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC, comes back "
         f"as generation {generation}; what was written after it is lost"
     )
-    return _Cure(Outcome.ROLLED_BACK, seal(header._replace(generation=generation), data), detail)
+    blob = seal(header._replace(generation=generation), data)
+    return _Cure(Outcome.ROLLED_BACK, blob, detail, header.generation)

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -34,6 +35,7 @@ MAX_BYTES = 64 << 20
 PIECE_BYTES = 1 << 20
 SHARING_TIMEOUT = 10.0  # seconds that a write waits for the other processes by default
 SLOW_SYNC_SECONDS = 1.0
+LEASE_SECONDS = 0.01  # a thousand times as long as a lease is held
 
 
 class FileStore:
@@ -122,7 +124,7 @@ class FileStore:
             self._ownership.check()
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        commit = Commit(self._directory, self._recycler)
+        commit = Commit(self._directory, self._recycler, self._on_staged)
         with self._gate:
             commit.run(puts, removals, durable=self._durable)
         if commit.slowest_sync > SLOW_SYNC_SECONDS:
@@ -140,6 +142,9 @@ class FileStore:
                 self._ownership.close()
             finally:
                 self._directory.close()
+
+    def _on_staged(self, name: str, descriptor: int) -> None:
+        """For a store whose files are to belong to somebody else, such as root's repair of an agent's."""
 
     def _take_over(self) -> None:
         """Clear what dead writers left and make durable whatever they did, before anything is served."""
@@ -169,7 +174,11 @@ class FileStore:
     def _open(self, key: str, name: str) -> int:
         """Only here does ENOENT mean that there is no such checkpoint: a file that was opened is there."""
         try:
-            return self._directory.open(name)
+            try:
+                return self._directory.open(name)
+            except BlockingIOError:  # leased, for the moment in which its owner looks whether it may be recycled
+                time.sleep(LEASE_SECONDS)
+                return self._directory.open(name)
         except FileNotFoundError:
             raise CheckpointNotFound(key, os.path.join(self.path, name)) from None
 

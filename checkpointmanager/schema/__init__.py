@@ -146,9 +146,9 @@ class Schema(Generic[T]):
         return value
 
     def _migrated(self, plain: Any, version: int) -> Any:
-        for step in range(version, self.version):
-            if migrate := self._migrations.get(step):
-                plain = _guarded(migrate, plain, f"the migration from version {step}")
+        for step in sorted(self._migrations):
+            if step >= version:
+                plain = _guarded(self._migrations[step], plain, f"the migration from version {step}")
         return plain
 
     def _newer(self, version: int) -> str:

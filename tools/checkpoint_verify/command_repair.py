@@ -139,8 +139,8 @@ def _work(directory: str, steps: list[Step], arguments: argparse.Namespace, *, r
 def _work_on(step: Step, surgeon: Surgeon, arguments: argparse.Namespace) -> None:
     key = step.target.key
     done = surgeon.recover(key, rollback=arguments.rollback)
-    if done.outcome is Outcome.HOPELESS and "rollback=True" in done.detail:
-        step.action, step.detail = "left", done.detail.replace("rollback=True: ", "with --rollback ")
+    if done.outcome is Outcome.HOPELESS and done.rollback_to:
+        step.action, step.detail = "left", done.detail.replace("with rollback ", "with --rollback ")
     elif done.outcome is Outcome.HOPELESS and arguments.discard:
         _record(step, surgeon.discard(key, step.found.reason), "discarded")
     elif done.outcome is Outcome.HOPELESS:

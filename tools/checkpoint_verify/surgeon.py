@@ -7,7 +7,6 @@ of data is accepted, and as root the files stay the agent's.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,8 +18,8 @@ from checkpointmanager.checkpoint import Outcome, Recovery
 from checkpointmanager.damage import Damaged
 from checkpointmanager.envelope import Header, open_sealed
 from checkpointmanager.events import Events
-from checkpointmanager.filestore.names import LOCK, QUARANTINE, SUFFIX, TEMP
-from checkpointmanager.filestore.system import boot_id, sync, write_all
+from checkpointmanager.filestore.names import LOCK, QUARANTINE
+from checkpointmanager.filestore.system import boot_id
 from checkpointmanager.reader import Found, Reader
 from checkpointmanager.recovery import recover
 from checkpointmanager.writer import Writer
@@ -49,7 +48,7 @@ class Surgeon:
     def discard(self, key: str, reason: str) -> Recovery:
         """Remove a checkpoint for good, but only when its bytes are safe in quarantine."""
         with self._writer.holding(key):
-            kept = "" if reason == Reason.NOT_A_FILE else self._store.quarantine(key, Reason(reason))
+            kept = self._store.quarantine(key, Reason(reason))
             if failures := self._store.commit([], [key]):
                 raise failures[key]
         return Recovery(key, Outcome.HOPELESS, "the file is removed, and the agent starts this key as new", kept)
@@ -96,37 +95,16 @@ class _Operation(FileStore):
         super().__init__(directory, owner="checkpoint-verify repair", allow_insecure=True)
         hand_over(LOCK, self._directory.descriptor)
 
-    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        failures = super().commit([], removals) if removals else {}
-        return failures | {put.key: failure for put in puts if (failure := self._replace(put))}
-
     def quarantine(self, key: str, reason: Reason) -> str:
         kept = super().quarantine(key, reason)
-        hand_over(QUARANTINE, self._directory.descriptor)
-        folder = self._directory.open_folder(QUARANTINE)
-        try:
-            hand_over(os.path.basename(kept), folder)  # a copy, where the file system makes no links
-        finally:
-            os.close(folder)
+        if kept:
+            hand_over(QUARANTINE, self._directory.descriptor)
+            folder = self._directory.open_folder(QUARANTINE)
+            try:
+                hand_over(os.path.basename(kept), folder)  # a copy, where the file system makes no links
+            finally:
+                os.close(folder)
         return kept
 
-    def _replace(self, put: Put) -> CheckpointWriteFailed | None:
-        """The library's steps of a write, with one more: the file is the agent's before it has the name."""
-        name, temp = put.key + SUFFIX, f"{TEMP}repair-{secrets.token_hex(4)}"
-        try:
-            descriptor = self._directory.create(temp)
-            try:
-                write_all(descriptor, put.blob)
-                attributes_of(name, self._directory.descriptor).give_to(descriptor)
-                sync(descriptor)
-            finally:
-                os.close(descriptor)
-            self._directory.rename(temp, name)
-        except OSError as error:
-            self._directory.discard(temp)
-            return CheckpointWriteFailed(put.key, self.path_of(put.key), error, in_doubt=False)
-        try:
-            self._directory.sync()
-        except OSError as error:
-            return CheckpointWriteFailed(put.key, self.path_of(put.key), error, in_doubt=True)
-        return None
+    def _on_staged(self, name: str, descriptor: int) -> None:
+        attributes_of(name, self._directory.descriptor).give_to(descriptor)
