@@ -1,8 +1,8 @@
-"""An agent that is killed in mid-write again and again, and a disk that lies: what is lost? Nothing.
+"""The demo's first part: a process that is killed in mid-write again and again. What is lost? Nothing.
 
-The agent is a real process that prepares and unprepares claims. It says each step before it takes it and again
-when it is acknowledged. The parent keeps a journal of what it heard, kills the agent with SIGKILL, starts the
-next one, and compares what that one rebuilt from its files with the journal.
+The process prepares and unprepares claims. It says each step before it takes it, and again when it is
+acknowledged. The parent keeps a journal of what it heard, kills the process with SIGKILL, starts the next one,
+and compares what that one rebuilt from its files with the journal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -134,7 +133,7 @@ def compare(journal: Journal, rebuilt: Mapping[str, Sequence[str]], pending: lis
         journal[claim] = found
 
 
-def act_one(directory: Path) -> None:
+def tell(directory: Path) -> None:
     print(f"1. An agent keeps {len(CLAIMS)} claims. It is killed with SIGKILL in mid-write, {KILLS} times.")
     journal: Journal = {}
     pending: list[str] = []
@@ -155,57 +154,12 @@ def act_one(directory: Path) -> None:
     print(f"   Nothing acknowledged was lost, nothing was half there ({time.monotonic() - started:.0f} s).\n")
 
 
-def act_two(directory: Path) -> None:
-    victim = min(directory.glob("*.json"))
-    print(f"2. The disk flips one bit of {victim.name}. checkpoint-verify finds it:")
-    blob = bytearray(victim.read_bytes())
-    blob[len(blob) // 2] ^= 0b100
-    victim.write_bytes(blob)
-    checkpoint_verify(1, directory, "verify", directory)
-    checkpoint_verify(0, directory, "repair", "--yes", "--all", directory)
-    checkpoint_verify(0, directory, "verify", directory)
-    print()
-
-
-def act_three(directory: Path) -> None:
-    victim = min(directory.glob("*.json"))
-    print(f"3. A power loss on a bad disk leaves {victim.name} full of NUL bytes. The agent comes up all the same:")
-    victim.write_bytes(bytes(victim.stat().st_size))
-    with_driver = {DRIVER: Gpus()}
-    cache = ClaimInfoCache(FileCheckpointer(directory))
-    report = cache.report()
-    print(
-        f"   {report.claims - len(report.unknown)} claims are served; unknown, with its device still held: "
-        f"{', '.join(report.unknown)}"
-    )
-    DRAManager(cache, with_driver).prepare_resources(pod_with(victim.stem, "pod-new"))
-    print(f"   kubelet prepares {victim.stem} again, which heals it. Unknown now: {len(cache.report().unknown)}")
-    cache.close()
-    print(f"   The damaged bytes are kept: {', '.join(p.name for p in sorted(directory.glob('.quarantine/*')))}\n")
-
-
-def checkpoint_verify(expected: int, directory: Path, *arguments: object) -> None:
-    shown = " ".join(str(argument).replace(str(directory), "DIR") for argument in arguments)
-    print(f"   $ checkpoint-verify {shown}", flush=True)
-    ran = subprocess.run(
-        [sys.executable, "-m", "checkpoint_verify", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-    for line in (ran.stdout + ran.stderr).replace(str(directory), "DIR").splitlines():
-        print(f"     {line}")
-    print(f"     (exit {ran.returncode})")
-    if ran.returncode != expected:
-        sys.exit(f"checkpoint-verify was expected to exit with {expected}")
-
-
 def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="demo-"))
     try:
-        act_one(directory / "claims")
-        act_two(directory / "claims")
-        act_three(directory / "claims")
+        tell(directory / "claims")
     finally:
         shutil.rmtree(directory)
-    print("All good.")
 
 
 if __name__ == "__main__":

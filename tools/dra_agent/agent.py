@@ -1,0 +1,167 @@
+"""The life of the agent: wait for the state, load it, make the CDI files agree, serve, and end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from checkpointmanager import DirectoryLocked
+from checkpointmanager.lanes import Lanes
+from checkpointmanager.metrics import CheckpointMetrics
+from draState import ClaimInfoCache, FileCheckpointer
+from draState.aio import AsyncClaimInfoCache
+from draState.metrics import ClaimMetrics
+
+from .apiserver import ApiError, ApiServer
+from .cdi import CdiFolder
+from .health import HealthService
+from .kubeconfig import from_kubeconfig, in_cluster
+from .plugin import PluginService
+from .podresources import PodResourcesService
+from .preparer import Preparer
+from .registration import RegistrationService
+from .resourceslices import publish
+from .settings import Settings
+from .sockets import SocketServer
+from .status import Phase, Status
+from .web import WebServer
+from .wire import V1, V1BETA1
+
+logger = logging.getLogger("dra_agent")
+
+LOCK_SLICE_SECONDS = 0.5  # a standby tries so long at a time, so it hears SIGTERM at the latest after that
+PUBLISH_SECONDS = 60.0  # between two looks at what is published; after a failure 1, 2, 4 … up to this
+WATCH_SECONDS = 1.0  # between two looks at the sockets
+
+
+class Agent:
+    """`run` it once. `stopping` ends it in order, from whichever phase it is in."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.status = Status()
+        self.stopping = asyncio.Event()
+        self._registry = CollectorRegistry()
+        self._meter = CheckpointMetrics(self._registry)
+        self._server = ApiServer(
+            from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster(), settings.api_timeout
+        )
+        phase = Gauge("dra_agent_phase", "1 for the phase that the agent is in.", ["phase"], registry=self._registry)
+        for name in Phase:
+            phase.labels(name).set_function(lambda name=name: float(self.status.phase is name))  # type: ignore[misc]
+        registered = Gauge("dra_agent_registered", "1 when kubelet has taken the plugin.", registry=self._registry)
+        registered.set_function(lambda: float(self.status.registered))
+
+    async def run(self) -> None:
+        web = WebServer(self._settings.http, self.status, self._registry)
+        host, port = await web.start()
+        logger.info("listening on http://%s:%d", host, port)
+        try:
+            cache = await self._take_over()
+            if cache:
+                try:
+                    await self._serve(cache)
+                finally:
+                    # Last of all: whoever stands by takes over when the lock is given back.
+                    await cache.close()
+        finally:
+            await web.stop()
+            logger.info("ended")
+
+    async def _take_over(self) -> AsyncClaimInfoCache | None:
+        """The state, when it is ours; None if the agent is to stop before."""
+        lanes = Lanes(name="claims")
+        while not self.stopping.is_set():
+            try:
+                cache = await AsyncClaimInfoCache.open(self._open_cache, lanes)
+            except DirectoryLocked as locked:
+                if self.status.phase is not Phase.STANDBY:
+                    logger.info("standing by: %s", locked)
+                self.status.phase, self.status.holder = Phase.STANDBY, locked.holder
+                continue
+            self.status.holder = None
+            self.status.cache = cache.cache
+            ClaimMetrics(cache.cache, self._registry)
+            return cache
+        await lanes.close()
+        return None
+
+    def _open_cache(self) -> ClaimInfoCache:
+        checkpointer = FileCheckpointer(
+            self._settings.state,
+            boot_id=self._settings.boot_id,
+            owner=self._settings.owner,
+            lock_timeout=LOCK_SLICE_SECONDS,
+            allow_insecure=self._settings.allow_insecure,
+            meter=self._meter,
+        )
+        try:
+            return ClaimInfoCache(checkpointer)
+        except BaseException:
+            checkpointer.close()
+            raise
+
+    async def _serve(self, cache: AsyncClaimInfoCache) -> None:
+        settings, status = self._settings, self.status
+        cdi = CdiFolder(settings.cdi, settings.inventory)
+        preparer = Preparer(cache, settings.inventory, cdi, self._server.claim, self._lost)
+        await cache.lanes.call(preparer.restore)
+        plugin, health = PluginService(preparer, self._registry), HealthService()
+        handlers = {
+            **plugin.handlers(V1),
+            **plugin.handlers(V1BETA1),
+            **PodResourcesService(cache.cache).handlers(),
+            **health.handlers(),
+        }
+        sockets = [
+            SocketServer(settings.dra_socket, handlers),
+            SocketServer(settings.registration_socket, RegistrationService(settings, status).handlers()),
+        ]
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for socket in sockets:  # the one that kubelet looks for comes last
+                await socket.start()
+            status.phase = Phase.SERVING
+            logger.info("serving %d claims on %s", len(cache.cache), settings.dra_socket)
+            tasks = [asyncio.create_task(self._publish()), asyncio.create_task(self._watch(sockets))]
+            await self.stopping.wait()
+        finally:
+            status.phase = Phase.STOPPING
+            logger.info("stopping")
+            for task in tasks:
+                task.cancel()
+            await health.stop()
+            for socket in reversed(sockets):
+                await socket.stop(settings.grace)
+            preparer.close()
+
+    async def _publish(self) -> None:
+        """Keep the ResourceSlices as they should be; a server that is down is asked again, later and later."""
+        settings, wait = self._settings, 1.0
+        while True:
+            try:
+                changed = await asyncio.to_thread(publish, self._server, settings.inventory, settings.node)
+                self.status.published = "published"
+                wait = PUBLISH_SECONDS
+                if changed:
+                    logger.info("published %d devices", len(settings.inventory.devices))
+            except (ApiError, KeyError, TypeError, ValueError, OSError) as error:
+                self.status.published = f"failed: {error}"
+                logger.warning("the ResourceSlices could not be published, will try again: %s", error)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, PUBLISH_SECONDS)
+
+    async def _watch(self, sockets: list[SocketServer]) -> None:
+        """Without its sockets the agent is deaf: let the probe restart it."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for socket in sockets:
+                if not socket.in_place():
+                    self._lost(f"{socket.path}: the socket was removed or replaced")
+
+    def _lost(self, why: str) -> None:
+        if not self.status.failure:
+            logger.error("cannot go on, a restart is needed: %s", why)
+        self.status.failure = why

@@ -1,0 +1,93 @@
+"""The command `dra-agent`: arguments in, exit code out.
+
+0 after SIGTERM or SIGINT, 2 for settings that cannot work, 1 for anything else that ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from checkpointmanager import CheckpointError
+
+from .agent import Agent
+from .settings import Inventory, Settings, SettingsError
+
+BOOT_ID_SWITCH = "DRA_AGENT_BOOT_ID"  # for tests: stands for the kernel's boot id, so that a restart is a reboot
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the agent until it is told to end."""
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    os.umask(0o077)  # state, sockets and temp files are for this user alone
+    try:
+        asyncio.run(_run(_settings(arguments)))
+    except SettingsError as error:
+        return _complain(error, 2)
+    except (CheckpointError, OSError) as error:
+        return _complain(error, 1)
+    return 0
+
+
+async def _run(settings: Settings) -> None:
+    agent = Agent(settings)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, agent.stopping.set)
+    await agent.run()
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    if not arguments.node:
+        raise SettingsError("the name of the node is not known: give --node, or NODE_NAME in the environment")
+    inventory = Inventory.read(arguments.devices, arguments.node)
+    plugin = os.path.abspath(arguments.plugin_dir or f"/var/lib/kubelet/plugins/{inventory.driver}")
+    host, _, port = arguments.http.rpartition(":")
+    if not port.isdecimal():
+        raise SettingsError(f"--http {arguments.http}: give it as address:port")
+    return Settings(
+        node=arguments.node,
+        inventory=inventory,
+        state=os.path.abspath(arguments.state_dir or os.path.join(plugin, "claims")),
+        plugin=plugin,
+        registry=os.path.abspath(arguments.registry_dir),
+        cdi=os.path.abspath(arguments.cdi_dir),
+        kubeconfig=arguments.kubeconfig,
+        api_timeout=arguments.api_timeout,
+        http=(host.strip("[]") or "0.0.0.0", int(port)),  # noqa: S104 - an empty address means all, as elsewhere
+        grace=arguments.grace,
+        boot_id=os.environ.get(BOOT_ID_SWITCH) or None,
+        owner=os.environ.get("POD_NAME", ""),
+        allow_insecure=arguments.allow_insecure,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("dra-agent", description="A DRA kubelet plugin with a memory that survives.")
+    add = parser.add_argument
+    add("--devices", required=True, metavar="FILE", help="JSON file with the driver's name and its devices")
+    add("--node", default=os.environ.get("NODE_NAME", ""), help="name of this node (default: $NODE_NAME)")
+    add("--plugin-dir", metavar="DIR", help="where dra.sock goes (default: kubelet's plugins/DRIVER)")
+    add("--state-dir", metavar="DIR", help="where claims are kept (default: PLUGIN_DIR/claims)")
+    add("--registry-dir", default="/var/lib/kubelet/plugins_registry", metavar="DIR", help="kubelet's, %(default)s")
+    add("--cdi-dir", default="/var/run/cdi", metavar="DIR", help="where the runtime looks, %(default)s")
+    add("--kubeconfig", default="", metavar="FILE", help="default: the service account of the pod")
+    add("--api-timeout", type=float, default=5.0, metavar="SECONDS", help="for the API server, %(default)s")
+    add("--http", default="127.0.0.1:8080", metavar="ADDRESS:PORT", help="/healthz /readyz /metrics, %(default)s")
+    add("--grace", type=float, default=10.0, metavar="SECONDS", help="for calls under way at the end, %(default)s")
+    add("--allow-insecure", action="store_true", help="accept a state directory that others could write to")
+    add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    return parser
+
+
+def _complain(error: Exception, code: int) -> int:
+    print(f"dra-agent: {error}", file=sys.stderr)
+    return code

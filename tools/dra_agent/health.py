@@ -1,0 +1,52 @@
+"""grpc.health.v1 on the plugin's socket: the whole ("") and each service that kubelet calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from .plugin import unary
+from .wire import HEALTH_CHECK, HEALTH_WATCH, V1, V1BETA1
+
+SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
+SERVICES = frozenset({"", *(api.prepare.path.split("/")[1] for api in (V1, V1BETA1)), V1.version, V1BETA1.version})
+
+
+class HealthService:
+    """Serving from when the socket is there until the agent stops."""
+
+    def __init__(self) -> None:
+        self._status = SERVING
+        self._changed = asyncio.Condition()
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        watch = grpc.unary_stream_rpc_method_handler(
+            self._watch,
+            request_deserializer=HEALTH_WATCH.request.FromString,
+            response_serializer=HEALTH_WATCH.reply.SerializeToString,
+        )
+        return {HEALTH_CHECK.path: unary(HEALTH_CHECK, self._check), HEALTH_WATCH.path: watch}
+
+    async def stop(self) -> None:
+        """Tell all who watch that this is the end."""
+        async with self._changed:
+            self._status = NOT_SERVING
+            self._changed.notify_all()
+
+    async def _check(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        if request.service not in SERVICES:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r} here")
+        return HEALTH_CHECK.reply(status=self._status)
+
+    async def _watch(self, request: Any, context: object) -> AsyncIterator[Any]:
+        if request.service not in SERVICES:
+            yield HEALTH_WATCH.reply(status=SERVICE_UNKNOWN)  # the stream stays open all the same: it might come
+        else:
+            yield HEALTH_WATCH.reply(status=self._status)
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._status == NOT_SERVING)
+        if request.service in SERVICES:
+            yield HEALTH_WATCH.reply(status=self._status)

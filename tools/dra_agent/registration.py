@@ -1,0 +1,47 @@
+"""The Registration service: kubelet finds the socket, asks who is there, and says whether it took us."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import grpc
+
+from .plugin import unary
+from .settings import Settings
+from .status import Status
+from .wire import GET_INFO, NOTIFY_STATUS, V1, V1BETA1
+
+logger = logging.getLogger("dra_agent")
+
+
+class RegistrationService:
+    """What kubelet tells is shown in the status; kubelet itself tries again after an error."""
+
+    def __init__(self, settings: Settings, status: Status) -> None:
+        self._settings = settings
+        self._status = status
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        return {
+            GET_INFO.path: unary(GET_INFO, self._get_info),
+            NOTIFY_STATUS.path: unary(NOTIFY_STATUS, self._notify_status),
+        }
+
+    async def _get_info(self, request: object, context: object) -> Any:
+        return GET_INFO.reply(
+            type="DRAPlugin",
+            name=self._settings.inventory.driver,
+            endpoint=self._settings.dra_socket,
+            supported_versions=[V1.version, V1BETA1.version],
+        )
+
+    async def _notify_status(self, request: Any, context: object) -> Any:
+        self._status.registered = request.plugin_registered
+        if request.plugin_registered:
+            self._status.registration = "registered"
+            logger.info("registered with kubelet")
+        else:
+            self._status.registration = f"kubelet refused: {request.error}"
+            logger.error("kubelet refused the registration: %s", request.error)
+        return NOTIFY_STATUS.reply()

@@ -1,0 +1,16 @@
+"""A node without a cluster: stands in for kubelet and for the API server, for tests, demos and driver authors.
+
+with LocalApiServer() as cluster, Node(cluster.address) as node:
+    agent = node.start()
+    kubelet = Kubelet(node.registry, node.driver)
+    ...
+    agent.kill()
+"""
+
+from .apiserver import LocalApiServer
+from .journal import Journal
+from .kubelet import Claim, Kubelet
+from .node import AgentProcess, Node
+from .pods import Pods
+
+__all__ = ["AgentProcess", "Claim", "Journal", "Kubelet", "LocalApiServer", "Node", "Pods"]

@@ -1,0 +1,166 @@
+"""Kubelet's side of the conversation: finds the socket, registers the plugin, prepares and unprepares claims.
+
+It repeats a call that got no answer, as kubelet does; so an agent may be killed under it at any moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import grpc
+import grpc.aio
+
+from draState import Device, Prepared
+
+from ..wire import (
+    GET_INFO,
+    GET_POD_RESOURCES,
+    HEALTH_CHECK,
+    LIST_POD_RESOURCES,
+    NOTIFY_STATUS,
+    V1,
+    DRAPlugin,
+    Method,
+)
+
+RETRY_SECONDS = 0.02
+# What a call ends with when the agent dies or is not there. The call may have been made or not.
+GONE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN})
+OPTIONS = [
+    ("grpc.initial_reconnect_backoff_ms", 20),
+    ("grpc.min_reconnect_backoff_ms", 20),
+    ("grpc.max_reconnect_backoff_ms", 50),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class Claim(NamedTuple):
+    """What kubelet tells a driver about a claim."""
+
+    uid: str
+    name: str
+    namespace: str = "default"
+
+
+class Kubelet:
+    """`patience`: seconds for which a call is repeated while nobody answers."""
+
+    def __init__(self, registry: str, driver: str, *, api: DRAPlugin = V1, patience: float = 30.0) -> None:
+        self._socket = os.path.join(registry, f"{driver}-reg.sock")
+        self._api = api
+        self._patience = patience
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channel: grpc.aio.Channel | None = None  # the one of the plugin that is registered
+        self._resumed = asyncio.Event()
+        self._resumed.set()
+        self.retries = 0
+
+    async def register(self) -> Any:
+        """Wait for the plugin's socket, ask who is there, accept it; returns its PluginInfo."""
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                async with grpc.aio.insecure_channel(f"unix:{self._socket}", OPTIONS) as channel:
+                    info = await _call(channel, GET_INFO, GET_INFO.request())
+                    await _call(channel, NOTIFY_STATUS, NOTIFY_STATUS.request(plugin_registered=True))
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in GONE or time.monotonic() > end:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            if info.endpoint not in self._channels:  # else it is the same plugin: calls under way go on
+                self._channels[info.endpoint] = grpc.aio.insecure_channel(f"unix:{info.endpoint}", OPTIONS)
+            self._channel = self._channels[info.endpoint]
+            return info
+
+    async def prepare(self, *claims: Claim) -> Mapping[str, Prepared]:
+        """One call for all claims, as for a pod; the answer by UID."""
+        request = self._api.prepare.request(claims=map(self._told, claims))
+        reply = await self._insist(self._api.prepare, request)
+        return {
+            uid: Prepared(tuple(map(_device, answer.devices)), answer.error) for uid, answer in reply.claims.items()
+        }
+
+    async def unprepare(self, *claims: Claim) -> Mapping[str, str]:
+        """By UID the error, "" for success."""
+        request = self._api.unprepare.request(claims=map(self._told, claims))
+        reply = await self._insist(self._api.unprepare, request)
+        return {uid: answer.error for uid, answer in reply.claims.items()}
+
+    async def pod_resources(self) -> Any:
+        """What the agent lists."""
+        return (await self._insist(LIST_POD_RESOURCES, LIST_POD_RESOURCES.request())).pod_resources
+
+    async def pod(self, name: str, namespace: str = "default") -> Any:
+        request = GET_POD_RESOURCES.request(pod_name=name, pod_namespace=namespace)
+        return (await self._insist(GET_POD_RESOURCES, request)).pod_resources
+
+    async def health(self, service: str = "") -> int:
+        """1 is serving."""
+        status: int = (await self._insist(HEALTH_CHECK, HEALTH_CHECK.request(service=service))).status
+        return status
+
+    def pause(self) -> None:
+        """Calls wait, also those that have to be repeated, until `resume`."""
+        self._resumed.clear()
+
+    def resume(self) -> None:
+        self._resumed.set()
+
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        assert self._channel, "not registered yet"
+        return self._channel
+
+    async def close(self) -> None:
+        self._channel = None
+        while self._channels:
+            await self._channels.popitem()[1].close()
+
+    async def __aenter__(self) -> Kubelet:
+        await self.register()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _insist(self, method: Method, request: Any) -> Any:
+        end = time.monotonic() + self._patience
+        while True:
+            await self._resumed.wait()
+            try:
+                return await _call(self.channel, method, request, max(0.1, end - time.monotonic()))
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in GONE or time.monotonic() > end:
+                    raise
+                self.retries += 1
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _told(self, claim: Claim) -> Any:
+        return self._api.Claim(uid=claim.uid, name=claim.name, namespace=claim.namespace)
+
+
+async def _call(channel: grpc.aio.Channel, method: Method, request: Any, limit: float = 30.0) -> Any:
+    call: Any = channel.unary_unary(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.reply.FromString,
+    )
+    return await call(request, timeout=limit)
+
+
+def _device(told: Any) -> Device:
+    share_id = told.share_id if told.HasField("share_id") else None
+    return Device(told.pool_name, told.device_name, share_id, tuple(told.request_names), tuple(told.cdi_device_ids))
+
+
+def names(devices: Iterable[Device]) -> tuple[str, ...]:
+    """The devices by name, in order."""
+    return tuple(sorted(device.device_name for device in devices))

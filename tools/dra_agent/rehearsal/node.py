@@ -1,0 +1,173 @@
+"""A node in a folder: device file, kubeconfig, state, sockets, CDI folder; and agents as real processes on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from checkpointmanager import CheckpointManager
+from draState import CLAIMS, ClaimInfoState
+
+from ..cli import BOOT_ID_SWITCH
+
+LIMIT = 30.0  # seconds; only a failure takes that long
+ROOM = 60  # bytes that names below the node's folder may need in the path of a socket
+_LISTENING = re.compile(r"listening on (http://\S+)")
+
+
+class Node:
+    """Everything that outlives an agent. A reboot is another boot_id, and an empty CDI folder."""
+
+    driver = "gpu.example.com"
+    pool = "node-1"
+
+    def __init__(
+        self, api_server: str, devices: int | Iterable[Mapping[str, Any]] = 8, *, state: Path | None = None
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="dra-", dir=_short_folder()))
+        self.state = state or self.folder / "s"
+        self.cdi = self.folder / "cdi"
+        self.registry = str(self.folder / "r")
+        self.boot_id = "boot-1"
+        offered = [{"name": f"gpu-{n}"} for n in range(devices)] if isinstance(devices, int) else list(devices)
+        self.devices = [str(device["name"]) for device in offered]
+        self.write("devices.json", {"driver": self.driver, "devices": offered})
+        self.write(
+            "kubeconfig",
+            {
+                "current-context": "here",
+                "contexts": [{"name": "here", "context": {"cluster": "here"}}],
+                "clusters": [{"name": "here", "cluster": {"server": api_server}}],
+            },
+        )
+        self._agents: list[AgentProcess] = []
+
+    def start(self, *options: str, program: Sequence[str] = ("-m", "dra_agent"), wait: bool = True) -> AgentProcess:
+        """An agent as a process of its own; with `wait` it says ready when this returns."""
+        command = [sys.executable, *program, "--devices", str(self.folder / "devices.json"), "--node", self.pool]
+        command += ["--plugin-dir", str(self.folder / "p"), "--state-dir", str(self.state)]
+        command += ["--registry-dir", self.registry, "--cdi-dir", str(self.cdi), "--http", "127.0.0.1:0"]
+        command += ["--kubeconfig", str(self.folder / "kubeconfig"), "--api-timeout", "2", *options]
+        log = self.folder / f"log-{len(self._agents) + 1}"
+        agent = AgentProcess(command, log, {BOOT_ID_SWITCH: self.boot_id, "POD_NAME": f"agent-{len(self._agents) + 1}"})
+        self._agents.append(agent)
+        if wait:
+            agent.wait_until_ready()
+        return agent
+
+    def reboot(self, boot_id: str) -> None:
+        """What a reboot does to the node, while no agent runs."""
+        self.boot_id = boot_id
+        shutil.rmtree(self.cdi, ignore_errors=True)
+
+    def claims(self) -> dict[str, ClaimInfoState]:
+        """What is on disk now; damaged files are left out."""
+        with CheckpointManager(self.state, CLAIMS, read_only=True) as manager:
+            return {uid: checkpoint.data for uid, checkpoint in manager.load().checkpoints.items()}
+
+    def holdings(self) -> dict[str, tuple[str, ...]]:
+        """Claim UID to the names of its devices, from disk."""
+        return {uid: tuple(sorted(device for _, _, device in state.devices())) for uid, state in self.claims().items()}
+
+    def cdi_holdings(self) -> dict[str, tuple[str, ...]]:
+        """The same from the CDI files."""
+        held = {}
+        for path in self.cdi.glob("*.json"):
+            names = [device["name"] for device in json.loads(path.read_text())["devices"]]
+            uid = path.stem.partition("_")[2]
+            held[uid] = tuple(sorted(name.removeprefix(f"{uid}-") for name in names))
+        return held
+
+    def file_of(self, uid: str) -> Path:
+        return self.state / f"{uid}.json"
+
+    def write(self, name: str, content: object) -> None:
+        (self.folder / name).write_text(json.dumps(content))
+
+    def close(self) -> None:
+        for agent in self._agents:
+            agent.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AgentProcess:
+    """One run of the agent. Its log is a file."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # it finds what we have found
+            self._process = subprocess.Popen(command, stderr=file, env={**os.environ, **paths, **environment})
+        self.pid = self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and text of a page; status 0 while nobody answers."""
+        listening = _LISTENING.search(self.log)
+        if not listening:
+            return 0, ""
+        try:
+            with urllib.request.urlopen(listening[1] + path, timeout=LIMIT) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def details(self) -> dict[str, Any]:
+        """What /readyz says."""
+        text = self.get("/readyz")[1]
+        found: dict[str, Any] = json.loads(text) if text else {}
+        return found
+
+    def wait_until_ready(self, phase: str = "") -> None:
+        """Until /readyz says yes, and that the agent is in this phase."""
+        end = time.monotonic() + LIMIT
+        while not ((told := self.details()).get("ready") and phase in ("", told["phase"])):
+            if not self.running or time.monotonic() > end:
+                raise AssertionError(f"the agent did not become ready ({phase}): {told}\n{self.log}")
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        """SIGKILL; the agent can do nothing about it."""
+        if self.running:
+            self._process.send_signal(signal.SIGKILL)
+        self._process.wait(LIMIT)
+
+    def terminate(self) -> int:
+        """SIGTERM; returns the exit code."""
+        self._process.terminate()
+        return self._process.wait(LIMIT)
+
+
+def _short_folder() -> str | None:
+    """The path of a socket is limited to 107 bytes, and the usual temp folder may be deep."""
+    return None if len(tempfile.gettempdir()) + ROOM < 107 else "/tmp"  # noqa: S108 - mkdtemp makes a private one

@@ -1,0 +1,77 @@
+"""Pods that come and go: the scheduler gives each a device, kubelet has it prepared, and later unprepared."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Iterable
+
+from .apiserver import LocalApiServer
+from .journal import Journal
+from .kubelet import Claim, Kubelet, names
+
+RETRY_SECONDS = 0.02
+
+
+class Pods:
+    """A claim a pod. A device is given out again only after its claim was unprepared, as a scheduler does."""
+
+    def __init__(
+        self,
+        cluster: LocalApiServer,
+        kubelet: Kubelet,
+        journal: Journal,
+        *,
+        driver: str,
+        pool: str,
+        devices: Iterable[str],
+    ) -> None:
+        self._cluster = cluster
+        self._kubelet = kubelet
+        self._journal = journal
+        self._driver = driver
+        self._pool = pool
+        self._free = list(devices)
+        self._chance = random.Random(1)
+        self.errors: list[str] = []  # what claims were answered before they succeeded
+        self.ended = asyncio.Event()
+
+    async def run(self, at_once: int) -> None:
+        """So many pods at a time, one after the other, until `ended` is set; what is prepared then stays so."""
+        await asyncio.gather(*(self._one_after_the_other() for _ in range(at_once)))
+
+    async def start(self) -> Claim:
+        """One pod: its claim is prepared when this returns."""
+        device = self._free.pop(self._chance.randrange(len(self._free)))
+        uid = str(uuid.uuid4())
+        claim = Claim(uid, f"claim-{uid[:13]}")
+        self._cluster.allocate(uid, claim.name, [device], driver=self._driver, pool=self._pool, pods=[f"pod-{uid[:8]}"])
+        self._journal.asked("prepare", uid, [device])
+        while True:
+            prepared = (await self._kubelet.prepare(claim))[uid]
+            if not prepared.error:
+                break
+            self.errors.append(prepared.error)
+            await asyncio.sleep(RETRY_SECONDS)
+        self._journal.answered("prepare", uid, names(prepared.devices))
+        return claim
+
+    async def end(self, claim: Claim) -> None:
+        """The pod is gone: its claim is unprepared when this returns."""
+        devices = self._journal.prepared[claim.uid]
+        self._journal.asked("unprepare", claim.uid, devices)
+        while error := (await self._kubelet.unprepare(claim))[claim.uid]:
+            self.errors.append(error)
+            await asyncio.sleep(RETRY_SECONDS)
+        self._journal.answered("unprepare", claim.uid)
+        self._cluster.forget_claim(claim.name)
+        self._free += devices
+
+    async def _one_after_the_other(self) -> None:
+        while not self.ended.is_set():
+            claim = await self.start()
+            if self.ended.is_set():
+                return
+            await asyncio.sleep(self._chance.random() / 50)
+            await self.end(claim)

@@ -1,0 +1,55 @@
+"""What the agent says about itself: to probes, to people, to monitoring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from checkpointmanager import Holder
+from draState import ClaimInfoCache
+
+
+class Phase(StrEnum):
+    """Where the agent is in its life."""
+
+    STARTING = "starting"
+    STANDBY = "standby"  # another process has the state; waits to take over
+    SERVING = "serving"
+    STOPPING = "stopping"
+
+
+@dataclass(slots=True)
+class Status:
+    """Changed by the agent on its event loop, read by everybody."""
+
+    phase: Phase = Phase.STARTING
+    holder: Holder | None = None  # while standing by: who has the state
+    cache: ClaimInfoCache | None = None
+    registration: str = "kubelet has not called yet"
+    registered: bool = False
+    published: str = "not yet"
+    failure: str = ""  # why it cannot go on and should be restarted
+    sockets: list[str] = field(default_factory=list)
+
+    @property
+    def ready(self) -> bool:
+        """A standby is ready: a rolling update with surge ends the old process only then."""
+        return self.phase in (Phase.STANDBY, Phase.SERVING) and not self.failure
+
+    def details(self) -> dict[str, Any]:
+        """For /readyz. Claims that cannot be trusted are named, with the reason."""
+        report = self.cache.report() if self.cache is not None else None
+        told: dict[str, Any] = {"ready": self.ready, "phase": self.phase}
+        if self.failure:
+            told["failure"] = self.failure
+        if self.holder and self.phase is Phase.STANDBY:
+            told["holder"] = str(self.holder)
+        if report:
+            told["state"] = "degraded" if report.degraded else "good"
+            told["claims"] = report.claims
+            told["unknown_claims"] = dict(report.unknown)
+            told["claims_of_an_earlier_boot"] = len(report.earlier_boot)
+            told["registration"] = self.registration
+            told["resource_slices"] = self.published
+        return told

@@ -1,0 +1,76 @@
+"""/healthz, /readyz and /metrics over HTTP, for probes and Prometheus.
+
+It runs on the agent's own event loop: if that hangs, /healthz gives no answer, which is the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from http import HTTPStatus
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from .status import Status
+
+REQUEST_SECONDS = 10.0
+STOP_SECONDS = 1.0  # for answers under way at the end
+MAX_REQUEST = 16 << 10  # bytes of request line and headers
+
+
+class WebServer:
+    """Answers GET and HEAD, one request a connection."""
+
+    def __init__(self, address: tuple[str, int], status: Status, registry: CollectorRegistry) -> None:
+        self._address = address
+        self._status = status
+        self._registry = registry
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> tuple[str, int]:
+        """Returns where it listens: with port 0 the kernel chooses one."""
+        host, port = self._address
+        self._server = await asyncio.start_server(self._answer, host, port, limit=MAX_REQUEST)
+        bound = self._server.sockets[0].getsockname()
+        return bound[0], bound[1]
+
+    async def stop(self) -> None:
+        if self._server:
+            self._server.close()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._server.wait_closed(), STOP_SECONDS)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                method, path = head.decode("latin-1").split(" ", 2)[:2]
+                code, kind, body = await self._page(method, path.partition("?")[0])
+                lines = [
+                    f"HTTP/1.1 {code.value} {code.phrase}",
+                    f"Content-Type: {kind}",
+                    f"Content-Length: {len(body)}",
+                    "Connection: close",
+                ]
+                writer.write("\r\n".join([*lines, "", ""]).encode() + (b"" if method == "HEAD" else body))
+                await writer.drain()
+        except (TimeoutError, ValueError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # not a request, or nobody there any more
+        finally:
+            writer.close()
+
+    async def _page(self, method: str, path: str) -> tuple[HTTPStatus, str, bytes]:
+        if method not in ("GET", "HEAD"):
+            return HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"only GET and HEAD\n"
+        if path == "/metrics":
+            text = await asyncio.to_thread(generate_latest, self._registry)  # it lists directories
+            return HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", text
+        if path == "/readyz":
+            code = HTTPStatus.OK if self._status.ready else HTTPStatus.SERVICE_UNAVAILABLE
+            return code, "application/json", json.dumps(self._status.details(), indent=1).encode() + b"\n"
+        if path == "/healthz":
+            failure = self._status.failure
+            code = HTTPStatus.SERVICE_UNAVAILABLE if failure else HTTPStatus.OK
+            return code, "text/plain", f"{failure or 'ok'}\n".encode()
+        return HTTPStatus.NOT_FOUND, "text/plain", b"/healthz /readyz /metrics\n"

@@ -1,0 +1,159 @@
+"""The messages of all services that the agent speaks, made from their fields when this module is imported.
+
+The lines are proto3, and numbers and types are the contract. There is no generated code: it would be tied to
+one version of protobuf and need a compiler to change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_FIELD = re.compile(r"(?:(repeated|optional) )?(?:map<string, (\w+)>|(\w+)) (\w+) = (\d+)")
+_TYPES = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {"string": _TYPES.TYPE_STRING, "bool": _TYPES.TYPE_BOOL, "int32": _TYPES.TYPE_INT32}
+
+_pool = descriptor_pool.DescriptorPool()  # not the default one: another package may bring the same messages
+
+
+class Method(NamedTuple):
+    """One call of a service: its path, and how its messages become bytes and back."""
+
+    path: str
+    request: Any
+    reply: Any
+
+
+def messages(package: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Message classes by name, from their fields: one proto3 line each, separated by semicolons."""
+    name = package.replace(".", "/") + ".proto"
+    file = descriptor_pb2.FileDescriptorProto(name=name, package=package, syntax="proto3")
+    for message, text in fields.items():
+        described = file.message_type.add(name=message)
+        for line in filter(None, (part.strip() for part in text.split(";"))):
+            _describe(described, line, f".{package}.")
+    _pool.Add(file)
+    return {name: message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{package}.{name}")) for name in fields}
+
+
+def _describe(message: descriptor_pb2.DescriptorProto, line: str, scope: str) -> None:
+    parsed = _FIELD.fullmatch(line)
+    if not parsed:
+        raise ValueError(f"{message.name}: not a field: {line!r}")
+    label, of_map, plain, name, number = parsed.groups()
+    field = message.field.add(name=name, number=int(number), label=_TYPES.LABEL_OPTIONAL)
+    if of_map:
+        entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
+        entry.options.map_entry = True
+        entry.field.add(name="key", number=1, label=_TYPES.LABEL_OPTIONAL, type=_TYPES.TYPE_STRING)
+        _of_type(entry.field.add(name="value", number=2, label=_TYPES.LABEL_OPTIONAL), of_map, scope)
+        _of_type(field, f"{message.name}.{entry.name}", scope)
+        field.label = _TYPES.LABEL_REPEATED
+        return
+    _of_type(field, plain, scope)
+    if label == "repeated":
+        field.label = _TYPES.LABEL_REPEATED
+    elif label == "optional":  # in proto3 a oneof of its own
+        field.proto3_optional = True
+        field.oneof_index = len(message.oneof_decl)
+        message.oneof_decl.add(name=f"_{name}")
+
+
+def _of_type(field: descriptor_pb2.FieldDescriptorProto, name: str, scope: str) -> None:
+    if name in _SCALARS:
+        field.type = _SCALARS[name]
+    else:
+        field.type = _TYPES.TYPE_MESSAGE
+        field.type_name = scope + name
+
+
+_DRA_FIELDS = {
+    "Claim": "string namespace = 1; string uid = 2; string name = 3",
+    "NodePrepareResourcesRequest": "repeated Claim claims = 1",
+    "NodePrepareResourcesResponse": "map<string, NodePrepareResourceResponse> claims = 1",
+    "NodePrepareResourceResponse": "repeated Device devices = 1; string error = 2",
+    "Device": "repeated string request_names = 1; string pool_name = 2; string device_name = 3; "
+    "repeated string cdi_device_ids = 4; optional string share_id = 5",
+    "NodeUnprepareResourcesRequest": "repeated Claim claims = 1",
+    "NodeUnprepareResourcesResponse": "map<string, NodeUnprepareResourceResponse> claims = 1",
+    "NodeUnprepareResourceResponse": "string error = 1",
+}
+
+
+class DRAPlugin:
+    """One version of the service that kubelet calls; all versions have the same messages."""
+
+    def __init__(self, version: str) -> None:
+        package = f"k8s.io.kubelet.pkg.apis.dra.{version}"
+        made = messages(package, _DRA_FIELDS)
+        self.version = f"{version}.DRAPlugin"  # as the registration lists it
+        self.Claim = made["Claim"]
+        self.Device = made["Device"]
+        self.Prepared = made["NodePrepareResourceResponse"]
+        self.Unprepared = made["NodeUnprepareResourceResponse"]
+        self.prepare = Method(
+            f"/{package}.DRAPlugin/NodePrepareResources",
+            made["NodePrepareResourcesRequest"],
+            made["NodePrepareResourcesResponse"],
+        )
+        self.unprepare = Method(
+            f"/{package}.DRAPlugin/NodeUnprepareResources",
+            made["NodeUnprepareResourcesRequest"],
+            made["NodeUnprepareResourcesResponse"],
+        )
+
+
+V1 = DRAPlugin("v1")
+V1BETA1 = DRAPlugin("v1beta1")
+
+_registration = messages(
+    "pluginregistration",
+    {
+        "InfoRequest": "",
+        "PluginInfo": "string type = 1; string name = 2; string endpoint = 3; repeated string supported_versions = 4",
+        "RegistrationStatus": "bool plugin_registered = 1; string error = 2",
+        "RegistrationStatusResponse": "",
+    },
+)
+GET_INFO = Method("/pluginregistration.Registration/GetInfo", _registration["InfoRequest"], _registration["PluginInfo"])
+NOTIFY_STATUS = Method(
+    "/pluginregistration.Registration/NotifyRegistrationStatus",
+    _registration["RegistrationStatus"],
+    _registration["RegistrationStatusResponse"],
+)
+
+POD_RESOURCES = messages(
+    "v1",
+    {
+        "ListPodResourcesRequest": "",
+        "ListPodResourcesResponse": "repeated PodResources pod_resources = 1",
+        "GetPodResourcesRequest": "string pod_name = 1; string pod_namespace = 2",
+        "GetPodResourcesResponse": "PodResources pod_resources = 1",
+        "PodResources": "string name = 1; string namespace = 2; repeated ContainerResources containers = 3",
+        "ContainerResources": "string name = 1; repeated DynamicResource dynamic_resources = 5",
+        "DynamicResource": "string claim_name = 2; string claim_namespace = 3; "
+        "repeated ClaimResource claim_resources = 4",
+        "ClaimResource": "repeated CDIDevice cdi_devices = 1; string driver_name = 2; string pool_name = 3; "
+        "string device_name = 4; optional string share_id = 5",
+        "CDIDevice": "string name = 1",
+    },
+)
+LIST_POD_RESOURCES = Method(
+    "/v1.PodResourcesLister/List",
+    POD_RESOURCES["ListPodResourcesRequest"],
+    POD_RESOURCES["ListPodResourcesResponse"],
+)
+GET_POD_RESOURCES = Method(
+    "/v1.PodResourcesLister/Get", POD_RESOURCES["GetPodResourcesRequest"], POD_RESOURCES["GetPodResourcesResponse"]
+)
+
+_health = messages(
+    "grpc.health.v1",
+    # The status is an enumeration, which is an int32 on the wire.
+    {"HealthCheckRequest": "string service = 1", "HealthCheckResponse": "int32 status = 1"},
+)
+HEALTH_CHECK = Method("/grpc.health.v1.Health/Check", _health["HealthCheckRequest"], _health["HealthCheckResponse"])
+HEALTH_WATCH = Method("/grpc.health.v1.Health/Watch", _health["HealthCheckRequest"], _health["HealthCheckResponse"])
