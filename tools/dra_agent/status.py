@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -30,7 +30,6 @@ class Status:
     registered: bool = False
     published: str = "not yet"
     failure: str = ""  # why it cannot go on and should be restarted
-    sockets: list[str] = field(default_factory=list)
 
     @property
     def ready(self) -> bool:

@@ -93,7 +93,6 @@ class DRAPlugin:
         self.Claim = made["Claim"]
         self.Device = made["Device"]
         self.Prepared = made["NodePrepareResourceResponse"]
-        self.Unprepared = made["NodeUnprepareResourceResponse"]
         self.prepare = Method(
             f"/{package}.DRAPlugin/NodePrepareResources",
             made["NodePrepareResourcesRequest"],

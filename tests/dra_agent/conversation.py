@@ -1,0 +1,52 @@
+"""Short ways to talk to an agent from a test that is not asynchronous itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from dra_agent.rehearsal import Claim, Kubelet, LocalApiServer, Node
+from draState import Prepared
+
+R = TypeVar("R")
+LIMIT = 20.0  # seconds; only a failure takes that long
+
+
+def talk(node: Node, say: Callable[[Kubelet], Awaitable[R]], **options: float) -> R:
+    """Register, say something, and hang up."""
+
+    async def main() -> R:
+        async with Kubelet(node.registry, node.driver, **options) as kubelet:  # type: ignore[arg-type]
+            return await say(kubelet)
+
+    return asyncio.run(main())
+
+
+def claim_for(cluster: LocalApiServer, node: Node, uid: str, *devices: str) -> Claim:
+    """A claim to which the scheduler gave these devices."""
+    claim = Claim(uid, f"claim-{uid}")
+    cluster.allocate(uid, claim.name, devices, driver=node.driver, pool=node.pool, pods=[f"pod-of-{uid}"])
+    return claim
+
+
+def prepare(node: Node, claim: Claim) -> Prepared:
+    return talk(node, lambda kubelet: kubelet.prepare(claim))[claim.uid]
+
+
+def unprepare(node: Node, claim: Claim) -> str:
+    return talk(node, lambda kubelet: kubelet.unprepare(claim))[claim.uid]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.02)
+
+
+def devices_of(prepared: Prepared) -> list[str]:
+    assert not prepared.error, prepared.error
+    return [device.device_name for device in prepared.devices]

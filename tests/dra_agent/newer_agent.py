@@ -1,0 +1,40 @@
+"""The agent of a later release, as a program: its schema has version 4, with one field more.
+
+NEWER_READABLE_BY says from which version on an agent may read what it writes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from unittest import mock
+
+import dra_agent.preparer
+import draState.checkpointer
+from checkpointmanager import Schema
+from dra_agent.cli import main
+from draState import ClaimInfoState
+from draState.schema import to_2, to_3
+
+
+@dataclass(frozen=True, slots=True)
+class NewerState(ClaimInfoState):
+    note: str = "of version 4"
+
+
+def install() -> None:
+    newer = Schema(
+        "ClaimInfo",
+        version=4,
+        readable_by=int(os.environ["NEWER_READABLE_BY"]),
+        type=NewerState,
+        migrations={1: to_2, 2: to_3, 3: lambda claim: claim},
+    )
+    mock.patch.object(draState.checkpointer, "CLAIMS", newer).start()
+    mock.patch.object(dra_agent.preparer, "ClaimInfoState", NewerState).start()
+
+
+if __name__ == "__main__":
+    install()
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""The client of the API server against a real socket: good, slow, failing, absent and confused answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from dra_agent.apiserver import ApiError, ApiServer
+from dra_agent.kubeconfig import Credentials, from_kubeconfig, in_cluster
+from dra_agent.rehearsal import LocalApiServer
+from dra_agent.resourceslices import publish, slices_of
+from dra_agent.settings import Inventory, OfferedDevice, SettingsError
+
+DRIVER = "gpu.example.com"
+
+
+def client(cluster: LocalApiServer, timeout: float = 2.0) -> ApiServer:
+    return ApiServer(Credentials("127.0.0.1", int(cluster.address.rpartition(":")[2])), timeout)
+
+
+def inventory(count: int, *, shared: bool = False) -> Inventory:
+    return Inventory(DRIVER, "n1", {f"gpu-{n}": OfferedDevice(f"gpu-{n}", shared) for n in range(count)})
+
+
+def test_a_claim_is_fetched_by_name(cluster: LocalApiServer) -> None:
+    cluster.allocate("u1", "c1", ["gpu-0"], driver=DRIVER, pool="n1")
+    assert client(cluster).claim("default", "c1")["metadata"]["uid"] == "u1"
+
+
+@pytest.mark.parametrize(("status", "text"), [(404, "c1 not found"), (503, "told to fail"), (403, "told to fail")])
+def test_a_refusal_says_what_was_asked_and_what_was_answered(cluster: LocalApiServer, status: int, text: str) -> None:
+    cluster.failing = status if status != 404 else 0
+    with pytest.raises(ApiError, match=text) as error:
+        client(cluster).claim("default", "c1")
+    assert error.value.status == status
+    assert "GET /namespaces/default/resourceclaims/c1" in str(error.value)
+
+
+def test_a_slow_server_is_given_up_after_the_timeout(cluster: LocalApiServer) -> None:
+    cluster.delay = 30
+    started = time.monotonic()
+    with pytest.raises(ApiError, match=r"no answer within 0\.2 s"):
+        client(cluster, 0.2).claim("default", "c1")
+    assert time.monotonic() - started < 5
+
+
+def test_nobody_there_is_told_at_once() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with pytest.raises(ApiError, match="cannot be reached"):
+        ApiServer(Credentials("127.0.0.1", port), 2).claim("default", "c1")
+
+
+def test_an_idle_connection_that_the_server_closed_is_made_anew(cluster: LocalApiServer) -> None:
+    cluster.allocate("u1", "c1", ["gpu-0"], driver=DRIVER, pool="n1")
+    server = client(cluster)
+    server.claim("default", "c1")
+    server._threads.connection.sock.shutdown(socket.SHUT_RDWR)
+    assert server.claim("default", "c1")["metadata"]["uid"] == "u1"
+
+
+def test_after_a_failure_the_same_thread_can_ask_again(cluster: LocalApiServer) -> None:
+    cluster.allocate("u1", "c1", ["gpu-0"], driver=DRIVER, pool="n1")
+    server = client(cluster, 0.3)
+    cluster.delay = 30
+    with pytest.raises(ApiError):
+        server.claim("default", "c1")
+    cluster.delay = 0
+    assert server.claim("default", "c1")["metadata"]["uid"] == "u1"
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b"", b"\xff\xfe"])
+def test_an_answer_that_is_no_object_is_an_error(answer: bytes) -> None:
+    class Confused(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Confused) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        with pytest.raises(ApiError, match="not JSON"):
+            ApiServer(Credentials("127.0.0.1", server.server_address[1]), 2).claim("default", "c")
+
+
+def test_names_cannot_leave_their_place_in_the_path(cluster: LocalApiServer) -> None:
+    with pytest.raises(ApiError, match=r"\.\.%2F"):
+        client(cluster).claim("default", "../x")
+
+
+def test_devices_are_published_changed_and_withdrawn(cluster: LocalApiServer) -> None:
+    server = client(cluster)
+    assert publish(server, inventory(300), "n1") == 3
+    assert publish(server, inventory(300), "n1") == 0, "nothing to change"
+    assert sum(len(item["spec"]["devices"]) for item in cluster.slices()) == 300
+    assert {item["spec"]["pool"]["resourceSliceCount"] for item in cluster.slices()} == {3}
+
+    publish(server, inventory(5, shared=True), "n1")
+    (left,) = cluster.slices()
+    assert left["spec"]["pool"] == {"name": "n1", "generation": 2, "resourceSliceCount": 1}
+    assert left["spec"]["devices"][0] == {"name": "gpu-0", "allowMultipleAllocations": True}
+
+
+def test_slices_of_other_nodes_are_left_alone(cluster: LocalApiServer) -> None:
+    server = client(cluster)
+    publish(server, inventory(1), "other")
+    publish(server, inventory(1), "n1")
+    assert {item["spec"]["nodeName"] for item in cluster.slices()} == {"other", "n1"}
+
+
+def test_names_of_slices_stay_within_the_limit() -> None:
+    assert len(slices_of(inventory(1), "n" * 250)[0]["metadata"]["name"]) <= 253
+
+
+def kubeconfig(tmp_path: Path, cluster: object, user: object = None) -> str:
+    config = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user or {}}],
+    }
+    path = tmp_path / "config"
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
+def test_a_kubeconfig_with_a_token(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    found = from_kubeconfig(kubeconfig(tmp_path, {"server": "http://h:81/base/"}, {"tokenFile": "token"}))
+    assert (found.host, found.port, found.base, found.bearer(), found.context) == ("h", 81, "/base", "secret", None)
+    found = from_kubeconfig(
+        kubeconfig(tmp_path, {"server": "https://h", "insecure-skip-tls-verify": True}, {"token": "t"})
+    )
+    assert (found.port, found.bearer()) == (443, "t")
+    assert found.context is not None
+    assert found.context.verify_mode is ssl.CERT_NONE
+
+
+@pytest.mark.parametrize(
+    "user", [{"exec": {"command": "x"}}, {"client-certificate": "missing.crt", "client-key": "missing.key"}]
+)
+def test_what_a_kubeconfig_may_not_hold_is_told(tmp_path: Path, user: object) -> None:
+    with pytest.raises(SettingsError, match=r"config|missing\.crt"):
+        from_kubeconfig(kubeconfig(tmp_path, {"server": "https://h"}, user))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"current-context": "gone"}'])
+def test_a_wrong_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match="config"):
+        from_kubeconfig(str(path))
+
+
+def test_outside_of_a_cluster_a_kubeconfig_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(SettingsError, match="kubeconfig"):
+        in_cluster()
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl to make a certificate")
+def test_in_a_cluster_the_service_account_is_used_and_its_token_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "ca.crt")]
+    name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *name, *made]
+    subprocess.run(command, check=True, capture_output=True)
+    seen: list[str | None] = []
+
+    class Secure(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Secure) as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "ca.crt", tmp_path / "key")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.server_address[1]))
+        asking = ApiServer(in_cluster(str(tmp_path)), 5)
+        for token in ("first", "second"):
+            (tmp_path / "token").write_text(token)
+            asking.claim("default", "c")
+        server.shutdown()
+    assert seen == ["Bearer first", "Bearer second"]

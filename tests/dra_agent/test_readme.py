@@ -1,0 +1,49 @@
+"""The README's rehearsal runs as it stands, what it names is there, and the manifest fits the agent's defaults."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import dra_agent
+from dra_agent import cli
+
+PACKAGE = Path(dra_agent.__file__).parent
+README = (PACKAGE / "README.md").read_text(encoding="utf-8")
+MANIFEST = (PACKAGE / "daemonset.yaml").read_text(encoding="utf-8")
+
+
+def test_the_rehearsal_runs(tmp_path: Path) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["devices: gpu-2", "after a kill: gpu-2", "exit code: 0"]
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    named = set(re.findall(r"`(\w+\.py)`", README))
+    assert named >= {"preparer.py", "cdi.py", "plugin.py"}
+    assert [name for name in named if not (PACKAGE / name).exists()] == []
+    assert cli.BOOT_ID_SWITCH in README
+
+
+def test_the_manifest_mounts_what_the_agent_uses_by_default() -> None:
+    defaults = cli._parser()
+    for path in (defaults.get_default("registry_dir"), defaults.get_default("cdi_dir")):
+        assert f"mountPath: {path}}}" in MANIFEST
+        assert f"hostPath: {{path: {path}," in MANIFEST
+    mounted = set(re.findall(r"mountPath: (/var/\S+?)}", MANIFEST))
+    assert mounted == set(re.findall(r"hostPath: {path: (\S+?),", MANIFEST)), "the same paths inside and outside"
+    (command,) = re.findall(r"command: \[dra-agent, (.*)\]", MANIFEST)
+    assert defaults.parse_args(command.split(", ")).grace < 30

@@ -1,0 +1,177 @@
+"""What an agent remembers across restarts, reboots, damage, and other versions of itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dra_agent.rehearsal import LocalApiServer, Node
+
+from .conversation import claim_for, devices_of, prepare, unprepare
+
+NEWER = str(Path(__file__).with_name("newer_agent.py"))
+
+
+def test_after_a_restart_it_answers_from_its_memory(node: Node, cluster: LocalApiServer) -> None:
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    agent = node.start()
+    first = prepare(node, claim)
+    assert agent.terminate() == 0
+    cluster.forget_claim(claim.name)  # force-deleted: only the agent still knows
+    agent = node.start()
+    assert prepare(node, claim) == first
+    assert unprepare(node, claim) == ""
+    assert (node.holdings(), node.cdi_holdings()) == ({}, {})
+
+
+def test_after_a_reboot_it_prepares_anew_and_still_holds_what_was_held(node: Node, cluster: LocalApiServer) -> None:
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    agent = node.start()
+    first = prepare(node, claim)
+    agent.kill()
+    node.reboot("boot-2")
+    agent = node.start()
+    assert node.cdi_holdings() == {}
+    assert agent.details()["claims_of_an_earlier_boot"] == 1
+    assert "is held by claim" in prepare(node, claim_for(cluster, node, "b", "gpu-0")).error
+    assert prepare(node, claim) == first
+    assert node.cdi_holdings() == {"a": ("gpu-0",)}
+    assert agent.details()["claims_of_an_earlier_boot"] == 0
+
+
+@pytest.mark.parametrize("left", [0, 0.5])
+def test_it_starts_degraded_with_a_damaged_claim_and_serves_the_others(
+    node: Node, cluster: LocalApiServer, left: float
+) -> None:
+    claims = [claim_for(cluster, node, uid, f"gpu-{n}") for n, uid in enumerate("abc")]
+    agent = node.start()
+    for claim in claims:
+        assert prepare(node, claim).devices
+    agent.kill()
+    blob = node.file_of("b").read_bytes()
+    node.file_of("b").write_bytes(blob[: int(len(blob) * left)])
+
+    agent = node.start()
+
+    details = agent.details()
+    assert (details["ready"], details["state"], list(details["unknown_claims"])) == (True, "degraded", ["b"])
+    assert "checkpoint-verify" in details["unknown_claims"]["b"], "says what to do"
+    metrics = agent.get("/metrics")[1]
+    assert 'dra_resource_claims_unknown{claim_uid="b"} 1.0' in metrics
+    reason = "truncated" if left else "empty"
+    assert f'checkpointmanager_damaged{{directory="{node.state}",reason="{reason}"}} 1.0' in metrics
+    assert "claim b: unknown" in agent.log
+    for claim in (claims[0], claims[2]):
+        assert prepare(node, claim).devices
+    thief = prepare(node, claim_for(cluster, node, "thief", "gpu-1"))
+    assert "UID b, whose state is damaged" in thief.error, "what its CDI file names stays held"
+    assert unprepare(node, claims[0]) == ""
+    assert devices_of(prepare(node, claims[1])) == ["gpu-1"], "preparing it again heals it"
+    assert agent.details()["state"] == "good"
+
+
+def test_whatever_was_done_to_the_cdi_folder_meanwhile_is_put_right(node: Node, cluster: LocalApiServer) -> None:
+    agent = node.start()
+    for n, uid in enumerate("abc"):
+        assert prepare(node, claim_for(cluster, node, uid, f"gpu-{n}")).devices
+    agent.kill()
+    files = sorted(node.cdi.glob("*.json"))
+    files[0].unlink()
+    files[1].write_text("{")
+    files[2].rename(files[2].with_name(f"{node.driver}-device_stranger.json"))
+    node.start()
+    assert node.cdi_holdings() == node.holdings() == {"a": ("gpu-0",), "b": ("gpu-1",), "c": ("gpu-2",)}
+
+
+def test_an_upgrade_and_a_downgrade_of_the_schema_keep_every_claim(
+    node: Node, cluster: LocalApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version 4 adds a field that version 3 may carry along."""
+    monkeypatch.setenv("NEWER_READABLE_BY", "3")
+    first, second = claim_for(cluster, node, "a", "gpu-0"), claim_for(cluster, node, "b", "gpu-1")
+    agent = node.start()
+    assert prepare(node, first).devices
+    agent.terminate()
+
+    agent = node.start(program=[NEWER])
+    asked = cluster.requests["resourceclaims"]
+    assert devices_of(prepare(node, first)) == ["gpu-0"]
+    assert cluster.requests["resourceclaims"] == asked, "from memory"
+    assert prepare(node, second).devices
+    agent.terminate()
+    assert header(node, "b") == (4, 3)
+
+    node.reboot("boot-2")  # so that the older agent has to write the file
+    agent = node.start()
+    assert agent.details()["state"] == "good"
+    for claim in (first, second):
+        assert prepare(node, claim).devices
+    agent.terminate()
+    assert header(node, "b") == (4, 3)
+    assert data(node, "b")["note"] == "of version 4", "carried along"
+
+    agent = node.start(program=[NEWER])
+    assert agent.details()["state"] == "good"
+    for claim in (first, second):
+        assert unprepare(node, claim) == ""
+    assert node.holdings() == {}
+
+
+def test_a_claim_that_only_a_newer_agent_can_read_is_neither_lost_nor_overwritten(
+    node: Node, cluster: LocalApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEWER_READABLE_BY", "4")
+    claim, other = claim_for(cluster, node, "a", "gpu-0"), claim_for(cluster, node, "b", "gpu-1")
+    agent = node.start(program=[NEWER])
+    assert prepare(node, claim).devices
+    agent.terminate()
+    before = node.file_of("a").read_bytes()
+
+    agent = node.start()
+    assert "newer program" in agent.details()["unknown_claims"]["a"]
+    assert "newer program" in prepare(node, claim).error
+    assert devices_of(prepare(node, other)) == ["gpu-1"]
+    agent.terminate()
+    assert node.file_of("a").read_bytes() == before
+
+    agent = node.start(program=[NEWER])
+    assert devices_of(prepare(node, claim)) == ["gpu-0"]
+
+
+def test_files_of_the_first_two_versions_are_still_understood(node: Node, cluster: LocalApiServer) -> None:
+    """As an agent of 2023 left them: no devices with names, so only unprepare makes sense, and it works."""
+    agent = node.start()
+    agent.terminate()
+    write_version_1(node)
+    agent = node.start()
+    assert agent.details()["claims"] == 1
+    assert agent.details()["state"] == "good"
+    assert unprepare(node, claim_for(cluster, node, "old", "gpu-0")) == ""
+    assert node.holdings() == {}
+
+
+def header(node: Node, uid: str) -> tuple[int, int]:
+    told = json.loads(node.file_of(uid).read_bytes())
+    return told["version"], told["readable_by"]
+
+
+def data(node: Node, uid: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(node.file_of(uid).read_bytes())["data"]
+    return found
+
+
+def write_version_1(node: Node) -> None:
+    from checkpointmanager import CheckpointManager, Schema
+
+    state = {
+        "DriverName": node.driver,
+        "ClaimUID": "old",
+        "ClaimName": "claim-old",
+        "Namespace": "default",
+        "PodUIDs": {"pod": {}},
+        "CdiDevices": [f"{node.driver}/gpu=gpu-0"],
+    }
+    with CheckpointManager(node.state, Schema("ClaimInfo", version=1), boot_id=node.boot_id) as manager:
+        manager.create_checkpoint("old", state)

@@ -1,0 +1,200 @@
+"""An agent as a process: what it serves on its sockets and pages, and with which modes."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from dra_agent.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, Node
+from dra_agent.wire import HEALTH_WATCH, V1BETA1
+
+from .conversation import claim_for, devices_of, prepare, talk, unprepare, until
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalApiServer]:
+    with LocalApiServer() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def node(cluster: LocalApiServer) -> Iterator[Node]:
+    with Node(cluster.address) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def agent(node: Node) -> AgentProcess:
+    return node.start()
+
+
+def test_it_registers_as_kubelet_expects(node: Node, agent: AgentProcess) -> None:
+    async def main() -> Any:
+        return await Kubelet(node.registry, node.driver).register()
+
+    info = asyncio.run(main())
+    assert (info.type, info.name) == ("DRAPlugin", node.driver)
+    assert list(info.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    assert Path(info.endpoint).is_absolute()
+    assert Path(info.endpoint).is_socket()
+    assert agent.details()["registration"] == "registered"
+
+
+@pytest.mark.usefixtures("agent")
+def test_sockets_and_state_are_for_this_user_alone(node: Node) -> None:
+    modes = {
+        path: stat.S_IMODE(path.stat().st_mode)
+        for path in [*node.folder.rglob("*.sock"), node.folder / "p", node.state, Path(node.registry)]
+    }
+    assert sorted(mode for path, mode in modes.items() if path.suffix == ".sock") == [0o600, 0o600]
+    assert {mode for path, mode in modes.items() if path.suffix != ".sock"} == {0o700}
+    assert not list(node.folder.rglob(".*.sock*")), "private names are gone"
+
+
+@pytest.mark.usefixtures("agent")
+def test_one_call_for_many_claims_succeeds_in_part(node: Node, cluster: LocalApiServer) -> None:
+    good, gone = claim_for(cluster, node, "part-good", "gpu-0"), Claim("part-gone", "nowhere")
+    answers = talk(node, lambda kubelet: kubelet.prepare(good, gone))
+    assert devices_of(answers["part-good"]) == ["gpu-0"]
+    assert "404" in answers["part-gone"].error
+    assert talk(node, lambda kubelet: kubelet.unprepare(good, gone)) == {"part-good": "", "part-gone": ""}
+
+
+@pytest.mark.usefixtures("agent")
+def test_of_many_claims_for_one_device_exactly_one_gets_it(node: Node, cluster: LocalApiServer) -> None:
+    claims = [claim_for(cluster, node, f"rival-{n}", "gpu-3") for n in range(20)]
+
+    async def main(kubelet: Kubelet) -> None:
+        answers = await asyncio.gather(*(kubelet.prepare(claim) for claim in claims))
+        errors = [next(iter(answer.values())).error for answer in answers]
+        assert sum(not error for error in errors) == 1
+        assert all("gpu-3 is held by claim default/claim-rival-" in error for error in errors if error)
+        assert set((await kubelet.unprepare(*claims)).values()) == {""}
+
+    talk(node, main)
+
+
+@pytest.mark.usefixtures("agent")
+def test_both_versions_of_the_service_see_the_same_claims(node: Node, cluster: LocalApiServer) -> None:
+    claim = claim_for(cluster, node, "versions", "gpu-1")
+
+    async def main() -> None:
+        async with Kubelet(node.registry, node.driver, api=V1BETA1) as old, Kubelet(node.registry, node.driver) as new:
+            assert await old.prepare(claim) == await new.prepare(claim)
+            assert await new.unprepare(claim) == await old.unprepare(claim) == {"versions": ""}
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("agent")
+def test_an_empty_request_has_an_empty_reply(node: Node) -> None:
+    assert talk(node, lambda kubelet: kubelet.prepare()) == {}
+
+
+@pytest.mark.usefixtures("agent")
+def test_it_lists_who_uses_what(node: Node, cluster: LocalApiServer) -> None:
+    claim = claim_for(cluster, node, "listed", "gpu-2")
+    assert devices_of(prepare(node, claim)) == ["gpu-2"]
+
+    async def main(kubelet: Kubelet) -> None:
+        (pod,) = await kubelet.pod_resources()
+        assert (pod.name, pod.namespace) == ("pod-pod-of-listed", "default")
+        (resource,) = pod.containers[0].dynamic_resources
+        assert resource.claim_name == "claim-listed"
+        (device,) = resource.claim_resources
+        assert (device.driver_name, device.pool_name, device.device_name) == (node.driver, node.pool, "gpu-2")
+        assert device.cdi_devices[0].name == f"{node.driver}/device=listed-gpu-2"
+        assert await kubelet.pod("pod-pod-of-listed") == pod
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await kubelet.pod("nobody")
+        assert error.value.code() is grpc.StatusCode.NOT_FOUND
+
+    talk(node, main)
+    assert unprepare(node, claim) == ""
+
+
+@pytest.mark.usefixtures("agent")
+def test_health_over_grpc(node: Node) -> None:
+    async def main(kubelet: Kubelet) -> None:
+        for service in ("", "v1.DRAPlugin", "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin"):
+            assert await kubelet.health(service) == 1
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await kubelet.health("other")
+        assert error.value.code() is grpc.StatusCode.NOT_FOUND
+
+    talk(node, main)
+
+
+def test_pages(agent: AgentProcess) -> None:
+    assert agent.get("/healthz") == (200, "ok\n")
+    assert agent.get("/readyz")[0] == 200
+    assert agent.get("/elsewhere")[0] == 404
+    details = agent.details()
+    assert (details["phase"], details["state"], details["unknown_claims"]) == ("serving", "good", {})
+    text = agent.get("/metrics")[1]
+    for name in (
+        "checkpointmanager_writes_total",
+        "checkpointmanager_sync_seconds_bucket",
+        'dra_resource_claims_in_use{driver_name="<any>"}',
+        'dra_agent_phase{phase="serving"} 1.0',
+        "dra_agent_operation_seconds_count",
+    ):
+        assert name in text
+
+
+@pytest.mark.usefixtures("agent")
+def test_its_devices_are_published(node: Node, cluster: LocalApiServer) -> None:
+    (published,) = cluster.slices()
+    assert published["spec"]["nodeName"] == node.pool
+    assert [device["name"] for device in published["spec"]["devices"]] == node.devices
+
+
+def test_sigterm_ends_it_in_order_and_tells_who_watches(cluster: LocalApiServer) -> None:
+    with Node(cluster.address) as node:
+        agent = node.start()
+
+        async def main(kubelet: Kubelet) -> list[int]:
+            watching = kubelet.channel.unary_stream(
+                HEALTH_WATCH.path,
+                request_serializer=HEALTH_WATCH.request.SerializeToString,
+                response_deserializer=HEALTH_WATCH.reply.FromString,
+            )(HEALTH_WATCH.request())
+            seen: list[int] = []
+            ending: asyncio.Task[int] | None = None
+            async for told in watching:
+                seen.append(told.status)
+                ending = ending or asyncio.create_task(asyncio.to_thread(agent.terminate))
+            assert ending
+            assert await ending == 0
+            return seen
+
+        assert talk(node, main) == [1, 2]
+        assert not list(node.folder.rglob("*.sock"))
+        assert "ended" in agent.log
+
+
+def test_a_socket_that_a_dead_agent_left_is_replaced(cluster: LocalApiServer) -> None:
+    with Node(cluster.address) as node:
+        node.start().kill()
+        assert len(list(node.folder.rglob("*.sock"))) == 2, "left behind"
+        (node.folder / "p" / ".dra.sock.1").touch()
+        node.start()
+        assert talk(node, lambda kubelet: kubelet.health()) == 1
+        assert not list(node.folder.rglob(".dra.sock.*"))
+
+
+def test_an_agent_without_its_socket_says_that_it_is_ill(cluster: LocalApiServer) -> None:
+    with Node(cluster.address) as node:
+        agent = node.start()
+        (node.folder / "p" / "dra.sock").unlink()
+        until(lambda: agent.get("/healthz")[0] == 503)
+        text = agent.get("/healthz")[1]
+        assert "dra.sock" in text
+        assert agent.get("/readyz")[0] == 503
+        assert agent.terminate() == 0
