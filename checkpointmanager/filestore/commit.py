@@ -141,7 +141,10 @@ class Commit:
             self._directory.link_or_copy(key + SUFFIX, temp)
         except FileNotFoundError:  # removed by hand: there is nothing to keep
             return
-        self._directory.rename(temp, PREVIOUS + key)
+        try:
+            self._directory.rename(temp, PREVIOUS + key)
+        except IsADirectoryError:  # a folder stands there: no reason to refuse the new generation
+            return
         # A killed writer may have left both names on one inode. Then rename does nothing, and temp must go.
         if current is Current.OURS:
             self._temps.discard(temp)

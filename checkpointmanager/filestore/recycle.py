@@ -5,7 +5,8 @@ nothing is freed: the spare, which is the previous generation's file, is overwri
 places with the current one. That leaves the previous generation where it belongs, for free.
 
     open        .previous-key                     the spare
-    fstat       one link, a regular file          else a killed writer left both names on one inode
+    fstat       one link                          else a killed writer left both names on one inode
+                a file of ours, mode 0600         as a new one would be, whatever was done to the old one
     fcntl       take and give back a lease        granted only if nobody else has it open: no reader is cut
     write, (ftruncate,) fsync, close
     renameat2   .previous-key <-> key.json        the commit
@@ -28,13 +29,14 @@ import types
 from typing import NamedTuple
 
 from .directory import Directory
-from .system import exchange, write_all
+from .system import UNRELIABLE, exchange, write_all
 
 if sys.platform == "linux":
     import fcntl
 
-# What kernels and file systems answer that cannot exchange names.
-_CANNOT_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+# What kernels and file systems answer that cannot exchange names; EPERM is a container's way to say it.
+_CANNOT_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
+_PRIVATE_FILE = stat.S_IFREG | 0o600
 
 
 class Spare(NamedTuple):
@@ -55,8 +57,11 @@ class Recycler:
 
     def __init__(self, directory: Directory, *, allowed: bool) -> None:
         self._directory = directory
+        self._user = os.geteuid()
+        # On a network a lease knows nothing of readers on other machines.
+        allowed = allowed and sys.platform == "linux" and directory.file_system not in UNRELIABLE
         # Under pyfakefs `os` is a stand-in, and the calls that it does not know would reach the real disk.
-        self._works = allowed and sys.platform == "linux" and isinstance(os, types.ModuleType)
+        self._works = allowed and isinstance(os, types.ModuleType)
 
     def open_spare(self, name: str) -> Spare | None:
         """The file of this name, to be overwritten; None if it must be left alone this time."""
@@ -67,16 +72,23 @@ class Recycler:
             descriptor = os.open(name, flags, dir_fd=self._directory.descriptor)
         except OSError:
             return None
-        status = os.fstat(descriptor)
-        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and self._is_unread(descriptor):
-            return Spare(descriptor, status.st_size)
-        os.close(descriptor)
-        return None
+        spare: Spare | None = None
+        try:
+            status = os.fstat(descriptor)
+            ours = status.st_mode == _PRIVATE_FILE and status.st_uid == self._user
+            if ours and status.st_nlink == 1 and self._is_unread(descriptor):
+                spare = Spare(descriptor, status.st_size)
+        finally:
+            if spare is None:
+                os.close(descriptor)
+        return spare
 
     def exchange(self, one: str, other: str) -> bool:
-        """Let two names change files. False if that cannot be done here; nothing has changed then."""
+        """Let two names change files. False if that cannot be done; nothing has changed then."""
         try:
             exchange(self._directory.descriptor, one, other)
+        except FileNotFoundError:  # removed by hand: there is nothing to exchange with
+            return False
         except OSError as error:
             if error.errno not in _CANNOT_EXCHANGE:
                 raise

@@ -12,6 +12,7 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import CheckpointManager, Event
 
+from . import recycling
 from .leases import BOOT, LEASES, LeaseManager
 
 
@@ -26,6 +27,13 @@ def real_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """On the disk of the tests, which may well be a tmpfs or an overlay: that is nothing to tell here."""
     monkeypatch.setattr("checkpointmanager.filestore.directory.file_system_of", lambda _: "ext4")
     return tmp_path / "leases"
+
+
+@pytest.fixture
+def recyclable_directory(real_directory: Path, tmp_path: Path) -> Path:
+    if not recycling.is_possible_in(tmp_path):
+        pytest.skip("this file system has no leases, or cannot exchange names")
+    return real_directory
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ refuse `dir_fd` once they are wrapped.)
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from collections.abc import Iterator
@@ -14,10 +15,13 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 from unittest import mock
 
+from checkpointmanager.filestore import recycle
+
 CALLS = (
     *("open", "write", "fsync", "close", "link", "rename", "unlink"),
     *("stat", "fstat", "read", "listdir", "mkdir", "truncate", "fchmod"),
 )
+_ABOUT = {"link": slice(2), "rename": slice(2), "exchange": slice(1, 3)}  # which arguments are names
 
 
 class Call(NamedTuple):
@@ -53,7 +57,7 @@ class Faults:
         self._guard = threading.Lock()  # a batch syncs in several threads
 
     def call(self, name: str, real: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        call = Call(name, "->".join(str(a) for a in (arguments[:2] if name in ("link", "rename") else arguments[:1])))
+        call = Call(name, "->".join(str(argument) for argument in arguments[_ABOUT.get(name, slice(1))]))
         with self._guard:
             fails = len(self.calls) == self.at
             self.calls.append(call)
@@ -79,7 +83,7 @@ class Faults:
 
 @contextmanager
 def injected(faults: Faults) -> Iterator[Faults]:
-    """Inside, each of CALLS goes through `faults`."""
+    """Inside, each of CALLS goes through `faults`; so do leases, and the exchange that Python has no function for."""
 
     def through(name: str, real: Any) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:
@@ -88,8 +92,8 @@ def injected(faults: Faults) -> Iterator[Faults]:
         return call
 
     with ExitStack() as stack:
-        for name in CALLS:
-            stack.enter_context(mock.patch.object(os, name, through(name, getattr(os, name))))
+        for owner, name in (*((os, name) for name in CALLS), (fcntl, "fcntl"), (recycle, "exchange")):
+            stack.enter_context(mock.patch.object(owner, name, through(name, getattr(owner, name))))
         yield faults
 
 

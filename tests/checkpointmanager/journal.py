@@ -15,7 +15,7 @@ Number = int | None  # of the change that a checkpoint comes from; None: there i
 
 
 class Journal:
-    """Fed with the lines of programs.write_without_end; lives on over many writers of one directory."""
+    """Fed with the lines of one of the writers in programs; lives on over many writers of one directory."""
 
     def __init__(self) -> None:
         self._allowed: dict[str, list[Number]] = {key: [None] for key in KEYS}
@@ -27,12 +27,13 @@ class Journal:
         """Each change that began may have happened; each that was acknowledged has, and all before it are past."""
         *lines, self._torn = (self._torn + told).split(b"\n")
         for line in lines:
-            event, number, *changes = line.decode().split()
-            self.last = int(number)
+            event, word, *changes = line.decode().split()
+            number = int(word)
+            self.last = max(self.last, number)  # of several threads they do not come in order
             self.acknowledged += acknowledgements and event == "done"
             for change in changes:
                 action, key = change.split(":")
-                outcome = self.last if action == "put" else None
+                outcome = number if action == "put" else None
                 if event == "begin":
                     self._allowed[key].append(outcome)
                 elif acknowledgements:

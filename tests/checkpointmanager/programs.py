@@ -109,6 +109,22 @@ def write_without_end(directory: Path, say: int, *, seed: int, first: int, **opt
             os.write(say, f"done {number} {told}\n".encode())
 
 
+def update_in_threads(directory: Path, say: int, *, threads: int, first: int) -> None:
+    """Each thread updates its own keys, again and again, and tells as above."""
+    numbers = itertools.count(first)
+
+    def update(keys: list[str]) -> None:
+        dice = random.Random(first)
+        for number in numbers:
+            key = dice.choice(keys)
+            os.write(say, f"begin {number} put:{key}\n".encode())
+            manager.create_checkpoint(key, {"number": number, "filler": "x" * dice.randrange(12_000)})
+            os.write(say, f"done {number} put:{key}\n".encode())
+
+    with CheckpointManager(directory) as manager, ThreadPoolExecutor(threads) as pool:
+        list(pool.map(update, [KEYS[thread::threads] for thread in range(threads)]))
+
+
 def die_before_call(number: int, work: Callable[[], object]) -> None:
     """Do the work, but be killed just before its n-th system call."""
     calls = itertools.count(1)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
 from checkpointmanager import CheckpointManager, CheckpointNotFound, Outcome
+from checkpointmanager.filestore import recycle
 
 from .damage import flip, ruin
 from .leases import LEASES, NEW, OLD, Lease, LeaseManager
@@ -70,6 +73,31 @@ def batch_of_three(manager: LeaseManager) -> None:
         batch.remove_checkpoint("c")
 
 
+def shrinking(directory: Path) -> LeaseManager:
+    """The previous generation of key "a" is longer than any other."""
+    manager = CheckpointManager(directory, LEASES)
+    manager.create_checkpoint("a", Lease("oldest" * 100))
+    manager.create_checkpoint("a", OLD)
+    return manager
+
+
+def all_known(directory: Path) -> LeaseManager:
+    manager = known(directory)
+    for key in "bcbc":
+        manager.create_checkpoint(key, Lease(f"{key} {len(os.listdir(directory))}"))
+    return manager
+
+
+def not_exchanged() -> AbstractContextManager[Any]:
+    return mock.patch.object(recycle, "exchange", side_effect=OSError(errno.EINVAL, "Invalid argument"))
+
+
+@contextmanager
+def neither_links_nor_leases() -> Iterator[None]:
+    with links_refused(), mock.patch.object(fcntl, "fcntl", side_effect=OSError(errno.EINVAL, "Invalid argument")):
+        yield
+
+
 def links_refused() -> AbstractContextManager[Any]:
     def link(*_: object, **__: object) -> None:
         raise PermissionError(1, "no hard links here")
@@ -87,10 +115,13 @@ WRITES: dict[str, Scenario] = {
     "update of a known key": Scenario(known, update, OLD, NEW),
     "first update by this owner": Scenario(found, update, OLD, NEW),
     "first create by this owner": Scenario(found, lambda manager: manager.create_checkpoint("a", NEW), OLD, NEW),
-    "update where links are refused": Scenario(known, update, OLD, NEW, links_refused),
+    "update with something shorter": Scenario(shrinking, update, OLD, NEW),
+    "update where names are not exchanged": Scenario(known, update, OLD, NEW, not_exchanged),
+    "update where links are refused": Scenario(known, update, OLD, NEW, neither_links_nor_leases),
     "remove of a known key": Scenario(known, lambda manager: manager.remove_checkpoint("a"), OLD, None),
     "remove of a found key": Scenario(found, lambda manager: manager.remove_checkpoint("a"), OLD, None),
     "batch of three": Scenario(found, batch_of_three, OLD, NEW),
+    "batch of known keys": Scenario(all_known, batch_of_three, OLD, NEW),
 }
 
 # The key is damaged before: there is no old data, only old bytes.

@@ -1,5 +1,20 @@
 """The fixtures come with the plugin where the package is installed; in a bare clone they are taken from here."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+
 from checkpointmanager.testing.plugin import checkpoint_chaos, checkpoint_faults
+from tests.checkpointmanager import recycling
 
 __all__ = ["checkpoint_chaos", "checkpoint_faults"]
+
+
+@pytest.fixture(params=["classic", "recycled"])
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """How a key is written that its owner has written before."""
+    with recycling.never() if request.param == "classic" else nullcontext():
+        yield request.param

@@ -147,7 +147,7 @@ def quarantined(directory: Path) -> list[bytes]:
 
 
 def come_back(directory: Path) -> None:
-    """A restart that serves what it finds and writes once; what it has shown, it must not lose."""
+    """A restart that serves what it finds and writes; what it has shown, it must not lose."""
     with CheckpointManager(folder_of(directory)) as manager:
         acknowledge(tuple(Done(key, value_of(manager, key)) for key in ("a", "b", "c")))
         put(manager, "a", "written after the restart")

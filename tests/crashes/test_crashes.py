@@ -13,7 +13,7 @@ import pytest
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import Crash, every_crash
 
-from .ledger import Began, Manager, check, come_back, folder_of, outlooks, value_of
+from .ledger import Began, Manager, check, come_back, folder_of, outlooks, put, value_of
 from .scenarios import (
     DOUBTFUL,
     SCENARIOS,
@@ -24,20 +24,21 @@ from .scenarios import (
     remove_and_create_again,
 )
 
-TWICE = [name for name, scenario in SCENARIOS.items() if scenario.at_least_twice]
+TWICE = [("classic", name) for name, scenario in SCENARIOS.items() if scenario.at_least_twice]
+TWICE += [("recycled", name) for name, scenario in SCENARIOS.items() if scenario.recycled and scenario.recycled[1]]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_whatever_a_power_loss_leaves_all_promises_hold(name: str) -> None:
+def test_whatever_a_power_loss_leaves_all_promises_hold(way: str, name: str) -> None:
     scenario = SCENARIOS[name]
     crashes = every_crash(scenario.act, setup=scenario.setup).check(check)
-    print(f"{name}: {crashes.states} states")
-    assert crashes.states >= scenario.at_least
+    print(f"{name}, {way}: {crashes.states} states")
+    assert crashes.states >= scenario.bounds(way)[0]
     assert crashes.left_out == 0
 
 
-@pytest.mark.parametrize("name", TWICE)
-def test_a_second_power_loss_during_the_restart_breaks_none_of_them(name: str) -> None:
+@pytest.mark.parametrize(("way", "name"), TWICE, indirect=["way"])
+def test_a_second_power_loss_during_the_restart_breaks_none_of_them(way: str, name: str) -> None:
     scenario = SCENARIOS[name]
     states = 0
 
@@ -48,8 +49,29 @@ def test_a_second_power_loss_during_the_restart_breaks_none_of_them(name: str) -
         states += second.states
 
     every_crash(scenario.act, setup=scenario.setup).check(crash_again)
-    print(f"{name}: {states} states after two power losses")
-    assert states >= scenario.at_least_twice
+    print(f"{name}, {way}: {states} states after two power losses")
+    assert states >= scenario.bounds(way)[1]
+
+
+@pytest.mark.parametrize("name", ["update with a previous generation", "directory sync fails, write again"])
+def test_after_a_power_loss_recycling_is_as_safe_as_before(name: str) -> None:
+    """A second one, while the restarted process overwrites what the first one left for the previous generation."""
+    states = 0
+
+    def write_on(directory: Path) -> None:
+        with new(directory) as manager:
+            for value in ("one", "two", "three"):
+                put(manager, "a", value)
+
+    def crash_again(crash: Crash) -> None:
+        nonlocal states
+        second = crash.again(write_on).check(check)
+        assert "exchange claims/.previous-a and claims/a.json" in [step.text for step in second.operations]
+        states += second.states
+
+    every_crash(SCENARIOS[name].act, setup=SCENARIOS[name].setup).check(crash_again)
+    print(f"{name}, then three more: {states} states after two power losses")
+    assert states >= 500
 
 
 def test_what_was_seen_after_a_kill_survives_the_power_loss_after_it() -> None:
@@ -60,8 +82,8 @@ def test_what_was_seen_after_a_kill_survives_the_power_loss_after_it() -> None:
         if not killed[0]:
             break
     print(f"killed at one of {nth - 1} calls, restarted, power loss: {states} states")
-    assert nth > 20
-    assert states >= 700
+    assert nth > 45
+    assert states >= 1500
 
 
 def test_whatever_becomes_of_the_text_in_the_lock_file_nobody_minds() -> None:
@@ -70,7 +92,7 @@ def test_whatever_becomes_of_the_text_in_the_lock_file_nobody_minds() -> None:
     assert crashes.states >= 100
 
 
-@pytest.mark.xfail(reason="a repeated sync of the directory is trusted after a failed one", raises=AssertionError)
+@pytest.mark.xfail(reason="while it is repeated, the name stands for an empty file", raises=AssertionError)
 def test_a_removal_that_is_repeated_after_a_failed_sync_is_for_good() -> None:
     every_crash(DOUBTFUL.act, setup=DOUBTFUL.setup).check(check)
 

@@ -1,0 +1,103 @@
+"""An agent in a process of its own, whose system calls the kernel refuses: for want of something, or told by strace."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import resource
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+from unittest import mock
+
+from checkpointmanager import CheckpointManager
+
+from ..checkpointmanager import programs
+from ..checkpointmanager.processes import Agent
+
+OLD, NEW = "old", "new" * 1000
+KEYS = ("a", "b", "c")
+
+Manager = CheckpointManager[Any]
+
+
+def _batch(manager: Manager) -> None:
+    with manager.batch() as batch:
+        for key in KEYS:
+            batch.create_checkpoint(key, NEW)
+
+
+CHANGES: dict[str, Callable[[Manager], object]] = {
+    "create": lambda manager: manager.create_checkpoint("new", NEW),
+    "overwrite": lambda manager: manager.create_checkpoint("a", NEW),
+    "update": lambda manager: manager.update_checkpoint("a", lambda _: NEW),
+    "remove": lambda manager: manager.remove_checkpoint("a"),
+    "batch": _batch,
+}
+
+
+class Obedient(programs.RemoteAgent):
+    """Does one of CHANGES, and can be put into misery first."""
+
+    def change(self, name: str) -> None:
+        CHANGES[name](self.manager)
+
+    def recover(self, key: str) -> str:
+        return self.manager.recover_checkpoint(key, rollback=True).outcome
+
+    def reset(self) -> None:
+        """Back to where each change starts from, with all that was learned on the way forgotten."""
+        for key in KEYS:
+            self.manager.create_checkpoint(key, "older")
+            self.manager.create_checkpoint(key, OLD)
+        self.manager.remove_checkpoint("new")
+
+    def limit_file_size(self, size: int) -> None:
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size if size >= 0 else most, most))
+
+    def use_up_descriptors(self, spare: int) -> None:
+        """From now on only so many more files can be open at a time."""
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+        self._used: list[int] = []
+        with suppress(OSError):
+            while True:
+                self._used.append(os.dup(0))
+        self.give_back_descriptors(spare)
+
+    def give_back_descriptors(self, count: int) -> None:
+        for descriptor in self._used[:count]:
+            os.close(descriptor)
+        del self._used[:count]
+
+    def used_descriptors(self) -> int:
+        return len(self._used)
+
+
+class Victim(Agent):
+    """As Agent, but of an Obedient one that lets itself be traced."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._orders, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def kill(self) -> None:
+        super().kill()
+        self._process.close()  # now: a collector may come by when `os` is not the real one
+
+    def __enter__(self) -> Victim:
+        return self
+
+
+def serve(orders: Connection) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER, ANY: strace is no parent
+    with mock.patch.object(programs, "RemoteAgent", Obedient):
+        programs.serve(orders)

@@ -1,0 +1,102 @@
+"""strace, attached to a running process, as the hand that makes its system calls fail."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from ..checkpointmanager.processes import LIMIT, until
+
+# Those by which a directory is changed, whatever a kernel or an architecture calls them.
+CALLS = "openat,write,fsync,fdatasync,ftruncate,mkdirat,/^link,/^rename,/^unlink"
+
+_LINE = re.compile(r"(\d+) +(\w+)\((.*)")
+_RESUMED = re.compile(r"(\d+) +<\.\.\. \w+ resumed>(.*)")
+
+
+class Unavailable(Exception):
+    """There is no strace here, or it may not trace; the text says which."""
+
+
+class Call(NamedTuple):
+    """One system call that concerns the directory: the n-th of its name in its thread."""
+
+    name: str
+    number: int
+    of_directory: bool  # its first argument is the directory itself, not a file in it
+    text: str
+
+
+class Strace:
+    """Traces a process from entering the block until its end. With `inject`, that call fails."""
+
+    def __init__(self, pid: int, directory: Path, log: Path, inject: tuple[Call, str] | None = None) -> None:
+        self._pid = pid
+        self._directory = str(directory)
+        self._log = log
+        call, errno = inject or (None, "")
+        faults = [f"--inject={call.name}:error={errno}:when={call.number}"] if call else []
+        self._command = ["strace", "-f", "-y", "-s", "0", "-o", str(log), f"--trace={CALLS}", *faults, "-p", str(pid)]
+
+    def __enter__(self) -> Strace:
+        self._log.unlink(missing_ok=True)
+        self._strace = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        assert self._strace.stderr
+        try:
+            until(lambda: self._is_attached() or self._strace.poll() is not None)
+        except AssertionError:
+            self._strace.kill()
+            raise
+        if self._strace.poll() is not None:
+            raise Unavailable(f"strace may not trace here: {self._strace.stderr.read().decode().strip()}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._strace.terminate()
+        self._strace.communicate(timeout=LIMIT)
+
+    def _is_attached(self) -> bool:
+        status = Path(f"/proc/{self._pid}/status").read_text()
+        return f"TracerPid:\t{self._strace.pid}\n" in status
+
+    def calls(self) -> list[Call]:
+        """What it saw of the directory, once it has ended."""
+        seen: Counter[tuple[str, str]] = Counter()
+        calls = []
+        for thread, name, arguments in self._lines():
+            seen[thread, name] += 1
+            if self._directory in arguments:
+                own = f"<{self._directory}>" in arguments.partition(",")[0].partition(")")[0]
+                calls.append(Call(name, seen[thread, name], own, f"{name}({arguments}"))
+        return calls
+
+    def _lines(self) -> list[tuple[str, str, str]]:
+        """Thread, name and the rest of each call; those that another thread's cut in two are put together."""
+        lines: list[tuple[str, str, str]] = []
+        begun: dict[str, int] = {}  # by thread
+        for line in self._log.read_text(errors="replace").splitlines():
+            if resumed := _RESUMED.match(line):
+                thread, rest = resumed.groups()
+                lines[begun[thread]] = (*lines[begun[thread]][:2], lines[begun[thread]][2] + rest)
+            elif call := _LINE.match(line):
+                begun[call[1]] = len(lines)
+                lines.append((call[1], call[2], call[3]))
+        return lines
+
+    def injected(self) -> list[Call]:
+        return [call for call in self.calls() if "(INJECTED)" in call.text]
+
+
+def check_available() -> None:
+    if not shutil.which("strace"):
+        raise Unavailable("strace is not installed")
+    probe = subprocess.run(
+        ["strace", "-o", os.devnull, "--trace=none", "true"], capture_output=True, check=False, text=True
+    )
+    if probe.returncode:
+        raise Unavailable(f"strace may not trace here: {probe.stderr.strip()}")

@@ -1,0 +1,175 @@
+"""A file system without room, without inodes, and one that has become read-only under a living owner."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFailed
+from draState import ClaimInfoCache, DRAManager, FileCheckpointer, PrepareFailed
+
+from ..checkpointmanager.volume import Volume, VolumeUnavailable
+from ..draState.claims import GPU, claim_of, pod_of
+from ..draState.drivers import RecordingDriver
+from ..draState.node import assert_indexes_agree
+from .agent import CHANGES, KEYS, NEW, OLD, Manager
+from .mounts import Disk, Tmpfs, fill, give_back, remount, use_up_inodes
+
+BEFORE = dict.fromkeys(KEYS, OLD)
+LARGE = "x" * 100_000  # more than any slack of a file system
+MAKE: dict[str, Callable[[Path], Disk]] = {"tmpfs": Tmpfs, "ext4": Volume}
+FULL = {"bytes": fill, "inodes": use_up_inodes}
+
+
+@pytest.fixture
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    try:
+        disk = MAKE[request.param](tmp_path)
+    except VolumeUnavailable as why:
+        pytest.skip(str(why))
+    try:
+        yield disk
+    finally:
+        disk.unmount()
+
+
+on_each = pytest.mark.parametrize("disk", MAKE, indirect=True)
+on_ext4 = pytest.mark.parametrize("disk", ["ext4"], indirect=True)
+each_want = pytest.mark.parametrize("use_up", FULL.values(), ids=FULL)
+
+
+def _start(manager: Manager) -> None:
+    for key in KEYS:
+        manager.create_checkpoint(key, OLD)
+
+
+def _found(manager: Manager) -> dict[str, object]:
+    loaded = manager.load()
+    assert not loaded.problems
+    return {key: checkpoint.data for key, checkpoint in loaded.checkpoints.items()}
+
+
+def _unfinished(directory: Path) -> list[str]:
+    return [name for name in os.listdir(directory) if name.startswith(".tmp-")]
+
+
+@on_each
+@each_want
+def test_without_room_every_write_fails_cleanly_a_removal_succeeds_and_with_room_all_goes_on(
+    disk: Disk, use_up: Callable[[Disk], None]
+) -> None:
+    directory = disk.path / "claims"
+    with CheckpointManager(directory) as manager:
+        _start(manager)
+        use_up(disk)
+
+        writes: list[Callable[[], object]] = [
+            lambda: manager.create_checkpoint("new", LARGE),
+            lambda: manager.create_checkpoint("a", LARGE),
+            lambda: manager.update_checkpoint("a", lambda _: LARGE),
+        ]
+        for write in writes:
+            with pytest.raises(CheckpointWriteFailed, match="No space left on device") as failure:
+                write()
+            assert (failure.value.errno, failure.value.in_doubt) == (errno.ENOSPC, False)
+        with pytest.raises(BatchFailed) as failed, manager.batch() as batch:
+            for key in KEYS:
+                batch.create_checkpoint(key, LARGE)
+        assert failed.value.failures.keys() == set(KEYS)
+        assert _found(manager) == BEFORE
+        assert _unfinished(directory) == []
+
+        manager.remove_checkpoint("c")
+        assert _found(manager) == {"a": OLD, "b": OLD}
+
+        give_back(disk)
+        manager.create_checkpoint("c", OLD)
+        for change in CHANGES.values():
+            change(manager)
+        assert _found(manager) == dict.fromkeys((*KEYS, "new"), NEW)
+    with CheckpointManager(directory) as manager:
+        assert _found(manager) == dict.fromkeys((*KEYS, "new"), NEW)
+
+
+@on_each
+@each_want
+def test_a_directory_can_be_opened_and_read_without_room(disk: Disk, use_up: Callable[[Disk], None]) -> None:
+    directory = disk.path / "claims"
+    with CheckpointManager(directory) as manager:
+        _start(manager)
+    (directory / ".tmp-left-1").write_bytes(b"half")
+    use_up(disk)
+
+    with CheckpointManager(directory) as manager:
+        assert _found(manager) == BEFORE
+        assert _unfinished(directory) == []
+        manager.remove_checkpoint("a")
+        assert _found(manager) == {"b": OLD, "c": OLD}
+
+
+@on_each
+@each_want
+def test_claims_on_a_full_disk_are_neither_half_prepared_nor_lost(disk: Disk, use_up: Callable[[Disk], None]) -> None:
+    directory = disk.path / "claims"
+    driver = RecordingDriver(GPU)
+    cache = ClaimInfoCache(FileCheckpointer(directory))
+    manager = DRAManager(cache, {GPU: driver})
+    first, second = pod_of("pod-1", claim_of("a")), pod_of("pod-2", *(claim_of("b" * 40 + str(n)) for n in range(60)))
+    manager.prepare_resources(first)
+    use_up(disk)
+
+    with pytest.raises((CheckpointWriteFailed, PrepareFailed)):
+        manager.prepare_resources(second)
+    assert_indexes_agree(cache)
+    assert driver.prepared <= {claim.uid for claim in cache}
+    manager.unprepare_resources(first)
+    assert "a" not in cache
+
+    give_back(disk)
+    manager.prepare_resources(second)
+    assert driver.prepared == {claim.uid for claim in cache} == {claim.uid for claim in second.claims.values()}
+    cache.close()
+
+
+@on_ext4
+def test_a_sharer_s_file_system_made_read_only_refuses_writes_serves_reads_and_works_again_when_writable(
+    disk: Disk,
+) -> None:
+    with CheckpointManager(disk.path / "claims", sharing=True) as manager:
+        _start(manager)
+        remount(disk, "ro")
+        for change in CHANGES.values():
+            with pytest.raises(OSError, match="Read-only file system") as failure:
+                change(manager)
+            assert failure.value.errno == errno.EROFS
+            assert not getattr(failure.value, "in_doubt", False)
+        assert _found(manager) == BEFORE
+        remount(disk, "rw")
+        CHANGES["batch"](manager)
+        assert _found(manager) == dict.fromkeys(KEYS, NEW)
+
+
+@on_ext4
+def test_an_owner_whose_file_system_gives_up_is_told_serves_reads_and_loses_nothing(disk: Disk) -> None:
+    """As with errors=remount-ro after a disk error. An owner has its lock file open, so a mere remount is refused."""
+    directory = disk.path / "claims"
+    with CheckpointManager(directory) as manager:
+        _start(manager)
+        remount(disk, "abort")
+        for change in CHANGES.values():
+            with pytest.raises(CheckpointWriteFailed) as failure:
+                change(manager)
+            assert failure.value.errno in (errno.EROFS, errno.EIO, errno.ESHUTDOWN)
+            assert not failure.value.in_doubt
+        assert _found(manager) == BEFORE
+    disk.unmount()
+    assert isinstance(disk, Volume)
+    disk.mount()
+    with CheckpointManager(directory) as manager:
+        assert _found(manager) == BEFORE
+        CHANGES["batch"](manager)
+        assert _found(manager) == dict.fromkeys(KEYS, NEW)

@@ -1,0 +1,76 @@
+"""A DRA agent that lives until it is killed, and hardware that outlives it.
+
+Pods come and go at random. Each has a claim of its own and one that it shares with others, both of two drivers.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from draState import ClaimInfoCache, ClaimRef, Device, DRAManager, FileCheckpointer, Pod, Prepared
+
+from ..draState.claims import GPU, NIC, claim_of, pod_of
+
+DRIVERS = (GPU, NIC)
+PODS: dict[str, Pod] = {
+    f"pod-{number}": pod_of(
+        f"pod-{number}", claim_of(f"own-{number}", GPU, NIC), claim_of(f"shared-{number % 2}", GPU, NIC)
+    )
+    for number in range(6)
+}
+
+
+class Hardware:
+    """What a driver has prepared, as files that nobody but the driver touches."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder / name
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._name = name
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        for claim in claims:
+            (self._folder / claim.uid).touch()
+        return {claim.uid: Prepared((Device("pool", f"{self._name}-{claim.uid}"),)) for claim in claims}
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        for claim in claims:
+            (self._folder / claim.uid).unlink(missing_ok=True)
+        return {claim.uid: "" for claim in claims}
+
+    def held(self) -> set[str]:
+        return set(os.listdir(self._folder))
+
+
+def live(directory: Path, hardware: Path, say: int, *, seed: int, active: Iterable[str]) -> None:
+    """Start as a node agent does, with the pods that are to run; then let pods come and go without end."""
+    dice = random.Random(seed)
+    running = set(active)
+    cache = ClaimInfoCache(FileCheckpointer(directory))
+    manager = DRAManager(cache, {name: Hardware(hardware, name) for name in DRIVERS})
+
+    def tell(event: str, what: str) -> None:
+        os.write(say, f"{event} {what}\n".encode())
+
+    def start(pod: str) -> None:
+        tell("begin", f"prepare {pod}")
+        manager.prepare_resources(PODS[pod])
+        tell("done", f"prepare {pod}")
+
+    tell("begin", "reconcile -")
+    manager.reconcile([PODS[pod] for pod in running], complete=True)
+    tell("done", "reconcile -")
+    for pod in sorted(running):
+        start(pod)
+    while True:
+        pod = dice.choice(sorted(PODS))
+        if pod in running:
+            tell("begin", f"unprepare {pod}")
+            manager.unprepare_resources(PODS[pod])
+            tell("done", f"unprepare {pod}")
+        else:
+            start(pod)
+        running ^= {pod}

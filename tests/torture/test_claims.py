@@ -1,0 +1,120 @@
+"""A DRA agent killed again and again: no device is lost, no claim of a running pod is forgotten."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from draState import ClaimInfoCache, FileCheckpointer
+
+from ..checkpointmanager.processes import LIMIT, Child
+from ..checkpointmanager.programs import die_before_call
+from ..draState.node import assert_indexes_agree
+from ..long import times
+from .agent import DRIVERS, PODS, Hardware, live
+
+KILLS = times(30, 2000)
+STEPS = times(60, 1200)  # the last one is a kill before twice as many system calls
+
+
+class Ledger:
+    """What the agent said, pod by pod. A pod is running, gone, or in between when its agent died."""
+
+    def __init__(self, directory: Path, hardware: Path) -> None:
+        self._directory = directory
+        self._hardware = [Hardware(hardware, name) for name in DRIVERS]
+        self._running: set[str] = set()
+        self._between: set[str] = set()
+        self._active: set[str] = set()
+        self._torn = b""
+        self.acknowledged = 0
+
+    def active(self, dice: random.Random) -> set[str]:
+        """What kubelet would tell the next agent: of the pods in between, some are wanted and some are not."""
+        self._active = self._running | {pod for pod in sorted(self._between) if dice.random() < 0.5}
+        return self._active
+
+    def read(self, told: bytes) -> None:
+        *lines, self._torn = (self._torn + told).split(b"\n")
+        for line in lines:
+            event, operation, pod = line.decode().split()
+            self.acknowledged += event == "done"
+            if operation == "reconcile":
+                self._between &= self._active if event == "done" else self._between
+            elif event == "done":
+                self._between.discard(pod)
+                self._running |= {pod} if operation == "prepare" else set()
+            elif operation == "unprepare":
+                self._running.discard(pod)
+                self._between.add(pod)
+            elif pod not in self._running:  # one that runs keeps all it has while it is prepared once more
+                self._between.add(pod)
+
+    def check(self) -> None:
+        """Nothing that was acknowledged is missing, and nothing is held that nobody remembers."""
+        cache = ClaimInfoCache(FileCheckpointer(self._directory))
+        try:
+            assert not cache.report().degraded
+            assert_indexes_agree(cache)
+            known = {claim.uid for claim in cache}
+            for hardware in self._hardware:
+                assert hardware.held() <= known, "a driver holds what nobody remembers"
+            for pod in self._running:
+                self._check_running(cache, pod)
+            for pod in PODS.keys() - self._running - self._between:
+                assert cache.of_pod(pod) == (), f"{pod} is gone, and was told so"
+        finally:
+            cache.close()
+
+    def _check_running(self, cache: ClaimInfoCache, pod: str) -> None:
+        claims = {claim.uid: claim for claim in cache.of_pod(pod)}
+        assert claims.keys() == {claim.uid for claim in PODS[pod].claims.values()}
+        for uid, claim in claims.items():
+            assert {driver for driver, _, _ in claim.state.devices()} == set(DRIVERS)
+            assert all(uid in hardware.held() for hardware in self._hardware)
+
+
+def _torture(tmp_path: Path, kills: int, life: Callable[[Ledger, int, Callable[[int], None]], None]) -> Ledger:
+    directory, hardware = tmp_path / "claims", tmp_path / "hardware"
+    dice, ledger = random.Random(5), Ledger(directory, hardware)
+    for kill in range(1, kills + 1):
+        life(ledger, kill, partial(_live, directory, hardware, kill, ledger.active(dice)))
+        ledger.check()
+    return ledger
+
+
+def _live(directory: Path, hardware: Path, seed: int, active: set[str], say: int) -> None:
+    live(directory, hardware, say, seed=seed, active=active)
+
+
+def test_kills_at_random_moments_lose_no_claim_and_leak_no_device(tmp_path: Path) -> None:
+    dice = random.Random(6)
+
+    def life(ledger: Ledger, _: int, agent: Callable[[int], None]) -> None:
+        with Child(agent) as child:
+            wanted = ledger.acknowledged + dice.randrange(1, 12)
+            while ledger.acknowledged < wanted:
+                told = child.read(LIMIT)
+                assert told, "the agent has ended, or hangs"
+                ledger.read(told)
+            ledger.read(child.read(dice.random() * 0.002))
+            child.kill()
+            assert child.wait() == -signal.SIGKILL
+            ledger.read(child.read_to_end())
+
+    assert _torture(tmp_path, KILLS, life).acknowledged > KILLS
+
+
+@pytest.mark.usefixtures("no_waiting_for_the_disk")
+def test_kills_before_each_system_call_lose_no_claim_and_leak_no_device(tmp_path: Path) -> None:
+    def life(ledger: Ledger, step: int, agent: Callable[[int], None]) -> None:
+        with Child(lambda say: die_before_call(2 * step, partial(agent, say))) as child:
+            ledger.read(child.read_to_end())
+            assert child.wait() == -signal.SIGKILL
+
+    assert _torture(tmp_path, STEPS, life).acknowledged > STEPS // 4
