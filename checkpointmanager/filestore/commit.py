@@ -81,6 +81,7 @@ class Commit:
         try:
             if put.current is Current.OURS and (spare := self._recycler.open_spare(PREVIOUS + put.key)) is not None:
                 self._descriptors.add(spare.descriptor)
+                self._temps.add(PREVIOUS + put.key)  # from now on it is no generation of anything, unless this succeeds
                 spare.overwrite(put.blob)
                 return Staged(put, PREVIOUS + put.key, spare.descriptor, recycled=True)
             temp = self._new_temp()
@@ -120,10 +121,12 @@ class Commit:
         key, current = step.put.key, step.put.current
         try:
             if step.recycled and self._recycler.exchange(step.temp, key + SUFFIX):
+                self._temps.discard(step.temp)
                 return True
             if step.recycled:
                 step = step._replace(temp=self._new_temp())
                 self._directory.rename(PREVIOUS + key, step.temp)
+                self._temps.discard(PREVIOUS + key)
             if current is Current.ABSENT:
                 self._forget_previous(key)
             elif current is not Current.DAMAGED:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 from checkpointmanager import CheckpointManager
+from checkpointmanager.filestore import system
 from checkpointmanager.filestore.recycle import Recycler
 
 Manager = CheckpointManager[Any]
@@ -47,10 +50,19 @@ def recycles(directory: Path, write: Callable[[], object], key: str = "a") -> bo
 
 def is_possible_in(folder: Path) -> bool:
     """False where the file system has no leases, or cannot exchange names: then there is nothing to test."""
-    with CheckpointManager(folder / "probe") as manager:
-        for number in range(2):
-            manager.create_checkpoint("a", number)
-        return recycles(folder / "probe", lambda: manager.create_checkpoint("a", 2))
+    with tempfile.TemporaryDirectory(dir=folder) as probe:
+        for name in ("one", "other"):
+            Path(probe, name).touch()
+        file, directory = os.open(Path(probe, "one"), os.O_WRONLY), os.open(probe, os.O_RDONLY)
+        try:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            system.exchange(directory, "one", "other")
+        except OSError:
+            return False
+        finally:
+            os.close(file)
+            os.close(directory)
+    return True
 
 
 @contextmanager

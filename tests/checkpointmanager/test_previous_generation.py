@@ -208,3 +208,28 @@ def test_a_copy_that_fails_leaves_no_half_copy(real_directory: Path) -> None:
             manager.create_checkpoint("a", NEW)
         assert names(real_directory) == [".lock", "a.json"]
         assert manager.get_checkpoint("a").data == OLD
+
+
+@pytest.mark.parametrize("call", ["exchange", "sync"])
+def test_a_value_that_could_not_be_written_never_becomes_the_previous_generation(
+    real_directory: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        for n in range(3):
+            manager.create_checkpoint("a", Lease("a", n))
+
+        def fail(*_: object) -> None:
+            raise OSError(errno.EIO, "the disk is broken")
+
+        with monkeypatch.context() as broken:
+            room = "recycle" if call == "exchange" else "commit"
+            broken.setattr(f"checkpointmanager.filestore.{room}.{call}", fail)
+            with pytest.raises(CheckpointWriteFailed, match="still in place"):
+                manager.create_checkpoint("a", Lease("a", 99))
+
+        assert manager.get_checkpoint("a").data == Lease("a", 2)
+        assert manager.previous_checkpoint("a") is None, "a rollback would have brought the failed value"
+        manager.create_checkpoint("a", Lease("a", 3))
+        previous = manager.previous_checkpoint("a")
+        assert previous is not None
+        assert previous.data == Lease("a", 2)

@@ -53,6 +53,7 @@ def test_a_second_power_loss_during_the_restart_breaks_none_of_them(way: str, na
     assert states >= scenario.bounds(way)[1]
 
 
+@pytest.mark.usefixtures("recyclable")
 @pytest.mark.parametrize("name", ["update with a previous generation", "directory sync fails, write again"])
 def test_after_a_power_loss_recycling_is_as_safe_as_before(name: str) -> None:
     """A second one, while the restarted process overwrites what the first one left for the previous generation."""

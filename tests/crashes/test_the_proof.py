@@ -113,10 +113,10 @@ def test_a_directory_that_is_not_synced_when_it_is_opened_is_noticed() -> None:
             crash_after_kill(nth)
 
 
+@pytest.mark.usefixtures("recyclable")
 @pytest.mark.parametrize("patch", [without_data_sync, without_directory_sync], ids=lambda patch: patch.__name__)
 def test_a_missing_safeguard_of_recycling_is_noticed(patch: Patch) -> None:
     for name in ("update with a previous generation", "two updates", "batch of updates", "shorter, then longer"):
-        assert not fails([name], mock.MagicMock)
         assert fails([name], patch)
 
 
@@ -125,6 +125,7 @@ def never_damaged(crash: Crash) -> None:
         assert value_of(manager, "a") != DAMAGED
 
 
+@pytest.mark.usefixtures("recyclable")
 def test_a_spare_that_is_recycled_before_the_exchange_is_durable_is_noticed() -> None:
     """Without directory syncs updates may be lost, but whole files remain: unless the spare is still the current."""
     with recycling.never():
@@ -132,6 +133,7 @@ def test_a_spare_that_is_recycled_before_the_exchange_is_durable_is_noticed() ->
     assert fails(["two updates"], without_directory_sync, never_damaged)
 
 
+@pytest.mark.usefixtures("recyclable")
 def test_a_spare_that_is_recycled_after_a_failed_sync_is_noticed() -> None:
     def remembering_what_is_in_doubt() -> Any:
         return mock.patch.object(Writer, "forget")
@@ -139,6 +141,7 @@ def test_a_spare_that_is_recycled_after_a_failed_sync_is_noticed() -> None:
     assert fails(["directory sync fails, write again"], remembering_what_is_in_doubt, never_damaged)
 
 
+@pytest.mark.usefixtures("recyclable")
 def test_a_spare_that_is_the_current_file_as_well_is_noticed() -> None:
     """As a writer leaves it that was killed between its link and its rename; here the link count is not looked at."""
     fstat = os.fstat

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shutil
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from ..checkpointmanager.processes import LIMIT, until
+from ..checkpointmanager.processes import LIMIT
 
 # Those by which a directory is changed, whatever a kernel or an architecture calls them.
 CALLS = "openat,write,fsync,fdatasync,ftruncate,mkdirat,/^link,/^rename,/^unlink"
@@ -36,7 +38,6 @@ class Strace:
     """Traces a process from entering the block until its end. With `inject`, that call fails."""
 
     def __init__(self, pid: int, directory: Path, log: Path, inject: tuple[Call, str] | None = None) -> None:
-        self._pid = pid
         self._directory = str(directory)
         self._log = log
         call, errno = inject or (None, "")
@@ -46,23 +47,27 @@ class Strace:
     def __enter__(self) -> Strace:
         self._log.unlink(missing_ok=True)
         self._strace = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        assert self._strace.stderr
-        try:
-            until(lambda: self._is_attached() or self._strace.poll() is not None)
-        except AssertionError:
+        told = self._first_words()
+        if b"attached" not in told:
             self._strace.kill()
-            raise
-        if self._strace.poll() is not None:
-            raise Unavailable(f"strace may not trace here: {self._strace.stderr.read().decode().strip()}")
+            self._strace.communicate()
+            raise Unavailable(f"strace may not trace here: {told.decode().strip()}")
         return self
+
+    def _first_words(self) -> bytes:
+        """It says "attached" when the process is stopped; the kernel names the tracer a moment before, too early."""
+        assert self._strace.stderr
+        said, told, deadline = self._strace.stderr.fileno(), b"", time.monotonic() + LIMIT
+        while b"attached" not in told and select.select([said], [], [], max(deadline - time.monotonic(), 0))[0]:
+            piece = os.read(said, 4096)
+            if not piece:
+                break
+            told += piece
+        return told
 
     def __exit__(self, *_: object) -> None:
         self._strace.terminate()
         self._strace.communicate(timeout=LIMIT)
-
-    def _is_attached(self) -> bool:
-        status = Path(f"/proc/{self._pid}/status").read_text()
-        return f"TracerPid:\t{self._strace.pid}\n" in status
 
     def calls(self) -> list[Call]:
         """What it saw of the directory, once it has ended."""

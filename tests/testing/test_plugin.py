@@ -33,6 +33,7 @@ def test_the_claim_survives_faults(checkpoint_faults):
 
 def pytest_run(folder: Path, *arguments: str, path: Path | None = None) -> str:
     """As a user would: outside of this project, with the package on the path."""
+    (folder / "pytest.ini").write_text("[pytest]\n")  # else this project's own settings apply below its folder
     places = os.pathsep.join(str(place) for place in (path, ROOT) if place)
     environment = {**os.environ, "PYTHONPATH": places, "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(folder), *arguments]

@@ -30,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted; nothing can be said about what was not looked at")
     except OSError as error:
+        _flush_or_forget()
         return _complain(str(error))
     except Exception as error:  # noqa: BLE001 - a bug of ours must not look like damage
         return _complain(f"internal error: {type(error).__name__}: {error}")
@@ -43,9 +44,17 @@ def _escape_what_the_locale_cannot_show() -> None:
 
 
 def _pipe_broken() -> int:
-    """Nobody reads on. Python would complain once more when it flushes at its end: give it somewhere to."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Nobody reads on."""
+    _flush_or_forget()
     return exitcodes.COULD_NOT_LOOK
+
+
+def _flush_or_forget() -> None:
+    """Python flushes once more at its end, and makes an exit code of its own of a failure: give it somewhere to."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(sentence: str) -> int:

@@ -1,0 +1,14 @@
+"""What every test may rely on, however the run was started."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c_is_an_interrupt() -> None:
+    """A shell starts background jobs with SIGINT ignored, and Python then raises no KeyboardInterrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
