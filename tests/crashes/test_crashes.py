@@ -93,7 +93,6 @@ def test_whatever_becomes_of_the_text_in_the_lock_file_nobody_minds() -> None:
     assert crashes.states >= 100
 
 
-@pytest.mark.xfail(reason="while it is repeated, the name stands for an empty file", raises=AssertionError)
 def test_a_removal_that_is_repeated_after_a_failed_sync_is_for_good() -> None:
     every_crash(DOUBTFUL.act, setup=DOUBTFUL.setup).check(check)
 
