@@ -40,6 +40,7 @@ from .filestore import FileStore
 from .filestore.holder import Holder
 from .manager import CheckpointManager
 from .memorystore import MemoryStore
+from .meter import Meter
 from .schema import Schema, UnknownFields, unknown_fields
 from .store import Current, Put, Store
 
@@ -68,6 +69,7 @@ __all__ = [
     "Loaded",
     "ManagerClosed",
     "MemoryStore",
+    "Meter",
     "Outcome",
     "Put",
     "Reason",

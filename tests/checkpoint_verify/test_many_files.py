@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,16 +16,14 @@ MANY = int(os.environ.get("CHECKPOINT_VERIFY_MANY", "100000"))
 MEGABYTES = 40  # more than for a single file; the names of 100,000 files take about a third of that
 
 
-def test_many_files_take_little_time_and_hardly_more_memory_than_one(tmp_path: Path) -> None:
+def test_many_files_take_hardly_more_memory_than_one(tmp_path: Path) -> None:
     small, large = tmp_path / "small", tmp_path / "large"
     _fill(small, 1)
     _fill(large, MANY)
 
-    _, one = _run(small)
-    seconds, many = _run(large)
+    one, many = _memory_for(small), _memory_for(large)
 
     assert (many - one) / 1024 < MEGABYTES * MANY / 100_000 + 8
-    assert MANY / seconds > 2_000  # on a machine as busy as a CI runner; README.md has the figure of a quiet one
 
 
 def _fill(directory: Path, count: int) -> None:
@@ -43,14 +40,13 @@ def _fill(directory: Path, count: int) -> None:
     os.close(folder)
 
 
-def _run(directory: Path) -> tuple[float, int]:
-    """Seconds, and the most memory in use, in kB, as the kernel counts it for a process of its own."""
+def _memory_for(directory: Path) -> int:
+    """The most memory in use, in kB, as the kernel counts it for a process of its own."""
     program = (
         "import resource, subprocess, sys\n"
         "code = subprocess.run([arg.encode() for arg in sys.argv[1:]], stdout=subprocess.DEVNULL).returncode\n"
         "print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
     )
-    started = time.perf_counter()
     process = subprocess.run(
         [sys.executable, "-c", program, *map(os.fsdecode, arguments(directory))],
         capture_output=True,
@@ -60,4 +56,4 @@ def _run(directory: Path) -> tuple[float, int]:
     )
     code, memory = process.stdout.split()
     assert int(code) == 0
-    return time.perf_counter() - started, int(memory)
+    return int(memory)

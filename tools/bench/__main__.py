@@ -85,6 +85,7 @@ def run(folder: Path, *, quick: bool) -> Figures:
         "update by 4 processes that share": single.sharing(folder / "sharing", calls=20 if quick else 200),
         "cache read": single.cache_read(folder / "read", present=1_000, seconds=0.5 if quick else 3),
         "import": single.importing(),
+        "metrics": single.metering(folder / "metrics", calls=50 if quick else 200),
         "memory": single.memory(present=1_000 if quick else 10_000),
         "bytes written per update, 1,000 present": single.bytes_written(folder / "bytes", present=1_000),
         "verify": single.verify(
