@@ -87,7 +87,12 @@ class Faults:
                 close(given)
             # Of a dead one nothing has been freed yet: `error` holds all its frames, and no finalizer has run.
             scan(str(directory))[0].write(str(left))
-        raised = None if injector.dead else _without_frames(error)
+        if injector.dead:
+            error = None
+            injector.bury()
+            gc.collect()
+            injector.clear_the_grave()
+        raised = _without_frames(error)
         return Fault(left, injector.failed, failure, raised, tuple(collected.values))
 
     def _attempt(self, injector: Injector, given: Any) -> BaseException | None:
