@@ -127,9 +127,9 @@ class FileStore:
         commit = Commit(self._directory, self._recycler, self._on_staged)
         with self._gate:
             commit.run(puts, removals, durable=self._durable)
-        if commit.slowest_sync > SLOW_SYNC_SECONDS:
-            detail = f"the disk took {commit.slowest_sync:.1f} s to sync"
-            self._emit(Event(EventKind.SLOW_SYNC, self.path, detail, seconds=commit.slowest_sync))
+        seconds = commit.failures.slowest_sync
+        if seconds > SLOW_SYNC_SECONDS:
+            self._emit(Event(EventKind.SLOW_SYNC, self.path, f"the disk took {seconds:.1f} s to sync", seconds=seconds))
         return commit.failures
 
     def quarantine(self, key: str, reason: Reason) -> str:

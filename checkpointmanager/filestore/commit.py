@@ -62,7 +62,6 @@ class Commit:
         self._temps: set[str] = set()  # names that must not survive
         self._descriptors: set[int] = set()
         self.failures = Failures()
-        self.slowest_sync = 0.0  # seconds
 
     def run(self, puts: Sequence[Put], removals: Iterable[str], *, durable: bool) -> None:
         changed: list[str] = []
@@ -206,7 +205,7 @@ class Commit:
         return temp
 
     def _clock(self, started: float) -> None:
-        self.slowest_sync = self.failures.slowest_sync = max(self.slowest_sync, time.perf_counter() - started)
+        self.failures.slowest_sync = max(self.failures.slowest_sync, time.perf_counter() - started)
 
     def _fail(self, key: str, error: OSError, *, in_doubt: bool = False) -> None:
         path = os.path.join(self._directory.path, key + SUFFIX)
