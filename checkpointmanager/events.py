@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from types import TracebackType
 
 from .damage import Reason
 
@@ -66,16 +66,19 @@ class Events:
         if not self._thread.depth:
             self._deliver()
 
-    @contextmanager
-    def held_back(self) -> Iterator[None]:
+    def held_back(self) -> Events:
         """Enter before taking a lock: what is emitted inside is delivered after the outermost of these ends."""
+        return self
+
+    def __enter__(self) -> None:
         self._thread.depth += 1
-        try:
-            yield
-        finally:
-            self._thread.depth -= 1
-            if not self._thread.depth and self._thread.events:
-                self._deliver()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.depth -= 1
+        if not self._thread.depth and self._thread.events:
+            self._deliver()
 
     def _deliver(self) -> None:
         events, self._thread.events = self._thread.events, []

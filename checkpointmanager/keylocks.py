@@ -1,10 +1,11 @@
-"""One lock a key, made when somebody wants it and gone when nobody does."""
+"""Who changes a key holds it; who wants it meanwhile waits in line."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class KeyLocks:
@@ -12,44 +13,70 @@ class KeyLocks:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._locks: dict[str, _KeyLock] = {}  # guarded by _guard
-        self._thread = threading.local()
+        self._lines: dict[str, deque[threading.Lock]] = {}  # who waits, for each key that is held; guarded by _guard
+        self._thread = _Thread()
 
     @contextmanager
     def hold(self, *keys: str) -> Iterator[None]:
-        """All of these at once, always in the same order, so that two callers cannot wait for each other.
+        """All of these at once."""
+        taken = self.take(keys)
+        try:
+            yield
+        finally:
+            self.give_back(taken)
+
+    def take(self, keys: Sequence[str]) -> Sequence[str]:
+        """Always in the same order, so that two callers cannot wait for each other; returns what to give back.
 
         That holds only if nobody takes more while holding some, so a change function that writes is refused.
         """
-        if getattr(self._thread, "holds", False):
+        if self._thread.holds:
             raise RuntimeError("a function that makes a change must not make others: it could wait for itself")
+        if len(keys) != 1:
+            keys = sorted(set(keys))
+        taken = 0
+        try:
+            for key in keys:
+                self._take(key)
+                taken += 1
+        except BaseException:  # a Ctrl-C while waiting
+            self.give_back(keys[:taken])
+            raise
         self._thread.holds = True
-        try:
-            with ExitStack() as stack:
-                for key in sorted(set(keys)):
-                    stack.enter_context(self._hold_one(key))
-                yield
-        finally:
-            self._thread.holds = False
+        return keys
 
-    @contextmanager
-    def _hold_one(self, key: str) -> Iterator[None]:
+    def give_back(self, keys: Sequence[str]) -> None:
+        self._thread.holds = False
+        for key in keys:
+            self._give_back(key)
+
+    def _take(self, key: str) -> None:
         with self._guard:
-            lock = self._locks.setdefault(key, _KeyLock())
-            lock.wanted += 1
+            line = self._lines.get(key)
+            if line is None:
+                self._lines[key] = deque()
+                return
+            turn = threading.Lock()
+            turn.acquire()
+            line.append(turn)
         try:
-            with lock.lock:
-                yield
-        finally:
+            turn.acquire()  # until whoever held the key before gives it to us
+        except BaseException:
             with self._guard:
-                lock.wanted -= 1
-                if not lock.wanted:
-                    del self._locks[key]
+                if waits := turn in line:
+                    line.remove(turn)
+            if not waits:
+                self._give_back(key)
+            raise
+
+    def _give_back(self, key: str) -> None:
+        """To the next in line, if there is one."""
+        with self._guard:
+            if line := self._lines[key]:
+                line.popleft().release()
+            else:
+                del self._lines[key]
 
 
-class _KeyLock:
-    __slots__ = ("lock", "wanted")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.wanted = 0  # guarded by KeyLocks._guard
+class _Thread(threading.local):
+    holds = False

@@ -6,6 +6,7 @@ A key becomes a file name and both stand unescaped in the header, so nothing els
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from .errors import InvalidKey
 
@@ -24,4 +25,9 @@ def check_key(key: str) -> str:
 def is_name(text: object) -> bool:
     """True for 1 to 200 letters, digits, '-', '_' and '.', with a letter or digit at both ends."""
     # Exactly str: `class Key(str, Enum)` equals its text, but f-strings would write "Key.NAME" into the header.
-    return type(text) is str and len(text) <= MAX_KEY_LENGTH and _NAME.fullmatch(text) is not None
+    return type(text) is str and _is_name(text)
+
+
+@lru_cache(maxsize=4096)  # the same keys are written again and again
+def _is_name(text: str) -> bool:
+    return len(text) <= MAX_KEY_LENGTH and _NAME.fullmatch(text) is not None

@@ -114,7 +114,7 @@ class CheckpointManager(Generic[T]):
         self._events = Events(on_event, _metered(meter, directory) if meter else None)
         self._schema: Schema[T] = schema or ANY_JSON
         with self._events.held_back():
-            self._store = _opened(directory, options, self._events)
+            self._store = _opened(directory, options, self._events, meter)
         self._reader: Reader[T] = Reader(self._store, self._schema, boot, self._events)
         self._writer = Writer(self._store, self._schema.kind, self._reader, boot, self._events, meter=meter)
         if meter:
@@ -263,12 +263,14 @@ class CheckpointManager(Generic[T]):
             self._writer.commit(changes)
 
 
-def _opened(directory: str | os.PathLike[str] | Store, options: DirectoryOptions, events: Events) -> Store:
+def _opened(
+    directory: str | os.PathLike[str] | Store, options: DirectoryOptions, events: Events, meter: Meter | None
+) -> Store:
     if not isinstance(directory, str | os.PathLike):
         if options:
             raise TypeError(f"{', '.join(options)}: options of a directory, but a store was given")
         return directory
-    return FileStore(directory, **options, emit=events.emit)
+    return FileStore(directory, **options, emit=events.emit, on_sync=meter.synced if meter else None)
 
 
 def _metered(meter: Meter, directory: str | os.PathLike[str] | Store) -> Callable[[Event], object]:

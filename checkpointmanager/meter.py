@@ -42,3 +42,7 @@ class Meter(Protocol):
     ) -> None:
         """What was written and removed, what of it failed, and how long the store took for all of it."""
         ...
+
+    def synced(self, directory: str, seconds: float) -> None:
+        """The slowest sync of a commit, just before it is told; only from files that are synced at all."""
+        ...

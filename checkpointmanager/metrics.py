@@ -21,7 +21,6 @@ from prometheus_client.registry import Collector
 from .damage import Reason
 from .errors import CheckpointError, CheckpointWriteFailed
 from .events import Event, EventKind
-from .filestore.commit import Failures
 from .filestore.names import QUARANTINE
 from .store import Put, Store
 
@@ -105,11 +104,13 @@ class CheckpointMetrics(Collector):
             for failure in failures.values():
                 counts["writes_in_doubt" if failure.in_doubt else "write_failures"] += 1
             figures.times["write_seconds"].observe(seconds)
-            if isinstance(failures, Failures) and failures.slowest_sync:
-                figures.times["sync_seconds"].observe(failures.slowest_sync)
             if figures.damaged:
                 for key in {*(put.key for put in puts), *removals} - failures.keys():
                     figures.damaged.pop(key, None)
+
+    def synced(self, directory: str, seconds: float) -> None:
+        with self._lock:
+            self._of(directory).times["sync_seconds"].observe(seconds)
 
     def collect(self) -> Iterable[Metric]:
         with self._lock:

@@ -7,10 +7,11 @@ write in doubt can never be taken for one that happened.
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from xxhash import xxh3_128_digest
@@ -46,6 +47,53 @@ class Known(NamedTuple):
         return digest == self.digest and versions == (encoded.version, encoded.readable_by)
 
 
+class Holding:
+    """What a change holds while it is made. A class and not a generator, because every write passes here."""
+
+    __slots__ = ("_events", "_keys", "_locks", "_meter", "_store", "_writing")
+
+    def __init__(self, keys: Sequence[str], events: Events, store: Store, locks: KeyLocks, meter: Meter | None) -> None:
+        self._keys = keys
+        self._events = events
+        self._store = store
+        self._locks = locks
+        self._meter = meter
+        self._writing = store.writing()
+
+    def __enter__(self) -> None:
+        started = time.perf_counter() if self._meter else 0.0
+        self._events.__enter__()
+        try:
+            # The store first: what is closed, or was opened before a fork, must refuse before anybody waits.
+            self._writing.__enter__()
+            try:
+                self._keys = self._locks.take(self._keys)
+                try:
+                    if self._meter:
+                        self._meter.waited(self._store.path, time.perf_counter() - started)
+                    self._store.confirm()
+                except BaseException:
+                    self._locks.give_back(self._keys)
+                    raise
+            except BaseException:
+                self._writing.__exit__(*sys.exc_info())
+                raise
+        except BaseException:
+            self._events.__exit__(*sys.exc_info())
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._locks.give_back(self._keys)
+        finally:
+            try:
+                self._writing.__exit__(kind, error, trace)
+            finally:
+                self._events.__exit__(kind, error, trace)
+
+
 class Writer:
     """All changes go through here, each inside `holding` its keys."""
 
@@ -61,16 +109,9 @@ class Writer:
         self._locks = KeyLocks()
         self._known: dict[str, Known] = {}  # each entry guarded by its key's lock
 
-    @contextmanager
-    def holding(self, *keys: str) -> Iterator[None]:
+    def holding(self, *keys: str) -> Holding:
         """Nobody else changes these keys meanwhile; events wait until the locks are given back."""
-        # The store first: what is closed, or was opened before a fork, must refuse before anybody waits.
-        started = time.perf_counter()
-        with self._events.held_back(), self._store.writing(), self._locks.hold(*keys):
-            if self._meter:
-                self._meter.waited(self._store.path, time.perf_counter() - started)
-            self._store.confirm()
-            yield
+        return Holding(keys, self._events, self._store, self._locks, self._meter)
 
     def write(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Header, bool]:
         """Make it durable; returns the header, and True if there was nothing to change.

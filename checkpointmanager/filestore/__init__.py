@@ -12,7 +12,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
 from ..damage import Damaged, Reason
@@ -53,6 +53,7 @@ class FileStore:
         allow_insecure: bool = False,
         max_bytes: int = MAX_BYTES,
         emit: Callable[[Event], object] = lambda _: None,
+        on_sync: Callable[[str, float], object] | None = None,
     ) -> None:
         if sys.platform == "win32":
             raise CheckpointError(f"{path}: files need a POSIX system; a MemoryStore works here")
@@ -65,6 +66,7 @@ class FileStore:
         self._durable = durability == "full"
         self.max_bytes = max_bytes
         self._emit = emit
+        self._on_sync = on_sync
         self._directory = Directory(path, create=not read_only, allow_insecure=allow_insecure)
         self.path = self._directory.path
         self.exclusive = not sharing and not read_only
@@ -114,20 +116,24 @@ class FileStore:
                     raise Damaged(Reason.NOT_A_FILE, "a link, socket or device stands in its place") from None
                 raise Damaged(Reason.UNREADABLE, reason_of(error), errno=error.errno) from error
 
+    def writing(self) -> AbstractContextManager[None]:
+        return self._gate if self.exclusive else self._writing_with_lock()
+
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def _writing_with_lock(self) -> Iterator[None]:
         with self._gate, self._ownership.writing():
             yield
 
     def confirm(self) -> None:
-        with self._gate:
-            self._ownership.check()
+        self._ownership.check()
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
         commit = Commit(self._directory, self._recycler, self._on_staged)
-        with self._gate:
-            commit.run(puts, removals, durable=self._durable)
-        seconds = commit.failures.slowest_sync
+        self._gate.check()
+        commit.run(puts, removals, durable=self._durable)
+        seconds = commit.slowest_sync
+        if self._on_sync and seconds:
+            self._on_sync(self.path, seconds)
         if seconds > SLOW_SYNC_SECONDS:
             self._emit(Event(EventKind.SLOW_SYNC, self.path, f"the disk took {seconds:.1f} s to sync", seconds=seconds))
         return commit.failures

@@ -46,14 +46,10 @@ class Staged(NamedTuple):
     recycled: bool = False  # temp is the previous generation's name, and nobody's temp file
 
 
-class Failures(dict[str, CheckpointWriteFailed]):
-    """The keys that did not make it, each with its error; and for whoever measures, what the disk took."""
-
-    slowest_sync = 0.0  # seconds
-
-
 class Commit:
     """One call's worth of changes. `failures` has the keys that did not make it, each with its error."""
+
+    slowest_sync = 0.0  # seconds
 
     def __init__(self, directory: Directory, recycler: Recycler, on_staged: Callable[[str, int], None]) -> None:
         self._directory = directory
@@ -61,20 +57,36 @@ class Commit:
         self._on_staged = on_staged  # told of each new file before it is synced, with the name that it will have
         self._temps: set[str] = set()  # names that must not survive
         self._descriptors: set[int] = set()
-        self.failures = Failures()
+        self._changed: list[str] = []  # keys whose names point to something else now
+        self.failures: dict[str, CheckpointWriteFailed] = {}
 
     def run(self, puts: Sequence[Put], removals: Iterable[str], *, durable: bool) -> None:
-        changed: list[str] = []
         sync_error = self._directory.sync_error
         try:
-            for start in range(0, len(puts), FILES_AT_ONCE):
-                staged = [step for put in puts[start : start + FILES_AT_ONCE] if (step := self._stage(put))]
-                changed += [step.put.key for step in self._sync_data(staged) if self._rename(step)]
-            changed += [key for key in removals if self._remove(key)]
-            if changed and durable:
-                self._sync_names(changed, sync_error)
+            if len(puts) == 1:
+                self._replace(puts[0])
+            else:
+                self._replace_many(puts)
+            for key in removals:
+                self._remove(key)
+            if self._changed and durable:
+                self._sync_names(sync_error)
         finally:
             self._clean_up()
+
+    def _replace(self, put: Put) -> None:
+        step = self._stage(put)
+        if step and self._sync_data(step):
+            self._rename(step)
+
+    def _replace_many(self, puts: Sequence[Put]) -> None:
+        """The data of many files is synced at the same time, which takes a third of one after the other."""
+        for start in range(0, len(puts), FILES_AT_ONCE):
+            staged = [step for put in puts[start : start + FILES_AT_ONCE] if (step := self._stage(put))]
+            with ThreadPoolExecutor(SYNC_THREADS) as pool:
+                synced = list(pool.map(self._sync_data, staged))
+            for step in itertools.compress(staged, synced):
+                self._rename(step)
 
     def _stage(self, put: Put) -> Staged | None:
         try:
@@ -93,35 +105,26 @@ class Commit:
             return None
         return Staged(put, temp, descriptor)
 
-    def _sync_data(self, staged: list[Staged]) -> list[Staged]:
-        """The data reaches the disk before any name points to it; of many files at the same time."""
-        started = time.perf_counter()
-        if len(staged) == 1:
-            errors = [self._sync_and_close(staged[0])]
-        else:
-            with ThreadPoolExecutor(SYNC_THREADS) as pool:
-                errors = list(pool.map(self._sync_and_close, staged))
-        self._clock(started)
-        for step, error in zip(staged, errors, strict=True):
-            if error:
-                self._fail(step.put.key, error)
-        return [step for step, error in zip(staged, errors, strict=True) if not error]
-
-    def _sync_and_close(self, step: Staged) -> OSError | None:
+    def _sync_data(self, step: Staged) -> bool:
+        """The data reaches the disk before any name points to it."""
         try:
+            started = time.perf_counter()
             sync(step.descriptor)
+            self._clock(started)
             self._descriptors.discard(step.descriptor)
             os.close(step.descriptor)
         except OSError as error:
-            return error
-        return None
+            self._fail(step.put.key, error)
+            return False
+        return True
 
-    def _rename(self, step: Staged) -> bool:
+    def _rename(self, step: Staged) -> None:
         key, current = step.put.key, step.put.current
         try:
             if step.recycled and self._recycler.exchange(step.temp, key + SUFFIX):
                 self._temps.discard(step.temp)
-                return True
+                self._changed.append(key)
+                return
             if step.recycled:
                 step = step._replace(temp=self._new_temp())
                 self._directory.rename(PREVIOUS + key, step.temp)
@@ -133,9 +136,9 @@ class Commit:
             self._directory.rename(step.temp, key + SUFFIX)
         except OSError as error:
             self._fail(key, error)
-            return False
+            return
         self._temps.discard(step.temp)
-        return True
+        self._changed.append(key)
 
     def _keep_previous(self, key: str, current: Current) -> None:
         temp = self._new_temp()
@@ -159,14 +162,14 @@ class Commit:
             return
         self._directory.sync()
 
-    def _remove(self, key: str) -> bool:
+    def _remove(self, key: str) -> None:
         try:
             self._unlink(key + SUFFIX)
         except OSError as error:
             self._fail(key, error)
-            return False
+            return
         self._directory.discard(PREVIOUS + key)  # if that fails it is an orphan, which nobody reads
-        return True
+        self._changed.append(key)
 
     def _unlink(self, name: str) -> None:
         """Gone, or gone already; then the name is synced all the same, since an earlier removal may be in doubt."""
@@ -181,7 +184,7 @@ class Commit:
             self._directory.rename(temp, name)
             self._directory.unlink(name)
 
-    def _sync_names(self, keys: list[str], error_before: OSError | None) -> None:
+    def _sync_names(self, error_before: OSError | None) -> None:
         started = time.perf_counter()
         with suppress(OSError):
             self._directory.sync()
@@ -189,7 +192,7 @@ class Commit:
         # The kernel tells of a failure once, and all threads share the descriptor: another's counts here as well.
         error = self._directory.sync_error
         if error and error is not error_before:
-            for key in keys:
+            for key in self._changed:
                 self._fail(key, error, in_doubt=True)
 
     def _clean_up(self) -> None:
@@ -205,7 +208,7 @@ class Commit:
         return temp
 
     def _clock(self, started: float) -> None:
-        self.failures.slowest_sync = max(self.failures.slowest_sync, time.perf_counter() - started)
+        self.slowest_sync = max(self.slowest_sync, time.perf_counter() - started)
 
     def _fail(self, key: str, error: OSError, *, in_doubt: bool = False) -> None:
         path = os.path.join(self._directory.path, key + SUFFIX)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from threading import get_ident
 from types import TracebackType
 
 from ..errors import ManagerClosed
@@ -15,35 +16,40 @@ class Gate:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._changed = threading.Condition()
-        self._inside: dict[int, int] = {}  # calls by thread; guarded by _changed
-        self._barred = ""  # why nobody may enter; guarded by _changed
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._inside: dict[int, int] = {}  # calls by thread; guarded by _lock
+        self._barred = ""  # why nobody may enter; guarded by _lock
         _gates.add(self)
 
     def __enter__(self) -> None:
-        with self._changed:
-            thread = threading.get_ident()
-            if self._barred and thread not in self._inside:  # who is inside may finish
-                raise ManagerClosed(self._path, self._barred)
+        thread = get_ident()
+        with self._lock:
+            self.check()  # who is inside may finish
             self._inside[thread] = self._inside.get(thread, 0) + 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._changed:
-            thread = threading.get_ident()
+        thread = get_ident()
+        with self._lock:
             left = self._inside.pop(thread, 1) - 1
             if left:
                 self._inside[thread] = left
             if self._barred:
                 self._changed.notify_all()
 
+    def check(self) -> None:
+        """Refuse a thread that believes to be inside, but is the child of a fork since then."""
+        if self._barred and get_ident() not in self._inside:
+            raise ManagerClosed(self._path, self._barred)
+
     def close(self) -> bool:
         """Let nobody in any more and wait for those inside. False if it was closed before."""
         with self._changed:
             if self._barred:
                 return False
-            if threading.get_ident() in self._inside:  # a signal handler, or a function that update was given
+            if get_ident() in self._inside:  # a signal handler, or a function that update was given
                 raise ManagerClosed(self._path, "cannot be closed from within one of its own calls")
             self._barred = "is closed; open another"
             try:
@@ -54,8 +60,9 @@ class Gate:
             return True
 
     def bar_in_child(self) -> None:
-        """After a fork the parent stays the owner. The condition is new: the old one may have been held."""
-        self._changed = threading.Condition()
+        """After a fork the parent stays the owner. The lock is new: the old one may have been held."""
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._inside = {}
         self._barred = "was opened before a fork and belongs to the parent process; open another"
 

@@ -116,7 +116,10 @@ class Schema(Generic[T]):
             raise TooNew(f"{self._newer(version)} {readable_by} or later may read it")
         unknowns = Unknowns(version, readable_by) if newer else NOTHING_UNKNOWN
         try:
-            value = self._from_plain(self._migrated(orjson.loads(data), version), unknowns)
+            plain = orjson.loads(data)
+            if version < self.version:
+                plain = self._migrated(plain, version)
+            value = self._from_plain(plain, unknowns)
             if newer:
                 known = _guarded(lambda value: self._to_plain(value, Unknowns(0, 0)), value, "encode")
                 # Parsed again: what decode= was given may have been changed by it.

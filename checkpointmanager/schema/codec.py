@@ -7,19 +7,17 @@ what was stored is what is read back; anything else is a Mismatch with its place
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from enum import Enum, Flag
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Any, Literal
 
+from .objects import Member, dataclass_codec, fields_of
 from .plain import Mismatch, check_plain
 from .scalars import ADVICE, ANYTHING, FLOAT, NONE, SCALARS, Codec, Function, choices, expect, not_a
-from .unknown import CARRIER, UnknownFields, Unknowns, beyond
-
-# Name, as_is, encode, decode, default: a plain tuple, because it is unpacked for every member of every object.
-_Member = tuple[str, frozenset[type], Function, Function, Callable[[], Any]]
+from .unknown import CARRIER, Unknowns
 
 
 def codec_for(annotation: Any) -> Codec:
@@ -69,131 +67,58 @@ class _Builder:
         raise TypeError(f"{name}: {cls.__name__} cannot be stored; {ADVICE}")
 
     def _build_dataclass(self, cls: type) -> Codec:
-        members: list[_Member] = []
-        codec = _dataclass(cls, members)
-        self._dataclasses[cls] = codec  # before its members are built, which may name the class again
+        self._dataclasses[cls] = self._forward(cls)  # its members may name the class again
         try:
             hints = typing.get_type_hints(cls, include_extras=True)
         except NameError as error:
             raise TypeError(f"{cls.__name__}: {error}; types that a dataclass names are found in its module") from None
-        for field in _in_order_of_init(cls):
-            if not field.metadata.get(CARRIER):
-                built = self.build(hints[field.name], f"{cls.__name__}.{field.name}")
-                members.append((field.name, built.as_is, built.encode, built.decode, _default_of(field)))
-        return codec
+        members = [
+            Member(field, self.build(hints[field.name], f"{cls.__name__}.{field.name}"))
+            for field in fields_of(cls)
+            if CARRIER not in field.metadata
+        ]
+        self._dataclasses[cls] = dataclass_codec(cls, members)
+        return self._dataclasses[cls]
 
+    def _forward(self, cls: type) -> Codec:
+        """Stands for the codec of a class until that is built."""
 
-def _in_order_of_init(cls: type) -> list[dataclasses.Field[Any]]:
-    """The fields as the class's __init__ takes them: those that are keyword-only last, the carrier at the end."""
-    fields = sorted(dataclasses.fields(cls), key=lambda field: (field.kw_only, CARRIER in field.metadata))
-    if sorted(inspect.signature(cls).parameters) != sorted(field.name for field in fields):
-        raise TypeError(f"{cls.__name__}: its __init__ takes other arguments than its fields; {ADVICE}")
-    return fields
+        def encode(value: Any, unknowns: Unknowns) -> Any:
+            return self._dataclasses[cls].encode(value, unknowns)
 
+        def decode(plain: Any, unknowns: Unknowns) -> Any:
+            return self._dataclasses[cls].decode(plain, unknowns)
 
-def _default_of(field: dataclasses.Field[Any]) -> Callable[[], Any]:
-    def constant() -> Any:
-        return field.default
-
-    def none() -> Any:
-        raise Mismatch("is not there, and has no default")
-
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory
-    return none if field.default is dataclasses.MISSING else constant
-
-
-def _dataclass(cls: type, members: list[_Member]) -> Codec:
-    fields = _in_order_of_init(cls)
-    carrier = next((field.name for field in fields if CARRIER in field.metadata), None)
-    known = {field.name for field in fields}
-    construct = _constructor(cls, fields)
-
-    def encode(value: Any, unknowns: Unknowns) -> Any:
-        if type(value) is not cls:
-            raise not_a(cls, value)
-        plain = {}
-        name = ""
-        try:
-            for name, as_is, encode_member, _, _ in members:
-                member = getattr(value, name)
-                plain[name] = member if type(member) in as_is else encode_member(member, unknowns)
-        except Mismatch as mismatch:
-            raise mismatch.inside(name) from None
-        if carrier is not None:
-            plain = {**_carried(value, carrier, unknowns), **plain}
-        return unknowns.settle(value, plain) if unknowns.by_object else plain
-
-    def decode(plain: Any, unknowns: Unknowns) -> Any:
-        if type(plain) is not dict:
-            raise not_a(dict, plain)
-        values = []
-        name = ""
-        try:
-            for name, as_is, _, decode_member, default in members:
-                if name in plain:
-                    member = plain[name]
-                    values.append(member if type(member) in as_is else decode_member(member, unknowns))
-                else:
-                    values.append(default())
-        except Mismatch as mismatch:
-            raise mismatch.inside(name) from None
-        if carrier is not None and unknowns.version:
-            extra = {name: member for name, member in plain.items() if name not in known}
-            values.append(UnknownFields(extra, unknowns.version, unknowns.readable_by))
-        try:
-            value = construct(*values)
-        except Exception as error:  # noqa: BLE001  (a class may validate with any error, whose text may quote data)
-            raise Mismatch(f"is refused by {cls.__name__} with {type(error).__name__}") from None
-        if unknowns.version:
-            unknowns.keep(value, beyond(plain, encode(value, Unknowns(0, 0))))
-        return value
-
-    return Codec(encode, decode, frozenset({cls}), frozenset({dict}))
-
-
-def _constructor(cls: Any, fields: list[dataclasses.Field[Any]]) -> Callable[..., Any]:
-    """Takes all values in order, which is twice as fast as by keyword; those that must be keywords are named here."""
-    keywords = [field.name for field in fields if field.kw_only]
-    positional = len(fields) - len(keywords)
-
-    def with_keywords(*values: Any) -> Any:
-        return cls(*values[:positional], **dict(zip(keywords, values[positional:], strict=False)))
-
-    return with_keywords if keywords else cls
-
-
-def _carried(value: Any, carrier: str, unknowns: Unknowns) -> Mapping[str, Any]:
-    carried = getattr(value, carrier)
-    try:
-        expect(carried, UnknownFields)
-        check_plain(dict(carried))
-    except Mismatch as mismatch:
-        raise mismatch.inside(carrier) from None
-    if carried.version:
-        unknowns.carry(carried)
-    return cast("Mapping[str, Any]", carried)
+        return Codec(encode, decode, frozenset({cls}), frozenset({dict}))
 
 
 def _sequence(cls: Any, item: Codec) -> Codec:
-    as_is, in_order = item.as_is, cls in (list, tuple)
-    order = (
-        None if item.json in (frozenset({str}), frozenset({int})) else repr
-    )  # mixed types and dicts have no order of their own
-
-    def encode(value: Any, unknowns: Unknowns) -> Any:
-        if type(value) is not cls:
-            raise not_a(cls, value)
-        plain = list(value) if as_is.issuperset(map(type, value)) else _each(item.encode, value, unknowns)
-        return plain if in_order else sorted(plain, key=order)  # the same set gives the same bytes
-
-    def decode(plain: Any, unknowns: Unknowns) -> Any:
-        if type(plain) is not list:
-            raise not_a(list, plain)
-        values = plain if as_is.issuperset(map(type, plain)) else _each(item.decode, plain, unknowns)
-        return cls(values) if in_order else _distinct(cls, values)
-
+    # Mixed types and dicts have no order of their own.
+    order = None if item.json in (frozenset({str}), frozenset({int})) else repr
+    if cls in (list, tuple):
+        encode = _each(item.encode, item.as_is, cls, list)
+        decode = _each(item.decode, item.as_is, list, cls)
+    else:
+        encode = _each(item.encode, item.as_is, cls, partial(sorted, key=order))  # the same set gives the same bytes
+        decode = _each(item.decode, item.as_is, list, partial(_distinct, cls))
     return Codec(encode, decode, frozenset({cls}), frozenset({list}))
+
+
+def _each(function: Function, as_is: frozenset[type], source: Any, target: Callable[[list[Any]], Any]) -> Function:
+    """Takes a `source`, calls the function for each value that needs it, and makes a `target` of the results."""
+
+    def each(values: Any, unknowns: Unknowns) -> Any:
+        if type(values) is not source:
+            raise not_a(source, values)
+        result: list[Any] = []
+        try:
+            for value in values:
+                result.append(value if type(value) in as_is else function(value, unknowns))
+        except Mismatch as mismatch:
+            raise mismatch.inside(len(result)) from None
+        return result if target is list else target(result)
+
+    return each
 
 
 def _distinct(cls: Any, values: list[Any]) -> Any:
@@ -206,36 +131,28 @@ def _distinct(cls: Any, values: list[Any]) -> Any:
     return result
 
 
-def _each(function: Function, values: Iterable[Any], unknowns: Unknowns) -> list[Any]:
-    result: list[Any] = []
-    try:
-        for value in values:
-            result.append(function(value, unknowns))
-    except Mismatch as mismatch:
-        raise mismatch.inside(len(result)) from None
-    return result
-
-
 def _fixed_tuple(items: list[Codec]) -> Codec:
-    def convert(functions: list[Function], values: Any, unknowns: Unknowns) -> list[Any]:
-        if len(values) != len(functions):
-            raise Mismatch(f"has {len(values)} items, not {len(functions)}")
-        return _each(lambda pair, kept: pair[0](pair[1], kept), zip(functions, values, strict=True), unknowns)
+    def convert(functions: list[Function], source: type, target: type) -> Function:
+        def each(values: Any, unknowns: Unknowns) -> Any:
+            expect(values, source)
+            if len(values) != len(functions):
+                raise Mismatch(f"has {len(values)} items, not {len(functions)}")
+            return pairs(list(zip(functions, values, strict=True)), unknowns)
 
-    def encode(value: Any, unknowns: Unknowns) -> Any:
-        expect(value, tuple)
-        return convert([item.encode for item in items], value, unknowns)
+        pairs = _each(lambda pair, unknowns: pair[0](pair[1], unknowns), frozenset(), list, target)
+        return each
 
-    def decode(plain: Any, unknowns: Unknowns) -> Any:
-        expect(plain, list)
-        return tuple(convert([item.decode for item in items], plain, unknowns))
-
+    encode, decode = (
+        convert([item.encode for item in items], tuple, list),
+        convert([item.decode for item in items], list, tuple),
+    )
     return Codec(encode, decode, frozenset({tuple}), frozenset({list}))
 
 
 def _mapping(key: Codec, item: Codec, name: str) -> Codec:
     if key.json != {str}:
         raise TypeError(f"{name}: JSON keys are text, so a dict's keys must be stored as text; {ADVICE}")
+    keys_as_is, items_as_is = key.as_is, item.as_is
 
     def convert(on_key: Function, on_item: Function) -> Function:
         def each(values: Any, unknowns: Unknowns) -> Any:
@@ -243,11 +160,11 @@ def _mapping(key: Codec, item: Codec, name: str) -> Codec:
             result = {}
             for old, value in values.items():
                 try:
-                    new = old if type(old) in key.as_is else on_key(old, unknowns)
+                    new = old if type(old) in keys_as_is else on_key(old, unknowns)
                 except Mismatch as mismatch:
                     raise Mismatch(f"has a key that {mismatch.why}") from None
                 try:
-                    result[new] = value if type(value) in item.as_is else on_item(value, unknowns)
+                    result[new] = value if type(value) in items_as_is else on_item(value, unknowns)
                 except Mismatch as mismatch:
                     raise mismatch.inside(new if type(new) is str else old) from None
             if len(result) != len(values):

@@ -36,11 +36,11 @@ class UnknownFields(Mapping[str, Any]):
         return f"UnknownFields({len(self)} from version {self.version})"
 
 
-_NO_FIELDS = UnknownFields()
+NO_FIELDS = UnknownFields()
 
 
 def _no_fields() -> UnknownFields:
-    return _NO_FIELDS  # immutable, so that all objects can share it
+    return NO_FIELDS  # immutable, so that all objects can share it
 
 
 def unknown_fields() -> Any:
