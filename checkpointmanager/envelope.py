@@ -38,17 +38,8 @@ class Header(NamedTuple):
     written: datetime
 
 
-# The types of the header's members in JSON, in the order of the fields above.
-_MEMBERS: tuple[tuple[str, type], ...] = (
-    ("kind", str),
-    ("version", int),
-    ("readable_by", int),
-    ("key", str),
-    ("generation", int),
-    ("boot", str),
-    ("written", str),
-)
-_VALUES = itemgetter(*(name for name, _ in _MEMBERS))
+_VALUES = itemgetter(*Header._fields)
+_TYPES = (str, int, int, str, int, str, str)  # of these in JSON
 
 
 def seal(header: Header, data: bytes) -> bytes:
@@ -142,14 +133,26 @@ def _parse_header(text: bytes) -> Header:
         raise Damaged(Reason.WRONG_SHAPE, "the header has no format number")
     if file_format != FORMAT:
         raise TooNew(f"its file format is {file_format}, this release knows {FORMAT}")
-    for name, cls in _MEMBERS:
-        if type(members.get(name)) is not cls:
-            found = type(members.get(name)).__name__
-            raise Damaged(Reason.WRONG_SHAPE, f"the header's {name} is {found}, not {cls.__name__}")
-    kind, version, readable_by, key, generation, boot, written = _VALUES(members)
+    try:
+        values = _VALUES(members)
+    except KeyError:
+        raise _wrong_member(members) from None
+    if (*map(type, values),) != _TYPES:
+        raise _wrong_member(members)
+    kind, version, readable_by, key, generation, boot, written = values
     if generation < 1 or not 1 <= readable_by <= version:
         raise Damaged(Reason.WRONG_SHAPE, "the header's generation or versions make no sense")
     return Header(kind, version, readable_by, key, generation, boot, _parse_time(written))
+
+
+def _wrong_member(members: dict[str, object]) -> Damaged:
+    """The quick check says that something is wrong, not what: look for it."""
+    name, found, cls = next(
+        (name, type(members.get(name)), cls)
+        for name, cls in zip(Header._fields, _TYPES, strict=True)
+        if type(members.get(name)) is not cls
+    )
+    return Damaged(Reason.WRONG_SHAPE, f"the header's {name} is {found.__name__}, not {cls.__name__}")
 
 
 def _parse_time(text: str) -> datetime:

@@ -12,7 +12,7 @@ class KeyLocks:
     """Writers of one key wait for each other, writers of different keys do not."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a signal handler may come while its thread has it
         self._lines: dict[str, deque[threading.Lock]] = {}  # who waits, for each key that is held; guarded by _guard
         self._thread = _Thread()
 
@@ -32,6 +32,7 @@ class KeyLocks:
         """
         if self._thread.holds:
             raise RuntimeError("a function that makes a change must not make others: it could wait for itself")
+        self._thread.holds = True
         if len(keys) != 1:
             keys = sorted(set(keys))
         taken = 0
@@ -42,13 +43,12 @@ class KeyLocks:
         except BaseException:  # a Ctrl-C while waiting
             self.give_back(keys[:taken])
             raise
-        self._thread.holds = True
         return keys
 
     def give_back(self, keys: Sequence[str]) -> None:
-        self._thread.holds = False
         for key in keys:
             self._give_back(key)
+        self._thread.holds = False
 
     def _take(self, key: str) -> None:
         with self._guard:

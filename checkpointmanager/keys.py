@@ -28,6 +28,6 @@ def is_name(text: object) -> bool:
     return type(text) is str and _is_name(text)
 
 
-@lru_cache(maxsize=4096)  # the same keys are written again and again
+@lru_cache(maxsize=16384)  # the same keys are written again and again
 def _is_name(text: str) -> bool:
     return len(text) <= MAX_KEY_LENGTH and _NAME.fullmatch(text) is not None

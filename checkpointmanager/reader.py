@@ -37,11 +37,12 @@ class Reader(Generic[T]):
         self._events = events
 
     def read(self, key: str) -> Found[T]:
-        return self._twice(key, lambda: self.understand(key, self._store.read(key)))
+        return self._look(key, self.understand)
 
     def verify(self, key: str) -> Header:
         """Checksum and header only; the data is not parsed."""
-        return self._twice(key, lambda: self._open(key, self._store.read(key))[0])
+        header, _ = self._look(key, self._open)
+        return header
 
     def understand(self, key: str, blob: bytes) -> Found[T]:
         """What these bytes say as the checkpoint of `key`, or Damaged, TooNew, WrongKind."""
@@ -85,17 +86,17 @@ class Reader(Generic[T]):
             raise WrongKind(key, self._store.path_of(key), header.kind, self._schema.kind)
         return header, data
 
-    def _twice(self, key: str, look: Callable[[], R]) -> R:
-        # The file may have been replaced between finding its name and reading it: by name once more.
-        path = self._store.path_of(key)
+    def _look(self, key: str, understand: Callable[[str, bytes], R]) -> R:
         try:
             try:
-                return look()
+                return understand(key, self._store.read(key))
             except Damaged:
-                return look()
+                # The file may have been replaced between finding its name and reading it: by name once more.
+                return understand(key, self._store.read(key))
         except Damaged as damage:
+            path = self._store.path_of(key)
             error = CorruptCheckpoint(key, path, damage)
             self._events.emit(Event(EventKind.DAMAGE, path, damage.detail, key, damage.reason))
             raise error from damage.__cause__
         except TooNew as too_new:
-            raise CheckpointTooNew(key, path, str(too_new)) from None
+            raise CheckpointTooNew(key, self._store.path_of(key), str(too_new)) from None

@@ -55,6 +55,10 @@ class Store(Protocol):
         """The bytes, or CheckpointNotFound, or Damaged: unreadable, too large, not a file."""
         ...
 
+    def expect(self, keys: Sequence[str]) -> None:
+        """A hint that these will be read soon, in this order. Never raises for what is not there."""
+        ...
+
     def writing(self) -> AbstractContextManager[None]:
         """Hold this from learning what is there until it is replaced. Refuses when writing is not allowed."""
         ...

@@ -7,6 +7,7 @@ claims do not wait for each other. The disk comes first: what a reader sees has 
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -45,15 +46,14 @@ class ClaimInfoCache:
         self._checkpointer = checkpointer
         self._locks = KeyLocks()  # of claims, by UID and by name: held while one is written
         self._indexing = threading.Lock()  # guards the changes of the four dicts; readers do without
-        self._claims: dict[str, ClaimInfo] = {}
-        self._uids: dict[Name, frozenset[str]] = {}  # one, unless files of two claims say the same name
-        self._pods: dict[str, frozenset[str]] = {}
-        self._holders: dict[DeviceId, frozenset[str]] = {}
         kept = checkpointer.get_or_create()
-        for state in kept:
-            self._swap(ClaimInfo(state, from_this_boot=kept.from_this_boot.get(state.claim_uid, True)))
-        for unknown in kept.unknown:
-            self._swap(_unknown_claim(unknown))
+        boots = kept.from_this_boot
+        claims = [ClaimInfo(state, from_this_boot=boots.get(state.claim_uid, True)) for state in kept]
+        claims += map(_unknown_claim, kept.unknown)
+        self._claims = {claim.uid: claim for claim in claims}
+        self._uids = _indexed(claims, _names)  # one, unless files of two claims say the same name
+        self._pods = _indexed(claims, _pods)
+        self._holders = _indexed(claims, _devices)
 
     def get(self, uid: str) -> ClaimInfo | None:
         return self._claims.get(uid)
@@ -201,13 +201,13 @@ class ClaimInfoCache:
             old = self._claims.get(claim.uid)
             self._claims[claim.uid] = claim
             _reindex(self._uids, claim.uid, _names(old), _names(claim))
-            _reindex(self._pods, claim.uid, old.state.pod_uids if old else (), claim.state.pod_uids)
+            _reindex(self._pods, claim.uid, _pods(old), _pods(claim))
             _reindex(self._holders, claim.uid, _devices(old), _devices(claim))
 
     def _drop(self, claim: ClaimInfo) -> None:
         with self._indexing:
             _reindex(self._uids, claim.uid, _names(claim), ())
-            _reindex(self._pods, claim.uid, claim.state.pod_uids, ())
+            _reindex(self._pods, claim.uid, _pods(claim), ())
             _reindex(self._holders, claim.uid, _devices(claim), ())
             del self._claims[claim.uid]
 
@@ -223,8 +223,20 @@ def _reindex(index: dict[K, frozenset[str]], uid: str, old: Iterable[K], new: It
             del index[place]
 
 
+def _indexed(claims: Iterable[ClaimInfo], places: Callable[[ClaimInfo], Iterable[K]]) -> dict[K, frozenset[str]]:
+    index: defaultdict[K, list[str]] = defaultdict(list)
+    for claim in claims:
+        for place in places(claim):
+            index[place].append(claim.uid)
+    return {place: frozenset(uids) for place, uids in index.items()}
+
+
 def _names(claim: ClaimInfo | None) -> set[Name]:
     return {claim.name} if claim and any(claim.name) else set()
+
+
+def _pods(claim: ClaimInfo | None) -> frozenset[str]:
+    return claim.state.pod_uids if claim else frozenset()
 
 
 def _devices(claim: ClaimInfo | None) -> set[DeviceId]:

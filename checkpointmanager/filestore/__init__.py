@@ -12,7 +12,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Literal
 
 from ..damage import Damaged, Reason
@@ -27,12 +27,13 @@ from .gate import Gate
 from .names import PREVIOUS, SUFFIX, TEMP
 from .ownership import Ownership, ReadOnly
 from .recycle import Recycler
-from .system import FORGETFUL, UNRELIABLE
+from .system import FORGETFUL, UNRELIABLE, will_need
 
 Durability = Literal["full", "atomic"]
 
 MAX_BYTES = 64 << 20
 PIECE_BYTES = 1 << 20
+EXPECTED_BYTES = 1 << 20  # of each file that will be read soon: of a large one the kernel reads the rest ahead itself
 SHARING_TIMEOUT = 10.0  # seconds that a write waits for the other processes by default
 SLOW_SYNC_SECONDS = 1.0
 LEASE_SECONDS = 0.01  # a thousand times as long as a lease is held
@@ -115,6 +116,16 @@ class FileStore:
                 if error.errno in (errno.ELOOP, errno.ENXIO):
                     raise Damaged(Reason.NOT_A_FILE, "a link, socket or device stands in its place") from None
                 raise Damaged(Reason.UNREADABLE, reason_of(error), errno=error.errno) from error
+
+    def expect(self, keys: Sequence[str]) -> None:
+        with self._gate:
+            for key in keys:
+                with suppress(OSError):
+                    descriptor = self._directory.open(key + SUFFIX)
+                    try:
+                        will_need(descriptor, EXPECTED_BYTES)
+                    finally:
+                        os.close(descriptor)
 
     def writing(self) -> AbstractContextManager[None]:
         return self._gate if self.exclusive else self._writing_with_lock()

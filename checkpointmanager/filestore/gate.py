@@ -16,7 +16,7 @@ class Gate:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may enter while its thread has it
         self._changed = threading.Condition(self._lock)
         self._inside: dict[int, int] = {}  # calls by thread; guarded by _lock
         self._barred = ""  # why nobody may enter; guarded by _lock
@@ -61,7 +61,7 @@ class Gate:
 
     def bar_in_child(self) -> None:
         """After a fork the parent stays the owner. The lock is new: the old one may have been held."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._inside = {}
         self._barred = "was opened before a fork and belongs to the parent process; open another"

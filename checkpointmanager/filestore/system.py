@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import types
 from contextlib import suppress
 
 if sys.platform == "darwin":
@@ -29,6 +30,13 @@ def write_all(descriptor: int, blob: bytes) -> None:
     written = os.write(descriptor, blob)
     while written < len(blob):
         written += os.write(descriptor, memoryview(blob)[written:])
+
+
+def will_need(descriptor: int, size: int) -> None:
+    """Let the kernel begin to read this file, without waiting; nothing where it does not take such hints."""
+    # Under pyfakefs `os` is a stand-in, and its descriptors mean nothing to the kernel.
+    if isinstance(os, types.ModuleType) and hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, size, os.POSIX_FADV_WILLNEED)
 
 
 FORGETFUL = frozenset({"tmpfs", "ramfs", "overlay", "aufs", "devtmpfs"})

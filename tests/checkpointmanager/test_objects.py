@@ -69,7 +69,7 @@ class OwnInit:
 class OwnNew:
     name: str
 
-    def __new__(cls, name: str) -> typing.Self:  # noqa: ARG004
+    def __new__(cls, name: str) -> typing.Self:
         raise PermissionError("not like this")
 
 

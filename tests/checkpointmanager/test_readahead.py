@@ -1,34 +1,36 @@
-"""Loading from a cold disk asks for several files at once; from a warm one it does not."""
+"""Loading from a cold disk tells the store early what will be read; from a warm one it does not."""
 
 from __future__ import annotations
 
-import threading
+import os
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointManager, MemoryStore
-from checkpointmanager.readahead import PROBED, THREADS, read_ahead
+from checkpointmanager import CheckpointManager, FileStore, MemoryStore
+from checkpointmanager.readahead import AHEAD, PROBED, read_ahead
 
 
 class WatchedStore(MemoryStore):
-    """Notes in which threads it was read; a cold one lets each thread wait for others to come."""
+    """Notes what it was told to expect, and what was read before it was told."""
 
-    def __init__(self, count: int, *, cold: bool) -> None:
+    def __init__(self, count: int) -> None:
         super().__init__()
-        self.cold = False
-        self.threads: set[int] = set()
-        self.together = threading.Barrier(THREADS)
+        self.expected: list[str] = []
+        self.surprises: list[str] = []
         with CheckpointManager(self) as manager, manager.batch() as batch:
             for number in range(count):
                 batch.create_checkpoint(f"key-{number:04}", number)
-        self.threads.clear()
-        self.cold = cold
+        self.surprises.clear()
+
+    def expect(self, keys: Any) -> None:
+        self.expected += keys
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
-        self.threads.add(threading.get_ident())
-        if self.cold and threading.current_thread() is not threading.main_thread():
-            self.together.wait(timeout=20)
+        if key not in self.expected:
+            self.surprises.append(key)
         return super().read(key, previous=previous)
 
 
@@ -38,40 +40,66 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("slow_disk")
-def test_when_the_first_files_are_slow_eight_threads_read_the_others_at_once() -> None:
-    store = WatchedStore(PROBED + THREADS, cold=True)
+@pytest.mark.parametrize("count", [PROBED - 1, PROBED, PROBED + 1, PROBED + AHEAD, PROBED + 3 * AHEAD + 1])
+def test_when_the_first_files_are_slow_the_store_expects_all_others(count: int) -> None:
+    store = WatchedStore(count)
 
-    for key in read_ahead(store, store.keys()):
-        store.read(key)
+    assert len(CheckpointManager(store).load().checkpoints) == count
 
-    assert len(store.threads) == 1 + THREADS
+    keys = sorted(store.keys())
+    assert store.surprises == keys[:PROBED]
+    assert store.expected == keys[PROBED:]
 
 
-def test_from_the_page_cache_everything_is_read_by_the_caller_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("slow_disk")
+def test_verify_reads_ahead_as_well() -> None:
+    store = WatchedStore(PROBED + 2)
+    assert CheckpointManager(store).verify().intact == PROBED + 2
+    assert store.surprises == sorted(store.keys())[:PROBED]
+
+
+@pytest.mark.usefixtures("slow_disk")
+def test_no_more_is_expected_than_two_windows_at_a_time() -> None:
+    store = WatchedStore(PROBED + 4 * AHEAD)
+    for read, _ in enumerate(read_ahead(store, sorted(store.keys()))):
+        assert len(store.expected) <= max(0, read - PROBED) + 2 * AHEAD
+
+
+def test_from_the_page_cache_nothing_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("checkpointmanager.readahead.SLOW_SECONDS", 3600.0)
-    store = WatchedStore(100, cold=False)
+    store = WatchedStore(100)
 
     assert len(CheckpointManager(store).load().checkpoints) == 100
-    assert store.threads == {threading.get_ident()}
+    assert store.expected == []
 
 
-@pytest.mark.usefixtures("slow_disk")
-def test_what_is_damaged_or_gone_is_told_to_the_caller_and_to_nobody_else() -> None:
-    store = WatchedStore(40, cold=False)
-    store.current["key-0030"] = b""
-    del store.current["key-0031"]
+def test_the_kernel_is_told_of_the_file_and_of_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, int, int]] = []
 
-    loaded = CheckpointManager(store).load()
+    def fadvise(descriptor: int, _start: int, _size: int, advice: int) -> None:
+        told.append((os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")), os.lseek(descriptor, 0, 1), advice))
 
-    assert (len(loaded.checkpoints), list(loaded.problems)) == (38, ["key-0030"])
+    monkeypatch.setattr(os, "posix_fadvise", fadvise)
+    with CheckpointManager(tmp_path / "claims") as manager:
+        manager.create_checkpoint("a", 1)
+        manager.create_checkpoint("b", 1)
+    with closing(FileStore(tmp_path / "claims", read_only=True)) as store:
+        store.expect(["a"])
+    assert told == [("a.json", 0, os.POSIX_FADV_WILLNEED)]
 
 
-@pytest.mark.usefixtures("slow_disk")
-def test_a_caller_that_stops_early_leaves_no_thread_behind() -> None:
-    store = WatchedStore(400, cold=False)
-    before = threading.active_count()
-    with closing(read_ahead(store, store.keys())) as keys:
-        for _ in range(PROBED + 2):
-            next(keys)
+def test_what_is_gone_or_no_file_is_passed_over(directory: Path) -> None:
+    with closing(FileStore(directory)) as store:
+        (directory / "folder.json").mkdir()
+        (directory / "link.json").symlink_to("elsewhere")
+        store.expect(["gone", "folder", "link"])
 
-    assert threading.active_count() == before
+
+def test_expecting_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    with CheckpointManager(tmp_path / "claims") as manager:
+        manager.create_checkpoint("a", 1)
+        store = FileStore(tmp_path / "claims", read_only=True)
+        before = os.listdir("/proc/self/fd")
+        store.expect(["a"] * 50)
+        assert os.listdir("/proc/self/fd") == before
+        store.close()
