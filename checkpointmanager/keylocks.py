@@ -40,15 +40,22 @@ class KeyLocks:
             for key in keys:
                 self._take(key)
                 taken += 1
-        except BaseException:  # a Ctrl-C while waiting
+        except BaseException:
             self.give_back(keys[:taken])
             raise
         return keys
 
     def give_back(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            self._give_back(key)
-        self._thread.holds = False
+        """Each to the next in line, if there is one."""
+        try:
+            for key in keys:
+                with self._guard:
+                    if line := self._lines[key]:
+                        line.popleft().release()
+                    else:
+                        del self._lines[key]
+        finally:
+            self._thread.holds = False
 
     def _take(self, key: str) -> None:
         with self._guard:
@@ -61,21 +68,13 @@ class KeyLocks:
             line.append(turn)
         try:
             turn.acquire()  # until whoever held the key before gives it to us
-        except BaseException:
+        except BaseException:  # a Ctrl-C while waiting
             with self._guard:
                 if waits := turn in line:
                     line.remove(turn)
             if not waits:
-                self._give_back(key)
+                self.give_back([key])
             raise
-
-    def _give_back(self, key: str) -> None:
-        """To the next in line, if there is one."""
-        with self._guard:
-            if line := self._lines[key]:
-                line.popleft().release()
-            else:
-                del self._lines[key]
 
 
 class _Thread(threading.local):

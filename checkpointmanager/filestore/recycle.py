@@ -34,6 +34,8 @@ from .system import UNRELIABLE, exchange, write_all
 if sys.platform == "linux":
     import fcntl
 
+    from .system import fcntl_at_once
+
 # What kernels and file systems answer that cannot exchange names; EPERM is a container's way to say it.
 _CANNOT_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
 _PRIVATE_FILE = stat.S_IFREG | 0o600
@@ -100,9 +102,9 @@ class Recycler:
         """A write lease is granted only if no other descriptor has the file open."""
         try:
             # Whoever opens the file while it is leased makes the kernel send SIGIO, which kills; SIGURG does not.
-            fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
-            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            fcntl_at_once(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         except BlockingIOError:
             return False  # somebody reads it: this time into a new file
         except OSError:

@@ -6,7 +6,6 @@ refuse `dir_fd` once they are wrapped.)
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 from collections.abc import Iterator
@@ -92,7 +91,7 @@ def injected(faults: Faults) -> Iterator[Faults]:
         return call
 
     with ExitStack() as stack:
-        for owner, name in (*((os, name) for name in CALLS), (fcntl, "fcntl"), (recycle, "exchange")):
+        for owner, name in (*((os, name) for name in CALLS), (recycle, "fcntl_at_once"), (recycle, "exchange")):
             stack.enter_context(mock.patch.object(owner, name, through(name, getattr(owner, name))))
         yield faults
 

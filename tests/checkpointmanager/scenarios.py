@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -94,7 +93,8 @@ def not_exchanged() -> AbstractContextManager[Any]:
 
 @contextmanager
 def neither_links_nor_leases() -> Iterator[None]:
-    with links_refused(), mock.patch.object(fcntl, "fcntl", side_effect=OSError(errno.EINVAL, "Invalid argument")):
+    refused = OSError(errno.EINVAL, "Invalid argument")
+    with links_refused(), mock.patch.object(recycle, "fcntl_at_once", side_effect=refused):
         yield
 
 

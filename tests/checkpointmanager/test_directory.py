@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -107,9 +108,10 @@ def test_a_directory_of_another_user_is_refused_with_the_way_out(directory: Path
     assert "4711" in str(caught.value)
 
 
-def test_a_directory_of_root_is_accepted_from_another_user(fs: FakeFilesystem) -> None:
+@pytest.mark.parametrize("owner", [0, 1000], ids=["root", "this user"])
+def test_a_directory_of_root_or_of_this_user_is_accepted(fs: FakeFilesystem, owner: int) -> None:
     fs.create_dir("/var/lib/agent")
-    os.chown("/var/lib/agent", 0, 0)
+    os.chown("/var/lib/agent", owner, owner)
     with mock.patch.object(os, "geteuid", return_value=1000):
         CheckpointManager("/var/lib/agent", LEASES).close()
 
@@ -197,7 +199,10 @@ def test_the_kernel_names_the_file_system(real_directory: Path) -> None:
     assert file_system_of(os.makedev(4095, 4095)) == ""
 
 
-def test_a_path_that_is_none_is_refused_quietly(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(TypeError):
-        FileStore(5)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("path", "error"), [(5, TypeError), ("claims\0", ValueError)])
+def test_a_path_that_is_none_is_refused_quietly(
+    capfd: pytest.CaptureFixture[str], path: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        FileStore(path)
     assert capfd.readouterr().err == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -167,8 +168,9 @@ def test_a_sharer_whose_directory_is_gone_refuses_and_creates_nothing(directory:
         if end == "replaced":
             directory.mkdir(mode=0o700)
         for _ in range(2):
-            with pytest.raises(DirectoryUnusable, match="removed or replaced"):
+            with pytest.raises(DirectoryUnusable, match="removed or replaced") as refusal:
                 manager.create_checkpoint("claim", 2)
+            assert refusal.value.errno == errno.ENOENT
         assert not directory.exists() or not list(directory.iterdir())
 
 

@@ -125,12 +125,33 @@ def test_where_links_are_refused_it_is_a_copy(real_directory: Path) -> None:
     assert quarantined(real_directory) == [damaged]
 
 
-def test_a_copy_that_fails_leaves_no_half_copy(real_directory: Path) -> None:
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()], ids=["full", "Ctrl-C"])
+def test_a_copy_that_fails_leaves_no_half_copy(real_directory: Path, error: BaseException) -> None:
     with ruined(real_directory) as manager:
-        full = mock.patch.object(os, "write", side_effect=OSError(errno.ENOSPC, "full"))
-        with links_refused(), full, pytest.raises(CheckpointWriteFailed):
+        ended = mock.patch.object(os, "write", side_effect=error)
+        with links_refused(), ended, pytest.raises((CheckpointWriteFailed, KeyboardInterrupt)):
             manager.create_checkpoint("a", NEW)
     assert quarantined(real_directory) == []
+
+
+def test_a_copy_that_fails_is_told_as_such_even_if_half_of_it_is_stuck(real_directory: Path) -> None:
+    with ruined(real_directory) as manager:
+        full = mock.patch.object(os, "write", side_effect=OSError(errno.ENOSPC, "full"))
+        stuck = mock.patch.object(os, "unlink", side_effect=OSError(errno.EPERM, "immutable"))
+        with links_refused(), full, stuck, pytest.raises(CheckpointWriteFailed) as caught:
+            manager.create_checkpoint("a", NEW)
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_an_unreadable_file_is_not_replaced_where_it_could_only_be_copied(real_directory: Path) -> None:
+    with ruined(real_directory) as manager:
+        damaged = (real_directory / "a.json").read_bytes()
+        bad_block = mock.patch.object(os, "read", side_effect=OSError(errno.EIO, "bad block"))
+        with links_refused(), bad_block, pytest.raises(CheckpointWriteFailed) as caught:
+            manager.create_checkpoint("a", NEW)
+
+    assert (caught.value.errno, caught.value.in_doubt) == (errno.EIO, False)
+    assert (real_directory / "a.json").read_bytes() == damaged
 
 
 def test_without_a_copy_nothing_is_written(real_directory: Path) -> None:

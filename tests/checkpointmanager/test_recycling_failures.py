@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import itertools
 import os
 import threading
@@ -124,7 +123,7 @@ def test_another_failure_of_the_exchange_fails_the_write(manager: Manager, direc
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EACCES, errno.ENOLCK, errno.ENOSYS])
 def test_where_there_are_no_leases_it_is_found_out_once(manager: Manager, directory: Path, number: int) -> None:
-    with mock.patch.object(fcntl, "fcntl", side_effect=OSError(number, os.strerror(number))) as lease:
+    with mock.patch.object(recycle, "fcntl_at_once", side_effect=OSError(number, os.strerror(number))) as lease:
         for value in range(3, 6):
             assert not recycles(directory, put(manager, value))
     lease.assert_called_once()

@@ -17,6 +17,7 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointManager
+from checkpointmanager.filestore import recycle, system
 from checkpointmanager.filestore.recycle import Recycler
 
 from .processes import LIMIT, Child, run_together
@@ -136,7 +137,7 @@ def test_a_reader_of_the_previous_generation_is_not_cut_either(manager: Manager,
 
 def somebody_opens_while_it_is_leased(directory: Path, *, harmless_signal: bool) -> Any:
     """The kernel tells the holder of a lease by a signal when somebody else opens the file."""
-    real = fcntl.fcntl
+    real = system.fcntl_at_once
     opened: list[OSError] = []
 
     def lease(descriptor: int, command: int, argument: int = 0) -> Any:
@@ -151,7 +152,7 @@ def somebody_opens_while_it_is_leased(directory: Path, *, harmless_signal: bool)
         return answer
 
     def write(say: int) -> None:
-        with CheckpointManager(directory) as manager, mock.patch.object(fcntl, "fcntl", lease):
+        with CheckpointManager(directory) as manager, mock.patch.object(recycle, "fcntl_at_once", lease):
             for number in range(20):
                 manager.create_checkpoint("a", number)
         os.write(say, str(len(opened)).encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -96,6 +97,36 @@ def test_threads_of_one_process_do_not_pass_each_other(sharer: CheckpointManager
             counting.result(LIMIT)
     assert sharer.get_checkpoint("counter").data == 80
     assert sharer.get_checkpoint("counter").generation == 81
+
+
+def test_a_write_of_another_thread_waits_its_turn_like_one_of_another_process(sharer: CheckpointManager[int]) -> None:
+    """If threads overlapped, the lock would never be free for the other processes."""
+    sharer.create_checkpoint("claim", 1)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def change(number: int) -> int:
+        inside.set()
+        assert go_on.wait(LIMIT)
+        return number + 1
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(sharer.update_checkpoint, "claim", change)
+        assert inside.wait(LIMIT)
+        second = pool.submit(sharer.create_checkpoint, "other", 1)
+        try:
+            with pytest.raises(TimeoutError):
+                second.result(0.2)
+        finally:
+            go_on.set()
+        assert first.result(LIMIT).generation == 2
+        assert second.result(LIMIT).generation == 1
+
+
+def test_a_change_function_that_raises_gives_the_lock_back(sharer: CheckpointManager[int], directory: Path) -> None:
+    sharer.create_checkpoint("claim", 1)
+    with pytest.raises(ZeroDivisionError):
+        sharer.update_checkpoint("claim", lambda number: number // 0)
+    CheckpointManager(directory, lock_timeout=0).close()
 
 
 def test_nothing_is_remembered_what_another_process_wrote_is_seen(

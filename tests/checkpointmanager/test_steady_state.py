@@ -21,7 +21,7 @@ from .leases import LEASES, NEW, OLD, Lease, LeaseManager
 
 # As commit.py and recycle.py describe them.
 CLASSIC = ["stat", "open", "write", "fsync", "close", "link", "rename", "rename", "fsync"]
-RECYCLED = ["stat", "open", "fstat", "fcntl", "fcntl", "fcntl", "write", "fsync", "close", "exchange", "fsync"]
+RECYCLED = ["stat", "open", "fstat", *["fcntl_at_once"] * 3, "write", "fsync", "close", "exchange", "fsync"]
 READ = ["open", "fstat", "read", "close"]
 
 
@@ -136,7 +136,14 @@ with CheckpointManager(sys.argv[1]) as manager:
 """
 # Memory and scheduling are Python's own business.
 INTERNAL = {"mmap", "munmap", "brk", "futex", "mremap", "madvise", "clock_gettime", "gettimeofday", "getrandom"}
-SAME = {"newfstatat": "stat", "openat": "open", "linkat": "link", "renameat": "rename", "renameat2": "exchange"}
+SAME = {
+    "newfstatat": "stat",
+    "openat": "open",
+    "fcntl": "fcntl_at_once",
+    "linkat": "link",
+    "renameat": "rename",
+    "renameat2": "exchange",
+}
 
 
 @pytest.mark.parametrize(("way", "expected"), [("classic", CLASSIC), ("recycled", RECYCLED)])

@@ -1,0 +1,58 @@
+"""While `.lock` is taken the disk fails, or somebody lays hands on it: nobody owns by mistake, and nothing is stuck."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from checkpointmanager import CheckpointManager, DirectoryLocked
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "claims"
+
+
+@pytest.mark.parametrize("call", ["truncate", "write"])
+def test_a_lock_file_that_cannot_be_written_locks_all_the_same(directory: Path, call: str) -> None:
+    with mock.patch.object(os, call, side_effect=OSError(errno.ENOSPC, "full")):
+        manager = CheckpointManager(directory)
+
+    with manager, pytest.raises(DirectoryLocked, match=r"locked by another owner$"):
+        CheckpointManager(directory)
+
+
+@contextmanager
+def replaced_while_taken(directory: Path) -> Iterator[None]:
+    """As soon as the kernel has given the lock, `.lock` is another file."""
+    flock = fcntl.flock
+
+    def replace(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        if operation & fcntl.LOCK_EX:
+            (directory / ".lock").rename(directory / ".away")
+            (directory / ".lock").touch()
+
+    with mock.patch.object(fcntl, "flock", replace):
+        yield
+
+
+def test_nobody_owns_by_a_lock_file_that_was_replaced_while_it_was_taken(directory: Path) -> None:
+    CheckpointManager(directory).close()
+    with replaced_while_taken(directory), pytest.raises(DirectoryLocked, match=r"replaced while .* try again"):
+        CheckpointManager(directory)
+    CheckpointManager(directory).close()
+
+
+def test_a_sharer_whose_lock_file_was_replaced_while_it_was_taken_can_try_again(directory: Path) -> None:
+    with CheckpointManager(directory, sharing=True) as manager:
+        with replaced_while_taken(directory), pytest.raises(DirectoryLocked, match=r"replaced while .* try again"):
+            manager.create_checkpoint("claim", 1)
+        assert manager.create_checkpoint("claim", 1).generation == 1
