@@ -41,7 +41,7 @@ from .filestore.holder import Holder
 from .manager import CheckpointManager
 from .memorystore import MemoryStore
 from .meter import Meter
-from .schema import Schema, UnknownFields, unknown_fields
+from .schema import Schema, SharedText, UnknownFields, unknown_fields
 from .store import Current, Put, Store
 
 __version__ = "0.1.0"
@@ -75,6 +75,7 @@ __all__ = [
     "Reason",
     "Recovery",
     "Schema",
+    "SharedText",
     "Store",
     "UnknownFields",
     "UnstorableValue",

@@ -42,18 +42,18 @@ _VALUES = itemgetter(*Header._fields)
 _TYPES = (str, int, int, str, int, str, str)  # of these in JSON
 
 
-def seal(header: Header, data: bytes) -> bytes:
+def seal(header: Header, data: bytes | memoryview) -> bytes:
     """The file's bytes for data that is JSON already."""
     members = (
         f'"format":{FORMAT},"kind":"{header.kind}","version":{header.version},"readable_by":{header.readable_by},'
         f'"key":"{header.key}","generation":{header.generation},"boot":"{header.boot}"'
     )
-    body = b'%b,"written":%b,"data":%b}\n' % (members.encode(), _time_as_json(header.written), data)
+    body = b"".join((members.encode(), b',"written":', _time_as_json(header.written), _DATA, data, _CLOSING))
     return checksum_of(body) + body
 
 
-def open_sealed(blob: bytes, key: str) -> tuple[Header, bytes]:
-    """The header and the data's JSON of key's file, or Damaged, or TooNew. The data is not parsed."""
+def open_sealed(blob: bytes, key: str) -> tuple[Header, memoryview]:
+    """The header and the data's JSON of key's file, or Damaged, or TooNew. The data is neither parsed nor copied."""
     verify(blob)
     start = blob.find(_DATA, CHECKSUM_BYTES)
     if start < 0 or not blob.endswith(_CLOSING):
@@ -61,7 +61,7 @@ def open_sealed(blob: bytes, key: str) -> tuple[Header, bytes]:
     header = _parse_header(b"{" + blob[CHECKSUM_BYTES:start] + b"}")
     if header.key != key:
         raise Damaged(Reason.WRONG_KEY, f"the file is a whole checkpoint, but of key {header.key!r}")
-    return header, blob[start + len(_DATA) : -len(_CLOSING)]
+    return header, memoryview(blob)[start + len(_DATA) : -len(_CLOSING)]
 
 
 def verify(blob: bytes) -> None:

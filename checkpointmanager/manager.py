@@ -6,15 +6,14 @@ them through a Reader and a Writer; it holds no data.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from .batch import Batch, Changes
 from .checkpoint import Checkpoint, Loaded, Recovery, Verified
+from .collector import collector_paused
 from .errors import (
     CheckpointError,
     CheckpointExists,
@@ -173,7 +172,7 @@ class CheckpointManager(Generic[T]):
         """Everything. One bad file is reported and costs nothing but itself."""
         checkpoints: dict[str, Checkpoint[T]] = {}
         problems: dict[str, CheckpointError] = {}
-        with _collector_paused():
+        with collector_paused():
             for key in read_ahead(self._store, self.list_checkpoints()):
                 try:
                     checkpoints[key] = self._get(key)
@@ -278,15 +277,3 @@ def _opened(
 def _metered(meter: Meter, directory: str | os.PathLike[str] | Store) -> Callable[[Event], object]:
     path = directory.path if isinstance(directory, Store) else os.path.abspath(os.fspath(directory))
     return lambda event: meter.happened(path, event)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Building many objects at once makes the garbage collector walk them again and again, for nothing."""
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
-            gc.enable()

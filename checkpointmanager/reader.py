@@ -80,7 +80,7 @@ class Reader(Generic[T]):
             after_previous = header.generation + 1
         return max(stated, after_previous)
 
-    def _open(self, key: str, blob: bytes) -> tuple[Header, bytes]:
+    def _open(self, key: str, blob: bytes) -> tuple[Header, memoryview]:
         header, data = open_sealed(blob, key)
         if header.kind != self._schema.kind:
             raise WrongKind(key, self._store.path_of(key), header.kind, self._schema.kind)

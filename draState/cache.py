@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from checkpointmanager import BatchFailed, CheckpointError
+from checkpointmanager.collector import collector_paused
 from checkpointmanager.keylocks import KeyLocks
 
 from .checkpointer import Checkpointer, UnknownClaim
@@ -22,6 +23,7 @@ from .state import ClaimInfoState
 
 Name = tuple[str, str]
 DeviceId = tuple[str, str, str]  # driver, pool, device
+UIDs = tuple[str, ...]  # of claims, in no order: a set would take four times the memory
 K = TypeVar("K")
 Change = Callable[[Mapping[str, ClaimInfo]], Iterable[ClaimInfo]]
 
@@ -46,14 +48,15 @@ class ClaimInfoCache:
         self._checkpointer = checkpointer
         self._locks = KeyLocks()  # of claims, by UID and by name: held while one is written
         self._indexing = threading.Lock()  # guards the changes of the four dicts; readers do without
-        kept = checkpointer.get_or_create()
-        boots = kept.from_this_boot
-        claims = [ClaimInfo(state, from_this_boot=boots.get(state.claim_uid, True)) for state in kept]
-        claims += map(_unknown_claim, kept.unknown)
-        self._claims = {claim.uid: claim for claim in claims}
-        self._uids = _indexed(claims, _names)  # one, unless files of two claims say the same name
-        self._pods = _indexed(claims, _pods)
-        self._holders = _indexed(claims, _devices)
+        with collector_paused():
+            kept = checkpointer.get_or_create()
+            boots = kept.from_this_boot
+            claims = [ClaimInfo(state, from_this_boot=boots.get(state.claim_uid, True)) for state in kept]
+            claims += map(_unknown_claim, kept.unknown)
+            self._claims = {claim.uid: claim for claim in claims}
+            self._uids = _indexed(claims, _names)  # one, unless files of two claims say the same name
+            self._pods = _indexed(claims, _pods)
+            self._holders = _indexed(claims, _devices)
 
     def get(self, uid: str) -> ClaimInfo | None:
         return self._claims.get(uid)
@@ -84,7 +87,7 @@ class ClaimInfoCache:
 
     def holders(self, driver: str, pool: str, device: str) -> frozenset[str]:
         """The claims that hold a device; also unknown ones, as far as their last whole generation tells."""
-        return self._holders.get((driver, pool, device), frozenset())
+        return frozenset(self._holders.get((driver, pool, device), ()))
 
     def report(self) -> CacheReport:
         claims = list(self)
@@ -212,23 +215,23 @@ class ClaimInfoCache:
             del self._claims[claim.uid]
 
 
-def _reindex(index: dict[K, frozenset[str]], uid: str, old: Iterable[K], new: Iterable[K]) -> None:
+def _reindex(index: dict[K, UIDs], uid: str, old: Iterable[K], new: Iterable[K]) -> None:
     """Move a claim from its old places in an index to its new ones; each entry is swapped in one step."""
     for place in set(new).difference(old):
-        index[place] = index.get(place, frozenset()) | {uid}
+        index[place] = (*index.get(place, ()), uid)
     for place in set(old).difference(new):
-        if rest := index[place] - {uid}:
+        if rest := tuple(other for other in index[place] if other != uid):
             index[place] = rest
         else:
             del index[place]
 
 
-def _indexed(claims: Iterable[ClaimInfo], places: Callable[[ClaimInfo], Iterable[K]]) -> dict[K, frozenset[str]]:
+def _indexed(claims: Iterable[ClaimInfo], places: Callable[[ClaimInfo], Iterable[K]]) -> dict[K, UIDs]:
     index: defaultdict[K, list[str]] = defaultdict(list)
     for claim in claims:
         for place in places(claim):
             index[place].append(claim.uid)
-    return {place: frozenset(uids) for place, uids in index.items()}
+    return {place: tuple(uids) for place, uids in index.items()}
 
 
 def _names(claim: ClaimInfo | None) -> set[Name]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from .state import ClaimInfoState
+
+_NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})  # one for all claims, which are many
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class ClaimInfo:
     state: ClaimInfoState
     prepared: bool = False
     unpreparing: bool = False
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=lambda: _NO_ANNOTATIONS)
     from_this_boot: bool | None = True
     unknown: str = ""
     in_doubt: bool = False

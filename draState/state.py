@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from checkpointmanager import UnknownFields, unknown_fields
+from checkpointmanager import SharedText, UnknownFields, unknown_fields
 
 
 class NodeOperation(StrEnum):
@@ -29,10 +29,10 @@ class NodeOperation(StrEnum):
 class Device:
     """One device that a driver prepared. Without request names it belongs to every request of the claim."""
 
-    pool_name: str
-    device_name: str
+    pool_name: SharedText
+    device_name: SharedText
     share_id: str | None = None
-    request_names: tuple[str, ...] = ()
+    request_names: tuple[SharedText, ...] = ()
     cdi_device_ids: tuple[str, ...] = ()
     unknown: UnknownFields = unknown_fields()
 
@@ -74,7 +74,7 @@ class ClaimInfoState:
 
     claim_uid: str
     claim_name: str
-    namespace: str
+    namespace: SharedText
     pod_uids: frozenset[str] = frozenset()
     driver_states: dict[str, DriverState] = field(default_factory=dict)
     unknown: UnknownFields = unknown_fields()

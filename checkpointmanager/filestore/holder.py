@@ -6,7 +6,6 @@ Only a courtesy to whoever is refused: the kernel's lock decides, never this tex
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -29,7 +28,7 @@ class Holder:
         since = datetime.now(UTC).isoformat(timespec="seconds")
         # Arguments are left out: they may hold secrets.
         command = sys.argv[0] if sys.argv else ""
-        return cls(os.getpid(), socket.gethostname(), _in_unicode(command), since, _in_unicode(owner))
+        return cls(os.getpid(), os.uname().nodename, _in_unicode(command), since, _in_unicode(owner))
 
     @classmethod
     def parse(cls, text: bytes) -> Holder | None:

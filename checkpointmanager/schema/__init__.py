@@ -16,10 +16,10 @@ from ..errors import UnstorableValue
 from ..keys import is_name
 from .codec import codec_for
 from .plain import Mismatch, check_plain, to_json
-from .scalars import ANYTHING, Codec
+from .scalars import ANYTHING, Codec, SharedText
 from .unknown import NOTHING_UNKNOWN, UnknownFields, Unknowns, beyond, unknown_fields
 
-__all__ = ["Encoded", "Schema", "UnknownFields", "Unknowns", "unknown_fields"]
+__all__ = ["Encoded", "Schema", "SharedText", "UnknownFields", "Unknowns", "unknown_fields"]
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Schema(Generic[T]):
 
     `type` is a dataclass, or any type made of dataclasses, lists, tuples, dicts, sets, enums, Literal, datetime,
     UUID, text, numbers, booleans and None. For other models give `encode` (value -> plain JSON data) and `decode`
-    (the way back). With neither, the data is any JSON value.
+    (the way back). With neither, the data is any JSON value. SharedText is text that many objects have in common.
 
     `migrations` maps a version to the function that turns its plain data into that of the next one; where none
     is given the data passes as it is. `readable_by` is the oldest version whose code may read and rewrite what
@@ -109,7 +109,7 @@ class Schema(Generic[T]):
             where, why = mismatch.where, mismatch.why
         raise UnstorableValue(where, why)  # out here, so that no chain leads to an error that may quote data
 
-    def decode(self, data: bytes, version: int, readable_by: int) -> tuple[T, Unknowns | None]:
+    def decode(self, data: bytes | memoryview, version: int, readable_by: int) -> tuple[T, Unknowns | None]:
         """The value in `data`, and what a newer program wrote beside it; or Damaged, or TooNew."""
         newer = version > self.version
         if newer and readable_by > self.version:

@@ -16,7 +16,20 @@ from typing import Any, Literal
 
 from .objects import Member, dataclass_codec, fields_of
 from .plain import Mismatch, check_plain
-from .scalars import ADVICE, ANYTHING, FLOAT, NONE, SCALARS, Codec, Function, choices, expect, not_a
+from .scalars import (
+    ADVICE,
+    ANYTHING,
+    FLOAT,
+    NONE,
+    SCALARS,
+    SHARED_TEXT,
+    Codec,
+    Function,
+    choices,
+    expect,
+    is_shared,
+    not_a,
+)
 from .unknown import CARRIER, Unknowns
 
 
@@ -40,7 +53,7 @@ class _Builder:
         if annotation is None:
             return SCALARS[NONE]
         if origin is typing.Annotated:
-            return self.build(arguments[0], name)
+            return SHARED_TEXT if is_shared(annotation.__metadata__) else self.build(arguments[0], name)
         if origin in (typing.Union, types.UnionType):
             return _union([self.build(member, name) for member in arguments], name)
         if origin is Literal:
@@ -95,12 +108,13 @@ class _Builder:
 def _sequence(cls: Any, item: Codec) -> Codec:
     # Mixed types and dicts have no order of their own.
     order = None if item.json in (frozenset({str}), frozenset({int})) else repr
+    read_as_is = frozenset[type]() if item.shared else item.as_is
     if cls in (list, tuple):
         encode = _each(item.encode, item.as_is, cls, list)
-        decode = _each(item.decode, item.as_is, list, cls)
+        decode = _each(item.decode, read_as_is, list, cls)
     else:
         encode = _each(item.encode, item.as_is, cls, partial(sorted, key=order))  # the same set gives the same bytes
-        decode = _each(item.decode, item.as_is, list, partial(_distinct, cls))
+        decode = _each(item.decode, read_as_is, list, partial(_distinct, cls))
     return Codec(encode, decode, frozenset({cls}), frozenset({list}))
 
 

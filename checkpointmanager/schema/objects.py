@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MemberDescriptorType
 from typing import Any, NamedTuple, cast
@@ -83,6 +84,8 @@ def _decode_source(members: Sequence[Member], ending: Iterable[str]) -> Iterable
         yield "    if name in plain:"
         yield f"      v{number} = plain[name]"
         yield f"      if {_differs(number, member)}: v{number} = decode{number}(v{number}, unknowns)"
+        if member.codec.shared:
+            yield f"      v{number} = intern(v{number})"
         yield f"    else: v{number} = default{number}()"
     yield "  except Mismatch as mismatch: raise mismatch.inside(name) from None"
     values = ", ".join(f"v{number}" for number in range(len(members)))
@@ -119,6 +122,7 @@ def _names_of(cls: type, members: Sequence[Member]) -> dict[str, Any]:
         "new": object.__new__,
         "not_a": not_a,
         "Mismatch": Mismatch,
+        "intern": sys.intern,
         "NO_FIELDS": NO_FIELDS,
         "carried_by": _carried_by,
         "refusal": _refusal,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any
+from sys import intern
+from typing import Annotated, Any
 from uuid import UUID
 
 from .plain import AS_IS, Mismatch, check_plain
@@ -13,6 +14,8 @@ from .unknown import Unknowns
 
 Function = Callable[[Any, Unknowns], Any]
 NONE = type(None)
+_KEPT_ONCE = "checkpointmanager.shared"  # the mark in an annotation
+SharedText = Annotated[str, _KEPT_ONCE]  # for fields whose text many objects have in common: memory holds it once
 ADVICE = "declare it with another type, or give the schema encode= and decode="
 
 
@@ -28,6 +31,7 @@ class Codec:
     python: frozenset[type]
     json: frozenset[type]
     as_is: frozenset[type] = frozenset()
+    shared: bool = False  # its values are text that is kept once when it is read
 
 
 def expect(value: Any, cls: type) -> None:
@@ -38,6 +42,10 @@ def expect(value: Any, cls: type) -> None:
 
 def not_a(cls: type, value: Any) -> Mismatch:
     return Mismatch(f"is {type(value).__name__}, not {cls.__name__}")
+
+
+def is_shared(annotation_arguments: tuple[Any, ...]) -> bool:
+    return _KEPT_ONCE in annotation_arguments
 
 
 def choices(by_plain: dict[tuple[type, Any], Any], name: str) -> Codec:
@@ -127,6 +135,11 @@ def _anything_from_plain(plain: Any, _: Unknowns) -> Any:
     return plain
 
 
+def _shared_from_plain(plain: Any, _: Unknowns) -> Any:
+    expect(plain, str)
+    return intern(plain)
+
+
 _TEXT = frozenset({str})
 FLOAT = Codec(_number_to_plain, _number_from_plain, frozenset({float, int}), frozenset({float, int}))
 SCALARS: dict[type, Codec] = {
@@ -135,5 +148,6 @@ SCALARS: dict[type, Codec] = {
     datetime: Codec(_time_to_plain, _time_from_plain, frozenset({datetime}), _TEXT),
     UUID: Codec(_uuid_to_plain, _uuid_from_plain, frozenset({UUID}), _TEXT),
 }
+SHARED_TEXT = replace(SCALARS[str], decode=_shared_from_plain, shared=True)
 _JSON = AS_IS | {float, list, dict}
 ANYTHING = Codec(_anything_to_plain, _anything_from_plain, _JSON, _JSON, AS_IS)

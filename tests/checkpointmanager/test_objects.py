@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from checkpointmanager import Schema
+from checkpointmanager import Schema, SharedText
 from checkpointmanager.damage import Damaged
 
 
@@ -174,3 +174,25 @@ def test_members_are_stored_in_the_order_of_the_class() -> None:
         "sizes",
         "colour",
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    label: SharedText
+    labels: tuple[SharedText, ...] = ()
+
+
+def test_shared_text_is_kept_once_and_is_plain_text_otherwise() -> None:
+    schema: Schema[Labelled] = Schema("Object", type=Labelled)
+    value = Labelled("training job", ("training job", "batch job"))
+    one, _ = schema.decode(schema.encode(value).json, 1, 1)
+    other, _ = schema.decode(schema.encode(value).json, 1, 1)
+    assert one == other == value
+    assert one.label is other.label is one.labels[0] is other.labels[0]
+    assert one.labels[1] is other.labels[1]
+
+
+@pytest.mark.parametrize("data", [b'{"label":1}', b'{"label":"a","labels":[null]}'])
+def test_shared_text_must_be_text(data: bytes) -> None:
+    with pytest.raises(Damaged, match="not str"):
+        Schema("Object", type=Labelled).decode(data, 1, 1)

@@ -68,29 +68,29 @@ def on_disk(directory: Path) -> dict[str, ClaimInfoState]:
 
 def assert_indexes_agree(cache: ClaimInfoCache) -> None:
     """The indexes are what one would make from the records; only when nobody changes them meanwhile."""
-    names: dict[tuple[str, str], set[str]] = {}
-    pods: dict[str, set[str]] = {}
-    holders: dict[tuple[str, str, str], set[str]] = {}
+    names: dict[tuple[str, str], list[str]] = {}
+    pods: dict[str, list[str]] = {}
+    holders: dict[tuple[str, str, str], list[str]] = {}
     for claim in cache:
         assert cache.get(claim.uid) is claim
         if any(claim.name):
-            names.setdefault(claim.name, set()).add(claim.uid)
+            names.setdefault(claim.name, []).append(claim.uid)
         for pod in claim.state.pod_uids:
-            pods.setdefault(pod, set()).add(claim.uid)
+            pods.setdefault(pod, []).append(claim.uid)
         for device in claim.state.devices():
-            holders.setdefault(device, set()).add(claim.uid)
-    assert cache._uids == names
-    assert cache._pods == pods
-    assert cache._holders == holders
+            holders.setdefault(device, []).append(claim.uid)
+    assert {name: sorted(uids) for name, uids in cache._uids.items()} == {name: sorted(names[name]) for name in names}
+    assert {pod: sorted(uids) for pod, uids in cache._pods.items()} == {pod: sorted(pods[pod]) for pod in pods}
+    assert {id_: sorted(uids) for id_, uids in cache._holders.items()} == {id_: sorted(holders[id_]) for id_ in holders}
     assert cache.pods() == pods.keys()
     for name, uids in names.items():
         found = cache.by_name(*name)
         assert found is not None
         assert found.uid in uids
     for pod, uids in pods.items():
-        assert {claim.uid for claim in cache.of_pod(pod)} == uids
+        assert {claim.uid for claim in cache.of_pod(pod)} == set(uids)
     for device, uids in holders.items():
-        assert cache.holders(*device) == uids
+        assert cache.holders(*device) == set(uids)
 
 
 def assert_memory_equals_disk(node: Node) -> None:

@@ -72,8 +72,8 @@ def test_a_deletion_that_is_refused_without_doubt_keeps_a_trusted_claim(node: No
 def test_a_reader_that_finds_an_index_older_or_newer_than_the_claims_leaves_those_out(node: Node) -> None:
     """Reads take no lock, so they may come between the two. Here the index is as such a reader would see it."""
     node.cache.put(info_of("a", ["pod-1"]))
-    node.cache._pods["pod-9"] = frozenset({"gone", "a"})
-    node.cache._uids["default", "other"] = frozenset({"gone", "a"})
+    node.cache._pods["pod-9"] = ("gone", "a")
+    node.cache._uids["default", "other"] = ("gone", "a")
 
     assert node.cache.of_pod("pod-9") == ()
     assert node.cache.by_name("default", "other") is None

@@ -34,12 +34,11 @@ def _decode() -> list[bytes]:
     for blob in [*files("golden"), *files("draState")]:
         seeds += [b"\0" + blob, b"\1" + blob[CHECKSUM_BYTES:]]
         try:
-            header, data = open_sealed(blob, _key_of(blob))
+            header, found = open_sealed(blob, _key_of(blob))
         except (Damaged, TooNew):
-            data = blob
-            version = 1
+            data, version = blob, 1
         else:
-            version = header.version
+            data, version = bytes(found), header.version
         seeds += [bytes([2, choice + (version - 1) * len(SCHEMAS)]) + data for choice in range(len(SCHEMAS))]
     return seeds
 

@@ -102,11 +102,11 @@ def decode_data(choice: int, data: bytes) -> None:
     readable_by = 1 if choice >= 128 else version
     header = Header(schema.kind, version, readable_by, KEY, 1, "", WRITTEN)
     opened, found = open_sealed(seal(header, data), KEY)
-    assert (opened, found) == (header, data)
+    assert (opened, bytes(found)) == (header, data)
     _decode_with(schema, found, version, readable_by)
 
 
-def _decode_with(schema: Schema[Any], data: bytes, version: int, readable_by: int) -> None:
+def _decode_with(schema: Schema[Any], data: bytes | memoryview, version: int, readable_by: int) -> None:
     try:
         value, unknowns = schema.decode(data, version, readable_by)
     except (Damaged, TooNew):

@@ -49,7 +49,7 @@ def main() -> None:
 
 def run(folder: Path, *, quick: bool) -> Figures:
     presents, threads = ((10, 1_000), (1, 16)) if quick else ((10, 100, 1_000, 10_000), (1, 4, 16, 64))
-    rounds, calls = (3, 40) if quick else (12, 120)
+    rounds, calls = (3, 40) if quick else (10, 200)
     contenders = everybody()
     comparisons = {}
     for present in presents:
@@ -66,10 +66,11 @@ def run(folder: Path, *, quick: bool) -> Figures:
             present=256,
             threads=count,
             rounds=rounds,
-            calls=max(calls, count * 8),
+            calls=max(calls, count * (8 if quick else 24)),
         )
     say("batch, create, remove, restart")
-    comparisons["batch of 100"] = workloads.batch(folder / "batch", contenders, present=256, size=100, rounds=rounds)
+    together, one_by_one = workloads.batch(folder / "batch", contenders, present=256, size=100, rounds=rounds)
+    comparisons |= {"batch of 100": together, "100 updates one by one": one_by_one}
     first, gone = workloads.create_and_remove(folder / "new", contenders, present=256, rounds=rounds, calls=calls // 4)
     comparisons |= {"first write of a new key": first, "remove": gone}
     for present in presents[2:] or presents[1:]:
@@ -86,8 +87,9 @@ def run(folder: Path, *, quick: bool) -> Figures:
         "cache read": single.cache_read(folder / "read", present=1_000, seconds=0.5 if quick else 3),
         "import": single.importing(),
         "metrics": single.metering(folder / "metrics", calls=50 if quick else 200),
+        "restart from a cold disk": single.cold_restart(folder / "cold", present=1_000 if quick else 10_000),
         "memory": single.memory(present=1_000 if quick else 10_000),
-        "bytes written per update, 1,000 present": single.bytes_written(folder / "bytes", present=1_000),
+        "bytes written per update, 1,000 present": single.bytes_written(folder / "bytes", contenders, present=1_000),
         "verify": single.verify(
             folder / "verify", large_files=4 if quick else 16, megabytes=16, small_files=2_000 if quick else 20_000
         ),

@@ -19,7 +19,7 @@ def claim(number: int, change: int = 0) -> ClaimInfoState:
         Device("node-17", f"gpu-{slot}", None, (f"request-{slot}",), (f"example.com/gpu=claim-{uid}-gpu-{slot}",))
         for slot in range(3)
     )
-    pods = frozenset({f"7d11{change:08x}-77aa-4f0e-8c55-0123456789ab"})
+    pods = frozenset({f"7d11{change:08x}-77aa-4f0e-8c55-0123{number:08x}"})
     return ClaimInfoState(uid, f"claim-{number:06}", "training", pods, {"gpu.example.com": DriverState(devices)})
 
 

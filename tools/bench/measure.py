@@ -8,6 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+K = TypeVar("K")
 
 
 @dataclass
@@ -28,7 +31,7 @@ class Sample:
         }
 
 
-def in_turns(rounds: int, slices: Mapping[str, Callable[[int], Sample]]) -> dict[str, Sample]:
+def in_turns(rounds: int, slices: Mapping[K, Callable[[int], Sample]]) -> dict[K, Sample]:
     """Run every slice once a round; what a slice gets is the round's number."""
     samples = {name: Sample() for name in slices}
     for number in range(rounds):

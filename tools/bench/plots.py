@@ -8,9 +8,9 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
+from .contenders import OURS
 from .report import Figures
 
-OURS = "checkpointmanager"
 COLOURS = {OURS: "#1f6feb", "floor": "#57606a", "kubelet's way": "#cf222e"}
 OTHERS = "#afb8c1"
 

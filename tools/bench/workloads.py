@@ -11,22 +11,25 @@ from functools import partial
 from pathlib import Path
 
 from .claims import claim, key_of, random_numbers
-from .contender import Contender
+from .contender import Contender, State
 from .measure import Sample, in_threads, in_turns
 
 FILL_AT_ONCE = 500
+IN_USE = 256  # claims that are updated, whatever else is present
 Result = dict[str, dict[str, float]]  # contender -> figures
 
 _changes = itertools.count(1)  # every update writes other bytes than all before
 
 
 def update(folder: Path, contenders: list[Contender], *, present: int, threads: int, rounds: int, calls: int) -> Result:
-    """Durable updates of random claims among `present`, by so many threads."""
+    """Durable updates of random claims by so many threads, as an agent makes them that runs for a while."""
+    in_use = min(present, IN_USE)
     with opened(folder, contenders, present) as names:
+        warm_up(names, in_use)
 
         def slice_of(contender: Contender) -> Callable[[int], Sample]:
             def run(number: int) -> Sample:
-                states = [claim(n, next(_changes)) for n in random_numbers(calls, present, number)]
+                states = [claim(n, next(_changes)) for n in random_numbers(calls, in_use, number)]
                 return in_threads(threads, [partial(contender.update, state) for state in states])
 
             return run
@@ -35,20 +38,31 @@ def update(folder: Path, contenders: list[Contender], *, present: int, threads: 
     return {name: sample.result() for name, sample in samples.items()}
 
 
-def batch(folder: Path, contenders: list[Contender], *, present: int, size: int, rounds: int) -> Result:
-    """`size` updates in one batch."""
+def batch(folder: Path, contenders: list[Contender], *, present: int, size: int, rounds: int) -> tuple[Result, Result]:
+    """`size` updates in one batch, and the same number one by one."""
     with opened(folder, contenders, present) as names:
+        warm_up(names, present)
 
-        def slice_of(contender: Contender) -> Callable[[int], Sample]:
-            def run(number: int) -> Sample:
-                chosen = dict.fromkeys(random_numbers(size * 3, present, number))
-                states = [claim(n, next(_changes)) for n in list(chosen)[:size]]
-                return in_threads(1, [lambda: contender.update_many(states)])
+        def states(number: int) -> list[State]:
+            chosen = dict.fromkeys(random_numbers(size * 4, present, number))
+            return [claim(n, next(_changes)) for n in list(chosen)[:size]]
 
-            return run
+        def together(contender: Contender, number: int) -> Sample:
+            return in_threads(1, [partial(contender.update_many, states(number))])
 
-        samples = in_turns(rounds, {name: slice_of(contender) for name, contender in names.items()})
-    return {name: sample.result() for name, sample in samples.items()}
+        def one_by_one(contender: Contender, number: int) -> Sample:
+            def run(changed: list[State]) -> None:
+                for state in changed:
+                    contender.update(state)
+
+            return in_threads(1, [partial(run, states(number))])
+
+        slices = {
+            (name, way): partial(way, contender) for name, contender in names.items() for way in (together, one_by_one)
+        }
+        samples = in_turns(rounds, slices)
+    results = {key: sample.result() for key, sample in samples.items()}
+    return {name: results[name, together] for name in names}, {name: results[name, one_by_one] for name in names}
 
 
 def create_and_remove(
@@ -120,6 +134,13 @@ def opened(folder: Path, contenders: list[Contender], present: int) -> Iterator[
     finally:
         for contender in names.values():
             contender.close()
+
+
+def warm_up(names: dict[str, Contender], in_use: int) -> None:
+    """The first update of a claim by a new process may take another way than all later ones."""
+    for contender in names.values():
+        for _ in range(2):
+            contender.update_many([claim(n, next(_changes)) for n in range(in_use)])
 
 
 def drop_caches() -> None:

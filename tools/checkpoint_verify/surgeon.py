@@ -67,7 +67,7 @@ class _AnyKind(Reader[Any]):
         except orjson.JSONDecodeError:
             raise Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON") from None
 
-    def _open(self, key: str, blob: bytes) -> tuple[Header, bytes]:
+    def _open(self, key: str, blob: bytes) -> tuple[Header, memoryview]:
         return open_sealed(blob, key)
 
 
