@@ -131,7 +131,7 @@ class Ownership:
 
     def _is_in_place(self) -> bool:
         try:
-            status = self._directory.stat(LOCK)
+            status = os.stat(LOCK, dir_fd=self._directory.descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return False
         return (status.st_dev, status.st_ino) == self._identity

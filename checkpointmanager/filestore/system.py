@@ -79,7 +79,7 @@ if sys.platform == "linux":
         renameat2 = getattr(_libc, "renameat2", None)  # glibc 2.28 and later
         if renameat2 is None:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        if renameat2(directory, os.fsencode(one), directory, os.fsencode(other), _RENAME_EXCHANGE):
+        if renameat2(directory, one.encode(), directory, other.encode(), _RENAME_EXCHANGE):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
