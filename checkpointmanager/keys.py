@@ -17,17 +17,15 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 def check_key(key: str) -> str:
     """Return `key` if kubelet would accept it as one, else raise InvalidKey."""
-    if is_name(key):
+    # Exactly str: `class Key(str, Enum)` equals its text, but f-strings would write "Key.NAME" into the header.
+    if type(key) is str and _is_name_cached(key):
         return key
     raise InvalidKey(key)
 
 
 def is_name(text: object) -> bool:
     """True for 1 to 200 letters, digits, '-', '_' and '.', with a letter or digit at both ends."""
-    # Exactly str: `class Key(str, Enum)` equals its text, but f-strings would write "Key.NAME" into the header.
-    return type(text) is str and _is_name(text)
+    return type(text) is str and len(text) <= MAX_KEY_LENGTH and _NAME.fullmatch(text) is not None
 
 
-@lru_cache(maxsize=16384)  # the same keys are written again and again
-def _is_name(text: str) -> bool:
-    return len(text) <= MAX_KEY_LENGTH and _NAME.fullmatch(text) is not None
+_is_name_cached = lru_cache(maxsize=16384)(is_name)  # the same keys are written again and again

@@ -93,16 +93,18 @@ class Ownership:
             raise DirectoryUnusable(self._path, error) from error
         try:
             self._lock.acquire()
-            in_place = self._is_in_place()
+            try:
+                if not self._is_in_place():
+                    why = "the lock file was replaced while it was taken; try again"
+                    raise DirectoryLocked(self._directory.path, why)
+            except BaseException:  # also a Ctrl-C: nobody else would ever give it back
+                self._lock.release()
+                raise
         except Timeout:
             waited = f" after waiting {self._timeout:g} s" if self._timeout else ""
             raise DirectoryLocked(self._directory.path, f"locked{waited} by another owner", self.holder()) from None
         except OSError as error:
-            self._lock.release()
             raise DirectoryUnusable(self._path, error) from error
-        if not in_place:
-            self._lock.release()
-            raise DirectoryLocked(self._directory.path, "the lock file was replaced while it was taken; try again")
 
     def _refuse_if_moved(self) -> None:
         """The lock is taken by path, and filelock would make a directory that is missing."""

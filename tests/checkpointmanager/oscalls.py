@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+from checkpointmanager.filestore import recycle
+
 # All that a file store and its lock use, apart from reading.
 OSCALLS = ("open", "write", "fsync", "close", "link", "rename", "unlink", "stat", "mkdir", "listdir", "truncate")
 
@@ -20,7 +22,7 @@ def _nothing(*_: object) -> None:
 
 @contextmanager
 def watched(before: Seen = _nothing, after: Callable[[str, tuple[Any, ...], Any], object] = _nothing) -> Iterator[None]:
-    """Inside, `before` and `after` are called around each of OSCALLS, in the thread that makes it."""
+    """Inside, `before` and `after` are called around each of OSCALLS and each exchange, in the thread that makes it."""
 
     def watching(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def made(*arguments: Any, **options: Any) -> Any:
@@ -32,6 +34,6 @@ def watched(before: Seen = _nothing, after: Callable[[str, tuple[Any, ...], Any]
         return made
 
     with ExitStack() as stack:
-        for name in OSCALLS:
-            stack.enter_context(mock.patch.object(os, name, watching(name, getattr(os, name))))
+        for owner, name in (*((os, name) for name in OSCALLS), (recycle, "exchange")):
+            stack.enter_context(mock.patch.object(owner, name, watching(name, getattr(owner, name))))
         yield

@@ -33,6 +33,22 @@ def interrupted(faults: Faults, act: Callable[..., object], *arguments: object) 
 
 
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER])
+def test_a_sharer_that_is_interrupted_at_any_call_gives_the_lock_back(tmp_path: Path, mode: Mode) -> None:
+    for at in itertools.count():
+        directory = tmp_path / str(at)
+        faults = Faults(KeyboardInterrupt(), at, mode)
+        with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as manager:
+            manager.create_checkpoint("a", OLD)
+            was_interrupted = interrupted(faults, manager.create_checkpoint, "a", NEW)
+            with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as other:
+                other.create_checkpoint("b", NEW)
+            manager.create_checkpoint("a", OLD)
+        if not was_interrupted:
+            break
+    assert at > 10
+
+
+@pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER])
 @pytest.mark.parametrize("name", WRITES)
 def test_an_interrupt_at_any_call_leaves_nothing_behind(tmp_path: Path, name: str, mode: Mode) -> None:
     scenario = WRITES[name]

@@ -7,10 +7,18 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
-from checkpointmanager import CheckpointManager, CheckpointNotFound, DirectoryLocked, DirectoryUnusable
+from checkpointmanager import (
+    CheckpointManager,
+    CheckpointNotFound,
+    CheckpointWriteFailed,
+    DirectoryLocked,
+    DirectoryUnusable,
+)
 
 from .processes import Agent
 
@@ -129,6 +137,24 @@ def test_a_lock_file_that_is_put_back_does_not_make_the_owner_trust_it_again(
     (directory / ".away").rename(lock)
     with pytest.raises(DirectoryLocked):
         manager.create_checkpoint("claim", 2)
+
+
+def test_a_lock_file_that_cannot_be_looked_at_stops_the_write_but_not_the_next_one(
+    manager: CheckpointManager[int], directory: Path
+) -> None:
+    real = os.stat
+
+    def stat(path: str, **options: Any) -> os.stat_result:
+        if path == ".lock":
+            raise OSError(errno.EIO, "I/O error")
+        return real(path, **options)
+
+    with mock.patch.object(os, "stat", stat), pytest.raises(CheckpointWriteFailed) as refusal:
+        manager.create_checkpoint("claim", 2)
+
+    assert (refusal.value.errno, refusal.value.in_doubt) == (errno.EIO, False)
+    assert manager.get_checkpoint("claim").data == 1
+    assert manager.create_checkpoint("claim", 2).generation == 2
 
 
 def test_closing_the_loser_leaves_the_new_owner_its_lock(
