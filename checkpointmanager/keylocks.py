@@ -32,11 +32,11 @@ class KeyLocks:
         """
         if self._thread.holds:
             raise RuntimeError("a function that makes a change must not make others: it could wait for itself")
-        self._thread.holds = True
         if len(keys) != 1:
             keys = sorted(set(keys))
         taken = 0
         try:
+            self._thread.holds = True
             for key in keys:
                 self._take(key)
                 taken += 1

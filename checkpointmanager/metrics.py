@@ -8,7 +8,6 @@ checkpoint-verify writes for node_exporter, where the meaning is the same. No se
 
 from __future__ import annotations
 
-import os
 import threading
 from bisect import bisect_left
 from collections import Counter
@@ -21,7 +20,7 @@ from prometheus_client.registry import Collector
 from .damage import Reason
 from .errors import CheckpointError, CheckpointWriteFailed
 from .events import Event, EventKind
-from .filestore.names import QUARANTINE
+from .filestore import quarantine
 from .store import Put, Store
 
 # Seconds. From a sync that a battery-backed cache answers to a disk that is about to fail.
@@ -206,12 +205,5 @@ def _gauges(stores: Sequence[tuple[str, Store]]) -> Iterator[Metric]:
             present.add_metric([path], len(store.keys()))
         except CheckpointError:
             continue
-        kept.add_metric([path], _quarantined(path))
+        kept.add_metric([path], quarantine.count(path))
     yield from (present, kept)
-
-
-def _quarantined(directory: str) -> int:
-    try:
-        return len(os.listdir(os.path.join(directory, QUARANTINE)))
-    except OSError:  # nothing was ever damaged, or the store has no files
-        return 0

@@ -7,11 +7,9 @@ write in doubt can never be taken for one that happened.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from xxhash import xxh3_128_digest
@@ -28,6 +26,7 @@ from .errors import (
     UnstorableValue,
 )
 from .events import Event, EventKind, Events
+from .holding import Holding
 from .keylocks import KeyLocks
 from .meter import Meter
 from .reader import Reader
@@ -45,53 +44,6 @@ class Known(NamedTuple):
         """The same data and versions. Boot and durability are this owner's, so they are the same anyway."""
         versions = (self.header.version, self.header.readable_by)
         return digest == self.digest and versions == (encoded.version, encoded.readable_by)
-
-
-class Holding:
-    """What a change holds while it is made. A class and not a generator, because every write passes here."""
-
-    __slots__ = ("_events", "_keys", "_locks", "_meter", "_store", "_writing")
-
-    def __init__(self, keys: Sequence[str], events: Events, store: Store, locks: KeyLocks, meter: Meter | None) -> None:
-        self._keys = keys
-        self._events = events
-        self._store = store
-        self._locks = locks
-        self._meter = meter
-        self._writing = store.writing()
-
-    def __enter__(self) -> None:
-        started = time.perf_counter() if self._meter else 0.0
-        self._events.__enter__()
-        try:
-            # The store first: what is closed, or was opened before a fork, must refuse before anybody waits.
-            self._writing.__enter__()
-            try:
-                self._keys = self._locks.take(self._keys)
-                try:
-                    if self._meter:
-                        self._meter.waited(self._store.path, time.perf_counter() - started)
-                    self._store.confirm()
-                except BaseException:
-                    self._locks.give_back(self._keys)
-                    raise
-            except BaseException:
-                self._writing.__exit__(*sys.exc_info())
-                raise
-        except BaseException:
-            self._events.__exit__(*sys.exc_info())
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._locks.give_back(self._keys)
-        finally:
-            try:
-                self._writing.__exit__(kind, error, trace)
-            finally:
-                self._events.__exit__(kind, error, trace)
 
 
 class Writer:

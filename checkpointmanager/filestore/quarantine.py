@@ -45,6 +45,14 @@ def keep(directory: Directory, name: str, key: str, reason: Reason) -> str:
     return os.path.join(directory.path, QUARANTINE, kept_as)
 
 
+def count(path: str) -> int:
+    """How many are kept for the directory `path`; 0 where nothing was ever damaged, and for what is no directory."""
+    try:
+        return len(os.listdir(os.path.join(path, QUARANTINE)))
+    except OSError:
+        return 0
+
+
 def _move_or_link(directory: Directory, name: str, status: os.stat_result, folder: int, kept_as: str) -> None:
     if stat.S_ISDIR(status.st_mode):
         os.rename(name, kept_as, src_dir_fd=directory.descriptor, dst_dir_fd=folder)
