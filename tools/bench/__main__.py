@@ -58,7 +58,7 @@ def run(folder: Path, *, quick: bool) -> Figures:
         comparisons[f"update, {present} present, 1 thread"] = workloads.update(
             folder / f"present-{present}", taking_part, present=present, threads=1, rounds=rounds, calls=calls // 2
         )
-    for count in threads[1:]:
+    for count in threads:
         say(f"update, {count} threads")
         comparisons[f"update, 256 present, {count} threads"] = workloads.update(
             folder / f"threads-{count}",

@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+from matplotlib.ticker import NullLocator
 
 from .contenders import OURS
 from .report import Figures
@@ -58,18 +59,30 @@ def restart(figures: Figures, output: Path) -> None:
 
 
 def _lines(series: dict[str, list[tuple[int, float]]], figures: Figures, path: Path, x: str, y: str) -> None:
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = plt.subplots(figsize=(8, 4))
     for name, points in series.items():
         xs, ys = zip(*sorted(points), strict=True)
-        weight = 2.5 if name in COLOURS else 1.2
         axes.plot(
-            xs, ys, marker="o", markersize=3, linewidth=weight, color=COLOURS.get(name), label=_label(name, figures)
+            xs,
+            ys,
+            marker="o",
+            markersize=3,
+            linewidth=2.5 if name in COLOURS else 1.2,
+            linestyle="-" if figures["durable"][name] else ":",
+            color=COLOURS.get(name),
+            label=_label(name, figures),
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xticks(sorted({point for points in series.values() for point, _ in points}))
+    axes.xaxis.set_minor_locator(NullLocator())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:,g}")
+        axis.set_minor_formatter("{x:,g}")
+    axes.tick_params(axis="y", which="minor", labelsize=7)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.legend(fontsize=7, ncols=2)
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     _finish(figure, axes, path)
 
 
