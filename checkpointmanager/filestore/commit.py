@@ -111,8 +111,7 @@ class Commit:
             started = time.perf_counter()
             sync(step.descriptor)
             self._clock(started)
-            self._descriptors.discard(step.descriptor)
-            os.close(step.descriptor)
+            self._close(step.descriptor)
         except OSError as error:
             self._fail(step.put.key, error)
             return False
@@ -198,11 +197,19 @@ class Commit:
                 self._fail(key, error, in_doubt=True)
 
     def _clean_up(self) -> None:
-        for descriptor in self._descriptors:
+        for descriptor in list(self._descriptors):
             with suppress(OSError):
-                os.close(descriptor)
+                self._close(descriptor)
         for temp in self._temps:
             self._directory.discard(temp)
+
+    def _close(self, descriptor: int) -> None:
+        """Once: after two interrupts of a batch, its threads and its end may both come here."""
+        try:
+            self._descriptors.remove(descriptor)
+        except KeyError:
+            return
+        os.close(descriptor)
 
     def _new_temp(self) -> str:
         temp = f"{TEMP}{self._directory.token}-{next(_numbers)}"

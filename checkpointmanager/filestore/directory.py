@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from contextlib import suppress
 
 from ..errors import DirectoryUnusable, InsecureDirectory
@@ -27,6 +28,8 @@ class Directory:
         self.descriptor = -1
         self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
         self.sync_error: OSError | None = None  # the last one
+        self._syncing = threading.Lock()
+        self._syncs_begun = 0  # guarded by _syncing
         self.token = os.urandom(4).hex()  # no other process uses the same: one that was killed may have left files
         self.path = os.path.abspath(os.fspath(path))
         try:
@@ -44,6 +47,8 @@ class Directory:
 
     def names(self) -> list[str]:
         try:
+            if self.descriptor < 0:  # which listdir takes for the working directory
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             return os.listdir(self.descriptor)
         except OSError as error:
             raise DirectoryUnusable(self.path, error) from error
@@ -86,11 +91,20 @@ class Directory:
         return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
 
     def sync(self) -> None:
-        try:
-            sync(self.descriptor)
-        except OSError as error:
-            self.sync_error = error
-            raise
+        """What this thread has changed is durable then. One sync at a time: who waited may be served by another's.
+
+        The kernel tells of a failure once. So whoever goes on must know the outcome of all syncs before.
+        """
+        needed = self._syncs_begun + 1  # one that runs now may have begun too early
+        with self._syncing:
+            if self._syncs_begun >= needed:
+                return  # if it failed, sync_error says so
+            self._syncs_begun += 1
+            try:
+                sync(self.descriptor)
+            except OSError as error:
+                self.sync_error = error
+                raise
 
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1  # a number that is no descriptor, never another's

@@ -25,17 +25,23 @@ class Gate:
     def __enter__(self) -> None:
         thread = get_ident()
         with self._lock:
-            self.check()  # who is inside may finish
-            self._inside[thread] = self._inside.get(thread, 0) + 1
+            # Counted first, asked then: a signal handler of this thread may close at any moment in between.
+            inside = self._inside.get(thread, 0)
+            self._inside[thread] = inside + 1
+            if self._barred and not inside:  # who is inside may finish
+                del self._inside[thread]
+                raise ManagerClosed(self._path, self._barred)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         thread = get_ident()
         with self._lock:
-            left = self._inside.pop(thread, 1) - 1
+            left = self._inside.get(thread, 1) - 1
             if left:
                 self._inside[thread] = left
+            else:
+                self._inside.pop(thread, None)
             if self._barred:
                 self._changed.notify_all()
 

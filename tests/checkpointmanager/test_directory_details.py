@@ -133,3 +133,10 @@ def test_processes_that_make_it_at_the_same_time_are_not_in_each_other_s_way(rea
 
     with mock.patch.object(os, "mkdir", come_second):
         CheckpointManager(real_directory / "below").close()
+
+
+def test_a_closed_directory_is_never_taken_for_the_working_directory(real_directory: Path) -> None:
+    directory = Directory(real_directory, create=True, allow_insecure=False)
+    directory.close()
+    with pytest.raises(DirectoryUnusable, match="Bad file descriptor"):
+        directory.names()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_a_digest_in_capitals_is_not_the_digest() -> None:
 @pytest.mark.parametrize("sort", [b"xxh9", b"blake3", b"sha-256", b"crc32c"])
 @pytest.mark.parametrize("digest", [b"0123abcd", b"00112233445566778899aabbccddeeff" * 2])
 def test_an_unknown_sort_of_checksum_is_too_new_and_not_damage(sort: bytes, digest: bytes) -> None:
-    with pytest.raises(TooNew, match=sort.decode()):
+    with pytest.raises(TooNew, match=f"of the unknown sort {sort.decode()!r}"):
         verify(b'{"checksum":"' + sort + b":" + digest + b'",' + SEALED[CHECKSUM_BYTES:])
 
 
@@ -185,3 +185,9 @@ def test_times_always_have_six_digits_of_a_second() -> None:
     blob = seal(whole, b"{}")
     assert b'"written":"2026-11-16T08:15:30.000000Z"' in blob
     assert open_sealed(blob, KEY)[0] == whole
+
+
+@pytest.mark.parametrize("zone", [None, timezone(timedelta(hours=2))], ids=["none", "two hours ahead"])
+def test_a_time_that_no_reader_would_take_is_not_sealed(zone: timezone | None) -> None:
+    with pytest.raises(AssertionError):
+        seal(HEADER._replace(written=datetime(2026, 1, 2, tzinfo=zone)), DATA)

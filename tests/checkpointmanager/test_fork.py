@@ -114,6 +114,30 @@ def test_a_change_function_that_returns_in_a_forked_child_writes_nothing(manager
     assert manager.get_checkpoint("claim").generation == 2
 
 
+def test_a_child_that_has_left_the_call_it_was_forked_in_is_refused_the_next_one(manager: Manager) -> None:
+    parent = os.getpid()
+    children: list[int] = []
+
+    def change(number: int) -> int:
+        children.append(os.fork())
+        if not children[0]:
+            raise RuntimeError("leave")
+        return number + 1
+
+    try:
+        manager.update_checkpoint("claim", change)
+    except RuntimeError:
+        try:
+            manager.create_checkpoint("claim", 3)
+        except ManagerClosed:
+            os._exit(42)
+    finally:
+        if os.getpid() != parent:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 42
+    assert manager.get_checkpoint("claim").data == 2
+
+
 def test_a_living_child_does_not_keep_the_lock_of_its_dead_parent(directory: Path) -> None:
     with Agent() as agent:
         agent.ask("open", directory)

@@ -6,7 +6,9 @@ import errno
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
@@ -17,6 +19,7 @@ from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFai
 
 from .faults import Call, injected, recorded
 from .leases import LEASES, NEW, OLD, Lease, LeaseManager
+from .oscalls import watched
 from .scenarios import data_of
 
 
@@ -142,7 +145,6 @@ def test_every_write_of_a_batch_that_waited_for_the_sync_is_in_doubt(manager: Le
 
 def test_a_failed_sync_of_one_thread_puts_those_in_doubt_that_renamed_before_it(manager: LeaseManager) -> None:
     """The kernel tells of a lost write once a descriptor, so the one that hears of it must tell the others."""
-    fsync = os.fsync
     others: list[CheckpointWriteFailed] = []
 
     def write_another() -> None:
@@ -152,13 +154,12 @@ def test_a_failed_sync_of_one_thread_puts_those_in_doubt_that_renamed_before_it(
 
     another = threading.Thread(target=write_another)
 
-    def another_comes_first(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode) and not another.ident:
+    def another_comes_between(name: str, arguments: tuple[object, ...], _: object) -> None:
+        if name == "rename" and arguments[1] == "a.json":
             another.start()
             another.join()
-        fsync(descriptor)
 
-    with mock.patch.object(os, "fsync", another_comes_first), pytest.raises(CheckpointWriteFailed) as caught:
+    with watched(after=another_comes_between), pytest.raises(CheckpointWriteFailed) as caught:
         manager.create_checkpoint("a", NEW)
 
     assert caught.value.in_doubt
@@ -207,3 +208,61 @@ def test_repeating_a_create_that_was_refused_before_the_rename_is_no_doubt_at_al
                 manager.create_checkpoint("a", Lease("a"))
             assert (caught.value.in_doubt, caught.value.errno) == (False, errno.EDQUOT)
     assert "a" not in manager
+
+
+def test_a_failed_sync_is_not_missed_by_a_writer_whose_own_sync_succeeded_meanwhile(manager: LeaseManager) -> None:
+    """The kernel tells one of two overlapping syncs of the failure, and that one may be slow to pass it on."""
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("b", OLD)
+    fsync = os.fsync
+    first, other_is_done = threading.Lock(), threading.Event()
+    failing = threading.Event()
+
+    def fail_once(descriptor: int) -> None:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            fsync(descriptor)
+        elif first.acquire(blocking=False):
+            failing.set()
+            other_is_done.wait(0.5)  # it must not be before this has failed: so this is waited for in vain
+            raise OSError(errno.EIO, "Input/output error")
+
+    def write(key: str) -> bool:
+        with pytest.raises(CheckpointWriteFailed) as caught:
+            manager.create_checkpoint(key, NEW)
+        return caught.value.in_doubt
+
+    with mock.patch.object(os, "fsync", fail_once), ThreadPoolExecutor(2) as pool:
+        one = pool.submit(write, "a")
+        assert failing.wait(20)
+        other = pool.submit(write, "b")
+        other.add_done_callback(lambda _: other_is_done.set())
+        assert one.result(20)
+        assert other.result(20)
+
+
+def test_who_waited_for_the_directory_is_served_by_one_sync(manager: LeaseManager) -> None:
+    for key in "abcd":
+        manager.create_checkpoint(key, OLD)
+    fsync = os.fsync
+    syncs: list[int] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def count(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            syncs.append(descriptor)
+            begun.set()
+            assert go_on.wait(20)
+        fsync(descriptor)
+
+    with mock.patch.object(os, "fsync", count), ThreadPoolExecutor(4) as pool:
+        writes = [pool.submit(manager.create_checkpoint, "a", NEW)]
+        assert begun.wait(20)
+        renamed = threading.Semaphore(0)
+        with watched(after=lambda name, *_: renamed.release() if name in ("rename", "exchange") else None):
+            writes += [pool.submit(manager.create_checkpoint, key, NEW) for key in "bcd"]
+            for _ in range(3):
+                assert renamed.acquire(timeout=20)
+            time.sleep(0.1)  # from the rename to the line of those who wait
+            go_on.set()
+            assert [write.result(20).generation for write in writes] == [2] * 4
+    assert len(syncs) <= 3, "one before the others had changed a name, then one for all of them"

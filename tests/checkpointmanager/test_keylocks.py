@@ -84,6 +84,15 @@ def test_callers_with_several_keys_never_wait_for_each_other_in_a_circle() -> No
     assert not locks._lines
 
 
+def test_who_raises_while_holding_gives_back_what_it_held() -> None:
+    locks = KeyLocks()
+    with pytest.raises(ZeroDivisionError), locks.hold("a", "b"):
+        raise ZeroDivisionError
+    assert not locks._lines
+    with locks.hold("b"):
+        pass
+
+
 def test_more_may_not_be_taken_while_some_are_held() -> None:
     locks = KeyLocks()
     with locks.hold("a"), pytest.raises(RuntimeError, match="must not make others"):
@@ -115,10 +124,8 @@ def test_who_is_interrupted_while_waiting_leaves_the_line_and_what_it_had() -> N
         ):
             locks.take(["a", "b"])
 
-    with locks.hold("b"):
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join(LIMIT)
+    with locks.hold("b"), ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result(LIMIT)
         assert interrupted.is_set()
         assert waiting(locks, "b") == 0
         assert "a" not in locks._lines
@@ -151,9 +158,9 @@ def test_who_is_interrupted_when_its_turn_has_come_passes_it_on() -> None:
         ):
             locks.take(["a"])
 
-    with locks.hold("a"):
-        thread = threading.Thread(target=work)
-        thread.start()
-        until(lambda: waiting(locks, "a") == 1)
-    thread.join(LIMIT)
+    with ThreadPoolExecutor(1) as pool:
+        with locks.hold("a"):
+            done = pool.submit(work)
+            until(lambda: waiting(locks, "a") == 1)
+        done.result(LIMIT)
     assert not locks._lines

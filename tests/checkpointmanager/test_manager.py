@@ -208,6 +208,17 @@ def test_a_value_over_the_limit_is_refused_and_the_old_one_stays(directory: Path
         assert not manager.create_checkpoint("a", OLD).unchanged, "a failed write leaves nothing to rely on"
 
 
+def test_a_value_of_exactly_the_limit_is_stored() -> None:
+    store = MemoryStore()
+    CheckpointManager(store).create_checkpoint("a", "x" * 100)
+    size = len(store.current["a"])
+
+    store.max_bytes = size
+    CheckpointManager(store).create_checkpoint("a", "y" * 100)
+    with pytest.raises(UnstorableValue, match=f"takes {size + 1} bytes, over the limit of {size}"):
+        CheckpointManager(store).create_checkpoint("a", "y" * 101)
+
+
 def test_a_file_over_the_limit_is_not_read(directory: Path) -> None:
     with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", Lease("x" * 1000))

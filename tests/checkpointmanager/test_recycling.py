@@ -19,7 +19,7 @@ from checkpointmanager.filestore import FileStore
 
 from . import recycling
 from .damage import names, ruin
-from .faults import Faults, Killed, Mode, injected
+from .faults import Faults, Killed, Mode, injected, open_descriptors
 from .recycling import Manager, files_of, previous_of, put, recycles, written_twice
 
 
@@ -202,3 +202,10 @@ def test_a_folder_in_the_place_of_the_checkpoint_does_not_stop_the_writer(manage
     for number in range(3, 6):
         manager.create_checkpoint("a", number)
     assert manager.get_checkpoint("a").data == 5
+
+
+def test_a_file_that_is_left_alone_is_not_kept_open(manager: Manager, directory: Path, tmp_path: Path) -> None:
+    os.link(directory / ".previous-a", tmp_path / "backup")
+    before = open_descriptors()
+    assert not recycles(directory, put(manager, 3))
+    assert open_descriptors() == before

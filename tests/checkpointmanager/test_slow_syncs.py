@@ -11,6 +11,8 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointManager, Event, EventKind
+from checkpointmanager.filestore import FileStore
+from checkpointmanager.store import Current, Put
 
 SECONDS = 5.0
 
@@ -35,3 +37,21 @@ def test_the_sync_of_the_data_and_that_of_the_names_are_both_timed(real_director
             manager.create_checkpoint("a", 2)
 
     assert [(event.kind, event.seconds) for event in events] == [(EventKind.SLOW_SYNC, SECONDS)]
+
+
+@pytest.mark.parametrize("took", [(0.25, 0.5), (0.5, 0.25)])
+def test_a_meter_is_told_of_the_slower_one(real_directory: Path, took: tuple[float, float]) -> None:
+    told: list[float] = []
+    now = [0.0]
+    times = iter(took)
+
+    def take_time(_: int) -> None:
+        now[0] += next(times)
+
+    store = FileStore(real_directory, on_sync=lambda _, seconds: told.append(seconds))
+    clock = mock.patch.object(time, "perf_counter", side_effect=lambda: now[0])
+    with clock, mock.patch.object(os, "fsync", take_time):
+        store.commit([Put("a", b"{}", Current.ABSENT)])
+    store.close()
+
+    assert told == [0.5]
