@@ -29,7 +29,7 @@ class Directory:
         self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
         self.sync_error: OSError | None = None  # the last one
         self._syncing = threading.Lock()
-        self._syncs_begun = 0  # guarded by _syncing
+        self._syncs_begun = self._last_failed = 0  # numbers of syncs; guarded by _syncing
         self.token = os.urandom(4).hex()  # no other process uses the same: one that was killed may have left files
         self.path = os.path.abspath(os.fspath(path))
         try:
@@ -97,14 +97,15 @@ class Directory:
         """
         needed = self._syncs_begun + 1  # one that runs now may have begun too early
         with self._syncing:
-            if self._syncs_begun >= needed:
-                return  # if it failed, sync_error says so
-            self._syncs_begun += 1
-            try:
-                sync(self.descriptor)
-            except OSError as error:
-                self.sync_error = error
-                raise
+            if self._syncs_begun < needed:
+                self._syncs_begun += 1
+                try:
+                    sync(self.descriptor)
+                except OSError as error:
+                    self.sync_error = error
+                    self._last_failed = self._syncs_begun
+            if self.sync_error and self._last_failed >= needed:
+                raise self.sync_error
 
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1  # a number that is no descriptor, never another's

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from unittest import mock
@@ -140,3 +144,28 @@ def test_a_closed_directory_is_never_taken_for_the_working_directory(real_direct
     directory.close()
     with pytest.raises(DirectoryUnusable, match="Bad file descriptor"):
         directory.names()
+
+
+def test_a_failed_sync_is_told_to_all_who_waited_for_it(real_directory: Path) -> None:
+    directory = Directory(real_directory, create=True, allow_insecure=False)
+    running, go_on = threading.Event(), threading.Event()
+    syncs = itertools.count(1)
+
+    def fsync(_: int) -> None:
+        if next(syncs) == 1:
+            running.set()
+            assert go_on.wait(20)
+        else:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with mock.patch.object(os, "fsync", fsync), ThreadPoolExecutor(4) as pool:
+        first = pool.submit(directory.sync)
+        assert running.wait(20)
+        others = [pool.submit(directory.sync) for _ in range(3)]
+        time.sleep(0.1)  # until they wait
+        go_on.set()
+        first.result(20)
+        assert [type(other.exception(20)) for other in others] == [OSError] * 3
+    assert next(syncs) == 3, "one sync served them all"
+    directory.sync()
+    directory.close()
