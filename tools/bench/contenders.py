@@ -101,6 +101,8 @@ class Files(OneByOne):
         claims = {}
         with collector_paused():
             for name in os.listdir(self._directory):
+                if name.startswith("."):
+                    continue
                 descriptor = os.open(name, os.O_RDONLY, dir_fd=self._directory)
                 blob = os.read(descriptor, 1 << 16)
                 os.close(descriptor)
