@@ -29,7 +29,7 @@ class Directory:
         self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
         self.sync_error: OSError | None = None  # the last one
         self._syncing = threading.Lock()
-        self._syncs_begun = self._last_failed = 0  # numbers of syncs; guarded by _syncing
+        self._syncs_begun = self._last_ended = self._last_failed = 0  # numbers of syncs; guarded by _syncing
         self.token = os.urandom(4).hex()  # no other process uses the same: one that was killed may have left files
         self.path = os.path.abspath(os.fspath(path))
         try:
@@ -97,13 +97,14 @@ class Directory:
         """
         needed = self._syncs_begun + 1  # one that runs now may have begun too early
         with self._syncing:
-            if self._syncs_begun < needed:
+            if self._last_ended < needed:
                 self._syncs_begun += 1
                 try:
                     sync(self.descriptor)
                 except OSError as error:
                     self.sync_error = error
                     self._last_failed = self._syncs_begun
+                self._last_ended = self._syncs_begun  # not if it was interrupted: then it has served nobody
             if self.sync_error and self._last_failed >= needed:
                 raise self.sync_error
 
