@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_verify import disk
-from checkpoint_verify.content import load
-from checkpoint_verify.examine import NAMED
+from checkpoint_verify import command_export, disk
+from checkpoint_verify.content import Content, load
+from checkpoint_verify.examine import NAMED, Circumstances
 from checkpointmanager import CheckpointManager
 
 from .command import called, checkpoint_verify, environment
@@ -63,6 +63,20 @@ def test_list_and_export_beside_a_writer(writer_process: tuple[Path, int], comma
 
     for _ in range(2):
         assert checkpoint_verify(command, directory).code == 0
+
+
+def test_export_passes_over_what_is_removed_while_it_looks(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def removed_first(path: str, circumstances: Circumstances) -> Content:
+        (directory / "claim-1.json").unlink(missing_ok=True)
+        return load(path, circumstances)
+
+    monkeypatch.setattr(command_export, "load", removed_first)
+    ended = called("export", directory)
+
+    assert ended.code == 0
+    keys = [checkpoint["key"] for checkpoint in ended.document["checkpoints"]]
+    assert "claim-0" in keys
+    assert "claim-1" not in keys
 
 
 def test_a_temp_file_is_left_over_only_if_nobody_can_be_writing_it(directory: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import sys
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, timezone
 from enum import Enum, IntEnum, StrEnum
@@ -279,5 +281,10 @@ def test_data_of_the_wrong_shape_is_damage_with_its_place(cls: Any, data: bytes,
 
 def test_objects_nested_beyond_all_measure_are_damage_and_no_crash() -> None:
     deep = b'{"name":"a","below":[' * 400 + b"]}" * 400
-    with pytest.raises(Damaged, match="nested too deeply"):
-        Schema("Node", type=Node).decode(deep, 1, 1)
+    limit = sys.getrecursionlimit()  # hypothesis may have raised it
+    sys.setrecursionlimit(len(inspect.stack(0)) + 400)
+    try:
+        with pytest.raises(Damaged, match="nested too deeply"):
+            Schema("Node", type=Node).decode(deep, 1, 1)
+    finally:
+        sys.setrecursionlimit(limit)

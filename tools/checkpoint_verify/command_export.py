@@ -65,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
             around = Surroundings(path)
             for found in _findings(path, around, arguments.kubelet_version):
                 content = Content(found) if found.state is State.UNREADABLE else load(found.path, circumstances)
+                if content.found is not found and not os.path.lexists(found.path):
+                    continue  # removed since the directory was listed
                 codes.append(code_of(content.found))
                 stream.write(separator + json.dumps(_document(content, masks, with_bytes)))
                 separator = ",\n"
