@@ -3,13 +3,15 @@ an error that leaves a doubt and one that does not."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from checkpointmanager import CheckpointError
-from draState import ClaimConflict, ClaimInfo
+from draState import ClaimConflict, ClaimInfo, ClaimInfoCache, MemoryCheckpointer
 
 from .claims import info_of, state_of
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
@@ -77,3 +79,64 @@ def test_a_reader_that_finds_an_index_older_or_newer_than_the_claims_leaves_thos
 
     assert node.cache.of_pod("pod-9") == ()
     assert node.cache.by_name("default", "other") is None
+
+
+def test_a_claim_cannot_take_the_name_of_another_by_a_change(node: Node) -> None:
+    node.cache.put(info_of("a", name="first"), info_of("b", name="second"))
+    with pytest.raises(ClaimConflict):
+        node.cache.put(info_of("a", name="second"))
+    assert node.cache.get("a") == info_of("a", name="first")
+
+
+def test_of_two_claims_with_one_name_the_trusted_one_is_found() -> None:
+    """Their files were written by programs that did not look."""
+    checkpointer = MemoryCheckpointer()
+    checkpointer.store([state_of("b", name="same"), state_of("c", name="same")])
+    cache = ClaimInfoCache(checkpointer)
+    first = cache.by_name("default", "same")
+    assert first
+    assert first.uid == "b"
+    cache._swap(replace(first, unknown="damaged"))
+    second = cache.by_name("default", "same")
+    assert second
+    assert second.uid == "c"
+
+
+SECOND: dict[str, Callable[[ClaimInfoCache], object]] = {
+    "change": lambda cache: cache.change(["a"], lambda known: [replace(known["a"], annotations={"second": "yes"})]),
+    "mark": lambda cache: cache.mark("a", annotations={"second": "yes"}),
+    "delete": lambda cache: cache.delete("a"),
+}
+
+
+@pytest.mark.parametrize("second", SECOND)
+def test_who_changes_a_claim_is_waited_for(node: Node, second: str) -> None:
+    node.cache.put(info_of("a", ["pod-1"]))
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(known: Mapping[str, ClaimInfo]) -> list[ClaimInfo]:
+        inside.set()
+        assert go_on.wait(20)
+        return [replace(known["a"], state=state_of("a", ["pod-2"]))]
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(node.cache.change, ["a"], slow)
+        assert inside.wait(20)
+        other = pool.submit(SECOND[second], node.cache)
+        with pytest.raises(TimeoutError):
+            other.result(0.1)
+        go_on.set()
+        first.result(20)
+        other.result(20)
+    claim = node.cache.get("a")
+    assert (claim is None) == (second == "delete")
+    if claim:
+        assert (claim.annotations, claim.state) == ({"second": "yes"}, state_of("a", ["pod-2"]))
+
+
+def test_deleting_a_claim_that_is_not_there_is_no_error(node: Node) -> None:
+    node.cache.delete("nobody")
+    node.checkpointer.fail_before("delete", CheckpointError("refused"))
+    with pytest.raises(CheckpointError, match="refused"):
+        node.cache.delete("nobody")
+    assert len(node.cache) == 0
