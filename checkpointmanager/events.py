@@ -66,11 +66,8 @@ class Events:
         if not self._thread.depth:
             self._deliver()
 
-    def held_back(self) -> Events:
-        """Enter before taking a lock: what is emitted inside is delivered after the outermost of these ends."""
-        return self
-
     def __enter__(self) -> None:
+        """Before a lock is taken: what is emitted inside is delivered after the outermost of these ends."""
         self._thread.depth += 1
 
     def __exit__(

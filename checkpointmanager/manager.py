@@ -112,7 +112,7 @@ class CheckpointManager(Generic[T]):
         meter = options.pop("meter", None)
         self._events = Events(on_event, _metered(meter, directory) if meter else None)
         self._schema: Schema[T] = schema or ANY_JSON
-        with self._events.held_back():
+        with self._events:
             self._store = _opened(directory, options, self._events, meter)
         self._reader: Reader[T] = Reader(self._store, self._schema, boot, self._events)
         self._writer = Writer(self._store, self._schema.kind, self._reader, boot, self._events, meter=meter)

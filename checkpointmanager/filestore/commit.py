@@ -9,7 +9,7 @@ has the old bytes or the new ones:
     link    key.json -> .tmp-M         the generation that is about to be replaced ...
     rename  .tmp-M -> .previous-key    ... is the previous one from now on
     rename  .tmp-N -> key.json         the commit, seen by every reader at once
-    fsync   the directory              the commit survives a power loss: now it is acknowledged
+    fsync   the directory              the commit survives a power loss: now it is acknowledged (one may serve many)
 
 A key that this owner has written before takes a shorter way where the system allows it: recycle.py.
 """

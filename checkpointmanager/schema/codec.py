@@ -25,9 +25,9 @@ from .scalars import (
     SHARED_TEXT,
     Codec,
     Function,
+    SharedText,
     choices,
     expect,
-    is_shared,
     not_a,
 )
 from .unknown import CARRIER, Unknowns
@@ -53,7 +53,7 @@ class _Builder:
         if annotation is None:
             return SCALARS[NONE]
         if origin is typing.Annotated:
-            return SHARED_TEXT if is_shared(annotation.__metadata__) else self.build(arguments[0], name)
+            return SHARED_TEXT if annotation == SharedText else self.build(arguments[0], name)
         if origin in (typing.Union, types.UnionType):
             return _union([self.build(member, name) for member in arguments], name)
         if origin is Literal:

@@ -14,8 +14,9 @@ from .unknown import Unknowns
 
 Function = Callable[[Any, Unknowns], Any]
 NONE = type(None)
-_KEPT_ONCE = "checkpointmanager.shared"  # the mark in an annotation
-SharedText = Annotated[str, _KEPT_ONCE]  # for fields whose text many objects have in common: memory holds it once
+SharedText = Annotated[
+    str, "checkpointmanager.shared"
+]  # for fields whose text many objects have in common: memory holds it once
 ADVICE = "declare it with another type, or give the schema encode= and decode="
 
 
@@ -42,10 +43,6 @@ def expect(value: Any, cls: type) -> None:
 
 def not_a(cls: type, value: Any) -> Mismatch:
     return Mismatch(f"is {type(value).__name__}, not {cls.__name__}")
-
-
-def is_shared(annotation_arguments: tuple[Any, ...]) -> bool:
-    return _KEPT_ONCE in annotation_arguments
 
 
 def choices(by_plain: dict[tuple[type, Any], Any], name: str) -> Codec:

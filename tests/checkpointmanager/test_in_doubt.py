@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -238,31 +237,3 @@ def test_a_failed_sync_is_not_missed_by_a_writer_whose_own_sync_succeeded_meanwh
         other.add_done_callback(lambda _: other_is_done.set())
         assert one.result(20)
         assert other.result(20)
-
-
-def test_who_waited_for_the_directory_is_served_by_one_sync(manager: LeaseManager) -> None:
-    for key in "abcd":
-        manager.create_checkpoint(key, OLD)
-    fsync = os.fsync
-    syncs: list[int] = []
-    begun, go_on = threading.Event(), threading.Event()
-
-    def count(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            syncs.append(descriptor)
-            begun.set()
-            assert go_on.wait(20)
-        fsync(descriptor)
-
-    with mock.patch.object(os, "fsync", count), ThreadPoolExecutor(4) as pool:
-        writes = [pool.submit(manager.create_checkpoint, "a", NEW)]
-        assert begun.wait(20)
-        renamed = threading.Semaphore(0)
-        with watched(after=lambda name, *_: renamed.release() if name in ("rename", "exchange") else None):
-            writes += [pool.submit(manager.create_checkpoint, key, NEW) for key in "bcd"]
-            for _ in range(3):
-                assert renamed.acquire(timeout=20)
-            time.sleep(0.1)  # from the rename to the line of those who wait
-            go_on.set()
-            assert [write.result(20).generation for write in writes] == [2] * 4
-    assert len(syncs) <= 3, "one before the others had changed a name, then one for all of them"

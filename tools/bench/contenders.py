@@ -38,7 +38,8 @@ class Ours:
 
     def __init__(self, name: str, *, recycling: bool) -> None:
         self.name = name
-        self.settings = "defaults: typed schema, previous generation kept, durability full"
+        way = "" if recycling else "; names are not exchanged"
+        self.settings = f"defaults: typed schema, previous generation kept, durability full{way}"
         self._recycling = recycling
 
     def open(self, directory: Path) -> None:
