@@ -154,11 +154,13 @@ class FileStore:
             return quarantine.keep(self._directory, key + SUFFIX, key, reason)
 
     def close(self) -> None:
-        if self._gate.close():
-            try:
-                self._ownership.close()
-            finally:
-                self._directory.close()
+        self._gate.close(self._give_back)
+
+    def _give_back(self) -> None:
+        try:
+            self._ownership.close()
+        finally:
+            self._directory.close()
 
     def _on_staged(self, name: str, descriptor: int) -> None:
         """For a store whose files are to belong to somebody else, such as root's repair of an agent's."""

@@ -199,21 +199,22 @@ def test_a_fork_amid_another_threads_write_does_not_hang_the_child(
     assert manager.get_checkpoint("claim").data == 7
 
 
-def test_a_fork_while_another_thread_passes_the_gate_does_not_hang_the_child() -> None:
+def test_a_fork_while_another_thread_closes_the_gate_does_not_hang_the_child() -> None:
     gate = Gate("claims")
     inside, go_on = threading.Event(), threading.Event()
 
-    def pass_slowly() -> None:
-        with gate._changed:
+    def close_slowly() -> None:
+        with gate._closing, gate._left:
             inside.set()
             assert go_on.wait(LIMIT)
 
     def in_child() -> None:
+        gate.close(lambda: pytest.fail("what is the parent's"))
         with gate:
             pass
 
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(pass_slowly)
+        pool.submit(close_slowly)
         try:
             assert inside.wait(LIMIT)
             with pytest.raises(ManagerClosed):

@@ -46,9 +46,28 @@ class Visitor:
 Visit = Callable[..., Visitor]
 
 
+class Closer:
+    """Closes the gate when it is called, and counts how often it was given back."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self.given_back = 0
+
+    def __call__(self) -> None:
+        self._gate.close(self._count)
+
+    def _count(self) -> None:
+        self.given_back += 1
+
+
 @pytest.fixture
 def gate() -> Gate:
     return Gate("/var/lib/claims")
+
+
+@pytest.fixture
+def close(gate: Gate) -> Closer:
+    return Closer(gate)
 
 
 @pytest.fixture
@@ -78,68 +97,126 @@ def is_barred(gate: Gate) -> bool:
         return True
 
 
-def test_closing_waits_for_all_who_are_inside(gate: Gate, visit: Visit) -> None:
+def test_closing_waits_for_all_who_are_inside(gate: Gate, visit: Visit, close: Closer) -> None:
     first, second = visit(), visit()
-    closing = in_a_thread(gate.close)
+    closing = in_a_thread(close)
     until(lambda: is_barred(gate))
     first.leave()
     assert not closing.done()
     second.leave()
-    assert closing.result(LIMIT)
+    closing.result(LIMIT)
+    assert close.given_back == 1
 
 
-def test_who_is_inside_may_go_on_while_it_closes(gate: Gate, visit: Visit) -> None:
+def test_who_is_inside_may_go_on_while_it_closes(gate: Gate, visit: Visit, close: Closer) -> None:
     def another_call() -> None:
         gate.check()
         with gate:
-            assert not closing.done()
+            assert not close.given_back
 
     visitor = visit(another_call)
-    closing = in_a_thread(gate.close)
+    closing = in_a_thread(close)
     until(lambda: is_barred(gate))
     visitor.leave()
-    assert closing.result(LIMIT)
+    closing.result(LIMIT)
 
 
-def test_nobody_is_waited_for_who_has_left(gate: Gate, visit: Visit) -> None:
+def test_nobody_is_waited_for_who_has_left(visit: Visit, close: Closer) -> None:
     visit().leave()
-    assert in_a_thread(gate.close).result(LIMIT)
+    in_a_thread(close).result(LIMIT)
+    assert close.given_back == 1
 
 
-def test_only_the_first_closes(gate: Gate) -> None:
-    assert [gate.close(), gate.close()] == [True, False]
+def test_only_the_first_closes(gate: Gate, close: Closer) -> None:
+    close()
+    close()
+    assert close.given_back == 1
     for refused in (gate.check, gate.__enter__):
         with pytest.raises(ManagerClosed, match="/var/lib/claims: the manager is closed; open another"):
             refused()
 
 
-def test_who_is_inside_cannot_close_and_bars_nobody(gate: Gate) -> None:
+def test_whoever_closes_as_well_returns_when_it_is_given_back(gate: Gate, visit: Visit, close: Closer) -> None:
+    visitor = visit()
+    first = in_a_thread(close)
+    until(lambda: is_barred(gate))
+    second = in_a_thread(close)
+    with pytest.raises(TimeoutError):
+        second.result(0.1)
+    visitor.leave()
+    first.result(LIMIT)
+    second.result(LIMIT)
+    assert close.given_back == 1
+
+
+def test_who_closes_from_inside_does_not_wait_for_the_one_that_waits_for_it(
+    gate: Gate, visit: Visit, close: Closer
+) -> None:
+    visitor = visit(close)
+    closing = in_a_thread(close)
+    until(lambda: is_barred(gate))
+    visitor.leave()
+    closing.result(LIMIT)
+    assert close.given_back == 1
+
+
+def test_who_is_inside_cannot_close_and_bars_nobody(gate: Gate, close: Closer) -> None:
     with gate, pytest.raises(ManagerClosed, match="cannot be closed from within one of its own calls"):
-        gate.close()
+        close()
     assert not is_barred(gate)
-    assert gate.close()
+    close()
+    assert close.given_back == 1
 
 
-def test_an_interrupt_while_it_waits_leaves_it_open(gate: Gate, visit: Visit) -> None:
+def test_after_an_interrupt_while_it_waits_it_is_open_and_the_next_one_closes(
+    gate: Gate, visit: Visit, close: Closer
+) -> None:
+    second: list[Future[None]] = []
+
+    def interrupted(_: object) -> None:
+        second.append(in_a_thread(close))
+        with suppress(TimeoutError):
+            second[0].result(0.1)  # it must not take this one's word for it
+        patch.undo()
+        raise KeyboardInterrupt
+
+    visitor = visit()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(gate._left, "wait_for", interrupted)
+        close()
+    assert not second[0].done()
+    visitor.leave()
+    second[0].result(LIMIT)
+    assert close.given_back == 1
+
+
+def test_an_interrupt_while_it_waits_leaves_it_open(gate: Gate, visit: Visit, close: Closer) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
     visitor = visit()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(gate._changed, "wait_for", interrupted)
-        gate.close()
+        patch.setattr(gate._left, "wait_for", interrupted)
+        close()
     assert not is_barred(gate)
     visitor.leave()
-    assert gate.close()
+    close()
+    assert close.given_back == 1
 
 
-def test_a_signal_handler_may_enter_while_its_thread_passes(gate: Gate) -> None:
-    def handled_in_the_middle() -> None:
-        with gate._lock, gate:
-            pass
+def test_a_signal_handler_may_close_while_its_thread_closes(gate: Gate, visit: Visit, close: Closer) -> None:
+    wait_for = gate._left.wait_for
 
-    run_together(handled_in_the_middle)
-    assert gate.close()
+    def interrupted(condition: Callable[[], bool]) -> bool:
+        close()
+        in_a_thread(visitor.leave)
+        return wait_for(condition)
+
+    visitor = visit()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gate._left, "wait_for", interrupted)
+        run_together(close)
+    assert close.given_back == 1
 
 
 class Interrupted(dict[int, int]):
@@ -163,40 +240,54 @@ class Interrupted(dict[int, int]):
             handler()
 
 
-def test_nobody_slips_in_while_another_thread_closes(gate: Gate) -> None:
-    closing: list[Future[bool]] = []
+def test_nobody_slips_in_while_another_thread_closes(gate: Gate, close: Closer) -> None:
+    gate._inside = Interrupted()
+    gate._inside.handler = lambda: in_a_thread(close).result(LIMIT)
+    with pytest.raises(ManagerClosed, match="is closed"), gate:
+        pytest.fail("inside of what is closed")
+    assert not gate._inside
+    assert close.given_back == 1
 
-    def close() -> None:
-        closing.append(in_a_thread(gate.close))
-        with suppress(TimeoutError):
-            closing[0].result(0.1)
 
+def test_who_is_turned_away_holds_up_nobody(gate: Gate, close: Closer) -> None:
+    """It was counted for a moment, and whoever closes may have seen that."""
+    closing: list[Future[None]] = []
+
+    class Counted(dict[int, int]):
+        def __setitem__(self, thread: int, calls: int) -> None:
+            super().__setitem__(thread, calls)
+            closing.append(in_a_thread(close))
+            until(lambda: gate._barred)
+            with suppress(TimeoutError):
+                closing[0].result(0.1)
+
+    gate._inside = Counted()
+    with pytest.raises(ManagerClosed, match="is closed"), gate:
+        pytest.fail("inside of what is closed")
+    closing[0].result(LIMIT)
+    assert close.given_back == 1
+
+
+def test_a_signal_handler_that_closes_while_its_thread_enters_keeps_it_out(gate: Gate, close: Closer) -> None:
     gate._inside = Interrupted()
     gate._inside.handler = close
-    with gate:
-        assert not closing[0].done()
-    assert closing[0].result(LIMIT)
-
-
-def test_a_signal_handler_that_closes_while_its_thread_enters_keeps_it_out(gate: Gate) -> None:
-    gate._inside = Interrupted()
-    gate._inside.handler = gate.close
     with pytest.raises(ManagerClosed, match="is closed"), gate:
         pytest.fail("inside of what is closed")
     assert not gate._inside
 
 
-def test_a_signal_handler_cannot_close_while_its_thread_leaves_an_inner_call(gate: Gate) -> None:
+def test_a_signal_handler_cannot_close_while_its_thread_leaves_an_inner_call(gate: Gate, close: Closer) -> None:
     refused: list[ManagerClosed] = []
 
-    def close() -> None:
+    def handler() -> None:
         with pytest.raises(ManagerClosed, match="from within") as caught:
-            gate.close()
+            close()
         refused.append(caught.value)
 
     gate._inside = Interrupted()
     with gate:
         with gate:
-            gate._inside.handler = close
+            gate._inside.handler = handler
         assert refused
-    assert gate.close()
+    close()
+    assert close.given_back == 1
