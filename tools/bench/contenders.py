@@ -13,6 +13,7 @@ import threading
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,12 @@ class Files(OneByOne):
         if self._sync_file:
             os.fsync(descriptor)
         os.close(descriptor)
-        os.rename(temp, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        self._replace(temp, name)
         if self._sync_directory:
             os.fsync(self._directory)
+
+    def _replace(self, temp: str, name: str) -> None:
+        os.rename(temp, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
 
     def remove(self, uid: str) -> None:
         os.unlink(f"{uid}.json", dir_fd=self._directory)
@@ -114,38 +118,58 @@ class Files(OneByOne):
         os.close(self._directory)
 
 
-class BareRecycling(Files):
-    """The system calls of our recycled way in a loop, no library: what is left for Python to add to."""
+class OneWriterAKey(Files):
+    """Both syncs, and two writers of one key wait for each other, as ours do."""
 
-    def __init__(self) -> None:
-        super().__init__("recycling, bare", sync_file=True, sync_directory=True)
+    def __init__(self, name: str) -> None:
+        super().__init__(name, sync_file=True, sync_directory=True)
 
     def open(self, directory: Path) -> None:
         super().open(directory)
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def update(self, state: State) -> None:
+        with self._locks[state.claim_uid]:
+            self._write(state)
+
+    def _write(self, state: State) -> None:
+        super().update(state)
+
+
+class BareClassic(OneWriterAKey):
+    """The system calls of our classic way in a loop, no library: the floor, and the previous generation kept."""
+
+    def _replace(self, temp: str, name: str) -> None:
+        link = f"{temp}-link"
+        with suppress(FileNotFoundError):
+            os.link(name, link, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+            os.rename(link, f".previous-{name}", src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        super()._replace(temp, name)
+
+
+class BareRecycling(OneWriterAKey):
+    """The system calls of our recycled way in a loop, no library: what is left for Python to add to."""
+
+    def _write(self, state: State) -> None:
         name, spare = f"{state.claim_uid}.json", f".{state.claim_uid}"
-        blob = orjson.dumps(as_json(state))
-        with self._locks[name]:
-            try:
-                descriptor = os.open(spare, os.O_WRONLY, dir_fd=self._directory)
-            except FileNotFoundError:
-                super().update(state)
-                os.link(name, spare, src_dir_fd=self._directory, dst_dir_fd=self._directory)
-                return
-            if os.fstat(descriptor).st_nlink > 1:
-                os.close(descriptor)
-                os.unlink(spare, dir_fd=self._directory)
-                descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._directory)
-            fcntl_at_once(descriptor, fcntl.F_SETSIG, signal.SIGURG)
-            fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-            fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-            os.write(descriptor, blob)
-            os.fsync(descriptor)
+        try:
+            descriptor = os.open(spare, os.O_WRONLY, dir_fd=self._directory)
+        except FileNotFoundError:
+            super()._write(state)
+            os.link(name, spare, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+            return
+        if os.fstat(descriptor).st_nlink > 1:
             os.close(descriptor)
-            exchange(self._directory, spare, name)
-            os.fsync(self._directory)
+            os.unlink(spare, dir_fd=self._directory)
+            descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._directory)
+        fcntl_at_once(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        os.write(descriptor, orjson.dumps(as_json(state)))
+        os.fsync(descriptor)
+        os.close(descriptor)
+        exchange(self._directory, spare, name)
+        os.fsync(self._directory)
 
 
 class KubeletsWay(OneByOne):
@@ -210,7 +234,8 @@ def everybody() -> list[Contender]:
         Ours(OURS, recycling=True),
         Ours("the same, classic way", recycling=False),
         Files("floor", sync_file=True, sync_directory=True),
-        BareRecycling(),
+        BareClassic("classic way, bare"),
+        BareRecycling("recycled way, bare"),
         Sqlite("WAL"),
         Lmdb(),
         Rocks(),

@@ -21,11 +21,13 @@ from prometheus_client import CollectorRegistry
 from xxhash import xxh3_64_hexdigest
 
 from checkpointmanager import CheckpointManager, readahead
+from checkpointmanager.collector import collector_paused
 from checkpointmanager.metrics import CheckpointMetrics
 from draState import CLAIMS, ClaimInfo, ClaimInfoCache, FileCheckpointer, MemoryCheckpointer
 
-from .claims import as_json, claim, key_of
+from .claims import as_json, claim, from_json, key_of
 from .contender import Contender
+from .contenders import Files
 from .measure import Sample
 from .workloads import drop_caches, opened
 
@@ -190,6 +192,17 @@ def bytes_written(folder: Path, contenders: list[Contender], *, present: int) ->
 def _bytes_so_far() -> int:
     counters = dict(line.split(": ") for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines())
     return int(counters["wchar"])
+
+
+def restart_by_hand(folder: Path, *, present: int) -> dict[str, float]:
+    """Microseconds a claim: to read, hash and parse it in a bare loop, and to make objects of that, unchecked."""
+    plain = [as_json(claim(number)) for number in range(present)]
+    with opened(folder, [Files("bare", sync_file=False, sync_directory=False)], present) as names, collector_paused():
+        loading, making = (
+            min(timeit.repeat(run, number=1, repeat=7)) / present * 1e6
+            for run in (names["bare"].load, lambda: [from_json(members) for members in plain])
+        )
+    return {"bare_loop_us": loading, "objects_us": making, "ratio": (loading + making) / loading}
 
 
 def cold_restart(folder: Path, *, present: int) -> dict[str, float]:

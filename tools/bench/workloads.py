@@ -143,6 +143,20 @@ def warm_up(names: dict[str, Contender], in_use: int) -> None:
             contender.update_many([claim(n, next(_changes)) for n in range(in_use)])
 
 
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Whatever this thread starts meanwhile shares one core with it; nothing where the system cannot."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 def drop_caches() -> None:
     os.sync()
     Path("/proc/sys/vm/drop_caches").write_text("3", encoding="ascii")
