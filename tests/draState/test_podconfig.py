@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import (
-    CheckpointManager,
-    CheckpointTooNew,
     DirectoryLocked,
     FileStore,
     InvalidKey,
     MemoryStore,
-    Schema,
     UnstorableValue,
 )
-from draState import POD_CONFIGS, DeviceConfig, PodConfig, PodConfigStore, PodSyncReport
+from draState import DeviceConfig, PodConfig, PodConfigStore, PodSyncReport
 
 from .podconfigs import config_of, mtus, mtus_on_disk, opened
-from .shapes import shape_of
 
-DATA = Path(__file__).parent.parent / "data" / "draState"
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
@@ -284,169 +274,3 @@ def test_it_works_without_a_disk() -> None:
     PodConfigStore(memory).set_device_config("pod-1", "eth0", config_of())
 
     assert mtus(PodConfigStore(memory)) == {"pod-1": {"eth0": 1500}}
-
-
-def test_fields_of_a_newer_version_survive_every_change(directory: Path) -> None:
-    device = {"config": 1, "claim_uid": "u", "claim_name": "n", "namespace": "ns", "color": "blue"}
-    plain = {"devices": {"eth0": device, "eth1": {**device, "claim_uid": "v"}}, "config": None, "size": 7}
-    newer: Schema[Any] = Schema("PodConfig", version=2, readable_by=1)
-    with CheckpointManager(directory, newer) as manager:
-        manager.create_checkpoint("pod-1", plain)
-
-    with opened(directory) as store:
-        store.set_pod_config("pod-1", "changed")
-        store.set_device_config("pod-1", "eth2", config_of("w"))
-        store.delete_claim("v")
-
-    document = json.loads((directory / "pod-1.json").read_bytes())
-    assert (document["version"], document["data"]["size"]) == (2, 7)
-    assert document["data"]["devices"]["eth0"] == device
-    assert document["data"]["devices"].keys() == {"eth0", "eth2"}
-
-
-def test_a_pod_of_which_only_unknown_fields_are_left_is_not_deleted(directory: Path) -> None:
-    device = {"config": 1, "claim_uid": "u", "claim_name": "n", "namespace": "ns"}
-    newer: Schema[Any] = Schema("PodConfig", version=2, readable_by=1)
-    with CheckpointManager(directory, newer) as manager:
-        manager.create_checkpoint("pod-1", {"devices": {"eth0": device}, "config": None, "size": 7})
-
-    with opened(directory) as store:
-        assert store.delete_claim("u") == ("pod-1",)
-
-    assert json.loads((directory / "pod-1.json").read_bytes())["data"]["size"] == 7
-
-
-def test_a_file_that_is_too_new_is_not_served_nor_overwritten(directory: Path) -> None:
-    newer: Schema[Any] = Schema("PodConfig", version=2)
-    with CheckpointManager(directory, newer) as manager:
-        manager.create_checkpoint("pod-1", {})
-    before = (directory / "pod-1.json").read_bytes()
-
-    with opened(directory) as store:
-        assert "newer program" in store.problems["pod-1"]
-        with pytest.raises(CheckpointTooNew):
-            store.set_device_config("pod-1", "eth0", config_of())
-        assert store.synchronize(["pod-1"]).problems.keys() == {"pod-1"}
-
-    assert (directory / "pod-1.json").read_bytes() == before
-
-
-def test_another_agents_file_is_reported_and_never_removed(directory: Path) -> None:
-    with CheckpointManager(directory, Schema("Other")) as manager:
-        manager.create_checkpoint("theirs", {"a": 1})
-
-    with opened(directory) as store:
-        report = store.synchronize([])
-
-    assert report.removed == ()
-    assert "'Other'" in report.problems["theirs"]
-    assert (directory / "theirs.json").exists()
-
-
-def test_the_golden_file_loads_and_is_what_would_be_written(directory: Path, fs: FakeFilesystem) -> None:
-    fs.add_real_directory(DATA)
-    golden = (DATA / "podconfig-v1.json").read_bytes()
-    directory.mkdir(mode=0o700)
-    (directory / "pod-7.json").write_bytes(golden)
-    expected = PodConfig(
-        {
-            "eth0": DeviceConfig({"mtu": 9000, "routes": ["10.0.0.0/8"]}, "0c9f3a52", "fast-net", "ml"),
-            "rdma0": DeviceConfig(None, "5d1e7b90", "fast-rdma", "ml"),
-        },
-        {"hostname": "trainer-0"},
-    )
-
-    with opened(directory) as store:
-        assert store.get_pod_config("pod-7") == expected
-        for name, device in expected.devices.items():
-            store.set_device_config("pod-8", name, device)
-        store.set_pod_config("pod-8", expected.config)
-
-    written = json.loads((directory / "pod-8.json").read_bytes())
-    assert written["data"] == json.loads(golden)["data"]
-    assert (written["kind"], written["version"], written["readable_by"]) == ("PodConfig", 1, 1)
-
-
-def test_the_persisted_classes_are_those_of_the_baseline() -> None:
-    present = {"kind": POD_CONFIGS.kind, "version": POD_CONFIGS.version, "classes": shape_of(PodConfig)}
-
-    frozen = json.loads((DATA / "podconfig-baseline.json").read_text())
-
-    assert present == frozen, "the persisted shape has changed: add a version to draState/podstate.py"
-
-
-def test_reads_do_not_wait_for_a_writer(real_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = opened(real_directory)
-    store.set_device_config("pod-1", "eth0", config_of(mtu=1))
-    inside, go_on = threading.Event(), threading.Event()
-    real = os.fsync
-
-    def waits(descriptor: int) -> None:
-        inside.set()
-        assert go_on.wait(20)
-        real(descriptor)
-
-    with ThreadPoolExecutor() as pool:
-        monkeypatch.setattr(os, "fsync", waits)
-        writing = pool.submit(store.set_device_config, "pod-1", "eth0", config_of(mtu=2))
-        assert inside.wait(20)
-        try:
-            assert mtus(store) == {"pod-1": {"eth0": 1}}
-            store.note_activity("pod-1", NOON)
-            assert store.last_activity("pod-1") == NOON
-            assert store.problems == {}
-            assert not writing.done()
-        finally:
-            go_on.set()
-        writing.result()
-    assert mtus(store) == {"pod-1": {"eth0": 2}}
-    assert store.last_activity("pod-1") == NOON
-    store.close()
-
-
-def test_threads_lose_nothing_of_each_other(real_directory: Path) -> None:
-    store = opened(real_directory)
-    rounds = 8
-
-    def devices(number: int) -> None:
-        for turn in range(rounds):
-            for pod in ("pod-1", "pod-2"):
-                store.set_device_config(pod, f"eth{number}", config_of(f"claim-{number}", turn))
-                store.note_activity(pod)
-            store.set_device_config(f"own-{number}", "eth0", config_of("passing"))
-            store.delete_pod(f"own-{number}")
-
-    def claims() -> None:
-        for turn in range(rounds):
-            store.set_device_config("pod-1", "passing", config_of("passing", turn))
-            store.delete_claim("passing")
-            store.synchronize(["pod-1", "pod-2", *(f"own-{number}" for number in range(4))])
-
-    def reads() -> None:
-        for _ in range(rounds * 20):
-            for pod in store.list_pods():
-                if found := store.get_pod_config(pod):
-                    assert all(type(device.config["mtu"]) is int for device in found.devices.values())
-
-    with ThreadPoolExecutor(8) as pool:
-        for done in [*(pool.submit(devices, n) for n in range(4)), pool.submit(claims), pool.submit(reads)]:
-            done.result()
-
-    last = {f"eth{number}": rounds - 1 for number in range(4)}
-    assert mtus(store) == mtus_on_disk(real_directory) == {"pod-1": last, "pod-2": last}
-    store.close()
-
-
-def test_a_pod_that_is_set_while_synchronize_runs_is_spared(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(directory) as store:
-        store.set_device_config("gone", "eth0", config_of())
-        listed = store._manager.list_checkpoints
-
-        def lists() -> list[str]:
-            store.set_device_config("new", "eth0", config_of())
-            return listed()
-
-        monkeypatch.setattr(store._manager, "list_checkpoints", lists)
-
-        assert store.synchronize([]) == PodSyncReport(("gone",), ("new",), {}, {})
-        assert store.list_pods() == ["new"]

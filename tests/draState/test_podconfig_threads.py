@@ -1,0 +1,94 @@
+"""Pod configs in many threads: readers wait for nobody, and writers lose nothing of each other."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from draState import PodSyncReport
+
+from .podconfigs import config_of, mtus, mtus_on_disk, opened
+
+NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
+
+
+def test_reads_do_not_wait_for_a_writer(real_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(real_directory)
+    store.set_device_config("pod-1", "eth0", config_of(mtu=1))
+    inside, go_on = threading.Event(), threading.Event()
+    real = os.fsync
+
+    def waits(descriptor: int) -> None:
+        inside.set()
+        assert go_on.wait(20)
+        real(descriptor)
+
+    with ThreadPoolExecutor() as pool:
+        monkeypatch.setattr(os, "fsync", waits)
+        writing = pool.submit(store.set_device_config, "pod-1", "eth0", config_of(mtu=2))
+        assert inside.wait(20)
+        try:
+            assert mtus(store) == {"pod-1": {"eth0": 1}}
+            store.note_activity("pod-1", NOON)
+            assert store.last_activity("pod-1") == NOON
+            assert store.problems == {}
+            assert not writing.done()
+        finally:
+            go_on.set()
+        writing.result()
+    assert mtus(store) == {"pod-1": {"eth0": 2}}
+    assert store.last_activity("pod-1") == NOON
+    store.close()
+
+
+def test_threads_lose_nothing_of_each_other(real_directory: Path) -> None:
+    store = opened(real_directory)
+    rounds = 8
+
+    def devices(number: int) -> None:
+        for turn in range(rounds):
+            for pod in ("pod-1", "pod-2"):
+                store.set_device_config(pod, f"eth{number}", config_of(f"claim-{number}", turn))
+                store.note_activity(pod)
+            store.set_device_config(f"own-{number}", "eth0", config_of("passing"))
+            store.delete_pod(f"own-{number}")
+
+    def claims() -> None:
+        for turn in range(rounds):
+            store.set_device_config("pod-1", "passing", config_of("passing", turn))
+            store.delete_claim("passing")
+            store.synchronize(["pod-1", "pod-2", *(f"own-{number}" for number in range(4))])
+
+    def reads() -> None:
+        for _ in range(rounds * 20):
+            for pod in store.list_pods():
+                if found := store.get_pod_config(pod):
+                    assert all(type(device.config["mtu"]) is int for device in found.devices.values())
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [*(pool.submit(devices, n) for n in range(4)), pool.submit(claims), pool.submit(reads)]:
+            done.result()
+
+    last = {f"eth{number}": rounds - 1 for number in range(4)}
+    assert mtus(store) == mtus_on_disk(real_directory) == {"pod-1": last, "pod-2": last}
+    store.close()
+
+
+def test_a_pod_that_is_set_while_synchronize_runs_is_spared(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(directory) as store:
+        store.set_device_config("gone", "eth0", config_of())
+        listed = store._manager.list_checkpoints
+
+        def lists() -> list[str]:
+            store.set_device_config("new", "eth0", config_of())
+            return listed()
+
+        monkeypatch.setattr(store._manager, "list_checkpoints", lists)
+
+        assert store.synchronize([]) == PodSyncReport(("gone",), ("new",), {}, {})
+        assert store.list_pods() == ["new"]

@@ -1,0 +1,111 @@
+"""Files of pod configs that other programs wrote: newer ones, other agents', and those of every version so far."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
+
+from checkpointmanager import (
+    CheckpointManager,
+    CheckpointTooNew,
+    Schema,
+)
+from draState import POD_CONFIGS, DeviceConfig, PodConfig
+
+from .podconfigs import config_of, opened
+from .shapes import shape_of
+
+DATA = Path(__file__).parent.parent / "data" / "draState"
+
+
+def test_fields_of_a_newer_version_survive_every_change(directory: Path) -> None:
+    device = {"config": 1, "claim_uid": "u", "claim_name": "n", "namespace": "ns", "color": "blue"}
+    plain = {"devices": {"eth0": device, "eth1": {**device, "claim_uid": "v"}}, "config": None, "size": 7}
+    newer: Schema[Any] = Schema("PodConfig", version=2, readable_by=1)
+    with CheckpointManager(directory, newer) as manager:
+        manager.create_checkpoint("pod-1", plain)
+
+    with opened(directory) as store:
+        store.set_pod_config("pod-1", "changed")
+        store.set_device_config("pod-1", "eth2", config_of("w"))
+        store.delete_claim("v")
+
+    document = json.loads((directory / "pod-1.json").read_bytes())
+    assert (document["version"], document["data"]["size"]) == (2, 7)
+    assert document["data"]["devices"]["eth0"] == device
+    assert document["data"]["devices"].keys() == {"eth0", "eth2"}
+
+
+def test_a_pod_of_which_only_unknown_fields_are_left_is_not_deleted(directory: Path) -> None:
+    device = {"config": 1, "claim_uid": "u", "claim_name": "n", "namespace": "ns"}
+    newer: Schema[Any] = Schema("PodConfig", version=2, readable_by=1)
+    with CheckpointManager(directory, newer) as manager:
+        manager.create_checkpoint("pod-1", {"devices": {"eth0": device}, "config": None, "size": 7})
+
+    with opened(directory) as store:
+        assert store.delete_claim("u") == ("pod-1",)
+
+    assert json.loads((directory / "pod-1.json").read_bytes())["data"]["size"] == 7
+
+
+def test_a_file_that_is_too_new_is_not_served_nor_overwritten(directory: Path) -> None:
+    newer: Schema[Any] = Schema("PodConfig", version=2)
+    with CheckpointManager(directory, newer) as manager:
+        manager.create_checkpoint("pod-1", {})
+    before = (directory / "pod-1.json").read_bytes()
+
+    with opened(directory) as store:
+        assert "newer program" in store.problems["pod-1"]
+        with pytest.raises(CheckpointTooNew):
+            store.set_device_config("pod-1", "eth0", config_of())
+        assert store.synchronize(["pod-1"]).problems.keys() == {"pod-1"}
+
+    assert (directory / "pod-1.json").read_bytes() == before
+
+
+def test_another_agents_file_is_reported_and_never_removed(directory: Path) -> None:
+    with CheckpointManager(directory, Schema("Other")) as manager:
+        manager.create_checkpoint("theirs", {"a": 1})
+
+    with opened(directory) as store:
+        report = store.synchronize([])
+
+    assert report.removed == ()
+    assert "'Other'" in report.problems["theirs"]
+    assert (directory / "theirs.json").exists()
+
+
+def test_the_golden_file_loads_and_is_what_would_be_written(directory: Path, fs: FakeFilesystem) -> None:
+    fs.add_real_directory(DATA)
+    golden = (DATA / "podconfig-v1.json").read_bytes()
+    directory.mkdir(mode=0o700)
+    (directory / "pod-7.json").write_bytes(golden)
+    expected = PodConfig(
+        {
+            "eth0": DeviceConfig({"mtu": 9000, "routes": ["10.0.0.0/8"]}, "0c9f3a52", "fast-net", "ml"),
+            "rdma0": DeviceConfig(None, "5d1e7b90", "fast-rdma", "ml"),
+        },
+        {"hostname": "trainer-0"},
+    )
+
+    with opened(directory) as store:
+        assert store.get_pod_config("pod-7") == expected
+        for name, device in expected.devices.items():
+            store.set_device_config("pod-8", name, device)
+        store.set_pod_config("pod-8", expected.config)
+
+    written = json.loads((directory / "pod-8.json").read_bytes())
+    assert written["data"] == json.loads(golden)["data"]
+    assert (written["kind"], written["version"], written["readable_by"]) == ("PodConfig", 1, 1)
+
+
+def test_the_persisted_classes_are_those_of_the_baseline() -> None:
+    present = {"kind": POD_CONFIGS.kind, "version": POD_CONFIGS.version, "classes": shape_of(PodConfig)}
+
+    frozen = json.loads((DATA / "podconfig-baseline.json").read_text())
+
+    assert present == frozen, "the persisted shape has changed: add a version to draState/podstate.py"
