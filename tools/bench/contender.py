@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from pathlib import Path
 from typing import Protocol
 
@@ -22,8 +22,8 @@ class Contender(Protocol):
     def update(self, state: State) -> None: ...
     def update_many(self, states: Iterable[State]) -> None: ...
     def remove(self, uid: str) -> None: ...
-    def load(self) -> int:
-        """Read everything into objects, as after a restart; returns how many."""
+    def load(self) -> Sized:
+        """Read everything into objects, as after a restart, and return them all."""
         ...
 
     def close(self) -> None: ...

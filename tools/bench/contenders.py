@@ -12,7 +12,7 @@ import signal
 import threading
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,8 @@ class Ours:
     def remove(self, uid: str) -> None:
         self._manager.remove_checkpoint(uid)
 
-    def load(self) -> int:
-        return len(ClaimInfoCache(FileCheckpointer(self._store)))
+    def load(self) -> Sized:
+        return ClaimInfoCache(FileCheckpointer(self._store))
 
     def close(self) -> None:
         self._manager.close()
@@ -101,7 +101,7 @@ class Files(OneByOne):
         if self._sync_directory:
             os.fsync(self._directory)
 
-    def load(self) -> int:
+    def load(self) -> Sized:
         """The bare loop: read, hash, parse. No types, no header, no index."""
         claims = {}
         with collector_paused():
@@ -112,7 +112,7 @@ class Files(OneByOne):
                 blob = os.read(descriptor, 1 << 16)
                 os.close(descriptor)
                 claims[name] = xxh3_64_hexdigest(blob), orjson.loads(blob)
-        return len(claims)
+        return claims
 
     def close(self) -> None:
         os.close(self._directory)
@@ -213,7 +213,7 @@ class KubeletsWay(OneByOne):
         os.close(descriptor)
         os.rename(".temp", "dra_manager_state", src_dir_fd=self._directory, dst_dir_fd=self._directory)
 
-    def load(self) -> int:
+    def load(self) -> Sized:
         descriptor = os.open("dra_manager_state", os.O_RDONLY, dir_fd=self._directory)
         blob = b""
         while piece := os.read(descriptor, 1 << 24):
@@ -223,7 +223,7 @@ class KubeletsWay(OneByOne):
         assert zlib.crc32(outer["Data"].encode()) == outer["Checksum"]
         claims = orjson.loads(outer["Data"])["ClaimInfoStateList"]
         self._claims = {claim["claim_uid"]: claim for claim in claims}
-        return len(self._claims)
+        return self._claims
 
     def close(self) -> None:
         os.close(self._directory)

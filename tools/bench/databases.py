@@ -6,7 +6,7 @@ import dbm.dumb
 import shelve
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,9 @@ class Sqlite:
         with self._lock:
             self._connection.execute("DELETE FROM claims WHERE uid = ?", (uid,))
 
-    def load(self) -> int:
+    def load(self) -> Sized:
         rows = self._connection.execute("SELECT uid, data FROM claims")
-        return len({uid: orjson.loads(data) for uid, data in rows})
+        return {uid: orjson.loads(data) for uid, data in rows}
 
     def close(self) -> None:
         self._connection.close()
@@ -81,9 +81,9 @@ class Lmdb:
         with self._env.begin(write=True) as transaction:
             transaction.delete(uid.encode())
 
-    def load(self) -> int:
+    def load(self) -> Sized:
         with self._env.begin() as transaction:
-            return len({key: orjson.loads(data) for key, data in transaction.cursor()})
+            return {key: orjson.loads(data) for key, data in transaction.cursor()}
 
     def close(self) -> None:
         self._env.close()
@@ -112,8 +112,8 @@ class Rocks(OneByOne):
     def remove(self, uid: str) -> None:
         del self._db[uid.encode()]
 
-    def load(self) -> int:
-        return len({key: orjson.loads(data) for key, data in self._db.items()})
+    def load(self) -> Sized:
+        return {key: orjson.loads(data) for key, data in self._db.items()}
 
     def close(self) -> None:
         self._db.close()
@@ -133,8 +133,8 @@ class Diskcache(OneByOne):
     def remove(self, uid: str) -> None:
         self._cache.delete(uid, retry=True)
 
-    def load(self) -> int:
-        return len({key: orjson.loads(self._cache[key]) for key in self._cache.iterkeys()})
+    def load(self) -> Sized:
+        return {key: orjson.loads(self._cache[key]) for key in self._cache.iterkeys()}
 
     def close(self) -> None:
         self._cache.close()
@@ -160,8 +160,8 @@ class Shelve(OneByOne):
             del self._shelf[uid]
             self._shelf.sync()
 
-    def load(self) -> int:
-        return len(dict(self._shelf))
+    def load(self) -> Sized:
+        return dict(self._shelf)
 
     def close(self) -> None:
         self._shelf.close()

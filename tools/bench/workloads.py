@@ -109,7 +109,7 @@ def restart(folder: Path, contenders: list[Contender], *, present: int, rounds: 
                 loaded = contender.load()
                 seconds = time.perf_counter() - started
                 contender.close()
-                assert loaded == present, f"{name} loaded {loaded} of {present}"
+                assert len(loaded) == present, f"{name} loaded {len(loaded)} of {present}"
                 return Sample([seconds], 1, seconds)
 
             return run
