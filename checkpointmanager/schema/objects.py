@@ -36,8 +36,8 @@ class Member(NamedTuple):
 
 
 def fields_of(cls: type) -> list[Field]:
-    """The fields as the class's __init__ takes them: those that are keyword-only last, the carrier at the end."""
-    fields = sorted(dataclasses.fields(cls), key=lambda field: (field.kw_only, CARRIER in field.metadata))
+    """The fields as the class's __init__ takes them: those that are keyword-only last."""
+    fields = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only)
     if sorted(inspect.signature(cls).parameters) != sorted(field.name for field in fields):
         raise TypeError(f"{cls.__name__}: its __init__ takes other arguments than its fields; {ADVICE}")
     return fields
@@ -163,7 +163,7 @@ def _reader_of_newer(
     cls: Any, members: Sequence[Member], carrier: str | None, encode: Callable[[Any, Unknowns], Any]
 ) -> Callable[[dict[str, Any], list[Any], Unknowns], Any]:
     """The rest of decoding where a newer program wrote: what is not known is kept with the object."""
-    known = {member.name for member in members} | {carrier}
+    known = {member.name for member in members}
 
     def with_unknowns(plain: dict[str, Any], values: list[Any], unknowns: Unknowns) -> Any:
         arguments = {member.name: value for member, value in zip(members, values, strict=True)}

@@ -248,7 +248,7 @@ def test_what_an_older_program_may_not_read_it_may_not_rewrite() -> None:
     assert read(store, V2).zone == "zone"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Carrier:
     id: str
     rest: UnknownFields = unknown_fields()
@@ -295,10 +295,18 @@ def test_the_file_takes_the_highest_versions_of_what_it_carries() -> None:
 
 def test_a_carrier_of_the_same_version_carries_nothing() -> None:
     CARRIERS.decode(V3.encode(FLEET).json, 3, 1)
-    value, unknowns = CARRIERS.decode(b'{"name":"a","more":1}', 1, 1)
+    value, unknowns = CARRIERS.decode(b'{"name":"a","more":1,"devices":[{"id":"b","more":1}]}', 1, 1)
     assert unknowns is None
-    assert dict(value.rest) == {}
-    assert value.rest.version == 0
+    for rest in (value.rest, value.devices[0].rest):
+        assert dict(rest) == {}
+        assert rest.version == 0
+    assert CARRIERS.encode(value) == CARRIERS.encode(CarrierFleet("a", (Carrier("b"),)))
+
+
+def test_a_carrier_keeps_also_a_field_of_its_own_name() -> None:
+    value, _ = CARRIERS.decode(b'{"name":"a","rest":7}', 2, 1)
+    assert dict(value.rest) == {"rest": 7}
+    assert CARRIERS.encode(value).json == b'{"rest":7,"name":"a","devices":[]}'
 
 
 def test_carried_fields_are_neither_shown_nor_compared_nor_changed() -> None:
