@@ -37,7 +37,7 @@ class Member(NamedTuple):
 
 def fields_of(cls: type) -> list[Field]:
     """The fields as the class's __init__ takes them: those that are keyword-only last."""
-    fields = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only)
+    fields = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True)
     if sorted(inspect.signature(cls).parameters) != sorted(field.name for field in fields):
         raise TypeError(f"{cls.__name__}: its __init__ takes other arguments than its fields; {ADVICE}")
     return fields
@@ -186,8 +186,7 @@ def _carried_by(carrier: str, carried: Any, unknowns: Unknowns) -> Mapping[str, 
         check_plain(dict(carried))
     except Mismatch as mismatch:
         raise mismatch.inside(carrier) from None
-    if carried.version:
-        unknowns.carry(carried)
+    unknowns.carry(carried)
     return cast("Mapping[str, Any]", carried)
 
 
