@@ -174,8 +174,9 @@ class FileCheckpointer:
 
     def _unknown(self, uid: str, why: str) -> UnknownClaim:
         previous = self._manager.previous_checkpoint(uid)
-        trusted = previous is not None and previous.data.claim_uid == uid
-        return UnknownClaim(uid, why, previous.data if previous and trusted else None)
+        if previous and previous.data.claim_uid == uid:
+            return UnknownClaim(uid, why, previous.data)
+        return UnknownClaim(uid, why)
 
 
 class MemoryCheckpointer:

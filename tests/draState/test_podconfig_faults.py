@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import errno
-import os
-import stat
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -16,44 +13,10 @@ import pytest
 from checkpointmanager import CheckpointWriteFailed
 from draState import PodConfig, PodConfigStore, PodSyncReport
 
+from .failing_disk import full, undeletable, unsynced
 from .podconfigs import config_of, mtus, mtus_on_disk, opened
 
 BEFORE = {"pod-1": {"eth0": 1, "eth1": 2}, "pod-2": {"eth0": 3}}
-
-
-@contextmanager
-def failing(
-    name: str, error: Callable[[], BaseException], when: Callable[[Any], bool] = lambda _: True
-) -> Iterator[None]:
-    """Inside, the system call fails if `when` is true of its first argument; with an error of its own each time."""
-    real = getattr(os, name)
-
-    def call(first: Any, *arguments: Any, **options: Any) -> Any:
-        if when(first):
-            raise error()
-        return real(first, *arguments, **options)
-
-    with mock.patch.object(os, name, call):
-        yield
-
-
-def no_space() -> OSError:
-    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def full() -> AbstractContextManager[None]:
-    return failing("write", no_space)
-
-
-def unsynced(
-    error: Callable[[], BaseException] = lambda: OSError(errno.EIO, os.strerror(errno.EIO)),
-) -> AbstractContextManager[None]:
-    """The names are changed, but whether that survives a power loss is not known."""
-    return failing("fsync", error, lambda descriptor: stat.S_ISDIR(os.fstat(descriptor).st_mode))
-
-
-def undeletable(*pods: str) -> AbstractContextManager[None]:
-    return failing("unlink", no_space, lambda name: name in {f"{pod}.json" for pod in pods})
 
 
 @pytest.fixture
