@@ -56,6 +56,28 @@ def test_what_is_in_doubt_is_not_taken_for_what_it_was(
     assert restarted(checkpointer, real_directory) == [A, B]
 
 
+@pytest.mark.parametrize("change", [A_SHARED, [A_SHARED]], ids=["store", "store several"])
+def test_what_is_in_doubt_is_not_taken_for_what_it_should_be_either(
+    change: ClaimInfoState | list[ClaimInfoState], checkpointer: FileCheckpointer, real_directory: Path
+) -> None:
+    with unsynced(), pytest.raises((CheckpointWriteFailed, BatchFailed)):
+        checkpointer.store(change)
+    before = (real_directory / "a.json").read_bytes()
+
+    checkpointer.store_list([A_SHARED, B])
+
+    assert (real_directory / "a.json").read_bytes() != before
+
+
+def test_a_list_that_changes_nothing_touches_no_file(checkpointer: FileCheckpointer) -> None:
+    checkpointer.get_or_create()
+    checkpointer.store(A_SHARED)
+    checkpointer.delete("b")
+
+    with failing("open", io_error), failing("unlink", io_error), failing("fsync", io_error):
+        checkpointer.store_list([A_SHARED])
+
+
 def test_one_error_tells_of_what_cannot_be_stored_and_of_what_the_disk_refused(checkpointer: FileCheckpointer) -> None:
     wrong = ClaimInfoState("wrong", 7, "default")  # type: ignore[arg-type]
 
