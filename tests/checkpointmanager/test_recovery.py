@@ -18,6 +18,7 @@ from checkpointmanager import (
     MemoryStore,
     Outcome,
     Reason,
+    Schema,
 )
 from checkpointmanager.damage import Damaged
 
@@ -136,6 +137,30 @@ def test_without_a_previous_generation_nothing_is_touched(manager: LeaseManager,
     assert names(directory) == [".lock", "a.json"]
 
 
+def test_what_cannot_be_recovered_is_not_taken_for_unchanged(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    ruin(directory / "a.json")
+    manager.recover_checkpoint("a")
+
+    assert not manager.create_checkpoint("a", OLD).unchanged
+    assert manager.get_checkpoint("a").data == OLD
+
+
+@pytest.mark.parametrize("schema", [Schema("Lease", version=2, type=Lease), Schema("Other", type=Lease)], ids=repr)
+def test_bytes_that_would_be_whole_but_another_programs_are_not_put_back(
+    directory: Path, schema: Schema[Lease]
+) -> None:
+    with CheckpointManager(directory, schema) as theirs:
+        theirs.create_checkpoint("a", OLD)
+        theirs.create_checkpoint("a", NEW)
+    flip(directory / "a.json")
+    damaged = (directory / "a.json").read_bytes()
+
+    with CheckpointManager(directory, LEASES) as manager:
+        assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
+    assert (directory / "a.json").read_bytes() == damaged
+
+
 def test_a_torn_previous_generation_is_not_gone_back_to(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
@@ -203,6 +228,26 @@ def test_a_shortage_of_descriptors_is_no_reason_to_go_back() -> None:
     with pytest.raises(CheckpointWriteFailed, match="Too many open files"):
         manager.recover_checkpoint("a", rollback=True)
     assert manager.get_checkpoint("a").data == 2
+
+
+def test_a_shortage_that_comes_while_it_repairs_is_no_reason_to_go_back(
+    manager: LeaseManager, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("a", NEW)
+    flip(directory / "a.json")
+    damaged = (directory / "a.json").read_bytes()
+    read, left = manager._store.read, iter([True, True])  # readers look twice before they tell of damage
+
+    def reads(key: str, *, previous: bool = False) -> bytes:
+        if not previous and not next(left, False):
+            raise Damaged(Reason.UNREADABLE, "Too many open files", errno=errno.EMFILE)
+        return read(key, previous=previous)
+
+    monkeypatch.setattr(manager._store, "read", reads)
+    with pytest.raises(CheckpointWriteFailed, match="Too many open files"):
+        manager.recover_checkpoint("a", rollback=True)
+    assert (directory / "a.json").read_bytes() == damaged
 
 
 def test_a_repaired_checkpoint_counts_on(manager: LeaseManager, directory: Path) -> None:
