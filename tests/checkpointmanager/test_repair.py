@@ -79,6 +79,7 @@ def test_upper_case_in_the_digest_is_one_flip_only_where_it_is_one_letter() -> N
 
 def test_a_flip_in_a_file_of_64_kib_is_repaired() -> None:
     """The last byte of the largest file takes all the tries that there are."""
+    assert MAX_SEARCH_BYTES == 64 * 1024
     blob = sealed_with_size(MAX_SEARCH_BYTES)
     repaired = repair(flipped(blob, 8 * MAX_SEARCH_BYTES - 1))
     assert repaired is not None

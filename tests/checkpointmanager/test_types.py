@@ -176,23 +176,23 @@ def test_a_kind_that_is_no_name_is_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "readable_by", "migrations"),
+    ("version", "readable_by", "migrations", "says"),
     [
-        (0, None, {}),
-        (-1, None, {}),
-        (True, None, {}),
-        (1.0, None, {}),
-        (2, 0, {}),
-        (2, 3, {}),
-        (2, True, {}),
-        (2, None, {2: str}),
-        (2, None, {0: str}),
-        (2, None, {"1": str}),
-        (3, None, {True: str}),
+        (0, None, {}, "versions are integers from 1"),
+        (-1, None, {}, "versions are integers from 1"),
+        (True, None, {}, "versions are integers from 1"),
+        (1.0, None, {}, "versions are integers from 1"),
+        (2, 0, {}, "readable_by lies between 1 and version 2"),
+        (2, 3, {}, "readable_by lies between 1 and version 2"),
+        (2, True, {}, "readable_by lies between 1 and version 2"),
+        (2, None, {2: str}, "migrations start from versions 1 to 1"),
+        (2, None, {0: str}, "migrations start from versions 1 to 1"),
+        (2, None, {"1": str}, "migrations start from versions 1 to 1"),
+        (3, None, {True: str}, "migrations start from versions 1 to 2"),
     ],
 )
-def test_versions_that_make_no_sense_are_refused(version: Any, readable_by: Any, migrations: Any) -> None:
-    with pytest.raises(ValueError, match="schema Lease"):
+def test_versions_that_make_no_sense_are_refused(version: Any, readable_by: Any, migrations: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=f"^schema Lease: {says}$"):
         Schema("Lease", version, readable_by=readable_by, migrations=migrations)
 
 
