@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from checkpointmanager import (
     DirectoryLocked,
+    Event,
+    EventKind,
     FileStore,
     InvalidKey,
     MemoryStore,
@@ -260,6 +263,20 @@ def test_sharing_is_refused(directory: Path) -> None:
     with pytest.raises(ValueError, match="directory of their own"):
         PodConfigStore(shared)
     shared.close()
+
+
+def test_what_is_given_for_the_directory_reaches_it(directory: Path) -> None:
+    events: list[Event] = []
+    store = PodConfigStore(directory, on_event=events.append, boot_id="boot-7", owner="agent-7")
+    store.set_device_config("pod-1", "eth0", config_of())
+    assert json.loads((directory / "pod-1.json").read_bytes())["boot"] == "boot-7"
+    assert json.loads((directory / ".lock").read_bytes())["owner"] == "agent-7"
+    store.close()
+    (directory / "pod-1.json").write_bytes(b"")
+
+    PodConfigStore(directory, on_event=events.append).close()
+
+    assert {event.key for event in events if event.kind is EventKind.DAMAGE} == {"pod-1"}
 
 
 def test_a_second_store_is_refused_until_the_first_is_closed(real_directory: Path) -> None:
