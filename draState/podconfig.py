@@ -147,8 +147,8 @@ class PodConfigStore:
         """Remove the device configs of a claim, given by its UID or as (namespace, name), from every pod.
 
         Returns the pods concerned. One with nothing left is deleted. If it raises, the configs are not served
-        any more all the same; a repeated call finishes it on disk and returns the same pods. Pods in `problems`
-        are not searched: nobody knows what they hold.
+        any more all the same; a repeated call finishes it on disk, for the pods where it failed. Pods in
+        `problems` are not searched: nobody knows what they hold.
         """
         concerned = self._pods_of(claim)
         with self._locks.hold(*concerned):

@@ -9,6 +9,7 @@ from typing import Any
 from draState import DeviceConfig, PodConfigStore
 
 BOOT = "boot-a"
+BEFORE = {"pod-1": {"eth0": 1, "eth1": 2}, "pod-2": {"eth0": 3}}
 
 
 def config_of(claim: str = "claim-1", mtu: int = 1500) -> DeviceConfig:
@@ -18,6 +19,22 @@ def config_of(claim: str = "claim-1", mtu: int = 1500) -> DeviceConfig:
 
 def opened(directory: Path) -> PodConfigStore:
     return PodConfigStore(directory, boot_id=BOOT)
+
+
+def filled(directory: Path) -> PodConfigStore:
+    """A store with two pods, of which BEFORE is in `mtus`."""
+    store = opened(directory)
+    store.set_device_config("pod-1", "eth0", config_of("claim-1", 1))
+    store.set_device_config("pod-1", "eth1", config_of("claim-2", 2))
+    store.set_device_config("pod-2", "eth0", config_of("claim-1", 3))
+    return store
+
+
+def restarted(store: PodConfigStore, directory: Path) -> dict[str, dict[str, int]]:
+    """What the next process serves, in short."""
+    store.close()
+    with opened(directory) as after:
+        return mtus(after)
 
 
 def mtus(store: PodConfigStore) -> dict[str, dict[str, int]]:

@@ -117,6 +117,8 @@ def test_pods_are_listed_in_order(store: PodConfigStore) -> None:
 
     assert store.list_pods() == list(store) == ["a", "b", "c"]
     assert len(store) == 3
+    assert "a" in store
+    assert "d" not in store
 
 
 def test_everything_durable_is_there_after_a_restart(directory: Path) -> None:

@@ -4,34 +4,50 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from draState import PodSyncReport
+from draState import PodConfigStore, PodSyncReport
 
 from .podconfigs import config_of, mtus, mtus_on_disk, opened
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
-def test_reads_do_not_wait_for_a_writer(real_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class SlowDisk:
+    """From `slow_down` on every sync waits until `go_on` is set; `reached` is set when the first one does."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+        self._sync = os.fsync
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def slow_down(self) -> None:
+        self._patch.setattr(os, "fsync", self._wait)
+
+    def _wait(self, descriptor: int) -> None:
+        self.reached.set()
+        assert self.go_on.wait(20)
+        self._sync(descriptor)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+    return SlowDisk(monkeypatch)
+
+
+def test_reads_do_not_wait_for_a_writer(real_directory: Path, disk: SlowDisk) -> None:
     store = opened(real_directory)
     store.set_device_config("pod-1", "eth0", config_of(mtu=1))
-    inside, go_on = threading.Event(), threading.Event()
-    real = os.fsync
-
-    def waits(descriptor: int) -> None:
-        inside.set()
-        assert go_on.wait(20)
-        real(descriptor)
 
     with ThreadPoolExecutor() as pool:
-        monkeypatch.setattr(os, "fsync", waits)
+        disk.slow_down()
         writing = pool.submit(store.set_device_config, "pod-1", "eth0", config_of(mtu=2))
-        assert inside.wait(20)
+        assert disk.reached.wait(20)
         try:
             assert mtus(store) == {"pod-1": {"eth0": 1}}
             store.note_activity("pod-1", NOON)
@@ -39,10 +55,42 @@ def test_reads_do_not_wait_for_a_writer(real_directory: Path, monkeypatch: pytes
             assert store.problems == {}
             assert not writing.done()
         finally:
-            go_on.set()
+            disk.go_on.set()
         writing.result()
     assert mtus(store) == {"pod-1": {"eth0": 2}}
     assert store.last_activity("pod-1") == NOON
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "removal",
+    [
+        lambda store: store.delete_pod("pod-1"),
+        lambda store: store.delete_claim("claim-1"),
+        lambda store: store.synchronize([]),
+    ],
+    ids=["delete_pod", "delete_claim", "synchronize"],
+)
+def test_a_removal_waits_for_a_set_that_has_begun(
+    removal: Callable[[PodConfigStore], object], real_directory: Path, disk: SlowDisk
+) -> None:
+    store = opened(real_directory)
+    store.set_device_config("pod-1", "eth0", config_of("claim-1", 1))
+
+    with ThreadPoolExecutor() as pool:
+        disk.slow_down()
+        setting = pool.submit(store.set_device_config, "pod-1", "eth0", config_of("claim-1", 2))
+        assert disk.reached.wait(20)
+        removing = pool.submit(removal, store)
+        try:
+            with pytest.raises(TimeoutError):
+                removing.result(0.1)
+        finally:
+            disk.go_on.set()
+        setting.result()
+        removing.result()
+
+    assert mtus(store) == mtus_on_disk(real_directory)
     store.close()
 
 
