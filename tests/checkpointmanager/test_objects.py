@@ -95,6 +95,7 @@ class Empty:
 class Tree:
     name: str
     children: tuple[Tree, ...] = ()
+    parent: Tree | None = None
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ class Tree:
         OwnInit("a"),
         Odd("a", "b", 1, 2, new=True, unknowns=None, self="c"),
         Empty(),
-        Tree("root", (Tree("leaf"), Tree("branch", (Tree("twig"),)))),
+        Tree("root", (Tree("leaf"), Tree("branch", (Tree("twig"),))), Tree("seed")),
     ],
     ids=lambda value: type(value).__name__,
 )

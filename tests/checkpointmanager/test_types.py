@@ -161,6 +161,7 @@ class Child(A):
         (Any | None, {"a": 1}),
         (object, [1]),
         (None, None),
+        (typing.Annotated[int, "metres"], 7),
     ],
     ids=str,
 )

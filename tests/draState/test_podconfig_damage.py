@@ -132,3 +132,16 @@ def test_a_store_that_cannot_be_loaded_gives_the_directory_back(store: PodConfig
 
     with opened(real_directory) as after:
         assert mtus(after) == BEFORE
+
+
+def test_synchronize_forgets_also_what_was_removed_by_hand(store: PodConfigStore, real_directory: Path) -> None:
+    store.close()
+    (real_directory / "pod-1.json").write_bytes(b"")
+    with opened(real_directory) as after:
+        for pod in ("pod-1", "pod-2"):
+            (real_directory / f"{pod}.json").unlink()
+
+        assert after.synchronize([]).removed == ("pod-1", "pod-2")
+
+        assert after.list_pods() == []
+        assert after.problems == {}
