@@ -61,8 +61,8 @@ class Gate:
         with self._closing:
             if self._barred:
                 return
-            self._barred = "is closed; open another"
             try:
+                self._barred = "is closed; open another"
                 with self._left:
                     self._left.wait_for(lambda: not self._inside)
             except BaseException:  # a Ctrl-C while waiting: still open, so that close can be called again
