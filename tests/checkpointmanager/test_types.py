@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from datetime import date
 from decimal import Decimal
-from enum import Enum, Flag, StrEnum
+from enum import Enum, Flag, IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypedDict, TypeVar
 from uuid import UUID
@@ -34,6 +34,10 @@ class Bits(Flag):
 
 class Ratio(Enum):
     HALF = 0.5
+
+
+class Level(IntEnum):
+    LOW = 1
 
 
 class Colour(StrEnum):
@@ -108,7 +112,9 @@ class Box(Generic[T]):
         (list[int] | set[int], "look alike in JSON"),
         (str | UUID, "look alike in JSON"),
         (str | Colour, "look alike in JSON"),
+        (int | Level, "look alike in JSON"),
         (str | Literal["a"], "not told apart by type"),
+        (int | Literal[1], "not told apart by type"),
         (list[int] | list[str], "not told apart by type"),
         (Any | list[int], "not told apart by type"),
         (Deep, "Deep.a[][][1]: bytes cannot be stored"),
@@ -162,12 +168,18 @@ class Child(A):
         (object, [1]),
         (None, None),
         (typing.Annotated[int, "metres"], 7),
+        (tuple[int, str] | None, (1, "a")),
+        (dict | None, {"a": 1}),
+        (float | int, 1),
+        (float | int, 1.0),
     ],
     ids=str,
 )
 def test_a_type_that_can_be_stored_is_taken(cls: Any, value: Any) -> None:
     schema = Schema("Value", type=cls) if cls is not None else Schema("Value", type=type(None))
-    assert schema.decode(schema.encode(value).json, 1, 1)[0] == value
+    back, _ = schema.decode(schema.encode(value).json, 1, 1)
+    assert back == value
+    assert type(back) is type(value)
 
 
 @pytest.mark.parametrize("kind", ["", "two words", "ä", "-x", "x/", "a" * 201, 'a"b', "a\n"])
