@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import threading
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -22,6 +23,9 @@ from .names import LOCK
 
 POLL_SECONDS = 0.01  # how often a waiter tries: the kernel does not wake it
 MAX_HOLDER_BYTES = 4096
+
+# A lock that a test leaves open would, once pyfakefs is gone, close the real descriptor of the same number.
+_never_collected: list[FileLock] = []
 
 
 class Ownership:
@@ -45,6 +49,8 @@ class Ownership:
             poll_interval=POLL_SECONDS,
             on_acquired=self._introduce,
         )
+        if not isinstance(os, types.ModuleType):  # pyfakefs
+            _never_collected.append(self._lock)
 
     @contextmanager
     def opening(self) -> Iterator[None]:

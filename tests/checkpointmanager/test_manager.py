@@ -13,9 +13,7 @@ from checkpointmanager import (
     CheckpointManager,
     CheckpointNotFound,
     CheckpointTooNew,
-    CheckpointWriteFailed,
     CorruptCheckpoint,
-    DirectoryUnusable,
     ManagerClosed,
     MemoryStore,
     Reason,
@@ -283,24 +281,6 @@ def test_create_over_damage_keeps_the_bytes_and_the_previous_generation(director
     assert quarantined(directory) == [damaged]
     assert previous is not None
     assert previous.data == OLD
-
-
-def test_a_read_only_manager_reads_and_writes_nothing(directory: Path) -> None:
-    with CheckpointManager(directory, LEASES) as manager:
-        manager.create_checkpoint("a", OLD)
-        with CheckpointManager(directory, LEASES, read_only=True) as reader:
-            assert reader.get_checkpoint("a").data == OLD
-            for refused in (lambda: reader.create_checkpoint("a", NEW), lambda: reader.remove_checkpoint("a")):
-                with pytest.raises(CheckpointWriteFailed, match="read_only=True") as caught:
-                    refused()
-                assert not caught.value.in_doubt
-        assert manager.get_checkpoint("a").data == OLD
-
-
-def test_a_read_only_manager_does_not_create_its_directory(directory: Path) -> None:
-    with pytest.raises(DirectoryUnusable):
-        CheckpointManager(directory, LEASES, read_only=True)
-    assert not directory.exists()
 
 
 def test_a_closed_manager_says_so(manager: LeaseManager) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,3 +58,23 @@ def test_a_sharer_whose_lock_file_was_replaced_while_it_was_taken_can_try_again(
         with replaced_while_taken(directory), pytest.raises(DirectoryLocked, match=r"replaced while .* try again"):
             manager.create_checkpoint("claim", 1)
         assert manager.create_checkpoint("claim", 1).generation == 1
+
+
+LEFT_OPEN_UNDER_PYFAKEFS = """
+import gc, os
+from pyfakefs.fake_filesystem_unittest import Patcher
+from checkpointmanager import CheckpointManager
+
+with Patcher():
+    manager = CheckpointManager("/claims")
+real = [os.open("/dev/null", os.O_RDONLY) for _ in range(40)]
+del manager
+gc.collect()
+for descriptor in real:
+    os.fstat(descriptor)
+"""
+
+
+def test_a_lock_that_a_test_leaves_open_closes_no_real_descriptor() -> None:
+    """In a process of its own: a descriptor that is missing here could be anybody's."""
+    subprocess.run([sys.executable, "-c", LEFT_OPEN_UNDER_PYFAKEFS], check=True, timeout=60)

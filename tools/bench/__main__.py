@@ -1,6 +1,6 @@
 """Measures everything in one run. See README.md beside this file for what the figures mean.
 
-tools/bench/run                       the full run, about ten minutes
+tools/bench/run                       the full run, about eight minutes
 tools/bench/run --quick               under a minute, for a first look
 tools/bench/run --compare OLD NEW     two result files side by side
 """

@@ -145,10 +145,7 @@ def warm_up(names: dict[str, Contender], in_use: int) -> None:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Whatever this thread starts meanwhile shares one core with it; nothing where the system cannot."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
+    """Whatever this thread starts meanwhile shares one core with it."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
     try:
