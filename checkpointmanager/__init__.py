@@ -16,10 +16,9 @@ A damaged file raises CorruptCheckpoint for its own key and for no other. It sta
 recovered, written anew or removed, and before that its bytes are kept. FORMAT.md describes the file.
 """
 
-from .batch import Batch
-from .checkpoint import Checkpoint, Loaded, Outcome, Recovery, Verified
-from .damage import Reason
-from .errors import (
+from ._batch import Batch
+from ._checkpoint import Checkpoint, Loaded, Outcome, Recovery, Verified
+from ._errors import (
     BatchFailed,
     CheckpointError,
     CheckpointExists,
@@ -35,14 +34,17 @@ from .errors import (
     UnstorableValue,
     WrongKind,
 )
-from .events import Event, EventKind
-from .filestore import FileStore
-from .filestore.holder import Holder
-from .manager import CheckpointManager
-from .memorystore import MemoryStore
-from .meter import Meter
-from .schema import Schema, SharedText, UnknownFields, unknown_fields
-from .store import Current, Put, Store
+from ._events import Event, EventKind
+from ._filestore import FileStore
+from ._format.keys import check_key
+from ._format.lockowner import LockOwner
+from ._format.reason import Damaged, Reason, TooNew
+from ._keylocks import KeyLocks
+from ._manager import CheckpointManager, FileOptions
+from ._memorystore import MemoryStore
+from ._metricssink import MetricsSink
+from ._schema import Schema, SharedText, UnknownFields, unknown_fields
+from ._store import Current, Put, Store
 
 __version__ = "0.1.0"
 
@@ -58,18 +60,21 @@ __all__ = [
     "CheckpointWriteFailed",
     "CorruptCheckpoint",
     "Current",
+    "Damaged",
     "DirectoryLocked",
     "DirectoryUnusable",
     "Event",
     "EventKind",
+    "FileOptions",
     "FileStore",
-    "Holder",
     "InsecureDirectory",
     "InvalidKey",
+    "KeyLocks",
     "Loaded",
+    "LockOwner",
     "ManagerClosed",
     "MemoryStore",
-    "Meter",
+    "MetricsSink",
     "Outcome",
     "Put",
     "Reason",
@@ -77,9 +82,11 @@ __all__ = [
     "Schema",
     "SharedText",
     "Store",
+    "TooNew",
     "UnknownFields",
     "UnstorableValue",
     "Verified",
     "WrongKind",
+    "check_key",
     "unknown_fields",
 ]

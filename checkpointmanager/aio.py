@@ -4,7 +4,7 @@
         await manager.create_checkpoint("pod-7", Lease(...))    # durable when it returns
 
 Changes of one key happen in the order in which they were awaited; those of different keys overlap their syncs.
-lanes.py says what a cancellation does.
+KeyedThreads says what a cancellation does.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
 
-from .batch import Batch
-from .checkpoint import Checkpoint, Loaded, Recovery, Verified
-from .errors import DirectoryLocked, ManagerClosed
-from .events import Event
-from .filestore import SHARING_TIMEOUT
-from .keys import check_key
-from .lanes import THREADS, Lanes
-from .manager import CheckpointManager, FileOptions
-from .schema import Schema
-from .store import Store
+from ._batch import Batch
+from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
+from ._errors import DirectoryLocked, ManagerClosed
+from ._events import Event
+from ._filestore import SHARING_TIMEOUT
+from ._format.keys import check_key
+from ._keyedthreads import THREADS, KeyedThreads, KeyedThreadsClosed
+from ._manager import CheckpointManager, FileOptions
+from ._schema import Schema
+from ._store import Store
+
+__all__ = ["AsyncBatch", "AsyncCheckpointManager", "KeyedThreads", "KeyedThreadsClosed"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -75,7 +77,7 @@ class AsyncCheckpointManager(Generic[T]):
         self._path = directory.path if isinstance(directory, Store) else os.path.abspath(os.fspath(directory))
         self._options = options
         self._threads = threads
-        self._lanes: Lanes | None = None
+        self._keyed: KeyedThreads | None = None
         self._manager: CheckpointManager[T] | None = None  # while open
         self._closing: asyncio.Task[None] | None = None
 
@@ -86,16 +88,16 @@ class AsyncCheckpointManager(Generic[T]):
 
     async def open(self) -> AsyncCheckpointManager[T]:
         """Take the directory. DirectoryLocked when another owner has it and lock_timeout is over."""
-        if self._lanes:
+        if self._keyed:
             raise ManagerClosed(self._path, "was opened before; make another")
-        self._lanes = Lanes(self._threads, "checkpointmanager")
+        self._keyed = KeyedThreads(self._threads, "checkpointmanager")
         try:
             await self._take()
         except BaseException:
             if self._manager is not None:  # cancelled when it had just succeeded
                 self._manager.close()
                 self._manager = None
-            await self._lanes.close()
+            await self._keyed.close()
             raise
         return self
 
@@ -162,7 +164,7 @@ class AsyncCheckpointManager(Generic[T]):
 
     async def _take(self) -> None:
         """In short slices: a thread that waits for a lock cannot be interrupted."""
-        assert self._lanes
+        assert self._keyed
         sharing = self._options.get("sharing", False)
         patience = self._options.get("lock_timeout", SHARING_TIMEOUT * sharing)
         end = time.monotonic() + patience
@@ -172,7 +174,7 @@ class AsyncCheckpointManager(Generic[T]):
             if not sharing and patience:
                 limits["lock_timeout"] = min(LOCK_SLICE_SECONDS, max(0.0, left))
             try:
-                await self._lanes.call(lambda limits=limits: self._open_with(limits))  # type: ignore[misc]
+                await self._keyed.call(lambda limits=limits: self._open_with(limits))  # type: ignore[misc]
                 return
             except DirectoryLocked:
                 if sharing or left <= LOCK_SLICE_SECONDS:
@@ -183,13 +185,13 @@ class AsyncCheckpointManager(Generic[T]):
 
     async def _change(self, keys: Iterable[str], change: Callable[[CheckpointManager[T]], R]) -> R:
         manager = self._open_manager()
-        assert self._lanes
-        return await self._lanes.run([check_key(key) for key in keys], lambda: change(manager))
+        assert self._keyed
+        return await self._keyed.run([check_key(key) for key in keys], lambda: change(manager))
 
     async def _look(self, look: Callable[[CheckpointManager[T]], R]) -> R:
         manager = self._open_manager()
-        assert self._lanes
-        return await self._lanes.call(lambda: look(manager))
+        assert self._keyed
+        return await self._keyed.call(lambda: look(manager))
 
     def _open_manager(self) -> CheckpointManager[T]:
         if self._manager is None:
@@ -199,10 +201,10 @@ class AsyncCheckpointManager(Generic[T]):
         return self._manager
 
     async def _close(self, manager: CheckpointManager[T]) -> None:
-        assert self._lanes
-        await self._lanes.drained()
-        await self._lanes.call(manager.close)
-        await self._lanes.close()
+        assert self._keyed
+        await self._keyed.drained()
+        await self._keyed.call(manager.close)
+        await self._keyed.close()
 
 
 class AsyncBatch(Generic[T]):

@@ -1,6 +1,6 @@
 """Figures for Prometheus, of the extra [metrics]. One line registers them:
 
-    manager = CheckpointManager("/var/lib/agent/leases", LEASES, meter=CheckpointMetrics())
+    manager = CheckpointManager("/var/lib/agent/leases", LEASES, metrics=CheckpointMetrics())
 
 On the write path only plain numbers are counted up; series are made when somebody scrapes. Names are those that
 checkpoint-verify writes for node_exporter, where the meaning is the same. No series has a key as its label.
@@ -17,11 +17,11 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .damage import Reason
-from .errors import CheckpointError, CheckpointWriteFailed
-from .events import Event, EventKind
-from .filestore import quarantine
-from .store import Put, Store
+from ._errors import CheckpointError, CheckpointWriteFailed
+from ._events import Event, EventKind
+from ._filestore import quarantine
+from ._format.reason import Reason
+from ._store import Put, Store
 
 # Seconds. From a sync that a battery-backed cache answers to a disk that is about to fail.
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -50,7 +50,7 @@ _COUNTED_EVENTS = {
 
 
 class CheckpointMetrics(Collector):
-    """A Meter and a collector in one. It may be the meter of many managers, each with its directory as label."""
+    """A MetricsSink and a collector in one. It may serve many managers, each with its directory as label."""
 
     def __init__(self, registry: CollectorRegistry | None = REGISTRY) -> None:
         self._lock = threading.Lock()

@@ -12,11 +12,14 @@ A claim whose file is damaged costs itself and no other: it is there as unknown,
 README.md says what is persisted, what is not, and why.
 """
 
-from .cache import CacheReport, ClaimInfoCache
-from .checkpointer import Checkpointer, ClaimInfoStateList, FileCheckpointer, MemoryCheckpointer, UnknownClaim
-from .claim import ClaimInfo
-from .driver import ClaimRef, Driver, Prepared
-from .errors import (
+from ._checkpointer import Checkpointer, ClaimInfoStateList, FileCheckpointer, MemoryCheckpointer, UnknownClaim
+from ._claimcache import CacheReport, ClaimInfoCache
+from ._claiminfo import ClaimInfo
+from ._claimschema import CLAIMS
+from ._claimstate import ClaimInfoState, Device, DriverState, NodeOperation
+from ._dramanager import DRAManager
+from ._driver import ClaimRef, Driver, Prepared
+from ._errors import (
     ClaimConflict,
     ClaimInvalid,
     ClaimNotPrepared,
@@ -26,14 +29,11 @@ from .errors import (
     ReconcileRefused,
     UnprepareFailed,
 )
-from .kubelet import KubeletDRAState, read_dra_manager_state, write_dra_manager_state
-from .manager import DRAManager
-from .pod import Allocation, ContainerClaim, Pod, ResourceClaim
-from .podconfig import PodConfigStore, PodSyncReport
-from .podstate import POD_CONFIGS, DeviceConfig, PodConfig
-from .resources import ClaimResource, ContainerResources, DynamicResource, PodResources
-from .schema import CLAIMS
-from .state import ClaimInfoState, Device, DriverState, NodeOperation
+from ._kubelet import KubeletDRAState, read_dra_manager_state, write_dra_manager_state
+from ._pod import Allocation, ContainerClaim, Pod, ResourceClaim
+from ._podconfig import POD_CONFIGS, DeviceConfig, PodConfig
+from ._podconfigstore import PodConfigStore, PodSyncReport
+from ._resources import ClaimResource, ContainerResources, DynamicResource, PodResources
 
 __all__ = [
     "CLAIMS",

@@ -1,12 +1,12 @@
 """The claim cache and the DRAManager for asyncio: what writes is awaited, what reads stays a plain call.
 
     cache = await AsyncClaimInfoCache.open(lambda: ClaimInfoCache(FileCheckpointer("/var/lib/agent/claims")))
-    manager = AsyncDRAManager(DRAManager(cache.cache, drivers), cache.lanes)
+    manager = AsyncDRAManager(DRAManager(cache.cache, drivers), cache.threads)
     await manager.prepare_resources(pod)
     cache.cache.get(uid)
 
 Changes of one claim happen in the order in which they were awaited, those of different claims overlap.
-checkpointmanager/lanes.py says what a cancellation does.
+checkpointmanager.aio.KeyedThreads says what a cancellation does.
 """
 
 from __future__ import annotations
@@ -15,61 +15,61 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
-from checkpointmanager.lanes import Lanes
+from checkpointmanager.aio import KeyedThreads
 
-from .cache import Change, ClaimInfoCache, Name
-from .claim import ClaimInfo
-from .manager import ActivePods, DRAManager
-from .pod import Pod
+from ._claimcache import Change, ClaimInfoCache, Name
+from ._claiminfo import ClaimInfo
+from ._dramanager import ActivePods, DRAManager
+from ._pod import Pod
 
-RECONCILING = "reconcile"  # a lane of its own: those of claims and pods have a slash
+RECONCILING = "reconcile"  # a key of its own: those of claims and pods have a slash
 
 
 class AsyncClaimInfoCache:
     """Around a cache that is there already, or `open` one. Read from `cache` itself: reads never wait."""
 
-    def __init__(self, cache: ClaimInfoCache, lanes: Lanes | None = None) -> None:
+    def __init__(self, cache: ClaimInfoCache, threads: KeyedThreads | None = None) -> None:
         self.cache = cache
-        self.lanes = lanes or Lanes(name="claims")
+        self.threads = threads or KeyedThreads(name="claims")
         self._closed = False
 
     @classmethod
-    async def open(cls, make: Callable[[], ClaimInfoCache], lanes: Lanes | None = None) -> AsyncClaimInfoCache:
+    async def open(cls, make: Callable[[], ClaimInfoCache], threads: KeyedThreads | None = None) -> AsyncClaimInfoCache:
         """Load every claim without holding up the loop. A cancelled open leaves no cache behind."""
-        lanes = lanes or Lanes(name="claims")
+        threads = threads or KeyedThreads(name="claims")
         made: list[ClaimInfoCache] = []
         try:
-            await lanes.call(lambda: made.append(make()))
+            await threads.call(lambda: made.append(make()))
         except BaseException:
             for cache in made:
                 cache.close()
             raise
-        return cls(made[0], lanes)
+        return cls(made[0], threads)
 
     async def put(self, *claims: ClaimInfo) -> None:
         """See ClaimInfoCache.put."""
-        await self.lanes.run(_lanes_of(c.uid for c in claims), lambda: self.cache.put(*claims))
+        await self.threads.run(_keys_of(c.uid for c in claims), lambda: self.cache.put(*claims))
 
     async def change(self, uids: Iterable[str], change: Change, *, names: Iterable[Name] = ()) -> None:
         """See ClaimInfoCache.change. `change` is called in another thread than the loop's."""
         wanted, named = list(uids), list(names)
-        await self.lanes.run(_lanes_of(wanted), lambda: self.cache.change(wanted, change, names=named))
+        await self.threads.run(_keys_of(wanted), lambda: self.cache.change(wanted, change, names=named))
 
     async def mark(self, uid: str, **flags: Any) -> None:
         """See ClaimInfoCache.mark."""
-        await self.lanes.run(_lanes_of([uid]), lambda: self.cache.mark(uid, **flags))
+        await self.threads.run(_keys_of([uid]), lambda: self.cache.mark(uid, **flags))
 
     async def delete(self, *uids: str) -> None:
         """See ClaimInfoCache.delete."""
-        await self.lanes.run(_lanes_of(uids), lambda: self.cache.delete(*uids))
+        await self.threads.run(_keys_of(uids), lambda: self.cache.delete(*uids))
 
     async def close(self) -> None:
         """Wait for every change that was awaited before, then give the directory back. May be called twice."""
-        await self.lanes.drained()
+        await self.threads.drained()
         if not self._closed:
             self._closed = True
-            await self.lanes.call(self.cache.close)
-        await self.lanes.close()
+            await self.threads.call(self.cache.close)
+        await self.threads.close()
 
     async def __aenter__(self) -> AsyncClaimInfoCache:
         return self
@@ -81,32 +81,32 @@ class AsyncClaimInfoCache:
 
 
 class AsyncDRAManager:
-    """Around a DRAManager, whose drivers are called in threads. Give it the lanes of the cache below it."""
+    """Around a DRAManager, whose drivers are called in threads. Give it the threads of the cache below it."""
 
-    def __init__(self, manager: DRAManager, lanes: Lanes) -> None:
+    def __init__(self, manager: DRAManager, threads: KeyedThreads) -> None:
         self.manager = manager
-        self._lanes = lanes
+        self._threads = threads
 
     async def prepare_resources(self, pod: Pod) -> None:
         """See DRAManager.prepare_resources."""
         uids = [claim.uid for claim in pod.claims.values()]
-        await self._lanes.run(_lanes_of(uids, pod.uid), lambda: self.manager.prepare_resources(pod))
+        await self._threads.run(_keys_of(uids, pod.uid), lambda: self.manager.prepare_resources(pod))
 
     async def unprepare_resources(self, pod: Pod | str) -> None:
         """See DRAManager.unprepare_resources. Comes after every prepare of this pod that was awaited before."""
         pod_uid = pod if isinstance(pod, str) else pod.uid
         uids = [claim.uid for claim in self.manager.cache.of_pod(pod_uid)]
-        await self._lanes.run(_lanes_of(uids, pod_uid), lambda: self.manager.unprepare_resources(pod))
+        await self._threads.run(_keys_of(uids, pod_uid), lambda: self.manager.unprepare_resources(pod))
 
     async def unprepare_claim(self, uid: str) -> None:
         """See DRAManager.unprepare_claim."""
-        await self._lanes.run(_lanes_of([uid]), lambda: self.manager.unprepare_claim(uid))
+        await self._threads.run(_keys_of([uid]), lambda: self.manager.unprepare_claim(uid))
 
     async def reconcile(self, active: ActivePods | Callable[[], ActivePods], *, complete: bool) -> None:
         """See DRAManager.reconcile. One at a time; prepares and unprepares go on meanwhile."""
-        await self._lanes.run([RECONCILING], lambda: self.manager.reconcile(active, complete=complete))
+        await self._threads.run([RECONCILING], lambda: self.manager.reconcile(active, complete=complete))
 
 
-def _lanes_of(uids: Iterable[str], pod_uid: str = "") -> list[str]:
-    """Claims and pods have lanes of their own: a pod may be prepared before its claims are known by it."""
+def _keys_of(uids: Iterable[str], pod_uid: str = "") -> list[str]:
+    """Claims and pods have threads of their own: a pod may be prepared before its claims are known by it."""
     return [*(f"claim/{uid}" for uid in uids), *([f"pod/{pod_uid}"] if pod_uid else [])]

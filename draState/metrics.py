@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .cache import ClaimInfoCache
+from ._claimcache import ClaimInfoCache
 
 ANY = "<any>"  # kubelet's word for the number across all drivers: a claim may have several
 

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import damage
-    from .acknowledgements import acknowledge
-    from .crashes import Crash, Crashes, every_crash
+    from ._acknowledgements import acknowledge
+    from ._crashes import Crash, Crashes, every_crash
+    from ._faults import Fault, Faults, every_fault
+    from ._injector import Death, Error, Killed, ShortWrite, dying, failing
+    from ._shadow import UnseenChange
     from .damage import Damage, every_damage
-    from .faults import Fault, Faults, every_fault
-    from .injector import Death, Error, Killed, ShortWrite, dying, failing
-    from .mirror import UnseenChange
 
 __all__ = [
     "Crash",

@@ -1,6 +1,6 @@
 """Ways in which a checkpoint gets damaged, each with what a reader should say about it.
 
-They take a manager, the path of its directory or a MemoryStore, and a key. A file is changed in place, as bit rot
+They take a manager, the path of its directory or a MemoryStore, and a key. A file is changed in target, as bit rot
 and careless hands do; the manager does not notice before it reads again.
 """
 
@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ..damage import Reason
-from ..envelope import checksum_of, open_sealed, seal
-from ..errors import CheckpointError, CheckpointNotFound, CheckpointTooNew, CorruptCheckpoint
-from ..filestore import MAX_BYTES
-from ..manager import CheckpointManager
-from .shelf import Files, Place, shelf_of
+from .._errors import CheckpointError, CheckpointNotFound, CheckpointTooNew, CorruptCheckpoint
+from .._format.envelope import MAX_BYTES, checksum_of, open_sealed, seal
+from .._format.reason import Reason
+from .._manager import CheckpointManager
+from ._rawbytes import Files, Target, raw_bytes_of
 
 BLOCK_BYTES = 4096
 
@@ -44,136 +43,136 @@ class Damage(NamedTuple):
             raise AssertionError(f"{self.what}: expected {wanted}, found {found or 'a valid checkpoint'}")
 
 
-def flip_bit(place: Place, key: str, bit: int = -165) -> Damage:
+def flip_bit(target: Target, key: str, bit: int = -165) -> Damage:
     """Counted from the first bit, or from behind if it is negative."""
-    shelf = shelf_of(place)
-    blob = bytearray(shelf.read(key))
+    raw = raw_bytes_of(target)
+    blob = bytearray(raw.read(key))
     bit %= len(blob) * 8
     blob[bit // 8] ^= 1 << bit % 8
-    shelf.write(key, bytes(blob))
+    raw.write(key, bytes(blob))
     return _corrupt(f"flipped bit {bit % 8} of byte {bit // 8}", key, Reason.CHECKSUM_MISMATCH)
 
 
-def flip_byte(place: Place, key: str, offset: int = -20) -> Damage:
+def flip_byte(target: Target, key: str, offset: int = -20) -> Damage:
     """All eight bits, which no repair finds."""
-    shelf = shelf_of(place)
-    blob = bytearray(shelf.read(key))
+    raw = raw_bytes_of(target)
+    blob = bytearray(raw.read(key))
     blob[offset] ^= 0xFF
-    shelf.write(key, bytes(blob))
+    raw.write(key, bytes(blob))
     return _corrupt(f"flipped byte {offset % len(blob)}", key, Reason.CHECKSUM_MISMATCH)
 
 
-def truncate(place: Place, key: str, size: int | None = None) -> Damage:
+def truncate(target: Target, key: str, size: int | None = None) -> Damage:
     """By default to half of its bytes."""
-    shelf = shelf_of(place)
-    blob = shelf.read(key)
+    raw = raw_bytes_of(target)
+    blob = raw.read(key)
     left = blob[: len(blob) // 2 if size is None else size]
-    shelf.write(key, left)
+    raw.write(key, left)
     return _corrupt(f"cut to {len(left)} of {len(blob)} bytes", key, Reason.TRUNCATED if left else Reason.EMPTY)
 
 
-def empty(place: Place, key: str) -> Damage:
+def empty(target: Target, key: str) -> Damage:
     """What a power loss makes of a file that was never synced."""
-    return truncate(place, key, 0)
+    return truncate(target, key, 0)
 
 
-def fill_with_nuls(place: Place, key: str, offset: int = 0) -> Damage:
+def fill_with_nuls(target: Target, key: str, offset: int = 0) -> Damage:
     """From an offset to the end, as file systems leave it that give a file its length before its bytes."""
-    shelf = shelf_of(place)
-    blob = shelf.read(key)
-    shelf.write(key, blob[:offset] + bytes(len(blob[offset:])))
+    raw = raw_bytes_of(target)
+    blob = raw.read(key)
+    raw.write(key, blob[:offset] + bytes(len(blob[offset:])))
     return _corrupt(f"NUL bytes from offset {offset}", key, Reason.NUL_FILLED)
 
 
-def blank_block(place: Place, key: str, block: int = 0, size: int = BLOCK_BYTES) -> Damage:
+def blank_block(target: Target, key: str, block: int = 0, size: int = BLOCK_BYTES) -> Damage:
     """One block of NUL bytes: a write that went astray, or never arrived."""
-    shelf = shelf_of(place)
-    blob = shelf.read(key)
+    raw = raw_bytes_of(target)
+    blob = raw.read(key)
     start, end = block * size, min((block + 1) * size, len(blob))
-    shelf.write(key, blob[:start] + bytes(end - start) + blob[end:])
+    raw.write(key, blob[:start] + bytes(end - start) + blob[end:])
     last = end == len(blob)
     return _corrupt(f"block {block} is NUL bytes", key, Reason.NUL_FILLED if last else Reason.CHECKSUM_MISMATCH)
 
 
-def append(place: Place, key: str, more: bytes = b'{"second":"document"}\n') -> Damage:
+def append(target: Target, key: str, more: bytes = b'{"second":"document"}\n') -> Damage:
     """Foreign bytes after the end; also what an overwrite by something shorter leaves."""
-    shelf = shelf_of(place)
-    shelf.write(key, shelf.read(key) + more)
+    raw = raw_bytes_of(target)
+    raw.write(key, raw.read(key) + more)
     nuls = more.endswith(b"\0")
     return _corrupt(f"{len(more)} bytes appended", key, Reason.NUL_FILLED if nuls else Reason.TRAILING_BYTES)
 
 
-def swap(place: Place, key: str, other: str) -> Damage:
+def swap(target: Target, key: str, other: str) -> Damage:
     """The files of two checkpoints change places: both are damaged, and each is whole."""
-    shelf = shelf_of(place)
-    one, two = shelf.read(key), shelf.read(other)
-    shelf.write(key, two)
-    shelf.write(other, one)
+    raw = raw_bytes_of(target)
+    one, two = raw.read(key), raw.read(other)
+    raw.write(key, two)
+    raw.write(other, one)
     return _corrupt(f"changed places with {other}", key, Reason.WRONG_KEY)
 
 
-def replace_by_previous(place: Place, key: str) -> Damage:
+def replace_by_previous(target: Target, key: str) -> Damage:
     """A valid checkpoint, but an old one: what a restored backup does. No checksum can tell."""
-    before = shelf_of(place).previous(key)
+    before = raw_bytes_of(target).previous(key)
     if before is None:
         raise ValueError(f"{key} has no previous generation")
-    return replace_by(place, key, before)
+    return replace_by(target, key, before)
 
 
-def replace_by(place: Place, key: str, blob: bytes) -> Damage:
+def replace_by(target: Target, key: str, blob: bytes) -> Damage:
     """Bytes that this checkpoint once had."""
-    shelf_of(place).write(key, blob)
+    raw_bytes_of(target).write(key, blob)
     return Damage("replaced by an older generation", key)
 
 
-def edit_by_hand(place: Place, key: str) -> Damage:
+def edit_by_hand(target: Target, key: str) -> Damage:
     """An admin changes the JSON in an editor and cannot know about the checksum."""
-    shelf = shelf_of(place)
-    document = orjson.loads(shelf.read(key))
+    raw = raw_bytes_of(target)
+    document = orjson.loads(raw.read(key))
     document["data"] = {"edited": "by hand"}
-    shelf.write(key, orjson.dumps(document) + b"\n")
+    raw.write(key, orjson.dumps(document) + b"\n")
     return _corrupt("edited, with the old checksum", key, Reason.CHECKSUM_MISMATCH)
 
 
-def reformat(place: Place, key: str) -> Damage:
+def reformat(target: Target, key: str) -> Damage:
     """`jq . file > file`: the same JSON, other bytes."""
-    shelf = shelf_of(place)
-    shelf.write(key, orjson.dumps(orjson.loads(shelf.read(key)), option=orjson.OPT_INDENT_2) + b"\n")
+    raw = raw_bytes_of(target)
+    raw.write(key, orjson.dumps(orjson.loads(raw.read(key)), option=orjson.OPT_INDENT_2) + b"\n")
     return _corrupt("reformatted", key, Reason.CHECKSUM_MISMATCH)
 
 
-def seal_rubbish(place: Place, key: str) -> Damage:
+def seal_rubbish(target: Target, key: str) -> Damage:
     """A broken program wrote it so: the checksum holds, the data is no JSON."""
-    shelf = shelf_of(place)
-    header, _ = open_sealed(shelf.read(key), key)
-    shelf.write(key, seal(header, b'{"cut off'))
+    raw = raw_bytes_of(target)
+    header, _ = open_sealed(raw.read(key), key)
+    raw.write(key, seal(header, b'{"cut off'))
     return _corrupt("sealed with data that is no JSON", key, Reason.NOT_JSON)
 
 
-def seal_without_header(place: Place, key: str) -> Damage:
+def seal_without_header(target: Target, key: str) -> Damage:
     """The checksum holds, and nothing that belongs there follows."""
     body = b'"hello":"world"}\n'
-    shelf_of(place).write(key, checksum_of(body) + body)
+    raw_bytes_of(target).write(key, checksum_of(body) + body)
     return _corrupt("sealed without a header", key, Reason.WRONG_SHAPE)
 
 
-def make_too_new(place: Place, key: str) -> Damage:
+def make_too_new(target: Target, key: str) -> Damage:
     """Written by a program far ahead of this one: not damaged, and not to be touched."""
-    shelf = shelf_of(place)
-    header, data = open_sealed(shelf.read(key), key)
-    shelf.write(key, seal(header._replace(version=1_000_000, readable_by=1_000_000), data))
+    raw = raw_bytes_of(target)
+    header, data = open_sealed(raw.read(key), key)
+    raw.write(key, seal(header._replace(version=1_000_000, readable_by=1_000_000), data))
     return Damage("written by a newer program", key, error=CheckpointTooNew)
 
 
-def remove(place: Place, key: str) -> Damage:
+def remove(target: Target, key: str) -> Damage:
     """Not damage: without its file a checkpoint does not exist."""
-    shelf_of(place).remove(key)
+    raw_bytes_of(target).remove(key)
     return Damage("removed", key, error=CheckpointNotFound)
 
 
-def change_mode(place: Place, key: str, mode: int = 0) -> Damage:
+def change_mode(target: Target, key: str, mode: int = 0) -> Damage:
     """Unreadable, unless the reader is root."""
-    path = _files(place).path(key)
+    path = _files(target).path(key)
     os.chmod(path, mode)
     try:
         os.close(os.open(path, os.O_RDONLY))
@@ -182,30 +181,30 @@ def change_mode(place: Place, key: str, mode: int = 0) -> Damage:
     return Damage(f"mode {mode:04o}, which does not keep this user from reading", key)
 
 
-def make_too_large(place: Place, key: str, max_bytes: int = MAX_BYTES) -> Damage:
+def make_too_large(target: Target, key: str, max_bytes: int = MAX_BYTES) -> Damage:
     """Longer than the manager's max_bytes, with a hole that takes no room on the disk."""
-    os.truncate(_files(place).path(key), max_bytes + 1)
+    os.truncate(_files(target).path(key), max_bytes + 1)
     return _corrupt(f"{max_bytes + 1} bytes long", key, Reason.TOO_LARGE)
 
 
-def replace_by_directory(place: Place, key: str) -> Damage:
+def replace_by_directory(target: Target, key: str) -> Damage:
     """What a container runtime makes of a missing path that is to be mounted."""
-    path = _files(place).path(key)
+    path = _files(target).path(key)
     os.unlink(path)
     os.mkdir(path)
     return _corrupt("a directory in its place", key, Reason.NOT_A_FILE)
 
 
-def replace_by_link(place: Place, key: str) -> Damage:
+def replace_by_link(target: Target, key: str) -> Damage:
     """The file itself, moved away and linked to: whoever planted the link decides what is read."""
-    path = _files(place).path(key)
+    path = _files(target).path(key)
     hidden = os.path.join(os.path.dirname(path), f".moved-{key}")
     os.replace(path, hidden)
     os.symlink(hidden, path)
     return _corrupt("a symbolic link in its place", key, Reason.NOT_A_FILE)
 
 
-Maker = Callable[[Place, str], Damage]
+Maker = Callable[[Target, str], Damage]
 
 EVERYWHERE: tuple[Maker, ...] = (
     *(flip_bit, flip_byte, truncate, empty, fill_with_nuls, blank_block, append, replace_by_previous),
@@ -214,33 +213,33 @@ EVERYWHERE: tuple[Maker, ...] = (
 ON_DISK: tuple[Maker, ...] = (change_mode, make_too_large, replace_by_directory, replace_by_link)
 
 
-def every_damage(place: Place, key: str, other: str = "") -> Iterator[Damage]:
+def every_damage(target: Target, key: str, other: str = "") -> Iterator[Damage]:
     """Do one after the other, each to the checkpoint as it was; in the end it is as it was.
 
     With the key of another checkpoint the two are swapped as well. What needs a previous generation is left out
     where there is none, and what needs a file is left out in a MemoryStore.
     """
-    shelf = shelf_of(place)
-    makers: list[Maker] = [*EVERYWHERE, *(ON_DISK if isinstance(shelf, Files) else ())]
-    if shelf.previous(key) is None:
+    raw = raw_bytes_of(target)
+    makers: list[Maker] = [*EVERYWHERE, *(ON_DISK if isinstance(raw, Files) else ())]
+    if raw.previous(key) is None:
         makers.remove(replace_by_previous)
     if other:
         makers.append(partial(swap, other=other))
-    before = {name: (shelf.read(name), shelf.previous(name)) for name in (key, other) if name}
+    before = {name: (raw.read(name), raw.previous(name)) for name in (key, other) if name}
     for maker in makers:
         try:
-            yield maker(place, key)
+            yield maker(target, key)
         finally:
             for name, (blob, previous) in before.items():
-                shelf.restore(name, blob, previous)
+                raw.restore(name, blob, previous)
 
 
 def _corrupt(what: str, key: str, reason: Reason) -> Damage:
     return Damage(what, key, reason, CorruptCheckpoint)
 
 
-def _files(place: Place) -> Files:
-    shelf = shelf_of(place)
-    if not isinstance(shelf, Files):
+def _files(target: Target) -> Files:
+    raw = raw_bytes_of(target)
+    if not isinstance(raw, Files):
         raise TypeError("only a file can be damaged like this, not an entry of a MemoryStore")
-    return shelf
+    return raw

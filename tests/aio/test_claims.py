@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointmanager.lanes import THREADS
+from checkpointmanager._keyedthreads import THREADS
 from draState import (
     Allocation,
     ClaimInfo,
@@ -114,7 +114,7 @@ def test_a_pod_is_unprepared_after_the_prepare_that_was_awaited_before(tmp_path:
     async def main() -> list[str]:
         gpus = Gpus()
         async with await opened(tmp_path) as cache:
-            manager = AsyncDRAManager(DRAManager(cache.cache, {GPU: gpus}), cache.lanes)
+            manager = AsyncDRAManager(DRAManager(cache.cache, {GPU: gpus}), cache.threads)
             preparing = asyncio.create_task(manager.prepare_resources(pod("p", "a")))
             unpreparing = asyncio.create_task(manager.unprepare_resources("p"))
             await until(lambda: gpus.gate.inside == 1)
@@ -130,7 +130,7 @@ def test_a_cancelled_prepare_is_recorded_before_that_is_told(tmp_path: Path) -> 
     async def main() -> None:
         gpus = Gpus()
         async with await opened(tmp_path) as cache:
-            manager = AsyncDRAManager(DRAManager(cache.cache, {GPU: gpus}), cache.lanes)
+            manager = AsyncDRAManager(DRAManager(cache.cache, {GPU: gpus}), cache.threads)
             preparing = asyncio.create_task(manager.prepare_resources(pod("p", "a")))
             await until(lambda: gpus.gate.inside == 1)
             preparing.cancel()
@@ -154,7 +154,7 @@ def test_a_prepare_that_is_cancelled_while_it_waits_leaves_no_trace(tmp_path: Pa
     async def main() -> None:
         gpus = Gpus()
         async with await opened(tmp_path) as cache:
-            manager = AsyncDRAManager(DRAManager(cache.cache, {GPU: gpus}), cache.lanes)
+            manager = AsyncDRAManager(DRAManager(cache.cache, {GPU: gpus}), cache.threads)
             first = asyncio.create_task(manager.prepare_resources(pod("p", "a")))
             second = asyncio.create_task(manager.prepare_resources(pod("q", "a")))
             await until(lambda: gpus.gate.inside == 1)
@@ -172,7 +172,7 @@ def test_reconcile_unprepares_for_pods_that_are_gone(tmp_path: Path) -> None:
         gpus = Gpus()
         gpus.gate.open()
         async with await opened(tmp_path) as cache:
-            manager = AsyncDRAManager(DRAManager(cache.cache, {GPU: gpus}), cache.lanes)
+            manager = AsyncDRAManager(DRAManager(cache.cache, {GPU: gpus}), cache.threads)
             await asyncio.gather(*(manager.prepare_resources(pod(f"p{n}", f"c{n}")) for n in range(20)))
             await manager.reconcile(["p3"], complete=True)
             assert [claim.uid for claim in cache.cache] == ["c3"]
@@ -183,7 +183,7 @@ def test_reconcile_unprepares_for_pods_that_are_gone(tmp_path: Path) -> None:
 def test_errors_come_through(tmp_path: Path) -> None:
     async def main() -> None:
         async with await opened(tmp_path) as cache:
-            manager = AsyncDRAManager(DRAManager(cache.cache, {}), cache.lanes)
+            manager = AsyncDRAManager(DRAManager(cache.cache, {}), cache.threads)
             with pytest.raises(ClaimInvalid, match="not registered"):
                 await manager.prepare_resources(pod("p", "a"))
 

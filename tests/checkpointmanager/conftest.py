@@ -25,7 +25,7 @@ def directory(fs: FakeFilesystem) -> Path:
 @pytest.fixture
 def real_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """On the disk of the tests, which may well be a tmpfs or an overlay: that is nothing to tell here."""
-    monkeypatch.setattr("checkpointmanager.filestore.directory.file_system_of", lambda _: "ext4")
+    monkeypatch.setattr("checkpointmanager._filestore.directory.file_system_of", lambda _: "ext4")
     return tmp_path / "leases"
 
 

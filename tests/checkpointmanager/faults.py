@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 from unittest import mock
 
-from checkpointmanager.filestore import recycle
+from checkpointmanager._filestore import recycle
 
 CALLS = (
     *("open", "write", "fsync", "close", "link", "rename", "unlink"),

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from checkpointmanager.filestore import recycle
+from checkpointmanager._filestore import recycle
 
 # All that a file store and its lock use, apart from reading.
 OSCALLS = ("open", "write", "fsync", "close", "link", "rename", "unlink", "stat", "mkdir", "listdir", "truncate")

@@ -12,8 +12,8 @@ from typing import Any
 from unittest import mock
 
 from checkpointmanager import CheckpointManager
-from checkpointmanager.filestore import system
-from checkpointmanager.filestore.recycle import Recycler
+from checkpointmanager._filestore import system
+from checkpointmanager._filestore.recycle import Recycler
 
 Manager = CheckpointManager[Any]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from checkpointmanager import CheckpointManager, CheckpointNotFound, Outcome
-from checkpointmanager.filestore import recycle
+from checkpointmanager._filestore import recycle
 
 from .damage import flip, ruin
 from .leases import LEASES, NEW, OLD, Lease, LeaseManager

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpointmanager.testing.plugin import checkpoint_chaos, checkpoint_faults
-from checkpointmanager.testing.workspace import fast_folder
+from checkpointmanager.testing._plugin import checkpoint_chaos, checkpoint_faults
+from checkpointmanager.testing._scratch import fast_folder
 from tests.checkpointmanager import recycling
 
 __all__ = ["checkpoint_chaos", "checkpoint_faults"]

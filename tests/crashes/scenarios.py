@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Outcome
-from checkpointmanager.filestore import recycle
+from checkpointmanager._filestore import recycle
 from checkpointmanager.testing import acknowledge, damage, dying, failing
 
 from .ledger import DAMAGED, GONE, Began, Broken, Done, Manager, come_back, folder_of, put, remove

@@ -12,10 +12,10 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointManager
-from checkpointmanager.filestore import FileStore, commit, quarantine
-from checkpointmanager.filestore.directory import Directory
+from checkpointmanager._filestore import FileStore, commit, quarantine
+from checkpointmanager._filestore.directory import Directory
+from checkpointmanager._writer import Writer
 from checkpointmanager.testing import Crash, every_crash
-from checkpointmanager.writer import Writer
 from tests.checkpointmanager import recycling
 
 from .ledger import DAMAGED, Manager, check, folder_of, put, value_of
@@ -56,7 +56,7 @@ def without_quarantine() -> Any:
 
 
 def without_sync_of_the_parent() -> Any:
-    return mock.patch("checkpointmanager.filestore.directory._sync_parent")
+    return mock.patch("checkpointmanager._filestore.directory._sync_parent")
 
 
 def with_the_name_taken_away_first() -> Any:

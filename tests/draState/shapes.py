@@ -6,7 +6,7 @@ import dataclasses
 import typing
 from typing import Any
 
-from checkpointmanager.schema.unknown import CARRIER
+from checkpointmanager._schema.unknown import CARRIER
 
 
 def shape_of(root: type) -> dict[str, dict[str, dict[str, Any]]]:
@@ -32,7 +32,7 @@ def shape_of(root: type) -> dict[str, dict[str, dict[str, Any]]]:
 def _type_name(annotation: Any) -> str:
     if isinstance(annotation, type) and not typing.get_args(annotation):
         return annotation.__name__
-    return str(annotation).replace("draState.state.", "")
+    return str(annotation).replace("draState._claimstate.", "")
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

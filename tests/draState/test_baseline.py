@@ -27,7 +27,7 @@ def difference(frozen: dict[str, Any], found: dict[str, Any]) -> str:
     before, now = frozen["classes"], found["classes"]
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if frozen["version"] == found["version"]:
-        return f"{', '.join(changed)}: the persisted shape has changed; add a version to draState/schema.py"
+        return f"{', '.join(changed)}: the persisted shape has changed; add a version to draState/_claimschema.py"
     return "a version was added: write its golden file, then freeze its shape in tests/data/draState/baseline.json"
 
 

@@ -108,4 +108,4 @@ def test_the_persisted_classes_are_those_of_the_baseline() -> None:
 
     frozen = json.loads((DATA / "podconfig-baseline.json").read_text())
 
-    assert present == frozen, "the persisted shape has changed: add a version to draState/podstate.py"
+    assert present == frozen, "the persisted shape has changed: add a version to draState/_podconfig.py"

@@ -45,7 +45,7 @@ def test_the_agent_of_the_readme_is_short() -> None:
 def test_every_module_that_is_named_is_there() -> None:
     named = set(re.findall(r"`(\w+\.py)`", README))
 
-    assert named >= {"manager.py", "cache.py", "kubelet.py"}
+    assert named >= {"_dramanager.py", "_claimcache.py", "_kubelet.py"}
     assert [name for name in named if not (PACKAGE / name).exists()] == []
 
 

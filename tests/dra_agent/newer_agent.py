@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from unittest import mock
 
 import dra_agent.preparer
-import draState.checkpointer
+import draState._checkpointer
 from checkpointmanager import Schema
 from dra_agent.cli import main
 from draState import ClaimInfoState
-from draState.schema import to_2, to_3
+from draState._claimschema import to_2, to_3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def install() -> None:
         type=NewerState,
         migrations={1: to_2, 2: to_3, 3: lambda claim: claim},
     )
-    mock.patch.object(draState.checkpointer, "CLAIMS", newer).start()
+    mock.patch.object(draState._checkpointer, "CLAIMS", newer).start()
     mock.patch.object(dra_agent.preparer, "ClaimInfoState", NewerState).start()
 
 

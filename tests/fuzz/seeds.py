@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from checkpointmanager.damage import Damaged, TooNew
-from checkpointmanager.envelope import CHECKSUM_BYTES, open_sealed
+from checkpointmanager._format.envelope import CHECKSUM_BYTES, open_sealed
+from checkpointmanager._format.reason import Damaged, TooNew
 
 from .targets import KINDS, SCHEMAS
 

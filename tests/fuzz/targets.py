@@ -18,11 +18,11 @@ from uuid import UUID
 
 from checkpoint_verify.kubelet import KUBELET_NAMES, inspect
 from checkpointmanager import Schema, UnknownFields, UnstorableValue, unknown_fields
-from checkpointmanager.damage import Damaged, TooNew
-from checkpointmanager.envelope import Header, checksum_of, open_sealed, seal
-from checkpointmanager.filestore.holder import Holder
-from checkpointmanager.keys import is_name
-from checkpointmanager.repair import generation_in
+from checkpointmanager._format.envelope import Header, checksum_of, open_sealed, seal
+from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.lockowner import LockOwner
+from checkpointmanager._format.reason import Damaged, TooNew
+from checkpointmanager._format.repair import generation_in
 from draState import CLAIMS, POD_CONFIGS, KubeletStateInvalid, read_dra_manager_state, write_dra_manager_state
 
 KEY = "pod-7"
@@ -153,7 +153,7 @@ def _read_and_write_dra_state(blob: bytes) -> None:
 
 def holder(blob: bytes) -> None:
     """The text in a lock file, which anybody may have written."""
-    str(Holder.parse(blob))
+    str(LockOwner.parse(blob))
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

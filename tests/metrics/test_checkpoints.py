@@ -50,13 +50,13 @@ def figures(directory: Path) -> Figures:
 
 def test_one_line_registers_it(directory: Path) -> None:
     registry = CollectorRegistry()
-    with CheckpointManager(directory, LEASES, meter=CheckpointMetrics(registry)) as manager:
+    with CheckpointManager(directory, LEASES, metrics=CheckpointMetrics(registry)) as manager:
         manager.create_checkpoint("a", Lease("x"))
     assert b"checkpointmanager_writes_total" in generate_latest(registry)
 
 
 def test_writes_bytes_and_skipped_writes_are_counted(directory: Path, figures: Figures) -> None:
-    with CheckpointManager(directory, LEASES, meter=figures.metrics) as manager:
+    with CheckpointManager(directory, LEASES, metrics=figures.metrics) as manager:
         for holder in ("x", "x", "y"):
             manager.create_checkpoint("a", Lease(holder))
         manager.create_checkpoint("b", Lease("z"))
@@ -78,7 +78,7 @@ def test_writes_bytes_and_skipped_writes_are_counted(directory: Path, figures: F
 
 
 def test_the_histograms_count_each_commit_once(directory: Path, figures: Figures) -> None:
-    with CheckpointManager(directory, LEASES, meter=figures.metrics) as manager:
+    with CheckpointManager(directory, LEASES, metrics=figures.metrics) as manager:
         for n in range(10):
             manager.create_checkpoint("a", Lease(f"{n}"))
     assert figures("write_seconds_count") == figures("sync_seconds_count") == figures("lock_wait_seconds_count") == 10
@@ -88,7 +88,7 @@ def test_the_histograms_count_each_commit_once(directory: Path, figures: Figures
 
 
 def test_a_write_that_waits_for_another_thread_is_seen_in_the_lock_waits(directory: Path, figures: Figures) -> None:
-    with CheckpointManager(directory, LEASES, meter=figures.metrics) as manager:
+    with CheckpointManager(directory, LEASES, metrics=figures.metrics) as manager:
         manager.create_checkpoint("a", Lease("x"))
         other = threading.Thread(target=manager.create_checkpoint, args=("a", Lease("z")))
 
@@ -107,7 +107,7 @@ def test_failed_writes_are_told_apart_from_those_in_doubt(directory: Path, figur
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with CheckpointManager(directory, LEASES, meter=figures.metrics) as manager:
+    with CheckpointManager(directory, LEASES, metrics=figures.metrics) as manager:
         with mock.patch.object(os, "write", full), pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", Lease("x"))
         with mock.patch.object(os, "fsync", side_effect=[None, OSError(errno.EIO, "")]), pytest.raises(OSError):
@@ -119,8 +119,8 @@ def test_failed_writes_are_told_apart_from_those_in_doubt(directory: Path, figur
 
 def test_measuring_adds_no_system_call(directory: Path, figures: Figures) -> None:
     calls: list[list[str]] = []
-    for number, meter in enumerate([None, figures.metrics]):
-        with CheckpointManager(directory / str(number), LEASES, meter=meter) as manager:
+    for number, metrics in enumerate([None, figures.metrics]):
+        with CheckpointManager(directory / str(number), LEASES, metrics=metrics) as manager:
             manager.create_checkpoint("a", Lease("x"))
             with injected(recorded()) as record:
                 manager.create_checkpoint("a", Lease("y"))
@@ -129,7 +129,7 @@ def test_measuring_adds_no_system_call(directory: Path, figures: Figures) -> Non
 
 
 def test_damage_is_shown_by_reason_until_it_is_gone(directory: Path, figures: Figures) -> None:
-    with CheckpointManager(directory, LEASES, meter=figures.metrics) as manager:
+    with CheckpointManager(directory, LEASES, metrics=figures.metrics) as manager:
         for key in "abcd":
             manager.create_checkpoint(key, Lease("x"))
             manager.create_checkpoint(key, Lease("y"))
@@ -137,7 +137,7 @@ def test_damage_is_shown_by_reason_until_it_is_gone(directory: Path, figures: Fi
         (directory / f"{key}.json").write_bytes(b"")
     (directory / "d.json").write_bytes((directory / "d.json").read_bytes().replace(b"y", b"q"))
 
-    with CheckpointManager(directory, LEASES, meter=figures.metrics) as manager:
+    with CheckpointManager(directory, LEASES, metrics=figures.metrics) as manager:
         manager.load()
         assert figures("damaged", reason=Reason.EMPTY) == 3
         assert figures("damaged", reason=Reason.CHECKSUM_MISMATCH) == 1
@@ -156,7 +156,7 @@ def test_one_meter_serves_many_directories_and_a_closed_one_keeps_its_counts(tmp
     registry = CollectorRegistry()
     metrics = CheckpointMetrics(registry)
     for name in ("one", "two"):
-        with CheckpointManager(tmp_path / name, LEASES, meter=metrics) as manager:
+        with CheckpointManager(tmp_path / name, LEASES, metrics=metrics) as manager:
             manager.create_checkpoint("a", Lease("x"))
     text = generate_latest(registry).decode()
     for name in ("one", "two"):
@@ -167,7 +167,7 @@ def test_one_meter_serves_many_directories_and_a_closed_one_keeps_its_counts(tmp
 
 def test_a_store_without_files_has_no_syncs() -> None:
     figures = Figures("memory:")
-    with CheckpointManager(MemoryStore(), LEASES, meter=figures.metrics) as manager:
+    with CheckpointManager(MemoryStore(), LEASES, metrics=figures.metrics) as manager:
         manager.create_checkpoint("a", Lease("x"))
         assert figures("checkpoints") == 1
     assert figures("writes_total") == 1
@@ -176,7 +176,7 @@ def test_a_store_without_files_has_no_syncs() -> None:
 
 def test_the_callback_of_the_agent_hears_events_as_well(directory: Path, figures: Figures) -> None:
     heard: list[Event] = []
-    with CheckpointManager(directory, LEASES, meter=figures.metrics, on_event=heard.append) as manager:
+    with CheckpointManager(directory, LEASES, metrics=figures.metrics, on_event=heard.append) as manager:
         (directory / "a.json").write_bytes(b"")
         manager.load()
     assert [event.reason for event in heard if event.key] == [Reason.EMPTY]
@@ -186,7 +186,7 @@ def test_the_callback_of_the_agent_hears_events_as_well(directory: Path, figures
 def test_names_and_texts_are_those_of_the_command_where_the_meaning_is_the_same(
     directory: Path, figures: Figures
 ) -> None:
-    with CheckpointManager(directory, LEASES, meter=figures.metrics):
+    with CheckpointManager(directory, LEASES, metrics=figures.metrics):
         text = generate_latest(figures.registry).decode()
     ours = {line.split()[2]: line.split(maxsplit=3)[3] for line in text.splitlines() if line.startswith("# HELP")}
     theirs = {f"checkpointmanager_{name}": told for name, told in prometheus._HELP.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointManager, MemoryStore, Store
-from checkpointmanager.testing.plugin import checkpoint_chaos, checkpoint_faults
+from checkpointmanager.testing._plugin import checkpoint_chaos, checkpoint_faults
 
 __all__ = ["checkpoint_chaos", "checkpoint_faults"]
 
@@ -22,8 +22,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Store:
 
 
 @pytest.fixture
-def manager(place: Path | Store) -> Iterator[CheckpointManager[Any]]:
-    with CheckpointManager(place) as manager:
+def manager(entry: Path | Store) -> Iterator[CheckpointManager[Any]]:
+    with CheckpointManager(entry) as manager:
         manager.create_checkpoint("a", "first")
         manager.create_checkpoint("a", {"second": [1, 2, 3], "padding": "x" * 100})
         manager.create_checkpoint("b", "other")

@@ -76,7 +76,7 @@ def classic_with_pathlib(directory: Path) -> None:
 
 
 def recycled(directory: Path) -> None:
-    """The spare file is overwritten in place and changes places with the value; twice."""
+    """The spare file is overwritten in entry and changes places with the value; twice."""
     for value in (NEW, NEWEST):
         write(directory / SPARE, value, flags=0)
         with opened(directory) as descriptor:

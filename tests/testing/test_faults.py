@@ -14,7 +14,7 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed
 from checkpointmanager.testing import Death, Error, Fault, Killed, ShortWrite, acknowledge, dying, every_fault, failing
-from checkpointmanager.testing.workspace import fast_folder
+from checkpointmanager.testing._scratch import fast_folder
 from tests.checkpointmanager import recycling
 
 

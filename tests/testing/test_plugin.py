@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-PLUGIN = "checkpointmanager.testing.plugin"
+PLUGIN = "checkpointmanager"  # the name under which pytest knows it
+MODULE = "checkpointmanager.testing._plugin"
 ROOT = Path(__file__).parents[2]
 
 AGENT_TEST = """
@@ -46,8 +47,8 @@ def installed(folder: Path) -> Path:
     about = place / "checkpointmanager-0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: checkpointmanager\nVersion: 0\n")
-    (about / "entry_points.txt").write_text(f"[pytest11]\n{PLUGIN} = {PLUGIN}\n")
-    assert f'"{PLUGIN}" = "{PLUGIN}"' in (ROOT / "pyproject.toml").read_text()
+    (about / "entry_points.txt").write_text(f"[pytest11]\n{PLUGIN} = {MODULE}\n")
+    assert f'{PLUGIN} = "{MODULE}"' in (ROOT / "pyproject.toml").read_text()
     return place
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 
-from checkpointmanager.filestore import system
+from checkpointmanager._filestore import system
 from checkpointmanager.testing import UnseenChange, acknowledge, every_crash
-from checkpointmanager.testing.powerloss import MAX_CHOICES
+from checkpointmanager.testing._powerloss import MAX_CHOICES
 
 from .protocols import opened, sync, write
 

@@ -21,8 +21,8 @@ import orjson
 from xxhash import xxh3_64_hexdigest
 
 from checkpointmanager import CheckpointManager, FileStore
-from checkpointmanager.collector import collector_paused
-from checkpointmanager.filestore.system import exchange, fcntl_at_once
+from checkpointmanager._filestore.system import exchange, fcntl_at_once
+from checkpointmanager._gcpause import gc_paused
 from draState import CLAIMS, ClaimInfoCache, FileCheckpointer
 
 from .claims import as_json
@@ -104,7 +104,7 @@ class Files(OneByOne):
     def load(self) -> Sized:
         """The bare loop: read, hash, parse. No types, no header, no index."""
         claims = {}
-        with collector_paused():
+        with gc_paused():
             for name in os.listdir(self._directory):
                 if name.startswith("."):
                     continue

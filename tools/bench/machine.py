@@ -8,7 +8,7 @@ import sqlite3
 from importlib.metadata import version
 from pathlib import Path
 
-from checkpointmanager.filestore.system import file_system_of
+from checkpointmanager._filestore.system import file_system_of
 
 PACKAGES = ("checkpointmanager", "orjson", "xxhash", "filelock", "lmdb", "rocksdict", "diskcache")
 

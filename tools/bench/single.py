@@ -20,8 +20,8 @@ import orjson
 from prometheus_client import CollectorRegistry
 from xxhash import xxh3_64_hexdigest
 
-from checkpointmanager import CheckpointManager, readahead
-from checkpointmanager.collector import collector_paused
+from checkpointmanager import CheckpointManager, _readahead
+from checkpointmanager._gcpause import gc_paused
 from checkpointmanager.metrics import CheckpointMetrics
 from draState import CLAIMS, ClaimInfo, ClaimInfoCache, FileCheckpointer, MemoryCheckpointer
 
@@ -157,11 +157,11 @@ def _share(folder: str, number: int, calls: int) -> list[float]:
 
 
 def metering(folder: Path, *, calls: int) -> dict[str, float]:
-    """Microseconds of processor time that a meter adds to a write; the disk, which takes far more, is left out."""
+    """Microseconds of processor time that a metrics adds to a write; the disk, which takes far more, is left out."""
     metered = CheckpointMetrics(CollectorRegistry())
     with (
         CheckpointManager(folder / "plain") as plain,
-        CheckpointManager(folder / "metered", meter=metered) as measured,
+        CheckpointManager(folder / "metered", metrics=metered) as measured,
         mock.patch.object(os, "fsync", int),
     ):
         rounds = [[_processor_seconds(manager, calls) for manager in (plain, measured)] for _ in range(15)]
@@ -197,7 +197,7 @@ def _bytes_so_far() -> int:
 def restart_by_hand(folder: Path, *, present: int) -> dict[str, float]:
     """Microseconds a claim: to read, hash and parse it in a bare loop, and to make objects of that, unchecked."""
     plain = [as_json(claim(number)) for number in range(present)]
-    with opened(folder, [Files("bare", sync_file=False, sync_directory=False)], present) as names, collector_paused():
+    with opened(folder, [Files("bare", sync_file=False, sync_directory=False)], present) as names, gc_paused():
         loading, making = (
             min(timeit.repeat(run, number=1, repeat=7)) / present * 1e6
             for run in (names["bare"].load, lambda: [from_json(members) for members in plain])
@@ -214,9 +214,9 @@ def cold_restart(folder: Path, *, present: int) -> dict[str, float]:
             batch.create_checkpoint(key_of(number), claim(number))
     seconds: dict[str, list[float]] = {"ahead": [], "one_after_the_other": []}
     for _ in range(5):
-        for way, slow in (("ahead", readahead.SLOW_SECONDS), ("one_after_the_other", float("inf"))):
+        for way, slow in (("ahead", _readahead.SLOW_SECONDS), ("one_after_the_other", float("inf"))):
             drop_caches()
-            with mock.patch.object(readahead, "SLOW_SECONDS", slow):
+            with mock.patch.object(_readahead, "SLOW_SECONDS", slow):
                 started = time.perf_counter()
                 with CheckpointManager(folder, CLAIMS) as manager:
                     manager.load()

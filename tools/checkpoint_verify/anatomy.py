@@ -6,7 +6,7 @@ import json
 import re
 from typing import NamedTuple
 
-from checkpointmanager.repair import Repair, repair
+from checkpointmanager._format.repair import Repair, repair
 
 from .words import shown
 

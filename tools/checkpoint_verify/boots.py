@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkpointmanager.filestore.system import boot_id
+from checkpointmanager._format.boot import boot_id
 
 THIS, EARLIER, UNKNOWN = "this", "earlier", "unknown"
 WORDS = (THIS, EARLIER, UNKNOWN)

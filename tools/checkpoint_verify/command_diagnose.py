@@ -8,8 +8,8 @@ import os
 import sys
 from typing import Any
 
-from checkpointmanager.filestore.names import SUFFIX
-from checkpointmanager.keys import is_name
+from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.names import SUFFIX
 
 from . import anatomy, targets, words
 from .content import Content, code_of, finding_document, load

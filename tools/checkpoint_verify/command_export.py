@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from checkpointmanager.errors import reason_of
+from checkpointmanager._format.reason import reason_of
 
 from . import exitcodes, words
 from .content import Content, code_of, finding_document, load

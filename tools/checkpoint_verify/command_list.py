@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from checkpointmanager.errors import reason_of
+from checkpointmanager._format.reason import reason_of
 
 from . import boots, exitcodes, words
 from .examine import unreadable

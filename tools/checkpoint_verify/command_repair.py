@@ -10,14 +10,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from checkpointmanager import CheckpointError, DirectoryLocked
-from checkpointmanager.checkpoint import Outcome, Recovery
-from checkpointmanager.filestore.names import SUFFIX
+from checkpointmanager import CheckpointError, DirectoryLocked, Outcome, Recovery
+from checkpointmanager._format.names import SUFFIX
 
 from . import disk, exitcodes, targets, words
 from .examine import NAMED, examine_path
 from .finding import Finding, State
-from .lockholder import Held
+from .lockstate import Held
 from .remedies import lock_of
 from .report import path_members, preamble
 from .scan import Surroundings, scan

@@ -7,9 +7,8 @@ from typing import Any
 
 import orjson
 
-from checkpointmanager.damage import Damaged, Reason, TooNew
-from checkpointmanager.envelope import open_sealed
-from checkpointmanager.filestore import MAX_BYTES
+from checkpointmanager._format.envelope import MAX_BYTES, open_sealed
+from checkpointmanager._format.reason import Damaged, Reason, TooNew
 
 from . import disk, exitcodes, words
 from .examine import Circumstances, examine_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
-from checkpointmanager.envelope import Header
+from checkpointmanager._format.envelope import Header
 
 from . import anatomy, boots, words
 from .finding import Finding, State

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 
 import orjson
 
-from checkpointmanager.damage import Reason
-from checkpointmanager.envelope import holds
-from checkpointmanager.repair import MAX_SEARCH_BYTES, Repair, generation_in
+from checkpointmanager import Reason
+from checkpointmanager._format.envelope import checksum_matches
+from checkpointmanager._format.repair import MAX_SEARCH_BYTES, Repair, generation_in
 
 from . import anatomy, words
 from .anatomy import Flip, Spot
@@ -136,7 +136,7 @@ def _edited(blob: bytes) -> Diagnosis | None:
     if blob.rstrip().count(b"\n") or b": " in blob[:40]:
         evidence.append("It has line breaks or spaces where the library writes none")
     written = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
-    if holds(written):
+    if checksum_matches(written):
         evidence.append("Without the added spaces the checksum holds: nothing but the layout was changed")
         return Diagnosis("Somebody reformatted the file, with an editor or with jq.", PROVED, evidence)
     return Diagnosis("Somebody edited the file, by hand or with a tool such as sed or jq.", LIKELY, evidence)

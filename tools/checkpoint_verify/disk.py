@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64
 
-from checkpointmanager.envelope import CHECKSUM_BYTES, stated_digest
-from checkpointmanager.filestore import MAX_BYTES
+from checkpointmanager._format.envelope import CHECKSUM_BYTES, MAX_BYTES, stated_digest
 
 WHOLE_BYTES = 1 << 20  # files up to this size are read in one piece, and parsed
 STREAM_BYTES = 16 << 30  # nothing larger is read at all: a sparse file may claim any size
@@ -39,7 +38,7 @@ class Look(NamedTuple):
     status: os.stat_result
     head: bytes
     streamed: bool = False
-    holds: bool = False  # only said of streamed files
+    checksum_matches: bool = False  # only said of streamed files
 
 
 def open_folder(path: str, below: int | None = None) -> int:
@@ -129,4 +128,4 @@ def _stream(descriptor: int, status: os.stat_result) -> Look:
     while got := os.readv(descriptor, [_buffer]):
         digest.update(window[:got])
         last = (last + bytes(window[max(0, got - 2) : got]))[-2:]
-    return Look(status, head, streamed=True, holds=digest.intdigest() == wanted and last == b"}\n")
+    return Look(status, head, streamed=True, checksum_matches=digest.intdigest() == wanted and last == b"}\n")

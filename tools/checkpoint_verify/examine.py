@@ -17,12 +17,10 @@ from typing import NamedTuple
 import orjson
 from xxhash import xxh3_64_intdigest
 
-from checkpointmanager.damage import Damaged, Reason, TooNew
-from checkpointmanager.envelope import CHECKSUM_BYTES, checksum_of, holds, open_sealed
-from checkpointmanager.errors import reason_of
-from checkpointmanager.filestore import MAX_BYTES
-from checkpointmanager.filestore.names import PREVIOUS, QUARANTINE, SUFFIX
-from checkpointmanager.keys import is_name
+from checkpointmanager._format.envelope import CHECKSUM_BYTES, MAX_BYTES, checksum_matches, checksum_of, open_sealed
+from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.names import PREVIOUS, QUARANTINE, SUFFIX
+from checkpointmanager._format.reason import Damaged, Reason, TooNew, reason_of
 
 from . import disk, words
 from .finding import Finding, State
@@ -119,7 +117,7 @@ def looks_ours(blob: bytes) -> bool:
 def _look(name: str, folder: int | None, path: str, circumstances: Circumstances) -> _Seen | None:
     try:
         look = disk.look(name if folder is not None else path, folder, circumstances.device)
-        if look.streamed and not look.holds and look.status.st_size <= MAX_BYTES:
+        if look.streamed and not look.checksum_matches and look.status.st_size <= MAX_BYTES:
             look = disk.Look(look.status, disk.read_whole(name if folder is not None else path, folder))
     except FileNotFoundError:
         return None
@@ -137,7 +135,7 @@ def _look(name: str, folder: int | None, path: str, circumstances: Circumstances
 
 def _judge(blob: bytes, name: str, path: str, circumstances: Circumstances) -> Finding:
     key = key_at(path) if circumstances.named else key_of(name)
-    if holds(blob):
+    if checksum_matches(blob):
         return _judge_sealed(blob, path, key)
     if not looks_ours(blob):
         if kubelet := inspect(blob, name, circumstances.kubelet_version):
@@ -178,7 +176,7 @@ def _judge_sealed(blob: bytes, path: str, key: str) -> Finding:
 def _judge_streamed(look: disk.Look, name: str, path: str) -> Finding:
     """A large file: its checksum was computed on the way past, its data is not parsed."""
     key, size = key_of(name), look.status.st_size
-    if not look.holds:
+    if not look.checksum_matches:
         detail = f"{size} bytes, over the limit of {MAX_BYTES}, and no checkpoint whose checksum holds"
         return _damaged(path, key, Damaged(Reason.TOO_LARGE, detail))
     found = _judge_sealed(_with_no_data(look.head), path, key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from checkpointmanager.envelope import Header
+from checkpointmanager._format.envelope import Header
 
 from .kubelet import KubeletFile
 

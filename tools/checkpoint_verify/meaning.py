@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from checkpointmanager.damage import Reason
+from checkpointmanager import Reason
 
 from . import words
 from .examine import UNRECOGNISED

@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from checkpointmanager.damage import Reason
-from checkpointmanager.filestore.system import sync, write_all
+from checkpointmanager import Reason
 
 from . import words
 from .finding import State
@@ -61,8 +60,9 @@ def write(path: str, content: str) -> None:
     try:
         try:
             os.fchmod(descriptor, 0o644)  # whatever the umask says
-            write_all(descriptor, content.encode())
-            sync(descriptor)
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(content.encode())
+            os.fsync(descriptor)
         finally:
             os.close(descriptor)
         os.rename(temp, path)

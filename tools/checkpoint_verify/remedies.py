@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from checkpointmanager.damage import Reason
-from checkpointmanager.errors import reason_of
-from checkpointmanager.repair import Repair
+from checkpointmanager import Reason
+from checkpointmanager._format.reason import reason_of
+from checkpointmanager._format.repair import Repair
 
 from . import disk, words
 from .examine import Among, Circumstances, examine
 from .finding import Finding, State
-from .lockholder import Held, LockState, lock_state
+from .lockstate import Held, LockState, lock_state
 from .targets import Target
 
 

@@ -13,7 +13,7 @@ from checkpointmanager import __version__
 from . import exitcodes, words
 from .finding import Finding, State
 from .kubelet import Verdict
-from .lockholder import Held, LockState
+from .lockstate import Held, LockState
 from .meaning import Problem, Severity
 from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen
 from .tally import Tally
@@ -161,12 +161,12 @@ def loads_in(found: Finding) -> str:
 
 
 def lock_document(lock: LockState) -> dict[str, Any]:
-    holder = lock.holder
+    owner = lock.owner
     return {
         "state": lock.held,
         "pids": list(lock.pids),
-        "holder": {name: getattr(holder, name) for name in ("pid", "host", "command", "since", "owner")}
-        if holder
+        "holder": {name: getattr(owner, name) for name in ("pid", "host", "command", "since")} | {"owner": owner.label}
+        if owner
         else None,
     }
 

@@ -16,14 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from checkpointmanager.errors import reason_of
-from checkpointmanager.filestore.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX, TEMP
+from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX, TEMP
+from checkpointmanager._format.reason import reason_of
 
 from . import disk, words
 from .examine import PAUSE_SECONDS, Among, Circumstances, examine, key_of, not_a_file, unreadable
 from .finding import Finding, State
 from .kubelet import KUBELET_NAMES
-from .lockholder import Held, LockState, lock_state
+from .lockstate import Held, LockState, lock_state
 
 DEVICE_PLUGINS = "device-plugins"
 RECYCLE_SECONDS = 0.2  # a live agent writes the next generation into the file of the previous one

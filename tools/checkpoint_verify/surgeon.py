@@ -13,16 +13,15 @@ from typing import Any
 
 import orjson
 
-from checkpointmanager import CheckpointWriteFailed, FileStore, Put, Reason, Schema
-from checkpointmanager.checkpoint import Outcome, Recovery
-from checkpointmanager.damage import Damaged
-from checkpointmanager.envelope import Header, open_sealed
-from checkpointmanager.events import Events
-from checkpointmanager.filestore.names import LOCK, QUARANTINE
-from checkpointmanager.filestore.system import boot_id
-from checkpointmanager.reader import Found, Reader
-from checkpointmanager.recovery import recover
-from checkpointmanager.writer import Writer
+from checkpointmanager import CheckpointWriteFailed, FileStore, Outcome, Put, Reason, Recovery, Schema
+from checkpointmanager._events import Events
+from checkpointmanager._format.boot import boot_id
+from checkpointmanager._format.envelope import Header, open_sealed
+from checkpointmanager._format.names import LOCK, QUARANTINE
+from checkpointmanager._format.reason import Damaged
+from checkpointmanager._reader import Found, Reader
+from checkpointmanager._recovery import recover
+from checkpointmanager._writer import Writer
 
 from .attributes import attributes_of, hand_over
 
@@ -40,14 +39,14 @@ class Surgeon:
         self._events = events
 
     def recover(self, key: str, *, rollback: bool) -> Recovery:
-        with self._writer.holding(key):
+        with self._writer.changing(key):
             return recover(
                 key, rollback, store=self._store, reader=self._reader, writer=self._writer, events=self._events
             )
 
     def discard(self, key: str, reason: str) -> Recovery:
         """Remove a checkpoint for good, but only when its bytes are safe in quarantine."""
-        with self._writer.holding(key):
+        with self._writer.changing(key):
             kept = self._store.quarantine(key, Reason(reason))
             if failures := self._store.commit([], [key]):
                 raise failures[key]

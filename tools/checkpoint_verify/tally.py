@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from checkpointmanager.filestore.system import boot_id
+from checkpointmanager._format.boot import boot_id
 
 from . import exitcodes, meaning
 from .examine import Circumstances, examine_path, unreadable

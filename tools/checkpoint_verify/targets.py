@@ -10,8 +10,8 @@ import argparse
 import os
 from dataclasses import dataclass
 
-from checkpointmanager.filestore.names import PREVIOUS, SUFFIX
-from checkpointmanager.keys import is_name
+from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.names import PREVIOUS, SUFFIX
 
 from .examine import key_at
 from .kubelet import KUBELET_NAMES

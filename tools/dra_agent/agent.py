@@ -8,7 +8,7 @@ import logging
 from prometheus_client import CollectorRegistry, Gauge
 
 from checkpointmanager import DirectoryLocked
-from checkpointmanager.lanes import Lanes
+from checkpointmanager.aio import KeyedThreads
 from checkpointmanager.metrics import CheckpointMetrics
 from draState import ClaimInfoCache, FileCheckpointer
 from draState.aio import AsyncClaimInfoCache
@@ -44,7 +44,7 @@ class Agent:
         self.status = Status()
         self.stopping = asyncio.Event()
         self._registry = CollectorRegistry()
-        self._meter = CheckpointMetrics(self._registry)
+        self._metrics = CheckpointMetrics(self._registry)
         self._server = ApiServer(
             from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster(), settings.api_timeout
         )
@@ -72,20 +72,20 @@ class Agent:
 
     async def _take_over(self) -> AsyncClaimInfoCache | None:
         """The state, when it is ours; None if the agent is to stop before."""
-        lanes = Lanes(name="claims")
+        threads = KeyedThreads(name="claims")
         while not self.stopping.is_set():
             try:
-                cache = await AsyncClaimInfoCache.open(self._open_cache, lanes)
+                cache = await AsyncClaimInfoCache.open(self._open_cache, threads)
             except DirectoryLocked as locked:
                 if self.status.phase is not Phase.STANDBY:
                     logger.info("standing by: %s", locked)
-                self.status.phase, self.status.holder = Phase.STANDBY, locked.holder
+                self.status.phase, self.status.owner = Phase.STANDBY, locked.owner
                 continue
-            self.status.holder = None
+            self.status.owner = None
             self.status.cache = cache.cache
             ClaimMetrics(cache.cache, self._registry)
             return cache
-        await lanes.close()
+        await threads.close()
         return None
 
     def _open_cache(self) -> ClaimInfoCache:
@@ -95,7 +95,7 @@ class Agent:
             owner=self._settings.owner,
             lock_timeout=LOCK_SLICE_SECONDS,
             allow_insecure=self._settings.allow_insecure,
-            meter=self._meter,
+            metrics=self._metrics,
         )
         try:
             return ClaimInfoCache(checkpointer)
@@ -107,7 +107,7 @@ class Agent:
         settings, status = self._settings, self.status
         cdi = CdiFolder(settings.cdi, settings.inventory)
         preparer = Preparer(cache, settings.inventory, cdi, self._server.claim, self._lost)
-        await cache.lanes.call(preparer.restore)
+        await cache.threads.call(preparer.restore)
         plugin, health = PluginService(preparer, self._registry), HealthService()
         handlers = {
             **plugin.handlers(V1),

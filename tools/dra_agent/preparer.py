@@ -17,9 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from checkpointmanager import CheckpointError, DirectoryLocked
-from checkpointmanager.keys import check_key
-from checkpointmanager.lanes import LanesClosed
+from checkpointmanager import CheckpointError, DirectoryLocked, check_key
+from checkpointmanager.aio import KeyedThreadsClosed
 from draState import ClaimInfo, ClaimInfoState, ClaimRef, Device, DRAError, DriverState, Prepared
 from draState.aio import AsyncClaimInfoCache
 
@@ -50,7 +49,7 @@ class Preparer:
     ) -> None:
         """`fetch` gets a ResourceClaim by namespace and name; `on_lost` hears that the directory is not ours."""
         self.cache = cache.cache
-        self._lanes = cache.lanes
+        self._threads = cache.threads
         self._inventory = inventory
         self._cdi = cdi
         self._fetch = fetch
@@ -92,24 +91,24 @@ class Preparer:
             return answer
         try:
             check_key(ref.uid)
-            async with self._lanes.turn([f"claim/{ref.uid}"]):
+            async with self._threads.turn([f"claim/{ref.uid}"]):
                 if answer := self._answer(ref.uid):
                     return answer
                 loop = asyncio.get_running_loop()
                 claim = await loop.run_in_executor(self._api_threads, self._fetch, ref.namespace, ref.name)
                 given = allotment(ref, claim, self._inventory)
                 # Two claims that were given one device must not both find it free.
-                async with self._lanes.turn(f"device/{device.device_name}" for device in given.devices):
-                    return await self._lanes.call(lambda: self._record(ref, given))
-        except (ApiError, CheckpointError, DRAError, LanesClosed, OSError) as error:
+                async with self._threads.turn(f"device/{device.device_name}" for device in given.devices):
+                    return await self._threads.call(lambda: self._record(ref, given))
+        except (ApiError, CheckpointError, DRAError, KeyedThreadsClosed, OSError) as error:
             return Prepared(error=self._told("prepare", ref, error))
 
     async def unprepare(self, ref: ClaimRef) -> str:
         """The error, "" for success. A claim that is not known has nothing to give back."""
         try:
             check_key(ref.uid)
-            await self._lanes.run([f"claim/{ref.uid}"], lambda: self._release(ref.uid))
-        except (CheckpointError, LanesClosed, OSError) as error:
+            await self._threads.run([f"claim/{ref.uid}"], lambda: self._release(ref.uid))
+        except (CheckpointError, KeyedThreadsClosed, OSError) as error:
             return self._told("unprepare", ref, error)
         return ""
 
@@ -121,7 +120,7 @@ class Preparer:
         return Prepared(self._devices_of(claim)) if claim and claim.prepared else None
 
     def _record(self, ref: ClaimRef, given: Allotment) -> Prepared:
-        """In a thread, while holding the lanes of the claim and of its devices."""
+        """In a thread, while it is the turn of the claim and of its devices."""
         for device in given.devices:
             self._refuse_if_held(ref, device)
         known = self.cache.get(ref.uid)
@@ -159,7 +158,7 @@ class Preparer:
             )
 
     def _release(self, uid: str) -> None:
-        """In a thread, while holding the lane of the claim."""
+        """In a thread, while it is the claim's turn."""
         self.cache.mark(uid, unpreparing=True, prepared=False)
         self._cdi.remove(uid)
         if uid in self.cache:

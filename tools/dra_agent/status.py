@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from checkpointmanager import Holder
+from checkpointmanager import LockOwner
 from draState import ClaimInfoCache
 
 
@@ -24,7 +24,7 @@ class Status:
     """Changed by the agent on its event loop, read by everybody."""
 
     phase: Phase = Phase.STARTING
-    holder: Holder | None = None  # while standing by: who has the state
+    owner: LockOwner | None = None  # while standing by: who has the state
     cache: ClaimInfoCache | None = None
     registration: str = "kubelet has not called yet"
     registered: bool = False
@@ -42,8 +42,8 @@ class Status:
         told: dict[str, Any] = {"ready": self.ready, "phase": self.phase}
         if self.failure:
             told["failure"] = self.failure
-        if self.holder and self.phase is Phase.STANDBY:
-            told["holder"] = str(self.holder)
+        if self.owner and self.phase is Phase.STANDBY:
+            told["holder"] = str(self.owner)
         if report:
             told["state"] = "degraded" if report.degraded else "good"
             told["claims"] = report.claims

@@ -10,20 +10,7 @@ import base64
 import re
 from dataclasses import dataclass, field
 
-from .gotypes import (
-    Bytes,
-    Custom,
-    GoType,
-    Integer,
-    Map,
-    Pointer,
-    Slice,
-    String,
-    Struct,
-    UnmarshalError,
-    Value,
-    zero,
-)
+from .gotypes import Bytes, Custom, GoType, Integer, Map, Pointer, Slice, String, Struct, UnmarshalError, Value, zero
 from .syntax import Node, Number, Object, fold, unquote
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)

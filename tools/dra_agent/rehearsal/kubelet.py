@@ -17,16 +17,7 @@ import grpc.aio
 
 from draState import Device, Prepared
 
-from ..wire import (
-    GET_INFO,
-    GET_POD_RESOURCES,
-    HEALTH_CHECK,
-    LIST_POD_RESOURCES,
-    NOTIFY_STATUS,
-    V1,
-    DRAPlugin,
-    Method,
-)
+from ..wire import GET_INFO, GET_POD_RESOURCES, HEALTH_CHECK, LIST_POD_RESOURCES, NOTIFY_STATUS, V1, DRAPlugin, Method
 
 RETRY_SECONDS = 0.02
 # What a call ends with when the agent dies or is not there. The call may have been made or not.

@@ -1,0 +1,66 @@
+"""What the manager gives back: a checkpoint, everything that was loaded, what a recovery did. Never prints data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from ._errors import CheckpointError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint(Generic[T]):
+    """One checkpoint as it stands on disk."""
+
+    data: T = field(repr=False)
+    key: str
+    generation: int  # how often this key has been written, from 1
+    version: int  # of the schema that wrote it
+    written: datetime
+    boot: str  # the boot in which it was written; "" if that is not known
+    from_this_boot: bool | None  # None where the kernel does not tell
+    unchanged: bool = False  # True from a write that found nothing to change, and so wrote nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[T]):
+    """All of a directory: what could be read, and what is wrong with each of the others."""
+
+    checkpoints: Mapping[str, Checkpoint[T]]
+    problems: Mapping[str, CheckpointError]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How many files hold what their checksum says, and what is wrong with each of the others."""
+
+    intact: int
+    problems: Mapping[str, CheckpointError]
+
+
+class Outcome(StrEnum):
+    """What recover_checkpoint could do."""
+
+    INTACT = "intact"  # nothing was wrong
+    REPAIRED = "repaired"  # exactly the bytes that were once written; nothing is lost
+    ROLLED_BACK = "rolled-back"  # the previous generation; the last acknowledged change is lost
+    HOPELESS = "hopeless"  # nothing can be done; the file is as it was
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What was done about one checkpoint. `quarantined` is where the damaged bytes are kept.
+
+    `rollback_to` is the generation that rollback=True would go back to, where that is all that is left; else 0.
+    """
+
+    key: str
+    outcome: Outcome
+    detail: str
+    quarantined: str = ""
+    rollback_to: int = 0

@@ -1,0 +1,204 @@
+"""The errors callers see. Each names the file and the next step; none ever contains data.
+
+All derive from CheckpointError, and all survive pickling, so that they can cross a process pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ._format.reason import Damaged, Reason, reason_of
+
+if TYPE_CHECKING:
+    from ._format.lockowner import LockOwner
+
+
+class CheckpointError(Exception):
+    """The base of every error of this library."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else type(self).__name__
+
+    def __reduce__(self) -> tuple[Callable[..., CheckpointError], tuple[Any, ...]]:
+        state = dict(self.__dict__)
+        if isinstance(self, OSError):
+            state["errno"] = self.errno
+        return _restore, (type(self), self.args, state)
+
+
+class InvalidKey(CheckpointError, ValueError):
+    """The key cannot name a checkpoint."""
+
+    def __init__(self, key: object) -> None:
+        super().__init__(
+            f"invalid key {_shortened(key)}: a key is a str of 1 to 200 letters, digits, '-', '_' or '.', "
+            "and starts and ends with a letter or digit"
+        )
+        self.key = key if isinstance(key, str) else repr(key)
+
+
+class CheckpointNotFound(CheckpointError, KeyError):
+    """There is no checkpoint under this key. The only error that means "new"."""
+
+    def __init__(self, key: str, path: str) -> None:
+        super().__init__(f"{path}: no such checkpoint")
+        self.key = key
+        self.path = path
+
+
+class CheckpointExists(CheckpointError):
+    """create_checkpoint(overwrite=False) met a checkpoint, good or damaged, under this key."""
+
+    def __init__(self, key: str, path: str) -> None:
+        super().__init__(f"{path}: already exists, and overwrite=False was asked for; nothing was written")
+        self.key = key
+        self.path = path
+
+
+class CorruptCheckpoint(CheckpointError):
+    """The file cannot be trusted. Its bytes are untouched; other checkpoints are not concerned."""
+
+    def __init__(self, key: str, path: str, damage: Damaged) -> None:
+        super().__init__(
+            f"{path}: {damage.reason} ({damage.detail}); the bytes are untouched. {_next_step(damage, path)}"
+        )
+        self.key = key
+        self.path = path
+        self.reason = damage.reason
+        self.detail = damage.detail
+        self.expected = damage.expected
+        self.actual = damage.actual
+        self.errno = damage.errno
+
+
+class CheckpointTooNew(CheckpointError):
+    """Written by a newer program, and not for reading by this one. This is not corruption."""
+
+    def __init__(self, key: str, path: str, detail: str) -> None:
+        super().__init__(
+            f"{path}: written by a newer program: {detail}. The file is not damaged. "
+            "Run the newer version, or remove the checkpoint if it is not needed"
+        )
+        self.key = key
+        self.path = path
+        self.detail = detail
+
+
+class WrongKind(CheckpointError):
+    """The file belongs to another kind of state: most likely the directory is another agent's."""
+
+    def __init__(self, key: str, path: str, found: str, expected: str) -> None:
+        super().__init__(
+            f"{path}: holds a checkpoint of kind {found!r} where {expected!r} is expected; "
+            "a directory holds one kind, so check that this is the directory you meant"
+        )
+        self.key = key
+        self.path = path
+        self.found = found
+        self.expected = expected
+
+
+class UnstorableValue(CheckpointError, ValueError):
+    """The value would not come back as it went in. `where` is its place in the data."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"{where}: {why}; nothing was written")
+        self.where = where
+        self.why = why
+
+
+class CheckpointWriteFailed(CheckpointError, OSError):
+    """A write, update or removal did not succeed.
+
+    `in_doubt` False: the old content is certainly still in place. True: the change was made, but it is not
+    known whether it survives a power loss; repeat the call, which then writes and syncs anew.
+    """
+
+    def __init__(self, key: str, path: str, error: OSError, *, in_doubt: bool) -> None:
+        outcome = (
+            "the change is visible but may not survive a power loss; repeat the call"
+            if in_doubt
+            else "the old content is still in place"
+        )
+        super().__init__(f"{path}: {reason_of(error)}; {outcome}")
+        self.errno = error.errno
+        self.key = key
+        self.path = path
+        self.in_doubt = in_doubt
+
+
+class BatchFailed(CheckpointWriteFailed):
+    """Some changes of a batch did not become durable. `failures` has each one's error; all others did."""
+
+    def __init__(self, path: str, failures: Mapping[str, CheckpointError]) -> None:
+        in_doubt = any(getattr(failure, "in_doubt", False) for failure in failures.values())
+        first = next(iter(failures.values()))
+        CheckpointError.__init__(
+            self, f"{path}: {len(failures)} of the batch failed, all others are durable; the first: {first}"
+        )
+        self.errno = getattr(first, "errno", None)
+        self.key = next(iter(failures))
+        self.path = path
+        self.in_doubt = in_doubt
+        self.failures = dict(failures)
+
+
+class DirectoryUnusable(CheckpointError, OSError):
+    """The directory cannot be opened, created, listed or synced."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(f"{path}: {reason_of(error)}; check that the directory exists, is mounted and may be used")
+        self.errno = error.errno
+        self.path = path
+
+
+class InsecureDirectory(CheckpointError):
+    """Somebody else could plant or replace files in the directory."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(
+            f"{path}: {why}; make it private (chmod 0700, chown), or pass allow_insecure=True if every user "
+            "who can write there is trusted (a Kubernetes emptyDir is 0777)"
+        )
+        self.path = path
+
+
+class DirectoryLocked(CheckpointError):
+    """Another owner has the directory. `owner` says who, as far as it is known."""
+
+    def __init__(self, path: str, why: str, owner: LockOwner | None = None) -> None:
+        super().__init__(f"{path}: {why}{f': {owner}' if owner else ''}")
+        self.path = path
+        self.owner = owner
+
+
+class ManagerClosed(CheckpointError):
+    """The manager was closed, or inherited through a fork; or it is being closed from inside a call of its own."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: the manager {why}")
+        self.path = path
+
+
+def _restore(cls: type[CheckpointError], args: tuple[Any, ...], state: dict[str, Any]) -> CheckpointError:
+    error = cls.__new__(cls)
+    error.args = args
+    for name, value in state.items():
+        setattr(error, name, value)
+    return error
+
+
+def _next_step(damage: Damaged, path: str) -> str:
+    if damage.reason is Reason.UNREADABLE:
+        return "Check permissions and the kernel log for disk errors, then try again"
+    if damage.reason is Reason.NOT_A_FILE:
+        return "Look at what stands there; writing or removing the checkpoint replaces it"
+    if damage.reason is Reason.TOO_LARGE:
+        return "Raise max_bytes if the size is right, else look at the file"
+    return f"Run: checkpoint-verify diagnose {path}"
+
+
+def _shortened(key: object) -> str:
+    text = repr(key)
+    return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"

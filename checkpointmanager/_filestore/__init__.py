@@ -1,0 +1,220 @@
+"""Checkpoints as files in one directory: the only room that touches the disk.
+
+FileStore opens and reads; commit.py replaces, ownership.py keeps other writers out, quarantine.py keeps what
+was damaged, directory.py and system.py are the edge to the operating system.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Literal
+
+from .._errors import CheckpointError, CheckpointNotFound, CheckpointWriteFailed, DirectoryUnusable
+from .._events import Event, EventKind
+from .._format.envelope import MAX_BYTES
+from .._format.keys import is_name
+from .._format.names import PREVIOUS, SUFFIX, TEMP
+from .._format.reason import Damaged, Reason, reason_of
+from .._store import Put
+from . import quarantine
+from .commit import Commit
+from .directory import Directory
+from .inflight import InFlight
+from .ownership import Ownership, ReadOnly
+from .recycle import Recycler
+from .system import FORGETFUL, UNRELIABLE, will_need
+
+Durability = Literal["full", "atomic"]
+
+PIECE_BYTES = 1 << 20
+EXPECTED_BYTES = 1 << 20  # of each file that will be read soon: of a large one the kernel reads the rest ahead itself
+SHARING_TIMEOUT = 10.0  # seconds that a write waits for the other processes by default
+SLOW_SYNC_SECONDS = 1.0
+LEASE_SECONDS = 0.01  # a thousand times as long as a lease is held
+
+
+class FileStore:
+    """A Store on disk. See CheckpointManager for what the options mean."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sharing: bool = False,
+        read_only: bool = False,
+        durability: Durability = "full",
+        owner: str = "",
+        lock_timeout: float | None = None,
+        allow_insecure: bool = False,
+        max_bytes: int = MAX_BYTES,
+        emit: Callable[[Event], object] = lambda _: None,
+        on_sync: Callable[[str, float], object] | None = None,
+    ) -> None:
+        if sys.platform == "win32":
+            raise CheckpointError(f"{path}: files need a POSIX system; a MemoryStore works here")
+        if durability not in ("full", "atomic"):
+            raise ValueError(f"durability is 'full' or 'atomic', not {durability!r}")
+        if lock_timeout is not None and not lock_timeout >= 0:
+            raise ValueError(f"lock_timeout is a number of seconds from 0, not {lock_timeout!r}")
+        if sharing and read_only:
+            raise ValueError("read_only takes no lock, so there is nothing to share: give one of the two")
+        self._durable = durability == "full"
+        self.max_bytes = max_bytes
+        self._emit = emit
+        self._on_sync = on_sync
+        self._directory = Directory(path, create=not read_only, allow_insecure=allow_insecure)
+        self.path = self._directory.path
+        self.exclusive = not sharing and not read_only
+        self._recycler = Recycler(self._directory, allowed=self.exclusive and self._durable)
+        self._in_flight = InFlight(self.path)
+        if read_only:
+            self._ownership: Ownership | ReadOnly = ReadOnly(self.path)
+            return
+        timeout = lock_timeout if lock_timeout is not None else SHARING_TIMEOUT * sharing
+        self._ownership = Ownership(self._directory, sharing=sharing, owner=owner, timeout=timeout)
+        try:
+            with self._ownership.opening():
+                self._take_over()
+        except BaseException:
+            self.close()
+            raise
+
+    def path_of(self, key: str) -> str:
+        return os.path.join(self.path, key + SUFFIX)
+
+    def keys(self) -> list[str]:
+        with self._in_flight:
+            names = self._directory.names()
+        return [key for name in names if name.endswith(SUFFIX) and is_name(key := name[: -len(SUFFIX)])]
+
+    def exists(self, key: str) -> bool:
+        with self._in_flight:
+            try:
+                self._directory.stat(key + SUFFIX)
+            except FileNotFoundError:
+                return False
+            except OSError as error:
+                raise DirectoryUnusable(self.path, error) from error
+        return True
+
+    def read(self, key: str, *, previous: bool = False) -> bytes:
+        name = PREVIOUS + key if previous else key + SUFFIX
+        with self._in_flight:
+            try:
+                descriptor = self._open(key, name)
+                try:
+                    return self._read_all(descriptor)
+                finally:
+                    os.close(descriptor)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENXIO):
+                    raise Damaged(Reason.NOT_A_FILE, "a link, socket or device stands in its place") from None
+                raise Damaged(Reason.UNREADABLE, reason_of(error), errno=error.errno) from error
+
+    def expect(self, keys: Sequence[str]) -> None:
+        with self._in_flight:
+            for key in keys:
+                with suppress(OSError):
+                    descriptor = self._directory.open(key + SUFFIX)
+                    try:
+                        will_need(descriptor, EXPECTED_BYTES)
+                    finally:
+                        os.close(descriptor)
+
+    def writing(self) -> AbstractContextManager[None]:
+        return self._in_flight if self.exclusive else self._writing_with_lock()
+
+    @contextmanager
+    def _writing_with_lock(self) -> Iterator[None]:
+        with self._in_flight, self._ownership.writing():
+            yield
+
+    def confirm(self) -> None:
+        self._ownership.check()
+
+    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
+        commit = Commit(self._directory, self._recycler, self._on_staged)
+        self._in_flight.check()
+        commit.run(puts, removals, durable=self._durable)
+        seconds = commit.slowest_sync
+        if self._on_sync and seconds:
+            self._on_sync(self.path, seconds)
+        if seconds > SLOW_SYNC_SECONDS:
+            self._emit(Event(EventKind.SLOW_SYNC, self.path, f"the disk took {seconds:.1f} s to sync", seconds=seconds))
+        return commit.failures
+
+    def quarantine(self, key: str, reason: Reason) -> str:
+        with self._in_flight:
+            return quarantine.keep(self._directory, key + SUFFIX, key, reason)
+
+    def close(self) -> None:
+        self._in_flight.close(self._give_back)
+
+    def _give_back(self) -> None:
+        try:
+            self._ownership.close()
+        finally:
+            self._directory.close()
+
+    def _on_staged(self, name: str, descriptor: int) -> None:
+        """For a store whose files are to belong to somebody else, such as root's repair of an agent's."""
+
+    def _take_over(self) -> None:
+        """Clear what dead writers left and make durable whatever they did, before anything is served."""
+        # Nobody else writes while this process has the lock, so every temp file is a dead writer's.
+        names = set(self._directory.names())
+        temps = [name for name in names if name.startswith(TEMP)]
+        orphans = [n for n in names if n.startswith(PREVIOUS) and n.removeprefix(PREVIOUS) + SUFFIX not in names]
+        for name in temps + orphans:
+            self._directory.discard(name)
+        if temps or orphans:
+            detail = f"removed {len(temps)} unfinished and {len(orphans)} orphaned files of an earlier process"
+            self._emit(Event(EventKind.STALE_FILES, self.path, detail))
+        try:
+            self._directory.sync()
+        except OSError as error:
+            raise DirectoryUnusable(self.path, error) from error
+        self._tell_about_the_file_system(self._directory.file_system)
+
+    def _tell_about_the_file_system(self, kind: str) -> None:
+        if kind in FORGETFUL:
+            detail = f"{kind} does not survive a reboot, so neither does what is written here"
+            self._emit(Event(EventKind.FORGETFUL_FILE_SYSTEM, self.path, detail))
+        elif kind in UNRELIABLE:
+            detail = f"{kind} may report a sync or a lock that it did not make; use a local disk"
+            self._emit(Event(EventKind.UNRELIABLE_FILE_SYSTEM, self.path, detail))
+
+    def _open(self, key: str, name: str) -> int:
+        """Only here does ENOENT mean that there is no such checkpoint: a file that was opened is there."""
+        try:
+            try:
+                return self._directory.open(name)
+            except BlockingIOError:  # leased, for the moment in which its owner looks whether it may be recycled
+                time.sleep(LEASE_SECONDS)
+                return self._directory.open(name)
+        except FileNotFoundError:
+            raise CheckpointNotFound(key, os.path.join(self.path, name)) from None
+
+    def _read_all(self, descriptor: int) -> bytes:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise Damaged(Reason.NOT_A_FILE, "a directory, FIFO or device stands in its place")
+        size = status.st_size
+        if size > self.max_bytes:
+            raise self._too_large(size)
+        blob = os.read(descriptor, size + 1)
+        # Another length than the status said: a short read, or the file changes while it is read.
+        while len(blob) != size and (piece := os.read(descriptor, PIECE_BYTES)):
+            blob += piece
+            if len(blob) > self.max_bytes:
+                raise self._too_large(len(blob))
+        return blob
+
+    def _too_large(self, size: int) -> Damaged:
+        return Damaged(Reason.TOO_LARGE, f"{size} bytes, over the limit of max_bytes={self.max_bytes}")

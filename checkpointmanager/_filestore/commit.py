@@ -1,0 +1,226 @@
+"""How checkpoints are replaced on disk.
+
+A write is this list of system calls and no other, so that after a kill or a power loss at any moment the name
+has the old bytes or the new ones:
+
+    stat    .lock                      is the directory still ours? (ownership.py)
+    open    .tmp-N                     new, exclusive, 0600
+    write, fsync, close                the data is on the disk before any name points to it
+    link    key.json -> .tmp-M         the generation that is about to be replaced ...
+    rename  .tmp-M -> .previous-key    ... is the previous one from now on
+    rename  .tmp-N -> key.json         the commit, seen by every reader at once
+    fsync   the directory              the commit survives a power loss: now it is acknowledged (one may serve many)
+
+A key that this owner has written before takes a shorter way where the system allows it: recycle.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import NamedTuple
+
+from .._errors import CheckpointWriteFailed
+from .._format.names import PREVIOUS, SUFFIX, TEMP
+from .._store import Current, Put
+from .directory import Directory
+from .recycle import Recycler
+from .system import sync, write_all
+
+FILES_AT_ONCE = 128  # of a batch: bounds the open descriptors
+SYNC_THREADS = 4  # of a batch: eight were slower
+
+_numbers = itertools.count(1)
+
+
+class Staged(NamedTuple):
+    """A new generation in its temp file, not yet under its name."""
+
+    put: Put
+    temp: str
+    descriptor: int
+    recycled: bool = False  # temp is the previous generation's name, and nobody's temp file
+
+
+class Commit:
+    """One call's worth of changes. `failures` has the keys that did not make it, each with its error."""
+
+    slowest_sync = 0.0  # seconds
+
+    def __init__(self, directory: Directory, recycler: Recycler, on_staged: Callable[[str, int], None]) -> None:
+        self._directory = directory
+        self._recycler = recycler
+        self._on_staged = on_staged  # told of each new file before it is synced, with the name that it will have
+        self._temps: set[str] = set()  # names that must not survive
+        self._descriptors: set[int] = set()
+        self._changed: list[str] = []  # keys whose names point to something else now
+        self.failures: dict[str, CheckpointWriteFailed] = {}
+
+    def run(self, puts: Sequence[Put], removals: Iterable[str], *, durable: bool) -> None:
+        sync_error = self._directory.sync_error
+        try:
+            if len(puts) == 1:
+                self._replace(puts[0])
+            else:
+                self._replace_many(puts)
+            for key in removals:
+                self._remove(key)
+            if self._changed and durable:
+                self._sync_names(sync_error)
+        finally:
+            self._clean_up()
+
+    def _replace(self, put: Put) -> None:
+        step = self._stage(put)
+        if step and self._sync_data(step):
+            self._rename(step)
+
+    def _replace_many(self, puts: Sequence[Put]) -> None:
+        """The data of many files is synced at the same time, which takes a third of one after the other."""
+        for start in range(0, len(puts), FILES_AT_ONCE):
+            staged = [step for put in puts[start : start + FILES_AT_ONCE] if (step := self._stage(put))]
+            with ThreadPoolExecutor(SYNC_THREADS) as pool:
+                synced = list(pool.map(self._sync_data, staged))
+            for step in itertools.compress(staged, synced):
+                self._rename(step)
+
+    def _stage(self, put: Put) -> Staged | None:
+        try:
+            if put.current is Current.OURS and (spare := self._recycler.open_spare(PREVIOUS + put.key)) is not None:
+                self._descriptors.add(spare.descriptor)
+                self._temps.add(PREVIOUS + put.key)  # from now on it is no generation of anything, unless this succeeds
+                spare.overwrite(put.blob)
+                return Staged(put, PREVIOUS + put.key, spare.descriptor, recycled=True)
+            temp = self._new_temp()
+            descriptor = self._directory.create(temp)
+            self._descriptors.add(descriptor)
+            write_all(descriptor, put.blob)
+            self._on_staged(put.key + SUFFIX, descriptor)
+        except OSError as error:
+            self._fail(put.key, error)
+            return None
+        return Staged(put, temp, descriptor)
+
+    def _sync_data(self, step: Staged) -> bool:
+        """The data reaches the disk before any name points to it."""
+        try:
+            started = time.perf_counter()
+            sync(step.descriptor)
+            self._clock(started)
+            self._close(step.descriptor)
+        except OSError as error:
+            self._fail(step.put.key, error)
+            return False
+        return True
+
+    def _rename(self, step: Staged) -> None:
+        key, current = step.put.key, step.put.current
+        try:
+            if step.recycled and self._recycler.exchange(step.temp, key + SUFFIX):
+                self._temps.discard(step.temp)
+                self._changed.append(key)
+                return
+            if step.recycled:
+                step = step._replace(temp=self._new_temp())
+                self._directory.rename(PREVIOUS + key, step.temp)
+                self._temps.discard(PREVIOUS + key)
+            if current is Current.ABSENT:
+                self._forget_previous(key)
+            elif current is not Current.DAMAGED:
+                self._keep_previous(key, current)
+            self._directory.rename(step.temp, key + SUFFIX)
+        except OSError as error:
+            self._fail(key, error)
+            return
+        self._temps.discard(step.temp)
+        self._changed.append(key)
+
+    def _keep_previous(self, key: str, current: Current) -> None:
+        temp = self._new_temp()
+        try:
+            self._directory.link_or_copy(key + SUFFIX, temp)
+        except FileNotFoundError:  # removed by hand: there is nothing to keep
+            return
+        try:
+            self._directory.rename(temp, PREVIOUS + key)
+        except IsADirectoryError:  # a folder stands there: no reason to refuse the new generation
+            return
+        # A killed writer may have left both names on one inode. Then rename does nothing, and temp must go.
+        if current is Current.OURS:
+            self._temps.discard(temp)
+
+    def _forget_previous(self, key: str) -> None:
+        """What a removed checkpoint left behind must not become the previous generation of a new one."""
+        try:
+            self._directory.unlink(PREVIOUS + key)
+        except FileNotFoundError:
+            return
+        self._directory.sync()
+
+    def _remove(self, key: str) -> None:
+        try:
+            self._unlink(key + SUFFIX)
+        except OSError as error:
+            self._fail(key, error)
+            return
+        self._directory.discard(PREVIOUS + key)  # if that fails it is an orphan, which nobody reads
+        self._changed.append(key)
+
+    def _unlink(self, name: str) -> None:
+        """Gone, or gone already; then the name is synced all the same, since an earlier removal may be in doubt."""
+        try:
+            self._directory.unlink(name)
+        except FileNotFoundError:
+            if self._directory.sync_error is None:
+                return
+            # What a failed sync has lost is not made good by another sync: the name has to change once more.
+            temp = self._new_temp()
+            os.close(self._directory.create(temp))
+            self._directory.rename(temp, name)
+            self._directory.unlink(name)
+
+    def _sync_names(self, error_before: OSError | None) -> None:
+        started = time.perf_counter()
+        try:  # noqa: SIM105  (suppress takes three calls more, and every write passes here)
+            self._directory.sync()
+        except OSError:
+            pass
+        self._clock(started)
+        # The kernel tells of a failure once, and all threads share the descriptor: another's counts here as well.
+        error = self._directory.sync_error
+        if error and error is not error_before:
+            for key in self._changed:
+                self._fail(key, error, in_doubt=True)
+
+    def _clean_up(self) -> None:
+        for descriptor in list(self._descriptors):
+            with suppress(OSError):
+                self._close(descriptor)
+        for temp in self._temps:
+            self._directory.discard(temp)
+
+    def _close(self, descriptor: int) -> None:
+        """Once: after two interrupts of a batch, its threads and its end may both come here."""
+        try:
+            self._descriptors.remove(descriptor)
+        except KeyError:
+            return
+        os.close(descriptor)
+
+    def _new_temp(self) -> str:
+        temp = f"{TEMP}{self._directory.token}-{next(_numbers)}"
+        self._temps.add(temp)
+        return temp
+
+    def _clock(self, started: float) -> None:
+        self.slowest_sync = max(self.slowest_sync, time.perf_counter() - started)
+
+    def _fail(self, key: str, error: OSError, *, in_doubt: bool = False) -> None:
+        path = os.path.join(self._directory.path, key + SUFFIX)
+        failure = CheckpointWriteFailed(key, path, error, in_doubt=in_doubt)
+        failure.__cause__ = error
+        self.failures[key] = failure

@@ -1,0 +1,169 @@
+"""The directory of a file store: opened once, checked once, and from then on only used by its descriptor."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from contextlib import suppress
+
+from .._errors import DirectoryUnusable, InsecureDirectory
+from .system import file_system_of, sync, write_all
+
+CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+COPY_BYTES = 1 << 20
+# What file systems and kernels answer where they do not make hard links.
+LINK_REFUSED = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+class Directory:
+    """An open directory. All names given to it are single names below it, never paths.
+
+    With `create` a missing directory is made, private to this user, and its entry in the parent made durable.
+    A directory that other users could write to is refused unless `allow_insecure`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool, allow_insecure: bool) -> None:
+        self.descriptor = -1
+        self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
+        self.sync_error: OSError | None = None  # the last one
+        self._syncing = threading.Lock()
+        self._syncs_begun = self._last_ended = self._last_failed = 0  # numbers of syncs; guarded by _syncing
+        self.token = os.urandom(4).hex()  # no other process uses the same: one that was killed may have left files
+        self.path = os.path.abspath(os.fspath(path))
+        try:
+            if create:
+                _make(self.path)
+            self.descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            status = os.fstat(self.descriptor)
+        except OSError as error:
+            self.close()
+            raise DirectoryUnusable(self.path, error) from error
+        self.file_system = file_system_of(status.st_dev)
+        if not allow_insecure and (why := _insecurity(status)):
+            self.close()
+            raise InsecureDirectory(self.path, why)
+
+    def names(self) -> list[str]:
+        try:
+            if self.descriptor < 0:  # which listdir takes for the working directory
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            return os.listdir(self.descriptor)
+        except OSError as error:
+            raise DirectoryUnusable(self.path, error) from error
+
+    def create(self, name: str) -> int:
+        """A descriptor for writing a file that did not exist before; whatever has the name is never followed."""
+        return os.open(name, CREATE, 0o600, dir_fd=self.descriptor)
+
+    def open(self, name: str) -> int:
+        """A descriptor for reading; never follows a link, never waits for a FIFO."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(name, flags, dir_fd=self.descriptor)
+
+    def open_folder(self, name: str) -> int:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, dir_fd=self.descriptor)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+
+    def link_or_copy(self, old: str, new: str, *, into: int | None = None) -> None:
+        """A second name for a file's bytes, here or in the folder `into`; a synced copy where links are refused."""
+        folder = self.descriptor if into is None else into
+        try:
+            os.link(old, new, src_dir_fd=self.descriptor, dst_dir_fd=folder, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in LINK_REFUSED:
+                raise
+            self._copy(old, new, folder)
+
+    def unlink(self, name: str) -> None:
+        os.unlink(name, dir_fd=self.descriptor)
+
+    def discard(self, name: str) -> None:
+        """Unlink what may be gone already, on a path where a failure is being reported anyway."""
+        with suppress(OSError):
+            self.unlink(name)
+
+    def stat(self, name: str) -> os.stat_result:
+        return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+
+    def sync(self) -> None:
+        """What this thread has changed is durable then. One sync at a time: who waited may be served by another's.
+
+        The kernel tells of a failure once. So whoever goes on must know the outcome of all syncs before.
+        """
+        needed = self._syncs_begun + 1  # one that runs now may have begun too early
+        with self._syncing:
+            if self._last_ended < needed:
+                self._syncs_begun += 1
+                try:
+                    sync(self.descriptor)
+                except OSError as error:
+                    self.sync_error = error
+                    self._last_failed = self._syncs_begun
+                self._last_ended = self._syncs_begun  # not if it was interrupted: then it has served nobody
+            if self.sync_error and self._last_failed >= needed:
+                raise self.sync_error
+
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1  # a number that is no descriptor, never another's
+        if descriptor >= 0:
+            with suppress(OSError):  # nothing was written through it
+                self._close(descriptor)
+
+    __del__ = close
+
+    def _copy(self, old: str, new: str, folder: int) -> None:
+        source = self.open(old)
+        try:
+            target = os.open(new, CREATE, 0o600, dir_fd=folder)
+            try:
+                while piece := os.read(source, COPY_BYTES):
+                    write_all(target, piece)
+                sync(target)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(new, dir_fd=folder)
+                raise
+            finally:
+                os.close(target)
+        finally:
+            os.close(source)
+
+
+def _make(path: str) -> None:
+    """mkdir -p, private, and every entry on the way durable.
+
+    Also the entry of what was there already: a run that was killed may have made it just before.
+    """
+    missing: list[str] = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    _sync_parent(path)
+    for folder in reversed(missing):
+        with suppress(FileExistsError):  # another process was quicker, or it is no directory: opening it will tell
+            os.mkdir(folder, 0o700)
+        _sync_parent(folder)
+
+
+def _sync_parent(path: str) -> None:
+    try:
+        descriptor = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:  # a parent that may be passed through but not read: nothing more can be done
+        return
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _insecurity(status: os.stat_result) -> str:
+    if status.st_mode & stat.S_IWOTH:
+        return f"every user can write to it (mode {stat.S_IMODE(status.st_mode):04o})"
+    if status.st_uid not in (0, os.geteuid()):
+        return f"it belongs to user {status.st_uid}, who is neither this user ({os.geteuid()}) nor root"
+    return ""

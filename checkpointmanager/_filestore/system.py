@@ -1,0 +1,86 @@
+"""What the operating system tells and does differently from place to place."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import types
+from contextlib import suppress
+
+if sys.platform == "darwin":
+    import fcntl
+
+    def sync(descriptor: int) -> None:
+        """Force to the platter: on macOS fsync alone stops at the drive's cache."""
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        except OSError:  # some file systems there know only fsync
+            os.fsync(descriptor)
+
+else:
+
+    def sync(descriptor: int) -> None:
+        """Force to the disk. Never repeated after a failure: the kernel then forgets what was lost."""
+        os.fsync(descriptor)
+
+
+def write_all(descriptor: int, blob: bytes) -> None:
+    """A write may be short (a full disk, a limit, a signal): go on until all is written or an error says why."""
+    written = os.write(descriptor, blob)
+    while written < len(blob):
+        written += os.write(descriptor, memoryview(blob)[written:])
+
+
+def will_need(descriptor: int, size: int) -> None:
+    """Let the kernel begin to read this file, without waiting; nothing where it does not take such hints."""
+    # Under pyfakefs `os` is a stand-in, and its descriptors mean nothing to the kernel.
+    if isinstance(os, types.ModuleType) and hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, size, os.POSIX_FADV_WILLNEED)
+
+
+FORGETFUL = frozenset({"tmpfs", "ramfs", "overlay", "aufs", "devtmpfs"})
+UNRELIABLE = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.glusterfs", "ceph", "vboxsf"})
+
+
+def file_system_of(device: int) -> str:
+    """The type of the file system with this device number, or "" where the kernel does not tell."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with suppress(OSError), open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+        for line in mounts:
+            # 36 35 98:0 /root /mount options shared:1 - ext4 /dev/sda1 options
+            fields = line.split()
+            if len(fields) > 2 and fields[2] == wanted and "-" in fields:
+                return fields[fields.index("-") + 1]
+    return ""
+
+
+if sys.platform == "linux":
+    import ctypes
+
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _fcntl = ctypes.PyDLL(None, use_errno=True).fcntl
+
+    def fcntl_at_once(descriptor: int, command: int, argument: int) -> None:
+        """fcntl for what takes less time than to let another thread run meanwhile, and to wait for its end."""
+        if _fcntl(descriptor, command, argument) < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def exchange(directory: int, one: str, other: str) -> None:
+        """Let two names of one directory change files, in one step; OSError where kernel or file system cannot."""
+        renameat2 = getattr(_libc, "renameat2", None)  # glibc 2.28 and later
+        if renameat2 is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        if renameat2(directory, one.encode(), directory, other.encode(), _RENAME_EXCHANGE):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+else:
+
+    def exchange(directory: int, one: str, other: str) -> None:
+        """Only Linux can."""
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+_RENAME_EXCHANGE = 2

@@ -1,0 +1,12 @@
+"""In which boot a file was written: a header states it, so that a reboot is visible."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot, or "" where there is none (then nothing is known about reboots)."""
+    with suppress(OSError, ValueError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+    return ""

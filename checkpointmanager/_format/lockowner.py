@@ -1,0 +1,62 @@
+"""Who owns a directory's lock, as the owner itself wrote it into the lock file.
+
+Only a courtesy to whoever is refused: the kernel's lock decides, never this text.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+import orjson
+
+MAX_LOCK_TEXT_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LockOwner:
+    """In a container every pid is 1, so the host name (the pod's) and the label say more."""
+
+    pid: int
+    host: str
+    command: str
+    since: str
+    label: str = ""  # `owner` in the file
+
+    @classmethod
+    def of_this_process(cls, label: str) -> LockOwner:
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        # Arguments are left out: they may hold secrets.
+        command = sys.argv[0] if sys.argv else ""
+        return cls(os.getpid(), os.uname().nodename, _in_unicode(command), since, _in_unicode(label))
+
+    @classmethod
+    def parse(cls, text: bytes) -> LockOwner | None:
+        """What a lock file says; None if it says nothing that can be understood."""
+        try:
+            told = orjson.loads(text)
+            return cls(
+                int(told["pid"]),
+                str(told["host"]),
+                str(told["command"]),
+                str(told["since"]),
+                str(told["owner"]),
+            )
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            return None
+
+    def to_json(self) -> bytes:
+        members = asdict(self)
+        members["owner"] = members.pop("label")
+        return orjson.dumps(members, option=orjson.OPT_APPEND_NEWLINE)
+
+    def __str__(self) -> str:
+        label = f"{self.label!r}, " if self.label else ""
+        return f"{label}pid {self.pid} on {self.host}, {self.command}, since {self.since}"
+
+
+def _in_unicode(text: str) -> str:
+    """A path need not be UTF-8, and then Python's string of it cannot be written as JSON."""
+    return text.encode(errors="replace").decode()

@@ -1,0 +1,81 @@
+"""Exact repair of damaged bytes: what comes out is proved by the checksum to be what was once written.
+
+Pure, like the envelope. Slow by nature, since a flipped bit is found by trying them all; never on a hot path.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from xxhash import xxh3_64_intdigest
+
+from .envelope import CHECKSUM_BYTES, checksum_matches, checksum_of, stated_digest
+
+MAX_SEARCH_BYTES = 64 << 10  # a second or so of trying; the time grows with the square of the size
+
+_GENERATION = re.compile(rb'"generation":(\d{1,18}),')
+
+
+class Repair(NamedTuple):
+    """The bytes as they were, and what had happened to them."""
+
+    blob: bytes
+    finding: str
+
+
+def repair(blob: bytes) -> Repair | None:
+    """The one checkpoint that these bytes once were, if that can be proved."""
+    if checksum_matches(blob):
+        return None  # whatever is wrong with it was written so
+    return (
+        _without_trailing_bytes(blob) or _with_closing(blob) or _with_checksum_mended(blob) or _with_bit_flipped(blob)
+    )
+
+
+def generation_in(blob: bytes) -> int:
+    """The generation that a damaged header seems to state; 0 if it states none. Only for staying above it."""
+    found = _GENERATION.search(blob, 0, 1024)
+    return int(found[1]) if found else 0
+
+
+def _without_trailing_bytes(blob: bytes) -> Repair | None:
+    line = blob.find(b"\n") + 1
+    if 0 < line < len(blob) and checksum_matches(blob[:line]):
+        return Repair(blob[:line], f"{len(blob) - line} foreign bytes at the end are cut off")
+    return None
+
+
+def _with_closing(blob: bytes) -> Repair | None:
+    for missing in (b"\n", b"}\n"):
+        if checksum_matches(blob + missing):
+            return Repair(blob + missing, f"{len(missing)} missing bytes at the end are put back")
+    return None
+
+
+def _with_checksum_mended(blob: bytes) -> Repair | None:
+    """A flip in the first 36 bytes leaves a body whose true checksum differs from them in one bit."""
+    true = checksum_of(blob[CHECKSUM_BYTES:])
+    differing = [(index, a ^ b) for index, (a, b) in enumerate(zip(true, blob, strict=False)) if a != b]
+    if len(blob) > CHECKSUM_BYTES and len(differing) == 1 and differing[0][1].bit_count() == 1:
+        index, mask = differing[0]
+        return Repair(true + blob[CHECKSUM_BYTES:], _flip(index, mask))
+    return None
+
+
+def _with_bit_flipped(blob: bytes) -> Repair | None:
+    wanted = stated_digest(blob)
+    if wanted is None or len(blob) > MAX_SEARCH_BYTES:
+        return None
+    body = bytearray(blob[CHECKSUM_BYTES:])
+    for index, byte in enumerate(body):
+        for mask in (1, 2, 4, 8, 16, 32, 64, 128):
+            body[index] = byte ^ mask
+            if xxh3_64_intdigest(body) == wanted:
+                return Repair(blob[:CHECKSUM_BYTES] + bytes(body), _flip(CHECKSUM_BYTES + index, mask))
+        body[index] = byte
+    return None
+
+
+def _flip(index: int, mask: int) -> str:
+    return f"bit {mask.bit_length() - 1} of byte {index} had flipped and is set back"

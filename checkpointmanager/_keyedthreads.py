@@ -1,0 +1,132 @@
+"""Blocking calls in threads for asyncio, one after the other for each key, side by side for different keys.
+
+Whoever waits may be cancelled at any moment. A call that has not started is then never made. One that has
+started runs to its end, and only then is the cancellation passed on and the key's next call let in: nobody is
+told "cancelled" about a write whose outcome is still open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import copy_context
+from typing import TypeVar
+
+R = TypeVar("R")
+
+THREADS = 16  # at once. Each spends its time in a sync, so more than cores are of use; 32 were no faster than 8
+
+
+class KeyedThreadsClosed(RuntimeError):
+    """Asked for a turn after the end."""
+
+
+class KeyedThreads:
+    """Belongs to one event loop. Turns of a key come in the order in which they were awaited."""
+
+    def __init__(self, threads: int = THREADS, name: str = "threads") -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._lines: dict[str, deque[_Ticket]] = {}  # the first of each line has its turn
+        self._busy = 0  # turns, also awaited ones, and calls
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closing = False
+
+    async def run(self, keys: Iterable[str], call: Callable[[], R]) -> R:
+        """One call, when it is the turn of all its keys."""
+        async with self.turn(keys):
+            return await self.call(call)
+
+    @asynccontextmanager
+    async def turn(self, keys: Iterable[str]) -> AsyncIterator[None]:
+        """Inside, no other turn of these keys is under way.
+
+        All threads are joined in one step, so that two turns can never wait for each other.
+        """
+        if self._closing:
+            raise KeyedThreadsClosed("closed: no more turns are given")
+        ticket = _Ticket(frozenset(keys))
+        for key in ticket.keys:
+            self._lines.setdefault(key, deque()).append(ticket)
+        try:
+            with self._counted():
+                if not self._is_first(ticket):
+                    ticket.turn = asyncio.get_running_loop().create_future()
+                    await ticket.turn
+                yield
+        finally:
+            self._leave(ticket)
+
+    async def call(self, call: Callable[[], R]) -> R:
+        """In a thread, to its end: a cancellation meanwhile is passed on when the call has returned."""
+        with self._counted():
+            return await _to_its_end(self._pool.submit(copy_context().run, call))
+
+    async def drained(self) -> None:
+        """Give no more turns, and wait for everybody who has one or was promised one."""
+        self._closing = True
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """The same, and let the threads go. May be called twice."""
+        await self.drained()
+        self._pool.shutdown(wait=False)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._busy += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            if not self._busy:
+                self._idle.set()
+
+    def _is_first(self, ticket: _Ticket) -> bool:
+        return all(self._lines[key][0] is ticket for key in ticket.keys)
+
+    def _leave(self, ticket: _Ticket) -> None:
+        followers: list[_Ticket] = []
+        for key in ticket.keys:
+            line = self._lines[key]
+            line.remove(ticket)
+            if line:
+                followers.append(line[0])
+            else:
+                del self._lines[key]
+        for follower in followers:
+            if follower.turn and not follower.turn.done() and self._is_first(follower):
+                follower.turn.set_result(None)
+
+
+class _Ticket:
+    __slots__ = ("keys", "turn")
+
+    def __init__(self, keys: frozenset[str]) -> None:
+        self.keys = keys
+        self.turn: asyncio.Future[None] | None = None  # None: had its turn at once
+
+
+async def _to_its_end(started: Future[R]) -> R:
+    ended = asyncio.wrap_future(started)
+    try:
+        return await asyncio.shield(ended)
+    except asyncio.CancelledError as cancelled:
+        if started.cancel():  # still waiting for a thread: it never runs
+            raise
+        failure = await _failure_of(ended)
+        raise cancelled from failure
+
+
+async def _failure_of(ended: asyncio.Future[R]) -> BaseException | None:
+    """What a call ended with whose waiter is cancelled, perhaps again and again."""
+    while not ended.done():
+        try:
+            await asyncio.wait([ended])
+        except asyncio.CancelledError:
+            continue
+    return ended.exception()

@@ -1,0 +1,279 @@
+"""The CheckpointManager: a key on one side, a typed checkpoint on the other.
+
+A value passes schema, envelope and store on its way to the disk, and the same way back. The manager composes
+them through a Reader and a Writer; it holds no data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
+
+from ._batch import Batch, Changes
+from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
+from ._errors import (
+    CheckpointError,
+    CheckpointExists,
+    CheckpointNotFound,
+    CheckpointTooNew,
+    CorruptCheckpoint,
+    UnstorableValue,
+    WrongKind,
+)
+from ._events import Event, Events
+from ._filestore import Durability, FileStore
+from ._format.boot import boot_id as boot_id_of_the_kernel
+from ._format.keys import check_key, is_name
+from ._gcpause import gc_paused
+from ._metricssink import MetricsSink
+from ._readahead import read_ahead
+from ._reader import Found, Reader
+from ._recovery import recover
+from ._schema import Schema
+from ._store import Store
+from ._writer import Writer
+
+T = TypeVar("T")
+
+ANY_JSON: Schema[Any] = Schema("JSON")
+
+
+class DirectoryOptions(TypedDict, total=False):
+    """How a directory is opened; see CheckpointManager."""
+
+    sharing: bool
+    read_only: bool
+    durability: Durability
+    owner: str
+    lock_timeout: float
+    allow_insecure: bool
+    max_bytes: int
+
+
+class FileOptions(DirectoryOptions, total=False):
+    """The same, and who measures it."""
+
+    metrics: MetricsSink | None
+
+
+class CheckpointManager(Generic[T]):
+    """Checkpoints of one kind in one directory, safe for many threads.
+
+    `directory` is created if it is missing; a Store (such as MemoryStore) may stand in its place. With no
+    `schema` the data is any JSON value. Options of a directory:
+
+    sharing         take the lock around each write instead of for life, for processes that overlap
+    read_only       take no lock and refuse to write
+    durability      "full" (default): a write that returned survives power loss; "atomic": only a crash of
+                    the process or a later one of the machine, as kubelet's files do
+    owner           a label that others are shown when they find the directory locked
+    lock_timeout    seconds to wait for the lock; by default 0, and 10 with sharing
+    allow_insecure  accept a directory that other users could write to
+    max_bytes       the limit for one file, by default 64 MiB
+
+    `on_event` is called with each Event, outside all locks. `meter` is told the figures of every change, such as
+    a CheckpointMetrics. `boot_id` replaces the kernel's, for tests.
+    """
+
+    @overload
+    def __init__(
+        self: CheckpointManager[Any],
+        directory: str | os.PathLike[str] | Store,
+        schema: None = None,
+        *,
+        on_event: Callable[[Event], object] | None = None,
+        boot_id: str | None = None,
+        **options: Unpack[FileOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | Store,
+        schema: Schema[T],
+        *,
+        on_event: Callable[[Event], object] | None = None,
+        boot_id: str | None = None,
+        **options: Unpack[FileOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | Store,
+        schema: Schema[Any] | None = None,
+        *,
+        on_event: Callable[[Event], object] | None = None,
+        boot_id: str | None = None,
+        **options: Unpack[FileOptions],
+    ) -> None:
+        boot = boot_id_of_the_kernel() if boot_id is None else boot_id
+        if boot and not is_name(boot):
+            raise ValueError(f"boot_id {boot!r}: use letters, digits, '-', '_' and '.', as in a key")
+        metrics = options.pop("metrics", None)
+        self._events = Events(on_event, _measured(metrics, directory) if metrics else None)
+        self._schema: Schema[T] = schema or ANY_JSON
+        with self._events:
+            self._store = _opened(directory, options, self._events, metrics)
+        self._reader: Reader[T] = Reader(self._store, self._schema, boot, self._events)
+        self._writer = Writer(self._store, self._schema.kind, self._reader, boot, self._events, metrics=metrics)
+        if metrics:
+            metrics.opened(self._store)
+
+    def create_checkpoint(self, key: str, data: T, *, overwrite: bool = True) -> Checkpoint[T]:
+        """Write `data` under `key`; durable when it returns.
+
+        Replaces what is there, a damaged file too (its bytes go to quarantine first), but never a file that
+        only a newer program can read, nor one of another kind. With overwrite=False any file is left alone.
+        """
+        check_key(key)
+        encoded = self._schema.encode(data)
+        with self._writer.changing(key):
+            if not overwrite and key in self:
+                raise CheckpointExists(key, self._store.path_of(key))
+            header, unchanged = self._writer.write(key, encoded)
+        return self._reader.checkpoint(header, data, unchanged=unchanged)
+
+    def get_checkpoint(self, key: str) -> Checkpoint[T]:
+        """What is on disk, verified. CheckpointNotFound is the only error that means "new"."""
+        return self._get(check_key(key))
+
+    def previous_checkpoint(self, key: str) -> Checkpoint[T] | None:
+        """The generation before, if it is whole and readable. Looked at, never trusted on its own."""
+        check_key(key)
+        found = self._reader.previous(key)
+        return self._reader.checkpoint(found.header, found.data) if found else None
+
+    def update_checkpoint(self, key: str, change: Callable[[T], T]) -> Checkpoint[T]:
+        """Read, let `change` make the new value, write; no other writer comes between.
+
+        `change` gets a value of its own and may mutate it, but must return the new one. If it raises, nothing
+        is written. A missing key is CheckpointNotFound. Fields that a newer program wrote are kept.
+        """
+        check_key(key)
+        with self._writer.changing(key):
+            found = self._read(key)
+            data = change(found.data)
+            if data is None:
+                raise UnstorableValue("$", "the change function returned None where the new value is expected")
+            header, unchanged = self._writer.write(key, self._schema.encode(data, found.unknowns), found.header)
+        return self._reader.checkpoint(header, data, unchanged=unchanged)
+
+    def remove_checkpoint(self, key: str) -> None:
+        """Gone for good when it returns. No error if it is not there; the file need not be readable."""
+        check_key(key)
+        with self._writer.changing(key):
+            self._writer.remove(key)
+
+    def list_checkpoints(self) -> list[str]:
+        """Every key, sorted; also those whose files are damaged."""
+        return sorted(self._store.keys())
+
+    def load(self) -> Loaded[T]:
+        """Everything. One bad file is reported and costs nothing but itself."""
+        checkpoints: dict[str, Checkpoint[T]] = {}
+        problems: dict[str, CheckpointError] = {}
+        with gc_paused():
+            for key in read_ahead(self._store, self.list_checkpoints()):
+                try:
+                    checkpoints[key] = self._get(key)
+                except (CorruptCheckpoint, CheckpointTooNew, WrongKind) as problem:
+                    problems[key] = problem
+                except CheckpointNotFound:
+                    continue  # removed since the directory was listed
+        return Loaded(checkpoints, problems)
+
+    def verify(self) -> Verified:
+        """Check every file's checksum and header without decoding its data."""
+        intact = 0
+        problems: dict[str, CheckpointError] = {}
+        for key in read_ahead(self._store, self.list_checkpoints()):
+            try:
+                self._reader.verify(key)
+                intact += 1
+            except (CorruptCheckpoint, CheckpointTooNew, WrongKind) as problem:
+                self._writer.forget(key)
+                problems[key] = problem
+            except CheckpointNotFound:
+                continue
+        return Verified(intact, problems)
+
+    def batch(self) -> Batch[T]:
+        """Many writes and removals, committed when the with block ends; much cheaper than one by one.
+
+        Each checkpoint is atomic, the batch as a whole is not: BatchFailed says what did not become durable.
+        """
+        return Batch(self._schema, self._commit)
+
+    def recover_checkpoint(self, key: str, *, rollback: bool = False) -> Recovery:
+        """Repair a damaged checkpoint where the checksum proves that the repair is exact.
+
+        Where it is not possible, rollback=True goes back to the previous generation, which loses the last
+        acknowledged change. The damaged bytes are kept in quarantine before anything is replaced.
+        """
+        check_key(key)
+        with self._writer.changing(key):
+            return recover(
+                key,
+                rollback,
+                store=self._store,
+                reader=self._reader,
+                writer=self._writer,
+                events=self._events,
+            )
+
+    def close(self) -> None:
+        """Wait for running calls, then give the directory back. May be called twice."""
+        self._store.close()
+
+    def __enter__(self) -> CheckpointManager[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __contains__(self, key: str) -> bool:
+        exists = self._store.exists(check_key(key))
+        if not exists:
+            self._writer.forget(key)
+        return exists
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.list_checkpoints())
+
+    def __len__(self) -> int:
+        return len(self._store.keys())
+
+    def __repr__(self) -> str:
+        return f"CheckpointManager({self._store.path!r}, {self._schema!r})"
+
+    def _get(self, key: str) -> Checkpoint[T]:
+        found = self._read(key)
+        return self._reader.checkpoint(found.header, found.data)
+
+    def _read(self, key: str) -> Found[T]:
+        try:
+            return self._reader.read(key)
+        except CheckpointError:
+            self._writer.forget(key)  # whatever is written next, it is not "unchanged"
+            raise
+
+    def _commit(self, changes: Changes) -> None:
+        with self._writer.changing(*changes):
+            self._writer.commit(changes)
+
+
+def _opened(
+    directory: str | os.PathLike[str] | Store, options: DirectoryOptions, events: Events, metrics: MetricsSink | None
+) -> Store:
+    if not isinstance(directory, str | os.PathLike):
+        if options:
+            raise TypeError(f"{', '.join(options)}: options of a directory, but a store was given")
+        return directory
+    return FileStore(directory, **options, emit=events.emit, on_sync=metrics.synced if metrics else None)
+
+
+def _measured(metrics: MetricsSink, directory: str | os.PathLike[str] | Store) -> Callable[[Event], object]:
+    path = directory.path if isinstance(directory, Store) else os.path.abspath(os.fspath(directory))
+    return lambda event: metrics.happened(path, event)

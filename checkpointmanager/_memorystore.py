@@ -1,0 +1,81 @@
+"""A Store without a disk, for tests of agents and for platforms without the file store.
+
+It outlives its managers: open another one on the same MemoryStore and the agent has "restarted".
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ._errors import CheckpointNotFound, CheckpointWriteFailed
+from ._format.reason import Damaged, Reason
+from ._store import Current, Put
+
+KEPT_PER_KEY = 4
+
+
+class MemoryStore:
+    """Bytes by key in three dicts, which tests may damage as they like."""
+
+    def __init__(self) -> None:
+        self.path = "memory:"
+        self.max_bytes = 64 << 20
+        self.exclusive = True
+        self.current: dict[str, bytes] = {}
+        self.previous: dict[str, bytes] = {}
+        self.quarantined: dict[str, list[tuple[Reason, bytes]]] = {}
+        self._lock = threading.Lock()
+
+    def path_of(self, key: str) -> str:
+        return f"{self.path}{key}"
+
+    def keys(self) -> list[str]:
+        with self._lock:
+            return list(self.current)
+
+    def exists(self, key: str) -> bool:
+        return key in self.current
+
+    def read(self, key: str, *, previous: bool = False) -> bytes:
+        kept = (self.previous if previous else self.current).get(key)
+        if kept is None:
+            raise CheckpointNotFound(key, self.path_of(key))
+        if len(kept) > self.max_bytes:
+            raise Damaged(Reason.TOO_LARGE, f"{len(kept)} bytes, over the limit of max_bytes={self.max_bytes}")
+        return kept
+
+    def expect(self, keys: Sequence[str]) -> None:
+        """It is all there."""
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        yield
+
+    def confirm(self) -> None:
+        """There is nobody else."""
+
+    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
+        with self._lock:
+            for put in puts:
+                if put.current is Current.ABSENT:
+                    self.previous.pop(put.key, None)
+                elif put.current is not Current.DAMAGED and put.key in self.current:
+                    self.previous[put.key] = self.current[put.key]
+                self.current[put.key] = put.blob
+            for key in removals:
+                self.current.pop(key, None)
+                self.previous.pop(key, None)
+        return {}
+
+    def quarantine(self, key: str, reason: Reason) -> str:
+        with self._lock:
+            kept = self.quarantined.setdefault(key, [])
+            if (reason, self.current[key]) not in kept:
+                kept.append((reason, self.current[key]))
+            del kept[:-KEPT_PER_KEY]
+        return f"{self.path_of(key)}#quarantine"
+
+    def close(self) -> None:
+        """Nothing to give back: the next manager finds what this one wrote."""

@@ -1,0 +1,191 @@
+"""What the data of one kind of checkpoint looks like, in every version that was ever written.
+
+A Schema turns typed values into JSON and back, migrates what older programs wrote, and keeps what newer
+programs added. It knows nothing of headers, checksums or files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar, overload
+
+import orjson
+
+from .._errors import UnstorableValue
+from .._format.keys import is_name
+from .._format.reason import Damaged, Reason, TooNew
+from .codec import codec_for
+from .jsonvalues import Mismatch, check_plain, to_json
+from .simpletypes import ANYTHING, Codec, SharedText
+from .unknown import NOTHING_UNKNOWN, UnknownFields, Unknowns, beyond, unknown_fields
+
+__all__ = ["Encoded", "Schema", "SharedText", "UnknownFields", "Unknowns", "unknown_fields"]
+
+T = TypeVar("T")
+
+
+class Encoded(NamedTuple):
+    """Data as JSON, with the versions that its file must state."""
+
+    json: bytes
+    version: int
+    readable_by: int
+
+
+class Schema(Generic[T]):
+    """A kind of data: its type, its version, and how to read what other versions wrote.
+
+    `type` is a dataclass, or any type made of dataclasses, lists, tuples, dicts, sets, enums, Literal, datetime,
+    UUID, text, numbers, booleans and None. For other models give `encode` (value -> plain JSON data) and `decode`
+    (the way back). With neither, the data is any JSON value. SharedText is text that many objects have in common.
+
+    `migrations` maps a version to the function that turns its plain data into that of the next one; where none
+    is given the data passes as it is. `readable_by` is the oldest version whose code may read and rewrite what
+    this one writes; by default only this version itself.
+    """
+
+    @overload
+    def __init__(
+        self,
+        kind: str,
+        version: int = ...,
+        *,
+        type: type[T],
+        migrations: Mapping[int, Callable[[Any], Any]] | None = ...,
+        readable_by: int | None = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        kind: str,
+        version: int = ...,
+        *,
+        encode: Callable[[T], Any],
+        decode: Callable[[Any], T],
+        migrations: Mapping[int, Callable[[Any], Any]] | None = ...,
+        readable_by: int | None = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Schema[Any],
+        kind: str,
+        version: int = ...,
+        *,
+        migrations: Mapping[int, Callable[[Any], Any]] | None = ...,
+        readable_by: int | None = ...,
+    ) -> None: ...
+    def __init__(
+        self,
+        kind: str,
+        version: int = 1,
+        *,
+        type: Any = None,
+        encode: Callable[[T], Any] | None = None,
+        decode: Callable[[Any], T] | None = None,
+        migrations: Mapping[int, Callable[[Any], Any]] | None = None,
+        readable_by: int | None = None,
+    ) -> None:
+        self.kind = kind
+        self.version = version
+        self.readable_by = version if readable_by is None else readable_by
+        self._migrations = dict(migrations or {})
+        self._check()
+        if (encode is None) != (decode is None) or (type is not None and encode is not None):
+            raise TypeError(f"schema {kind}: give either type=, or encode= and decode= together, or none of them")
+        if encode is not None and decode is not None:
+            self._codec = _codec_of_pair(encode, decode)
+        else:
+            self._codec = ANYTHING if type is None else codec_for(type)
+
+    def encode(self, value: T, unknowns: Unknowns | None = None) -> Encoded:
+        """The JSON of `value` with the fields of `unknowns` put back, or UnstorableValue."""
+        kept = unknowns or Unknowns(self.version, self.readable_by)
+        try:
+            plain = self._to_plain(value, kept)
+            if kept.of_whole:
+                plain = kept.settle_whole(plain)
+            return Encoded(to_json(plain), kept.version, kept.readable_by)
+        except Mismatch as mismatch:
+            where, why = mismatch.where, mismatch.why
+        raise UnstorableValue(where, why)  # out here, so that no chain leads to an error that may quote data
+
+    def decode(self, data: bytes | memoryview, version: int, readable_by: int) -> tuple[T, Unknowns | None]:
+        """The value in `data`, and what a newer program wrote beside it; or Damaged, or TooNew."""
+        newer = version > self.version
+        if newer and readable_by > self.version:
+            raise TooNew(f"{self._newer(version)} {readable_by} or later may read it")
+        unknowns = Unknowns(version, readable_by) if newer else NOTHING_UNKNOWN
+        try:
+            plain = orjson.loads(data)
+            if version < self.version:
+                plain = self._migrated(plain, version)
+            value = self._from_plain(plain, unknowns)
+            if newer:
+                known = _guarded(lambda value: self._to_plain(value, Unknowns(0, 0)), value, "encode")
+                # Parsed again: what decode= was given may have been changed by it.
+                unknowns.of_whole = beyond(orjson.loads(data), known)
+            return value, unknowns if newer else None
+        except orjson.JSONDecodeError:
+            damage: Exception = Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON")
+        except Mismatch as mismatch:
+            misfit = f"{mismatch.where} {mismatch.why}"
+            damage = TooNew(f"{self._newer(version)} but {misfit}") if newer else Damaged(Reason.WRONG_SHAPE, misfit)
+        raise damage  # out here for the same reason
+
+    def __repr__(self) -> str:
+        return f"Schema({self.kind!r}, version={self.version}, readable_by={self.readable_by})"
+
+    def _to_plain(self, value: Any, unknowns: Unknowns) -> Any:
+        try:
+            return self._codec.encode(value, unknowns)
+        except RecursionError:
+            raise Mismatch("is nested too deeply, or contains itself") from None
+
+    def _from_plain(self, plain: Any, unknowns: Unknowns) -> T:
+        try:
+            value: T = self._codec.decode(plain, unknowns)
+        except RecursionError:
+            raise Mismatch("is nested too deeply") from None
+        return value
+
+    def _migrated(self, plain: Any, version: int) -> Any:
+        for step in sorted(self._migrations):
+            if step >= version:
+                plain = _guarded(self._migrations[step], plain, f"the migration from version {step}")
+        return plain
+
+    def _newer(self, version: int) -> str:
+        return f"it has version {version} of kind {self.kind}, this program knows version {self.version},"
+
+    def _check(self) -> None:
+        if not is_name(self.kind):
+            raise ValueError(f"schema kind {self.kind!r}: use letters, digits, '-', '_' and '.', as in a key")
+        if type(self.version) is not int or self.version < 1:
+            raise ValueError(f"schema {self.kind}: versions are integers from 1")
+        if type(self.readable_by) is not int or not 1 <= self.readable_by <= self.version:
+            raise ValueError(f"schema {self.kind}: readable_by lies between 1 and version {self.version}")
+        if any(type(step) is not int or not 1 <= step < self.version for step in self._migrations):
+            raise ValueError(f"schema {self.kind}: migrations start from versions 1 to {self.version - 1}")
+
+
+def _codec_of_pair(encode: Callable[[T], Any], decode: Callable[[Any], T]) -> Codec:
+    """What encode= raises is the caller's own error; what decode= raises is told without its text."""
+
+    def to_plain(value: Any, _: Unknowns) -> Any:
+        plain = encode(value)
+        check_plain(plain)
+        return plain
+
+    def from_plain(plain: Any, _: Unknowns) -> Any:
+        return _guarded(decode, plain, "decode")
+
+    return Codec(to_plain, from_plain, frozenset(), frozenset())
+
+
+def _guarded(function: Callable[[Any], Any], value: Any, name: str) -> Any:
+    try:
+        return function(value)
+    except Mismatch:
+        raise
+    except Exception as error:  # noqa: BLE001  (foreign code may raise anything, and its text may quote data)
+        raise Mismatch(f"is refused by {name} with {type(error).__name__}") from None

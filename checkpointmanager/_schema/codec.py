@@ -1,0 +1,231 @@
+"""From a type to two functions: typed value -> plain JSON value, and back.
+
+A codec is built once per schema from the type's annotations. It accepts exactly the declared types, so that
+what was stored is what is read back; anything else is a Mismatch with its place, never with its value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable
+from enum import Enum, Flag
+from functools import partial
+from typing import Any, Literal
+
+from .jsonvalues import Mismatch, check_plain
+from .objects import Member, dataclass_codec, fields_of
+from .simpletypes import (
+    ADVICE,
+    ANYTHING,
+    FLOAT,
+    NONE,
+    SCALARS,
+    SHARED_TEXT,
+    Codec,
+    Function,
+    SharedText,
+    choices,
+    expect,
+    not_a,
+)
+from .unknown import CARRIER, Unknowns
+
+
+def codec_for(annotation: Any) -> Codec:
+    """The codec of a type, or TypeError naming the part of it that cannot be stored."""
+    return _Builder().build(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+class _Builder:
+    """Builds the codec of a type and of all types below it, each dataclass once, so that types may recurse."""
+
+    def __init__(self) -> None:
+        self._dataclasses: dict[type, Codec] = {}
+
+    def build(self, annotation: Any, name: str) -> Codec:
+        while hasattr(annotation, "__supertype__"):  # a NewType
+            annotation = annotation.__supertype__
+        origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+        if annotation is Any or annotation is object:
+            return ANYTHING
+        if annotation is None:
+            return SCALARS[NONE]
+        if origin is typing.Annotated:
+            return SHARED_TEXT if annotation == SharedText else self.build(arguments[0], name)
+        if origin in (typing.Union, types.UnionType):
+            return _union([self.build(member, name) for member in arguments], name)
+        if origin is Literal:
+            return choices({(type(value), value): value for value in arguments}, name)
+        if (origin in (list, set, frozenset) and arguments) or (origin is tuple and arguments[1:] == (Ellipsis,)):
+            return _sequence(origin, self.build(arguments[0], f"{name}[]"))
+        if origin is tuple:
+            return _fixed_tuple([self.build(member, f"{name}[{i}]") for i, member in enumerate(arguments)])
+        if origin is dict and arguments:
+            return _mapping(self.build(arguments[0], f"{name} key"), self.build(arguments[1], f"{name}[]"), name)
+        if isinstance(origin or annotation, type) and not arguments:
+            return self._build_class(origin or annotation, name)
+        raise TypeError(f"{name}: {annotation!r} cannot be stored; {ADVICE}")
+
+    def _build_class(self, cls: type, name: str) -> Codec:
+        if cls in SCALARS:
+            return SCALARS[cls]
+        if cls in (dict, list):
+            return _any_container(cls)
+        if issubclass(cls, Enum) and not issubclass(cls, Flag):
+            return choices({(type(member.value), member.value): member for member in cls}, name)
+        if dataclasses.is_dataclass(cls):
+            return self._dataclasses.get(cls) or self._build_dataclass(cls)
+        raise TypeError(f"{name}: {cls.__name__} cannot be stored; {ADVICE}")
+
+    def _build_dataclass(self, cls: type) -> Codec:
+        self._dataclasses[cls] = self._forward(cls)  # its members may name the class again
+        try:
+            hints = typing.get_type_hints(cls, include_extras=True)
+        except NameError as error:
+            raise TypeError(f"{cls.__name__}: {error}; types that a dataclass names are found in its module") from None
+        members = [
+            Member(field, self.build(hints[field.name], f"{cls.__name__}.{field.name}"))
+            for field in fields_of(cls)
+            if CARRIER not in field.metadata
+        ]
+        self._dataclasses[cls] = dataclass_codec(cls, members)
+        return self._dataclasses[cls]
+
+    def _forward(self, cls: type) -> Codec:
+        """Stands for the codec of a class until that is built."""
+
+        def encode(value: Any, unknowns: Unknowns) -> Any:
+            return self._dataclasses[cls].encode(value, unknowns)
+
+        def decode(plain: Any, unknowns: Unknowns) -> Any:
+            return self._dataclasses[cls].decode(plain, unknowns)
+
+        return Codec(encode, decode, frozenset({cls}), frozenset({dict}))
+
+
+def _sequence(cls: Any, item: Codec) -> Codec:
+    # Mixed types and dicts have no order of their own.
+    order = None if item.json in (frozenset({str}), frozenset({int})) else repr
+    read_as_is = frozenset[type]() if item.shared else item.as_is
+    if cls in (list, tuple):
+        encode = _each(item.encode, item.as_is, cls, list)
+        decode = _each(item.decode, read_as_is, list, cls)
+    else:
+        encode = _each(item.encode, item.as_is, cls, partial(sorted, key=order))  # the same set gives the same bytes
+        decode = _each(item.decode, read_as_is, list, partial(_distinct, cls))
+    return Codec(encode, decode, frozenset({cls}), frozenset({list}))
+
+
+def _each(function: Function, as_is: frozenset[type], source: Any, target: Callable[[list[Any]], Any]) -> Function:
+    """Takes a `source`, calls the function for each value that needs it, and makes a `target` of the results."""
+
+    def each(values: Any, unknowns: Unknowns) -> Any:
+        if type(values) is not source:
+            raise not_a(source, values)
+        result: list[Any] = []
+        try:
+            for value in values:
+                result.append(value if type(value) in as_is else function(value, unknowns))
+        except Mismatch as mismatch:
+            raise mismatch.inside(len(result)) from None
+        return result if target is list else target(result)
+
+    return each
+
+
+def _distinct(cls: Any, values: list[Any]) -> Any:
+    try:
+        result = cls(values)
+    except TypeError:
+        raise Mismatch("holds what cannot be in a set") from None
+    if len(result) != len(values):
+        raise Mismatch("holds a value twice, which a set cannot")
+    return result
+
+
+def _fixed_tuple(items: list[Codec]) -> Codec:
+    def convert(functions: list[Function], source: type, target: type) -> Function:
+        def each(values: Any, unknowns: Unknowns) -> Any:
+            expect(values, source)
+            if len(values) != len(functions):
+                raise Mismatch(f"has {len(values)} items, not {len(functions)}")
+            return pairs(list(zip(functions, values, strict=True)), unknowns)
+
+        pairs = _each(lambda pair, unknowns: pair[0](pair[1], unknowns), frozenset(), list, target)
+        return each
+
+    encode, decode = (
+        convert([item.encode for item in items], tuple, list),
+        convert([item.decode for item in items], list, tuple),
+    )
+    return Codec(encode, decode, frozenset({tuple}), frozenset({list}))
+
+
+def _mapping(key: Codec, item: Codec, name: str) -> Codec:
+    if key.json != {str}:
+        raise TypeError(f"{name}: JSON keys are text, so a dict's keys must be stored as text; {ADVICE}")
+    keys_as_is, items_as_is = key.as_is, item.as_is
+
+    def convert(on_key: Function, on_item: Function) -> Function:
+        def each(values: Any, unknowns: Unknowns) -> Any:
+            expect(values, dict)
+            result = {}
+            for old, value in values.items():
+                try:
+                    new = old if type(old) in keys_as_is else on_key(old, unknowns)
+                except Mismatch as mismatch:
+                    raise Mismatch(f"has a key that {mismatch.why}") from None
+                try:
+                    result[new] = value if type(value) in items_as_is else on_item(value, unknowns)
+                except Mismatch as mismatch:
+                    raise mismatch.inside(new if type(new) is str else old) from None
+            if len(result) != len(values):
+                raise Mismatch("has two keys that mean the same")
+            return result
+
+        return each
+
+    to_plain, from_plain = convert(key.encode, item.encode), convert(key.decode, item.decode)
+    return Codec(to_plain, from_plain, frozenset({dict}), frozenset({dict}))
+
+
+def _any_container(cls: type) -> Codec:
+    def encode(value: Any, _: Unknowns) -> Any:
+        expect(value, cls)
+        check_plain(value)
+        return value
+
+    def decode(plain: Any, _: Unknowns) -> Any:
+        expect(plain, cls)
+        return plain
+
+    return Codec(encode, decode, frozenset({cls}), frozenset({cls}))
+
+
+def _union(members: list[Codec], name: str) -> Codec:
+    """Its members are told apart by type on both sides, so that what is read is what was written."""
+    if ANYTHING in members and all(member.as_is for member in members):
+        return ANYTHING  # such as Any | None
+    members = sorted(members, key=lambda member: member is FLOAT)  # so that in `int | float` an int stays one
+    to_plain: dict[type, Function] = {}
+    from_plain: dict[type, Function] = {}
+    for member in members:
+        for cls in member.python:
+            if to_plain.setdefault(cls, member.encode) is not member.encode and not (member is FLOAT and cls is int):
+                raise TypeError(f"{name}: the members of the union are not told apart by type; {ADVICE}")
+        for cls in member.json:
+            if from_plain.setdefault(cls, member.decode) is not member.decode and not (member is FLOAT and cls is int):
+                raise TypeError(f"{name}: the members of the union look alike in JSON; {ADVICE}")
+
+    def choose(table: dict[type, Function]) -> Function:
+        def convert(value: Any, unknowns: Unknowns) -> Any:
+            if function := table.get(type(value)):
+                return function(value, unknowns)
+            raise Mismatch(f"is {type(value).__name__}, which is none of the declared types")
+
+        return convert
+
+    as_is = frozenset[type]().union(*(member.as_is for member in members))
+    return Codec(choose(to_plain), choose(from_plain), frozenset(to_plain), frozenset(from_plain), as_is)

@@ -1,0 +1,150 @@
+"""The codecs of single values: text, numbers, times, choices. Containers are in codec.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from sys import intern
+from typing import Annotated, Any
+from uuid import UUID
+
+from .jsonvalues import AS_IS, Mismatch, check_plain
+from .unknown import Unknowns
+
+Function = Callable[[Any, Unknowns], Any]
+NONE = type(None)
+SharedText = Annotated[
+    str, "checkpointmanager.shared"
+]  # for fields whose text many objects have in common: memory holds it once
+ADVICE = "declare it with another type, or give the schema encode= and decode="
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How one type is stored. `python` and `json` are the types it takes on either side: unions choose by them.
+
+    Values whose type is in `as_is` are the same on both sides, so that containers need not call for them.
+    """
+
+    encode: Function
+    decode: Function
+    python: frozenset[type]
+    json: frozenset[type]
+    as_is: frozenset[type] = frozenset()
+    shared: bool = False  # its values are text that is kept once when it is read
+
+
+def expect(value: Any, cls: type) -> None:
+    """Exactly this class: a subclass would not come back as itself."""
+    if type(value) is not cls:
+        raise not_a(cls, value)
+
+
+def not_a(cls: type, value: Any) -> Mismatch:
+    return Mismatch(f"is {type(value).__name__}, not {cls.__name__}")
+
+
+def choices(by_plain: dict[tuple[type, Any], Any], name: str) -> Codec:
+    """An Enum or a Literal: a fixed set of values, each stored as a JSON scalar.
+
+    Keyed by type and value, because True equals 1.
+    """
+    if not all(cls in (str, int, bool, NONE) for cls, _ in by_plain):
+        raise TypeError(f"{name}: only text, integers, booleans and None can be choices; {ADVICE}")
+    by_choice = {(type(choice), choice): plain for (_, plain), choice in by_plain.items()}
+
+    def chosen(table: dict[tuple[type, Any], Any]) -> Function:
+        def choose(value: Any, _: Unknowns) -> Any:
+            try:
+                return table[type(value), value]
+            except (KeyError, TypeError):
+                raise Mismatch("is none of the declared choices") from None
+
+        return choose
+
+    python = frozenset(cls for cls, _ in by_choice)
+    return Codec(chosen(by_choice), chosen(by_plain), python, frozenset(cls for cls, _ in by_plain))
+
+
+def _exactly(cls: type) -> Codec:
+    def same(value: Any, _: Unknowns) -> Any:
+        expect(value, cls)
+        return value
+
+    only = frozenset({cls})
+    return Codec(same, same, only, only, only)
+
+
+def _number_to_plain(value: Any, _: Unknowns) -> Any:
+    """An int is welcome where a float is declared, as type checkers allow, if it is the same number."""
+    if type(value) is int and abs(value) <= 2**53:
+        return float(value)
+    expect(value, float)
+    check_plain(value)
+    return value
+
+
+def _number_from_plain(plain: Any, _: Unknowns) -> Any:
+    if type(plain) is int:
+        return float(plain)
+    expect(plain, float)
+    return plain
+
+
+def _time_to_plain(value: Any, _: Unknowns) -> Any:
+    expect(value, datetime)
+    zone = value.tzinfo
+    if zone is not None and (type(zone) is not timezone or not zone.tzname(None).startswith("UTC")):
+        raise Mismatch("is a time in a named zone, whose name would be lost; use value.astimezone(UTC)")
+    if value.fold:
+        raise Mismatch("is a time with fold=1, which would be lost")
+    return value.isoformat()
+
+
+def _time_from_plain(plain: Any, _: Unknowns) -> Any:
+    expect(plain, str)
+    try:
+        return datetime.fromisoformat(plain)
+    except ValueError:
+        raise Mismatch("is not a time in ISO 8601") from None
+
+
+def _uuid_to_plain(value: Any, _: Unknowns) -> Any:
+    expect(value, UUID)
+    return str(value)
+
+
+def _uuid_from_plain(plain: Any, _: Unknowns) -> Any:
+    expect(plain, str)
+    try:
+        return UUID(plain)
+    except ValueError:
+        raise Mismatch("is not a UUID") from None
+
+
+def _anything_to_plain(value: Any, _: Unknowns) -> Any:
+    check_plain(value)
+    return value
+
+
+def _anything_from_plain(plain: Any, _: Unknowns) -> Any:
+    return plain
+
+
+def _shared_from_plain(plain: Any, _: Unknowns) -> Any:
+    expect(plain, str)
+    return intern(plain)
+
+
+_TEXT = frozenset({str})
+FLOAT = Codec(_number_to_plain, _number_from_plain, frozenset({float, int}), frozenset({float, int}))
+SCALARS: dict[type, Codec] = {
+    **{cls: _exactly(cls) for cls in AS_IS},
+    float: FLOAT,
+    datetime: Codec(_time_to_plain, _time_from_plain, frozenset({datetime}), _TEXT),
+    UUID: Codec(_uuid_to_plain, _uuid_from_plain, frozenset({UUID}), _TEXT),
+}
+SHARED_TEXT = replace(SCALARS[str], decode=_shared_from_plain, shared=True)
+_JSON = AS_IS | {float, list, dict}
+ANYTHING = Codec(_anything_to_plain, _anything_from_plain, _JSON, _JSON, AS_IS)

@@ -1,0 +1,80 @@
+"""What the manager needs from whatever keeps the bytes. FileStore and MemoryStore are two that do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from enum import Enum, auto
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from ._errors import CheckpointWriteFailed
+from ._format.reason import Reason
+
+
+class Current(Enum):
+    """What stands under a key's name just before it is written, as the manager found it."""
+
+    ABSENT = auto()  # nothing: a previous generation left behind belongs to a removed checkpoint
+    FOUND = auto()  # a good checkpoint, from before this owner: it becomes the previous generation
+    OURS = auto()  # a good checkpoint that this owner wrote: the same, and no trace of a crash is possible
+    DAMAGED = auto()  # bytes that nobody can trust: the previous generation stays what it is
+
+
+class Put(NamedTuple):
+    """One checkpoint to be written."""
+
+    key: str
+    blob: bytes
+    current: Current
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Bytes under a key, each replaced as a whole, with the generation before kept beside it.
+
+    Keys have been checked by the caller. All calls are safe from many threads.
+    """
+
+    path: str  # names the store in messages
+    max_bytes: int  # more than that is neither written nor read
+    exclusive: bool  # True: nobody else can write while it is open, so what was learned stays true
+
+    def path_of(self, key: str) -> str:
+        """Names one checkpoint in messages."""
+        ...
+
+    def keys(self) -> list[str]:
+        """Every key, in no order."""
+        ...
+
+    def exists(self, key: str) -> bool:
+        """True if anything stands under the key's name, damaged or not."""
+        ...
+
+    def read(self, key: str, *, previous: bool = False) -> bytes:
+        """The bytes, or CheckpointNotFound, or Damaged: unreadable, too large, not a file."""
+        ...
+
+    def expect(self, keys: Sequence[str]) -> None:
+        """A hint that these will be read soon, in this order. Never raises for what is not there."""
+        ...
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Hold this from learning what is there until it is replaced. Refuses when writing is not allowed."""
+        ...
+
+    def confirm(self) -> None:
+        """Raise unless this is still the owner. Asked before each change, when nothing is waited for any more."""
+        ...
+
+    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
+        """Make the changes durable and return those that failed. Each is atomic, all together are not."""
+        ...
+
+    def quarantine(self, key: str, reason: Reason) -> str:
+        """Keep a durable copy of what stands under the name now, and return where. Raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """Give the store back. May be called twice."""
+        ...

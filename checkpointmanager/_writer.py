@@ -1,0 +1,215 @@
+"""From encoded data to a durable file: counts generations, skips what is unchanged, keeps what is damaged.
+
+What it remembers of a key it forgets before each attempt and learns again from the file after a failure. So a
+write in doubt can never be taken for one that happened.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from xxhash import xxh3_128_digest
+
+from ._batch import Changes
+from ._changeguard import ChangeGuard
+from ._errors import (
+    BatchFailed,
+    CheckpointError,
+    CheckpointNotFound,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    UnstorableValue,
+)
+from ._events import Event, EventKind, Events
+from ._format.envelope import Header, seal
+from ._format.reason import SHORTAGES, Reason
+from ._keylocks import KeyLocks
+from ._metricssink import MetricsSink
+from ._reader import Reader
+from ._schema import Encoded
+from ._store import Current, Put, Store
+
+
+class Known(NamedTuple):
+    """A checkpoint that this owner wrote durably. The digest is of its data alone."""
+
+    header: Header
+    digest: bytes
+
+    def is_of(self, encoded: Encoded, digest: bytes) -> bool:
+        """The same data and versions. Boot and durability are this owner's, so they are the same anyway."""
+        versions = (self.header.version, self.header.readable_by)
+        return digest == self.digest and versions == (encoded.version, encoded.readable_by)
+
+
+class Writer:
+    """All changes go through here, each inside `changing` its keys."""
+
+    def __init__(
+        self,
+        store: Store,
+        kind: str,
+        reader: Reader[Any],
+        boot: str,
+        events: Events,
+        *,
+        metrics: MetricsSink | None = None,
+    ) -> None:
+        self._store = store
+        self._kind = kind
+        self._reader = reader
+        self._boot = boot
+        self._events = events
+        self._metrics = metrics
+        self._locks = KeyLocks()
+        self._known: dict[str, Known] = {}  # each entry guarded by its key's lock
+
+    def changing(self, *keys: str) -> ChangeGuard:
+        """Nobody else changes these keys meanwhile; events wait until the locks are given back."""
+        return ChangeGuard(keys, self._events, self._store, self._locks, self._metrics)
+
+    def write(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Header, bool]:
+        """Make it durable; returns the header, and True if there was nothing to change.
+
+        `found` is the header of a good checkpoint that the caller has just read.
+        """
+        after, put = self._prepare(key, encoded, found)
+        if put is None:
+            self._skip()
+            return after.header, True
+        if failures := self._commit([put]):
+            raise failures[key]
+        self._remember(key, after)
+        return after.header, False
+
+    def remove(self, key: str) -> None:
+        self._keep_before_removal(key)
+        if failures := self._commit([], [key]):
+            raise failures[key]
+
+    def commit(self, changes: Changes) -> None:
+        """A batch: afterwards exactly what is durable is remembered, and BatchFailed has the rest."""
+        failures: dict[str, CheckpointError] = {}
+        puts: list[Put] = []
+        removals: list[str] = []
+        written: dict[str, Known] = {}
+        for key, encoded in changes.items():
+            try:
+                if encoded is None:
+                    self._keep_before_removal(key)
+                    removals.append(key)
+                    continue
+                written[key], put = self._prepare(key, encoded)
+                if put:
+                    puts.append(put)
+                else:
+                    self._skip()
+            except CheckpointError as error:
+                failures[key] = error
+        failures |= self._commit(puts, removals)
+        for key, after in written.items():
+            if key not in failures:
+                self._remember(key, after)
+        if failures:
+            raise BatchFailed(self._store.path, failures)
+
+    def replace_damaged(self, key: str, reason: Reason, blob: bytes) -> str:
+        """Put `blob` in the place of damaged bytes, which are kept first; returns where."""
+        self.forget(key)
+        kept = self._quarantine(key, reason)
+        if failures := self._commit([Put(key, blob, Current.DAMAGED)]):
+            raise failures[key]
+        return kept
+
+    def forget(self, key: str) -> None:
+        """The next write learns from the file again. Always safe."""
+        self._known.pop(key, None)
+
+    def _prepare(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Known, Put | None]:
+        """What is known after the write, and the write itself; None if the checkpoint is so already."""
+        digest = xxh3_128_digest(encoded.json)
+        known = self._known.get(key)
+        if known and known.is_of(encoded, digest):
+            return known, None
+        self.forget(key)
+        if known:
+            current, generation = Current.OURS, known.header.generation
+        elif found:
+            current, generation = Current.FOUND, found.generation
+        else:
+            current, generation = self._learn(key)
+        header = Header(
+            kind=self._kind,
+            version=encoded.version,
+            readable_by=encoded.readable_by,
+            key=key,
+            generation=generation + 1,
+            boot=self._boot,
+            written=datetime.now(UTC),
+        )
+        blob = seal(header, encoded.json)
+        if len(blob) > self._store.max_bytes:
+            raise UnstorableValue("$", f"takes {len(blob)} bytes, over the limit of {self._store.max_bytes}")
+        return Known(header, digest), Put(key, blob, current)
+
+    def _commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> Mapping[str, CheckpointWriteFailed]:
+        started = time.perf_counter()
+        failures = self._store.commit(puts, removals)
+        if self._metrics:
+            self._metrics.committed(self._store.path, puts, removals, failures, time.perf_counter() - started)
+        return failures
+
+    def _skip(self) -> None:
+        if self._metrics:
+            self._metrics.unchanged(self._store.path)
+
+    def _remember(self, key: str, known: Known) -> None:
+        if self._store.exclusive:  # else another process may write the key at any time
+            self._known[key] = known
+
+    def _learn(self, key: str) -> tuple[Current, int]:
+        """What stands under the key's name, and its generation. Damaged bytes are in quarantine afterwards."""
+        try:
+            return Current.FOUND, self._reader.read(key).header.generation
+        except CheckpointNotFound:
+            return Current.ABSENT, 0
+        except CorruptCheckpoint as damage:
+            if damage.errno in SHORTAGES:
+                raise shortage(key, damage.path, damage.errno) from damage
+            self._quarantine(key, damage.reason)
+            return Current.DAMAGED, self._reader.highest_generation(key)
+
+    def _keep_before_removal(self, key: str) -> None:
+        """A removal must always be possible, so here a copy that cannot be made is told, and no more."""
+        if self._known.pop(key, None):
+            return
+        try:
+            self._reader.verify(key)
+        except CorruptCheckpoint as damage:
+            try:
+                self._quarantine(key, damage.reason)
+            except CheckpointWriteFailed as error:
+                event = Event(EventKind.NOT_QUARANTINED, damage.path, str(error), key, damage.reason)
+                self._events.emit(event)
+        except CheckpointError:
+            pass  # not there, or whole but another program's: nothing is damaged
+
+    def _quarantine(self, key: str, reason: Reason) -> str:
+        path = self._store.path_of(key)
+        try:
+            kept = self._store.quarantine(key, reason)
+        except OSError as error:
+            raise CheckpointWriteFailed(key, path, error, in_doubt=False) from error
+        if kept:
+            self._events.emit(Event(EventKind.QUARANTINED, path, f"the damaged bytes are kept in {kept}", key, reason))
+        return kept
+
+
+def shortage(key: str, path: str, number: int | None) -> CheckpointWriteFailed:
+    """The process lacks something that it may have again in a moment; nothing was touched."""
+    error = OSError(number, os.strerror(number or 0))
+    return CheckpointWriteFailed(key, path, error, in_doubt=False)

@@ -1,0 +1,129 @@
+"""Runs a scenario once, and then its aftermath for every disk that a power loss may leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from . import _acknowledgements as acknowledgements
+from ._operations import Operation
+from ._oscalls import EXCHANGES
+from ._powerloss import PowerLoss, State
+from ._recorder import Recorder
+from ._scratch import close, fast_folder, folder_in
+
+T = TypeVar("T")
+
+# The text in a lock file is a courtesy that nobody relies on: its bytes are not varied, its name is.
+IGNORED = (".lock",)
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A directory as a power loss may have left it. Printing it tells how it came to be and what it holds."""
+
+    directory: Path
+    acknowledged: tuple[Any, ...]  # what had been promised before the power failed, in order
+    state: State
+
+    def again(self, recover: Callable[[Path], object], **options: Any) -> Crashes:
+        """A second power loss, during what `recover` does with the directory."""
+        crashes = Crashes(self._restore, recover, folder=str(self.directory.parent), **options)
+        crashes.promised = self.acknowledged + crashes.promised
+        return crashes
+
+    def _restore(self, directory: Path) -> Path:
+        self.state.image.write(str(directory))
+        return directory
+
+    def __str__(self) -> str:
+        return f"{self.state}\nand this was acknowledged: {', '.join(map(repr, self.acknowledged)) or 'nothing'}"
+
+
+class Crashes:
+    """What every_crash returns. Iterate over it, more than once if you like; or give `check` a function.
+
+    After a whole iteration `states` is the number of different disks, and `left_out` how many combinations were
+    not looked at because there were too many.
+    """
+
+    def __init__(
+        self,
+        setup: Callable[[Path], Any],
+        scenario: Callable[[Any], object],
+        *,
+        folder: str | None = None,
+        ignore: Sequence[str] = IGNORED,
+        exchanges: Sequence[str] = EXCHANGES,
+    ) -> None:
+        self._folder = folder or fast_folder()
+        self._ignore = ignore
+        self.states = 0
+        self.left_out = 0
+        collected = acknowledgements.Collected()
+        with folder_in(self._folder) as directory:
+            with acknowledgements.to(collected):
+                given = setup(directory)
+            try:
+                recorder = Recorder(str(directory), exchanges)
+                with recorder.recording():
+                    scenario(given)
+                self._recording = recorder.result()
+            finally:
+                close(given)
+        self.promised: tuple[Any, ...] = tuple(collected.values)
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """What the scenario did."""
+        return self._recording.operations
+
+    def __iter__(self) -> Iterator[Crash]:
+        losses = PowerLoss(self._recording, self._ignore)
+        self.states = self.left_out = 0
+        for state in losses:
+            self.states += 1
+            with folder_in(self._folder) as directory:
+                state.image.write(str(directory))
+                yield Crash(directory, self.promised + state.acknowledged, state)
+        self.left_out = losses.left_out
+
+    def check(self, check: Callable[[Crash], object]) -> Crashes:
+        """Call `check` for each; what it raises gets the story of the crash as a note."""
+        for crash in self:
+            try:
+                check(crash)
+            except Exception as error:
+                error.add_note(str(crash))
+                raise
+        return self
+
+
+@overload
+def every_crash(
+    scenario: Callable[[Path], object], *, ignore: Sequence[str] = IGNORED, exchanges: Sequence[str] = EXCHANGES
+) -> Crashes: ...
+@overload
+def every_crash(
+    scenario: Callable[[T], object],
+    *,
+    setup: Callable[[Path], T],
+    ignore: Sequence[str] = IGNORED,
+    exchanges: Sequence[str] = EXCHANGES,
+) -> Crashes: ...
+def every_crash(
+    scenario: Callable[[Any], object],
+    *,
+    setup: Callable[[Path], Any] = lambda directory: directory,
+    ignore: Sequence[str] = IGNORED,
+    exchanges: Sequence[str] = EXCHANGES,
+) -> Crashes:
+    """Record what `scenario` does in an empty directory; iterate over every disk that a power loss may leave.
+
+    `setup` comes before, is on the disk for certain, and gives the scenario its argument (which is closed in the
+    end, if it has a `close`). `ignore` names files whose bytes do not matter. `exchanges` are the dotted names of
+    functions (directory descriptor, name, name) that swap two names by renameat2.
+    """
+    return Crashes(setup, scenario, ignore=ignore, exchanges=exchanges)

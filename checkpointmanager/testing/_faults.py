@@ -1,0 +1,144 @@
+"""Runs a scenario again and again, each time with another call that fails or another place where the process dies."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from . import _acknowledgements as acknowledgements
+from ._diskimage import scan
+from ._injector import Call, Death, Error, Failure, Injector, ShortWrite
+from ._scratch import close, fast_folder, folder_in
+
+T = TypeVar("T")
+
+# A disk that is full, broken, read-only, or not ours; a process with too many open files.
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One call that went wrong in one run of the scenario, and what was left."""
+
+    directory: Path  # a copy of what the run left: nobody holds its lock any more
+    call: Call
+    failure: Failure
+    error: BaseException | None  # what the scenario raised; None if it took no notice, or died
+    acknowledged: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        raised = f"{type(self.error).__name__}: {self.error}" if self.error else "nothing"
+        return f"{self.failure} at: {self.call}\nraised: {raised}\nacknowledged: {self.acknowledged}"
+
+
+class Faults:
+    """What every_fault returns. `runs` is the number of faults of the last whole iteration."""
+
+    def __init__(
+        self, setup: Callable[[Path], Any], scenario: Callable[[Any], object], failures: Sequence[Failure]
+    ) -> None:
+        self._setup = setup
+        self._scenario = scenario
+        self._failures = failures
+        self.runs = 0
+
+    def __iter__(self) -> Iterator[Fault]:
+        self.runs = 0
+        for failure in self._failures:
+            for at in itertools.count(1):
+                with folder_in(fast_folder()) as left:
+                    fault = self._run(failure, at, left)
+                    if fault is None:
+                        break
+                    if isinstance(failure, Death):
+                        gc.collect()  # now, while their numbers are theirs, the dead close their descriptors
+                    self.runs += 1
+                    yield fault
+
+    def check(self, check: Callable[[Fault], object]) -> Faults:
+        """Call `check` for each; what it raises gets the fault as a note."""
+        for fault in self:
+            try:
+                check(fault)
+            except Exception as error:
+                error.add_note(str(fault))
+                raise
+        return self
+
+    def _run(self, failure: Failure, at: int, left: Path) -> Fault | None:
+        """None if the scenario does not make so many calls."""
+        collected = acknowledgements.Collected()
+        # Neighbours in one folder: a store that syncs its parent directory is seen doing so.
+        with folder_in(fast_folder()) as folder, acknowledgements.to(collected):
+            directory = folder / "agent"
+            directory.mkdir(0o700)
+            given = self._setup(directory)
+            injector = Injector(str(folder), failure, at, only="write" if isinstance(failure, ShortWrite) else "")
+            error = self._attempt(injector, given)
+            if injector.failed is None:
+                close(given)
+                return None
+            if not injector.dead:
+                close(given)
+            # Of a dead one nothing has been freed yet: `error` holds all its frames, and no finalizer has run.
+            scan(str(directory))[0].write(str(left))
+        if injector.dead:
+            error = None
+            injector.bury()
+            gc.collect()
+            injector.clear_the_grave()
+        raised = _without_frames(error)
+        return Fault(left, injector.failed, failure, raised, tuple(collected.values))
+
+    def _attempt(self, injector: Injector, given: Any) -> BaseException | None:
+        try:
+            with injector.injecting():
+                self._scenario(given)
+        except BaseException as error:
+            # After a death it does not matter what comes out: code on the way may have wrapped it.
+            if injector.dead or (injector.failed and isinstance(error, Exception)):
+                return error
+            raise
+        return None
+
+
+@overload
+def every_fault(
+    scenario: Callable[[Path], object], *, errors: Sequence[int] = ERRORS, deaths: bool = True
+) -> Faults: ...
+@overload
+def every_fault(
+    scenario: Callable[[T], object],
+    *,
+    setup: Callable[[Path], T],
+    errors: Sequence[int] = ERRORS,
+    deaths: bool = True,
+) -> Faults: ...
+def every_fault(
+    scenario: Callable[[Any], object],
+    *,
+    setup: Callable[[Path], Any] = lambda directory: directory,
+    errors: Sequence[int] = ERRORS,
+    deaths: bool = True,
+) -> Faults:
+    """Iterate over every call of `scenario` that may fail, with every one of `errors`, and over every place to die.
+
+    Each time `setup` makes a new directory ready and gives the scenario its argument, without faults. Then comes
+    the scenario with one; what it raises is in the Fault.
+    """
+    failures: list[Failure] = [Error(number) for number in errors]
+    return Faults(setup, scenario, [*failures, ShortWrite(), *([Death()] if deaths else [])])
+
+
+def _without_frames(error: BaseException | None) -> BaseException | None:
+    """Frames would keep the scenario's objects alive, and with them descriptors and locks."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error

@@ -1,0 +1,113 @@
+"""The bytes of checkpoints, past the manager: of files in a directory, or of a MemoryStore."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from typing import Any, Protocol
+
+from .._filestore import FileStore
+from .._format.names import PREVIOUS, SUFFIX
+from .._manager import CheckpointManager
+from .._memorystore import MemoryStore
+
+Target = CheckpointManager[Any] | FileStore | MemoryStore | str | os.PathLike[str]
+
+
+class RawBytes(Protocol):
+    """Reads and writes whatever bytes it is given. None: there is no such file."""
+
+    def read(self, key: str) -> bytes: ...
+
+    def write(self, key: str, blob: bytes) -> None: ...
+
+    def remove(self, key: str) -> None: ...
+
+    def previous(self, key: str) -> bytes | None: ...
+
+    def restore(self, key: str, blob: bytes, previous: bytes | None) -> None:
+        """Whatever stands there now."""
+        ...
+
+
+def raw_bytes_of(target: Target) -> RawBytes:
+    store = target._store if isinstance(target, CheckpointManager) else target
+    if isinstance(store, MemoryStore):
+        return Memory(store)
+    if isinstance(store, FileStore):
+        return Files(store.path)
+    if isinstance(store, str | os.PathLike):
+        return Files(os.fspath(store))
+    raise TypeError(f"no way to the bytes of a {type(store).__name__}")
+
+
+class Files:
+    """A file is written in target: it stays the same file, with all its names."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def path(self, key: str) -> str:
+        return os.path.join(self._directory, key + SUFFIX)
+
+    def read(self, key: str) -> bytes:
+        with open(self.path(key), "rb") as file:
+            return file.read()
+
+    def write(self, key: str, blob: bytes) -> None:
+        with open(self.path(key), "wb") as file:
+            file.write(blob)
+
+    def remove(self, key: str) -> None:
+        os.unlink(self.path(key))
+
+    def previous(self, key: str) -> bytes | None:
+        with suppress(FileNotFoundError), open(self._previous_path(key), "rb") as file:
+            return file.read()
+        return None
+
+    def restore(self, key: str, blob: bytes, previous: bytes | None) -> None:
+        _put(self.path(key), blob)
+        _put(self._previous_path(key), previous)
+
+    def _previous_path(self, key: str) -> str:
+        return os.path.join(self._directory, PREVIOUS + key)
+
+
+class Memory:
+    """A MemoryStore lets tests do as they like."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def read(self, key: str) -> bytes:
+        return self._store.current[key]
+
+    def write(self, key: str, blob: bytes) -> None:
+        self._store.current[key] = blob
+
+    def remove(self, key: str) -> None:
+        del self._store.current[key]
+
+    def previous(self, key: str) -> bytes | None:
+        return self._store.previous.get(key)
+
+    def restore(self, key: str, blob: bytes, previous: bytes | None) -> None:
+        self._store.current[key] = blob
+        self._store.previous.pop(key, None)
+        if previous is not None:
+            self._store.previous[key] = previous
+
+
+def _put(path: str, blob: bytes | None) -> None:
+    """A new file, as the file store would make it, in the place of anything."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    if blob is None:
+        return
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(blob)

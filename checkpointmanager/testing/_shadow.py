@@ -1,0 +1,113 @@
+"""The recorder's own picture of a directory, and the list of what has happened to it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ._diskimage import ROOT, DiskImage, Entry, Node, scan
+from ._operations import NameChange, Operation, Recording, Resize, Write
+from ._oscalls import is_below
+
+OUTSIDE = Entry(-1, "")  # where the directory itself has its name
+
+
+class UnseenChange(Exception):
+    """Something changed the directory in a way that the recorder does not see, so no crash can be simulated."""
+
+
+class Shadow:
+    """Starts from the directory as it is, and is told of every change from then on."""
+
+    def __init__(self, directory: str) -> None:
+        self.root = os.path.realpath(directory)
+        self._before, self.inodes = scan(self.root)
+        self._nodes = dict(self._before.nodes)
+        self.names = {**self._before.names, OUTSIDE: ROOT}
+        self.contents = dict(self._before.contents)
+        self.operations: list[Operation] = []
+
+    def find(self, path: Any, base: int | None = None) -> Entry | None:
+        """The place of a path; None outside of the directory. `base` is the node that it is relative to."""
+        text = os.fsdecode(path)
+        if base is None or os.path.isabs(text):
+            parent, name = os.path.split(os.path.abspath(text))
+            full = os.path.join(os.path.realpath(parent), name)
+            if not is_below(full, self.root):
+                return None
+            base, text = ROOT, os.path.relpath(full, self.root)
+        if text == ".":
+            return next((entry for entry, node in self.names.items() if node == base), None)
+        *folders, name = text.split("/")
+        for folder in folders:
+            base = self.names.get(Entry(base, folder), -1)
+        return Entry(base, name)
+
+    def node(self, entry: Entry) -> int | None:
+        """What an entry stands for, through symbolic links; None if they lead outside."""
+        node = self.names[entry]
+        if self._nodes[node].kind != "symlink":
+            return node
+        target = self.find(os.path.realpath(os.path.join(self.root, self.path(node))))
+        return self.names.get(target) if target else None
+
+    def path(self, node: int) -> str:
+        """One of the names that a node has now, from the root."""
+        if node == ROOT:
+            return "."
+        return next((path for path, number in self.image().walk() if number == node), "(an unlinked file)")
+
+    def text(self, entry: Entry | None) -> str:
+        if entry is None:
+            return "(outside)"
+        folder = self.path(entry.directory)
+        return entry.name if folder == "." else f"{folder}/{entry.name}"
+
+    def new(self, kind: str, mode: int, target: str = "") -> int:
+        number = len(self._nodes)
+        self._nodes[number] = Node(kind, mode, target)
+        if kind == "file":
+            self.contents[number] = b""
+        return number
+
+    def change(self, text: str, names: dict[Entry, int | None]) -> None:
+        self.operations.append(NameChange(text, names))
+        for entry, node in names.items():
+            if node is None:
+                del self.names[entry]
+            else:
+                self.names[entry] = node
+
+    def put(self, node: int, offset: int, data: bytes) -> None:
+        text = f"write {len(data)} bytes at {offset} to {self.path(node)}"
+        self._alter(Write(text, node, offset, data))
+
+    def resize(self, node: int, size: int) -> None:
+        if size != len(self.contents[node]):
+            self._alter(Resize(f"truncate {self.path(node)} to {size}", node, size))
+
+    def bring_in(self, entry: Entry) -> int:
+        """A file that came from outside: nobody knows what of it is synced, so none of it is."""
+        image, _ = scan(os.path.join(self.root, self.text(entry)))
+        node = self.new(image.nodes[ROOT].kind, image.nodes[ROOT].mode)
+        if node in self.contents:
+            self.put(node, 0, image.contents[ROOT])
+        return node
+
+    def image(self) -> DiskImage:
+        return DiskImage(self._nodes, self.names, self.contents)
+
+    def recording(self) -> Recording:
+        """What was recorded, or UnseenChange if the directory is not as it would have to be."""
+        mirrored, real = self.image().identity(), scan(self.root)[0].identity()
+        if mirrored != real:
+            paths = sorted({str(entry[0]) for entry in set(mirrored) ^ set(real)})  # type: ignore[index]
+            raise UnseenChange(
+                f"{self.root}: {', '.join(paths)} changed in a way that cannot be recorded. Known are the functions of "
+                "`os`, open() and pathlib (without pyfakefs); not other processes, mmap or code in C"
+            )
+        return Recording(self._before, tuple(self.operations), self._nodes)
+
+    def _alter(self, operation: Write | Resize) -> None:
+        self.operations.append(operation)
+        self.contents[operation.node] = operation.applied(self.contents[operation.node])

@@ -1,0 +1,48 @@
+"""A claim in memory: its state, and what must not outlive the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from ._claimstate import ClaimInfoState
+
+_NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})  # one for all claims, which are many
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimInfo:
+    """Immutable: a change is a new record, so that a reader never sees half of one.
+
+    `prepared` and `unpreparing` are true only in the process that made them so: resources may not have
+    survived whatever ended it. `unknown` says why the state cannot be trusted, and what it holds stays held.
+    It is then the previous generation's, or empty; or, `in_doubt`, it is whole, and only whether the disk has
+    it too is not known.
+    """
+
+    state: ClaimInfoState
+    prepared: bool = False
+    unpreparing: bool = False
+    annotations: Mapping[str, str] = field(default_factory=lambda: _NO_ANNOTATIONS)
+    from_this_boot: bool | None = True
+    unknown: str = ""
+    in_doubt: bool = False
+
+    @property
+    def uid(self) -> str:
+        return self.state.claim_uid
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """(namespace, name): what people call it, not what it is."""
+        return self.state.namespace, self.state.claim_name
+
+    @property
+    def guessed(self) -> bool:
+        """True if nobody can say which pods use the claim: its file is damaged."""
+        return bool(self.unknown) and not self.in_doubt
+
+    def rewritten(self, state: ClaimInfoState) -> ClaimInfo:
+        """With a whole state that is to be written: nothing about it is unknown any more."""
+        return replace(self, state=state, unknown="", in_doubt=False)

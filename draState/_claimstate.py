@@ -1,0 +1,88 @@
+"""What a node agent must not forget about a claim: enough to unprepare it when everything else is gone.
+
+These classes are what the files hold, no more. They are frozen in tests/data/draState/baseline.json: a change
+of shape needs a new version in _claimschema.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from checkpointmanager import SharedText, UnknownFields, unknown_fields
+
+
+class NodeOperation(StrEnum):
+    """A call that a driver may say it does not need, in kubelet's own words."""
+
+    ALL = "*"
+    PREPARE = "NodePrepareResources"
+    UNPREPARE = "NodeUnprepareResources"
+
+    def is_among(self, skipped: Iterable[str]) -> bool:
+        """True if it is skipped, by its own name or with all."""
+        return bool({self.value, self.ALL.value}.intersection(skipped))
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device that a driver prepared. Without request names it belongs to every request of the claim."""
+
+    pool_name: SharedText
+    device_name: SharedText
+    share_id: str | None = None
+    request_names: tuple[SharedText, ...] = ()
+    cdi_device_ids: tuple[str, ...] = ()
+    unknown: UnknownFields = unknown_fields()
+
+    @property
+    def identity(self) -> tuple[str, str, str | None]:
+        """What makes it the same device in two answers of its driver."""
+        return self.pool_name, self.device_name, self.share_id
+
+    def serves(self, request: str) -> bool:
+        """True for the request itself and for one of its alternatives ("request/alternative")."""
+        if not self.request_names:
+            return True
+        return any(name == request or name.startswith(f"{request}/") for name in self.request_names)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverState:
+    """What one driver did for a claim. Skipped operations are text, so that ones we do not know yet survive."""
+
+    devices: tuple[Device, ...] = ()
+    skipped_operations: tuple[str, ...] = ()
+    unknown: UnknownFields = unknown_fields()
+
+    def skips(self, operation: NodeOperation) -> bool:
+        return operation.is_among(self.skipped_operations)
+
+    def with_devices(self, devices: Iterable[Device]) -> DriverState:
+        """A new answer in place of the old one. A device that stays keeps what a newer version added to it."""
+        kept = {device.identity: device.unknown for device in self.devices}
+        return replace(
+            self,
+            devices=tuple(replace(device, unknown=kept.get(device.identity, device.unknown)) for device in devices),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimInfoState:
+    """One claim. Its identity is the UID: a new claim may have the name of an old one."""
+
+    claim_uid: str
+    claim_name: str
+    namespace: SharedText
+    pod_uids: frozenset[str] = frozenset()
+    driver_states: dict[str, DriverState] = field(default_factory=dict)
+    unknown: UnknownFields = unknown_fields()
+
+    def devices(self) -> set[tuple[str, str, str]]:
+        """(driver, pool, device) of every device that this claim holds."""
+        return {
+            (driver, device.pool_name, device.device_name)
+            for driver, state in self.driver_states.items()
+            for device in state.devices
+        }

@@ -1,0 +1,52 @@
+"""What the caller tells about a pod: its claims as the API server has them, and which container uses what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ._claimstate import Device, NodeOperation
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What the scheduler gave a claim from one driver."""
+
+    devices: tuple[Device, ...] = ()
+    skipped_operations: tuple[str, ...] = ()
+
+    @property
+    def needs_driver(self) -> bool:
+        """False if neither operation will ever be called."""
+        calls = (NodeOperation.PREPARE, NodeOperation.UNPREPARE)
+        return not all(call.is_among(self.skipped_operations) for call in calls)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceClaim:
+    """A claim as it stands in the API server. `allocations` is None while it is not allocated."""
+
+    uid: str
+    name: str
+    namespace: str
+    allocations: Mapping[str, Allocation] | None
+    reserved_for: frozenset[str] = frozenset()  # pod UIDs
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerClaim:
+    """A container's use of one of its pod's claims: of all of it, or of one request."""
+
+    claim: str  # a key of Pod.claims
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """`claims` maps the names by which the pod spec calls its claims to the claims."""
+
+    uid: str
+    name: str
+    namespace: str
+    claims: Mapping[str, ResourceClaim] = field(default_factory=dict)
+    containers: Mapping[str, tuple[ContainerClaim, ...]] = field(default_factory=dict)

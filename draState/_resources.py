@@ -1,0 +1,105 @@
+"""What a container gets of its pod's claims, as the runtime and as monitoring agents want to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ._claimcache import ClaimInfoCache
+from ._claiminfo import ClaimInfo
+from ._claimstate import Device
+from ._errors import ClaimNotPrepared
+from ._pod import ContainerClaim, Pod
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerResources:
+    """CDI devices for the runtime: all of them, each once and in order; and by (claim, request)."""
+
+    cdi_devices: tuple[str, ...]
+    by_request: Mapping[tuple[str, str], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResource:
+    """One device in the PodResources view."""
+
+    driver_name: str
+    pool_name: str
+    device_name: str
+    cdi_devices: tuple[str, ...] = ()
+    share_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicResource:
+    """One claim of a container in the PodResources view."""
+
+    claim_name: str
+    claim_namespace: str
+    claim_resources: tuple[ClaimResource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """A pod in the PodResources view: its dynamic resources by container."""
+
+    name: str
+    namespace: str
+    containers: Mapping[str, tuple[DynamicResource, ...]]
+
+
+def container_claim_infos(cache: ClaimInfoCache, pod: Pod, container: str) -> tuple[ClaimInfo, ...]:
+    """The claims that a container uses, each once, as far as they are in the cache."""
+    uids = dict.fromkeys(pod.claims[use.claim].uid for use in _uses(pod, container))
+    return tuple(claim for uid in uids if (claim := cache.get(uid)))
+
+
+def container_resources(cache: ClaimInfoCache, pod: Pod, container: str) -> ContainerResources:
+    """The CDI devices of a container; ClaimNotPrepared if one of its claims is not ready."""
+    by_request: dict[tuple[str, str], tuple[str, ...]] = {}
+    for use in _uses(pod, container):
+        claim = _ready(cache, pod, use)
+        ids = [cdi for _, device in _devices(claim, use.request) for cdi in device.cdi_device_ids]
+        by_request[use.claim, use.request] = tuple(dict.fromkeys(ids))
+    every = (cdi for ids in by_request.values() for cdi in ids)
+    return ContainerResources(tuple(dict.fromkeys(every)), by_request)
+
+
+def pod_resources(cache: ClaimInfoCache, pod: Pod) -> PodResources:
+    """Who uses which device; claims that are not in the cache are left out, as kubelet does."""
+    containers = {}
+    for container in pod.containers:
+        dynamic = []
+        for use in _uses(pod, container):
+            if claim := cache.get(pod.claims[use.claim].uid):
+                resources = tuple(_claim_resource(driver, device) for driver, device in _devices(claim, use.request))
+                dynamic.append(DynamicResource(claim.state.claim_name, claim.state.namespace, resources))
+        containers[container] = tuple(dynamic)
+    return PodResources(pod.name, pod.namespace, containers)
+
+
+def _uses(pod: Pod, container: str) -> tuple[ContainerClaim, ...]:
+    return pod.containers.get(container, ())
+
+
+def _ready(cache: ClaimInfoCache, pod: Pod, use: ContainerClaim) -> ClaimInfo:
+    wanted = pod.claims[use.claim]
+    claim = cache.get(wanted.uid)
+    if claim is None or not claim.prepared or pod.uid not in claim.state.pod_uids:
+        raise ClaimNotPrepared(
+            f"claim {wanted.namespace}/{wanted.name} (UID {wanted.uid}) is not prepared for pod "
+            f"{pod.namespace}/{pod.name}; call prepare_resources first"
+        )
+    return claim
+
+
+def _devices(claim: ClaimInfo, request: str) -> Iterator[tuple[str, Device]]:
+    for driver, state in sorted(claim.state.driver_states.items()):
+        for device in state.devices:
+            if not request or device.serves(request):
+                yield driver, device
+
+
+def _claim_resource(driver: str, device: Device) -> ClaimResource:
+    return ClaimResource(driver, device.pool_name, device.device_name, device.cdi_device_ids, device.share_id)

@@ -1,0 +1,302 @@
+"""Every error at every system call of every write: old or new content, no temp file, correct memory, the right error.
+
+The calls of a scenario are not listed here but found: the first is made to fail, then the second, until one run
+gets through. 15 scenarios, 7 errors, all calls: test_the_enumeration_is_as_large_as_it_claims counts them.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointmanager import (
+    BatchFailed,
+    Checkpoint,
+    CheckpointError,
+    CheckpointManager,
+    CheckpointNotFound,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    DirectoryLocked,
+    DirectoryUnusable,
+)
+
+from ..damage import names, quarantined
+from ..faults import Call, Faults, Mode, injected, open_descriptors
+from ..leases import LEASES, NEW, OLD, LeaseManager
+from ..scenarios import CURES, WRITES, Scenario, data_of
+
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
+
+ERRORS = [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.EACCES, errno.ENOENT]
+by_errno = pytest.mark.parametrize("number", ERRORS, ids=lambda number: errno.errorcode[number])
+
+
+def every_call(number: int) -> Iterator[Faults]:
+    for at in itertools.count():
+        yield Faults(OSError(number, os.strerror(number)), at)
+
+
+def attempt(faults: Faults, act: Any, *arguments: Any) -> Any:
+    """What came out: a result, or one of our errors. Anything else is a failure of the test."""
+    try:
+        with injected(faults):
+            return act(*arguments)
+    except CheckpointError as error:
+        error.__traceback__ = None  # its frames would keep descriptors open
+        return error
+
+
+def is_an_answer(number: int, faults: Faults) -> bool:
+    """ENOENT of the checkpoint itself is no failure but says that there is none, and is believed."""
+    call = faults.failed
+    return (
+        number == errno.ENOENT
+        and call is not None
+        and call.name in ("open", "unlink", "link")
+        and call.about.startswith("a.json")
+    )
+
+
+def check_write(directory: Path, number: int, faults: Faults, scenario: Scenario) -> None:
+    descriptors = open_descriptors()
+    with scenario.prepare(directory) as manager:
+        manager_descriptors = open_descriptors()
+        with scenario.world():
+            outcome = attempt(faults, scenario.act, manager)
+        assert open_descriptors() == manager_descriptors, "a descriptor is left open"
+        assert faults.repeated_syncs == []
+        now = data_of(manager)
+        if is_an_answer(number, faults):
+            assert outcome is None or isinstance(outcome, CheckpointNotFound | Checkpoint)
+        elif isinstance(outcome, CheckpointError):
+            check_error(outcome, number, faults)
+        else:
+            assert now == scenario.after
+        if failed := failure_of_a(outcome):
+            assert now == (scenario.after if failed.in_doubt else scenario.before)
+        assert now in (scenario.before, scenario.after)
+        if faults.failed is None or faults.failed.name != "unlink":
+            assert names(directory, ".tmp-") == []
+        check_memory(manager, outcome, number, faults, scenario)
+    assert open_descriptors() == descriptors
+    check_reopened(directory, scenario)
+
+
+def failure_of_a(error: Any) -> CheckpointWriteFailed | None:
+    failure = error.failures.get("a") if isinstance(error, BatchFailed) else error
+    return failure if isinstance(failure, CheckpointWriteFailed) else None
+
+
+def check_error(error: CheckpointError, number: int, faults: Faults) -> None:
+    assert faults.failed is not None
+    if faults.failed.about == ".lock" and number == errno.ENOENT:
+        assert isinstance(error, DirectoryLocked), "the lock file is gone"
+        return
+    assert isinstance(error, CheckpointWriteFailed)
+    assert isinstance(error, OSError)
+    assert error.errno == number
+    assert error.in_doubt == is_the_last_sync(faults)
+    assert error.__cause__ is faults.failure or isinstance(error, BatchFailed)
+
+
+def is_the_last_sync(faults: Faults) -> bool:
+    """The one of the directory, when a name that matters has changed."""
+    assert faults.failed is not None
+    earlier = faults.calls[: faults.at]
+    changed = any(call.name in ("rename", "unlink", "exchange") and call.about.endswith(".json") for call in earlier)
+    return faults.failed.name == "fsync" and changed
+
+
+def check_memory(manager: LeaseManager, outcome: Any, number: int, faults: Faults, scenario: Scenario) -> None:
+    if is_an_answer(number, faults):
+        manager.create_checkpoint("a", NEW)
+        return
+    if isinstance(outcome, DirectoryLocked):
+        with pytest.raises(DirectoryLocked):
+            manager.create_checkpoint("a", NEW)
+        return
+    seen = manager.get_checkpoint("a").generation if "a" in manager else 0
+    again = manager.create_checkpoint("a", scenario.after or NEW)
+    wrote = not isinstance(outcome, CheckpointError) and scenario.after is not None
+    if wrote or (isinstance(outcome, BatchFailed) and "a" not in outcome.failures):
+        assert again.unchanged
+    else:
+        assert not again.unchanged
+        assert again.generation > seen
+    assert manager.get_checkpoint("a").data == (scenario.after or NEW)
+
+
+def check_reopened(directory: Path, scenario: Scenario) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
+        assert names(directory, ".tmp-") == []
+        assert manager.verify().problems == {}
+        assert data_of(manager) in (scenario.before, scenario.after, NEW)
+        manager.create_checkpoint("a", NEW)
+
+
+@by_errno
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_that_fails_at_any_call_is_all_or_nothing(tmp_path: Path, name: str, number: int) -> None:
+    for faults in every_call(number):
+        check_write(tmp_path / str(faults.at), number, faults, WRITES[name])
+        if faults.failed is None:
+            break
+    assert faults.at >= 4
+
+
+@by_errno
+@pytest.mark.parametrize("name", CURES)
+def test_a_cure_that_fails_at_any_call_leaves_the_damaged_bytes_or_the_good_ones(
+    tmp_path: Path, name: str, number: int
+) -> None:
+    prepare, act, cured, outcome_of_success = CURES[name]
+    for faults in every_call(number):
+        directory = tmp_path / str(faults.at)
+        with prepare(directory) as manager:
+            descriptors = open_descriptors()
+            damaged = (directory / "a.json").read_bytes()
+            outcome = attempt(faults, act, manager)
+            assert open_descriptors() == descriptors
+            assert faults.repeated_syncs == []
+            bytes_now = (directory / "a.json").read_bytes()
+            if is_an_answer(number, faults):
+                continue
+            if isinstance(outcome, CorruptCheckpoint):
+                assert outcome.errno == number == errno.EMFILE, "a shortage is no reason to give up the bytes"
+            elif isinstance(outcome, CheckpointError) and faults.failed and faults.failed.about != ".lock":
+                assert isinstance(outcome, CheckpointWriteFailed)
+                assert outcome.errno == number
+                assert (bytes_now != damaged) == outcome.in_doubt
+            if bytes_now != damaged:
+                assert quarantined(directory) == [damaged], "kept before it was replaced"
+                assert manager.get_checkpoint("a").data == cured
+            if faults.failed is None or faults.failed.name != "unlink":
+                assert names(directory, ".tmp-") == []
+        with CheckpointManager(directory, LEASES) as manager:
+            act(manager)
+            assert manager.get_checkpoint("a").data == cured
+            assert damaged in quarantined(directory)
+            assert len(quarantined(directory)) == 1
+        if faults.failed is None:
+            assert outcome_of_success in (None, outcome.outcome if outcome_of_success else None)
+            break
+    assert faults.at >= 15
+
+
+def leftovers(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+    (directory / ".tmp-dead").write_bytes(b"unfinished")
+    (directory / ".previous-gone").write_bytes(b"orphan")
+
+
+def is_forgiven_at_opening(number: int, call: Call) -> bool:
+    """What may not be read cannot be synced either; a new lock file is missing; no sync and no look is left out."""
+    if call.name in ("open", "fchmod"):
+        return number == errno.EACCES
+    if call.about == ".lock":
+        return number == errno.ENOENT
+    return call.name not in ("fsync", "fstat", "listdir")
+
+
+@by_errno
+@pytest.mark.parametrize("new", [True, False], ids=["a new directory", "one with leftovers"])
+def test_an_open_that_fails_at_any_call_can_be_repeated(tmp_path: Path, number: int, new: bool) -> None:
+    for faults in every_call(number):
+        directory = tmp_path / str(faults.at) / "agent" / "leases"
+        if not new:
+            leftovers(directory)
+        descriptors = open_descriptors()
+        outcome = attempt(faults, CheckpointManager, directory, LEASES)
+        assert faults.repeated_syncs == []
+        if isinstance(outcome, CheckpointManager):
+            assert faults.failed is None or is_forgiven_at_opening(number, faults.failed)
+            outcome.close()
+        elif faults.failed and faults.failed.about.endswith(".lock") and number in (errno.ENOENT, errno.EACCES):
+            assert isinstance(outcome, DirectoryLocked | DirectoryUnusable)  # filelock takes it for contention
+        else:
+            assert isinstance(outcome, DirectoryUnusable)
+            assert number in (outcome.errno, errno.ENOENT)  # filelock then tries to make the directory
+            assert outcome.__cause__ is faults.failure or number == errno.ENOENT
+        assert open_descriptors() == descriptors, "a descriptor is left open"
+
+        with CheckpointManager(directory, LEASES) as manager:
+            assert names(directory) == [".lock"] if new else [".lock", "a.json"]
+            assert manager.verify().problems == {}
+            manager.create_checkpoint("a", NEW)
+        if faults.failed is None:
+            break
+    assert faults.at >= 10
+
+
+@by_errno
+def test_a_write_under_sharing_that_fails_at_any_call_gives_the_lock_back(tmp_path: Path, number: int) -> None:
+    for faults in every_call(number):
+        directory = tmp_path / str(faults.at)
+        with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as manager:
+            manager.create_checkpoint("a", OLD)
+            descriptors = open_descriptors()
+            attempt(faults, manager.create_checkpoint, "a", NEW)
+            assert open_descriptors() == descriptors
+            with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as other:
+                assert data_of(other) in (OLD, NEW)
+                other.create_checkpoint("b", NEW)
+            manager.create_checkpoint("a", NEW)
+            assert names(directory, ".tmp-") == []
+        if faults.failed is None:
+            break
+    assert faults.at >= 15
+
+
+@by_errno
+def test_a_read_that_fails_is_told_and_forgotten(tmp_path: Path, number: int) -> None:
+    """A single failure is not even seen: readers look twice. One that lasts is `unreadable`."""
+    with CheckpointManager(tmp_path / "leases", LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        for faults in every_call(number):
+            outcome = attempt(faults, manager.get_checkpoint, "a")
+            if faults.failed is None:
+                break
+            if not is_an_answer(number, faults):
+                assert outcome.data == OLD
+        for at in range(3):
+            lasting = Faults(OSError(number, os.strerror(number)), at, Mode.DEAD)
+            outcome = attempt(lasting, manager.get_checkpoint, "a")
+            if number != errno.ENOENT:
+                assert isinstance(outcome, CorruptCheckpoint)
+                assert (outcome.reason, outcome.errno) == ("unreadable", number)
+        assert manager.get_checkpoint("a").data == OLD
+
+
+@by_errno
+def test_a_question_that_cannot_be_answered_is_an_error_and_not_a_no(tmp_path: Path, number: int) -> None:
+    with CheckpointManager(tmp_path / "leases", LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        for question in (manager.__contains__, lambda _: manager.list_checkpoints(), lambda _: len(manager)):
+            outcome = attempt(Faults(OSError(number, os.strerror(number)), 0), question, "a")
+            if question == manager.__contains__ and number == errno.ENOENT:
+                assert outcome is False
+            else:
+                assert isinstance(outcome, DirectoryUnusable)
+                assert outcome.errno == number
+
+
+def test_the_enumeration_is_as_large_as_it_claims(tmp_path: Path) -> None:
+    """Each scenario's calls, times seven errors. The number is only here to be noticed when it falls."""
+    calls = 0
+    for number, scenario in enumerate(WRITES.values()):
+        with scenario.prepare(tmp_path / str(number)) as manager, scenario.world(), injected(Faults(None, -1)) as run:
+            scenario.act(manager)
+        calls += len(run.calls)
+    for number, (prepare, act, _, _) in enumerate(CURES.values(), 100):
+        with prepare(tmp_path / str(number)) as manager, injected(Faults(None, -1)) as run:
+            act(manager)
+        calls += len(run.calls)
+    assert calls * len(ERRORS) >= 1000

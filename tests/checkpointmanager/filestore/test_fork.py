@@ -1,0 +1,294 @@
+"""A fork copies a manager, never its ownership: the child is refused, the parent goes on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointmanager import CheckpointManager, DirectoryLocked, ManagerClosed
+from checkpointmanager._filestore.inflight import InFlight
+
+from ..oscalls import watched
+from ..processes import LIMIT, Agent, in_forked_child
+from ..programs import open_and_close
+
+Manager = CheckpointManager[int]
+
+
+def _batch(manager: Manager) -> None:
+    with manager.batch() as batch:
+        batch.create_checkpoint("claim", 2)
+
+
+OPERATIONS: dict[str, Callable[[Manager], object]] = {
+    "create": lambda manager: manager.create_checkpoint("claim", 2),
+    "create the same": lambda manager: manager.create_checkpoint("claim", 1),
+    "get": lambda manager: manager.get_checkpoint("claim").data,
+    "previous": lambda manager: manager.previous_checkpoint("claim"),
+    "update": lambda manager: manager.update_checkpoint("claim", lambda number: number + 1),
+    "remove": lambda manager: manager.remove_checkpoint("claim"),
+    "list": lambda manager: manager.list_checkpoints(),
+    "load": lambda manager: manager.load(),
+    "verify": lambda manager: manager.verify(),
+    "recover": lambda manager: manager.recover_checkpoint("claim"),
+    "batch": _batch,
+    "contains": lambda manager: "claim" in manager,
+    "len": len,
+    "iterate": list,
+}
+each_operation = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "claims"
+
+
+@pytest.fixture
+def manager(directory: Path) -> Iterator[Manager]:
+    with CheckpointManager(directory) as manager:
+        manager.create_checkpoint("claim", 1)
+        yield manager
+
+
+@each_operation
+@pytest.mark.parametrize("options", [{}, {"sharing": True}, {"read_only": True}], ids=["owner", "sharer", "reader"])
+def test_a_forked_child_is_refused_every_operation(
+    directory: Path, operation: Callable[[Manager], object], options: dict[str, Any]
+) -> None:
+    CheckpointManager(directory).close()
+    with (
+        CheckpointManager(directory, **options) as manager,
+        pytest.raises(ManagerClosed, match="opened before a fork and belongs to the parent process; open another"),
+    ):
+        in_forked_child(lambda: operation(manager))
+
+
+def test_the_parent_goes_on_as_the_owner(manager: Manager, directory: Path) -> None:
+    def in_child() -> None:
+        manager.close()  # no error: a with block around the fork must be able to end
+        CheckpointManager(directory)
+
+    with pytest.raises(DirectoryLocked, match=f"pid {os.getpid()} "):
+        in_forked_child(in_child)
+    assert manager.update_checkpoint("claim", lambda number: number + 1).generation == 2
+    with pytest.raises(DirectoryLocked):
+        CheckpointManager(directory)
+
+
+def test_a_fork_inside_a_change_function_ends_well_on_both_sides(manager: Manager) -> None:
+    def change(number: int) -> int:
+        with pytest.raises(ManagerClosed):
+            in_forked_child(lambda: manager.get_checkpoint("claim").data)
+        return number + 1
+
+    assert manager.update_checkpoint("claim", change).data == 2
+
+
+def test_a_change_function_that_returns_in_a_forked_child_writes_nothing(manager: Manager) -> None:
+    parent = os.getpid()
+    children: list[int] = []
+
+    def change(number: int) -> int:
+        children.append(os.fork())
+        return number + 1
+
+    try:
+        manager.update_checkpoint("claim", change)
+    except ManagerClosed:
+        if os.getpid() != parent:
+            os._exit(42)
+        raise
+    finally:
+        if os.getpid() != parent:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 42
+    assert manager.get_checkpoint("claim").generation == 2
+
+
+def test_a_child_that_has_left_the_call_it_was_forked_in_is_refused_the_next_one(manager: Manager) -> None:
+    parent = os.getpid()
+    children: list[int] = []
+
+    def change(number: int) -> int:
+        children.append(os.fork())
+        if not children[0]:
+            raise RuntimeError("leave")
+        return number + 1
+
+    try:
+        manager.update_checkpoint("claim", change)
+    except RuntimeError:
+        try:
+            manager.create_checkpoint("claim", 3)
+        except ManagerClosed:
+            os._exit(42)
+    finally:
+        if os.getpid() != parent:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 42
+    assert manager.get_checkpoint("claim").data == 2
+
+
+def test_a_living_child_does_not_keep_the_lock_of_its_dead_parent(directory: Path) -> None:
+    with Agent() as agent:
+        agent.ask("open", directory)
+        agent.ask("create", "claim", 1)
+        child = agent.ask("fork")
+        try:
+            with pytest.raises(DirectoryLocked):
+                CheckpointManager(directory)
+            agent.kill()
+            os.kill(child, 0)  # it lives
+            with CheckpointManager(directory, lock_timeout=0) as manager:
+                assert manager.create_checkpoint("claim", 2).generation == 2
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_child_forked_while_a_sharer_writes_does_not_keep_the_lock(directory: Path) -> None:
+    with CheckpointManager(directory, sharing=True) as manager, Agent() as agent:
+        manager.create_checkpoint("claim", 1)
+
+        def change(number: int) -> int:
+            children.append(os.fork())
+            if not children[0]:
+                signal.alarm(60)
+                signal.pause()
+                os._exit(0)
+            return number + 1
+
+        children: list[int] = []
+        manager.update_checkpoint("claim", change)
+        try:
+            agent.ask("open", directory, lock_timeout=LIMIT / 2)
+        finally:
+            os.kill(children[0], signal.SIGKILL)
+            os.waitpid(children[0], 0)
+
+
+@each_operation
+@pytest.mark.parametrize("call", ["fsync", "rename"])
+def test_a_fork_amid_another_threads_write_does_not_hang_the_child(
+    manager: Manager, operation: Callable[[Manager], object], call: str
+) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def wait(name: str, _: object) -> None:
+        if name == call and threading.current_thread() is not threading.main_thread():
+            inside.set()
+            assert go_on.wait(LIMIT)
+
+    with ThreadPoolExecutor(1) as pool, watched(wait):
+        write = pool.submit(manager.create_checkpoint, "claim", 7)
+        try:
+            assert inside.wait(LIMIT)
+            with pytest.raises(ManagerClosed):
+                in_forked_child(lambda: operation(manager))
+        finally:
+            go_on.set()
+        assert write.result(LIMIT).generation == 2
+    assert manager.get_checkpoint("claim").data == 7
+
+
+def test_a_fork_while_another_thread_closes_the_gate_does_not_hang_the_child() -> None:
+    in_flight = InFlight("claims")
+    inside, go_on = threading.Event(), threading.Event()
+
+    def close_slowly() -> None:
+        with in_flight._closing, in_flight._left:
+            inside.set()
+            assert go_on.wait(LIMIT)
+
+    def in_child() -> None:
+        in_flight.close(lambda: pytest.fail("what is the parent's"))
+        with in_flight:
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(close_slowly)
+        try:
+            assert inside.wait(LIMIT)
+            with pytest.raises(ManagerClosed):
+                in_forked_child(in_child)
+        finally:
+            go_on.set()
+
+
+def test_a_child_forked_amid_a_write_can_open_another_directory(manager: Manager, tmp_path: Path) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def wait(number: int) -> int:
+        inside.set()
+        assert go_on.wait(LIMIT)
+        return number
+
+    def in_child() -> int:
+        with CheckpointManager(tmp_path / "other") as other:
+            return other.create_checkpoint("claim", 1).generation
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(manager.update_checkpoint, "claim", wait)
+        try:
+            assert inside.wait(LIMIT)
+            assert in_forked_child(in_child) == 1
+        finally:
+            go_on.set()
+
+
+def test_forked_children_own_the_directory_in_turn_once_the_parent_has_closed(directory: Path) -> None:
+    manager = CheckpointManager(directory)
+    manager.create_checkpoint("claim", 0)
+    manager.close()
+
+    def in_child() -> int:
+        with CheckpointManager(directory) as own:
+            return own.update_checkpoint("claim", lambda number: number + 1).generation
+
+    assert [in_forked_child(in_child) for _ in range(3)] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_worker_processes_are_refused_the_directory_while_the_parent_has_it(
+    manager: Manager, directory: Path, method: str
+) -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
+        with pytest.raises(DirectoryLocked) as refusal:
+            pool.submit(open_and_close, directory).result(LIMIT)
+        assert refusal.value.owner is not None  # the whole error crosses the process boundary
+        assert refusal.value.owner.pid == os.getpid()
+        manager.close()
+        assert pool.submit(open_and_close, directory).result(LIMIT) != os.getpid()
+
+
+def test_a_forked_worker_is_refused_the_manager_of_its_parent(manager: Manager) -> None:
+    context = multiprocessing.get_context("fork")
+    reading, writing = context.Pipe(duplex=False)
+
+    def work() -> None:
+        try:
+            manager.create_checkpoint("claim", 2)
+        except ManagerClosed as error:
+            writing.send(error)
+
+    worker = context.Process(target=work)
+    worker.start()
+    assert reading.poll(LIMIT)
+    assert isinstance(reading.recv(), ManagerClosed)
+    worker.join(LIMIT)
+    assert worker.exitcode == 0
+    assert manager.create_checkpoint("claim", 2).generation == 2
+
+
+def test_a_manager_cannot_be_sent_to_a_spawned_worker(manager: Manager) -> None:
+    with pytest.raises(TypeError, match="pickle"):
+        multiprocessing.get_context("spawn").Process(target=print, args=(manager,)).start()
+    assert manager.create_checkpoint("claim", 2).generation == 2

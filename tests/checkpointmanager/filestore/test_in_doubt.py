@@ -1,0 +1,239 @@
+"""When the directory cannot be synced, a change is visible but perhaps not durable: say so, and never rely on it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFailed
+
+from ..faults import Call, injected, recorded
+from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
+from ..oscalls import watched
+from ..scenarios import data_of
+
+
+@pytest.fixture
+def manager(real_directory: Path) -> Iterator[LeaseManager]:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        yield manager
+
+
+@contextmanager
+def no_directory_sync(error: BaseException | None = None) -> Iterator[None]:
+    fsync = os.fsync
+
+    def fail(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise error or OSError(errno.EIO, "Input/output error")
+        fsync(descriptor)
+
+    with mock.patch.object(os, "fsync", fail):
+        yield
+
+
+CHANGES: dict[str, Callable[[LeaseManager], object]] = {
+    "create": lambda manager: manager.create_checkpoint("a", NEW),
+    "update": lambda manager: manager.update_checkpoint("a", lambda _: NEW),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_error_says_that_the_outcome_is_in_doubt(manager: LeaseManager, change: str) -> None:
+    manager.create_checkpoint("a", OLD)
+
+    with no_directory_sync(), pytest.raises(CheckpointWriteFailed, match="may not survive a power loss") as caught:
+        CHANGES[change](manager)
+
+    assert (caught.value.in_doubt, caught.value.errno, caught.value.key) == (True, errno.EIO, "a")
+    assert isinstance(caught.value.__cause__, OSError)
+    assert data_of(manager) == NEW
+
+
+@pytest.mark.parametrize("first", CHANGES)
+@pytest.mark.parametrize("again", CHANGES)
+def test_the_same_value_is_written_again_until_it_is_durable(manager: LeaseManager, first: str, again: str) -> None:
+    manager.create_checkpoint("a", OLD)
+    for generation in (2, 3, 4):
+        with no_directory_sync(), pytest.raises(CheckpointWriteFailed):
+            CHANGES[first](manager)
+        assert manager.get_checkpoint("a").generation == generation
+
+    with injected(recorded()) as record:
+        CHANGES[again](manager)
+
+    synced = [call.name for call in record.calls if call.name in ("write", "fsync", "rename")]
+    assert synced[:2] == ["write", "fsync"], "through a fresh file"
+    assert synced[-2:] == ["rename", "fsync"]
+    assert manager.get_checkpoint("a").generation == 5
+    assert manager.create_checkpoint("a", NEW).unchanged
+
+
+def test_the_old_value_after_a_write_in_doubt_is_written_as_well(manager: LeaseManager) -> None:
+    manager.create_checkpoint("a", OLD)
+    with no_directory_sync(), pytest.raises(CheckpointWriteFailed):
+        manager.create_checkpoint("a", NEW)
+
+    assert not manager.create_checkpoint("a", OLD).unchanged
+    assert data_of(manager) == OLD
+
+
+def test_an_interrupt_between_rename_and_sync_is_in_doubt_too(manager: LeaseManager) -> None:
+    manager.create_checkpoint("a", OLD)
+    with no_directory_sync(KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        manager.create_checkpoint("a", NEW)
+
+    assert data_of(manager) == NEW
+    assert not manager.create_checkpoint("a", NEW).unchanged
+
+
+def test_a_removal_in_doubt_is_synced_when_it_is_repeated(manager: LeaseManager) -> None:
+    manager.create_checkpoint("a", OLD)
+    with no_directory_sync(), pytest.raises(CheckpointWriteFailed) as caught:
+        manager.remove_checkpoint("a")
+    assert caught.value.in_doubt
+    assert "a" not in manager
+
+    with no_directory_sync(), pytest.raises(CheckpointWriteFailed):
+        manager.remove_checkpoint("a")
+    with injected(recorded()) as record:
+        manager.remove_checkpoint("a")
+    calls = [call.name for call in record.calls if call.about == "a.json" or call.name == "fsync"]
+    assert calls[-2:] == ["unlink", "fsync"]
+
+
+def test_a_removal_in_doubt_does_not_make_the_next_create_unchanged(manager: LeaseManager) -> None:
+    manager.create_checkpoint("a", OLD)
+    with no_directory_sync(), pytest.raises(CheckpointWriteFailed):
+        manager.remove_checkpoint("a")
+
+    created = manager.create_checkpoint("a", OLD)
+
+    assert (created.unchanged, created.generation) == (False, 1)
+    assert data_of(manager) == OLD
+
+
+def test_every_write_of_a_batch_that_waited_for_the_sync_is_in_doubt(manager: LeaseManager) -> None:
+    manager.create_checkpoint("same", OLD)
+    manager.create_checkpoint("going", OLD)
+
+    with no_directory_sync(), pytest.raises(BatchFailed) as caught, manager.batch() as batch:
+        batch.create_checkpoint("a", NEW)
+        batch.create_checkpoint("b", NEW)
+        batch.create_checkpoint("same", OLD)
+        batch.remove_checkpoint("going")
+
+    assert caught.value.in_doubt
+    assert caught.value.failures.keys() == {"a", "b", "going"}
+    assert all(isinstance(error, CheckpointWriteFailed) and error.in_doubt for error in caught.value.failures.values())
+    assert manager.create_checkpoint("same", OLD).unchanged
+    assert not manager.create_checkpoint("a", NEW).unchanged
+    with manager.batch() as batch:
+        batch.create_checkpoint("b", NEW)
+    assert manager.get_checkpoint("b").generation == 2
+
+
+def test_a_failed_sync_of_one_thread_puts_those_in_doubt_that_renamed_before_it(manager: LeaseManager) -> None:
+    """The kernel tells of a lost write once a descriptor, so the one that hears of it must tell the others."""
+    others: list[CheckpointWriteFailed] = []
+
+    def write_another() -> None:
+        with no_directory_sync(), pytest.raises(CheckpointWriteFailed) as other:
+            manager.create_checkpoint("b", NEW)
+        others.append(other.value)
+
+    another = threading.Thread(target=write_another)
+
+    def another_comes_between(name: str, arguments: tuple[object, ...], _: object) -> None:
+        if name == "rename" and arguments[1] == "a.json":
+            another.start()
+            another.join()
+
+    with watched(after=another_comes_between), pytest.raises(CheckpointWriteFailed) as caught:
+        manager.create_checkpoint("a", NEW)
+
+    assert caught.value.in_doubt
+    assert caught.value.__cause__ is others[0].__cause__
+    assert not manager.create_checkpoint("a", NEW).unchanged
+    assert manager.create_checkpoint("a", NEW).unchanged, "a failure of the past does not haunt later writes"
+
+
+def test_durability_atomic_syncs_the_data_and_not_the_names(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES, durability="atomic") as manager:
+        with injected(recorded()) as record:
+            manager.create_checkpoint("a", OLD)
+        assert manager.create_checkpoint("a", OLD).unchanged
+        assert [call.name for call in record.calls].count("fsync") == 1
+        with no_directory_sync():
+            manager.create_checkpoint("a", NEW)
+            manager.remove_checkpoint("a")
+
+
+def test_a_data_sync_that_failed_is_not_repeated_and_the_file_not_used(manager: LeaseManager) -> None:
+    manager.create_checkpoint("a", OLD)
+    failed: list[int] = []
+
+    def fail(descriptor: int) -> None:
+        failed.append(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with (
+        injected(recorded()) as record,
+        mock.patch.object(os, "fsync", fail),
+        pytest.raises(CheckpointWriteFailed, match="the old content is still in place") as caught,
+    ):
+        manager.create_checkpoint("a", NEW)
+
+    assert len(failed) == 1
+    assert not caught.value.in_doubt
+    assert not any(call.name in ("rename", "link") for call in record.calls)
+    assert Call("close", str(failed[0])) in record.calls
+    assert data_of(manager) == OLD
+
+
+def test_repeating_a_create_that_was_refused_before_the_rename_is_no_doubt_at_all(manager: LeaseManager) -> None:
+    with mock.patch.object(os, "rename", side_effect=OSError(errno.EDQUOT, "quota")):
+        for _ in range(2):
+            with pytest.raises(CheckpointWriteFailed) as caught:
+                manager.create_checkpoint("a", Lease("a"))
+            assert (caught.value.in_doubt, caught.value.errno) == (False, errno.EDQUOT)
+    assert "a" not in manager
+
+
+def test_a_failed_sync_is_not_missed_by_a_writer_whose_own_sync_succeeded_meanwhile(manager: LeaseManager) -> None:
+    """The kernel tells one of two overlapping syncs of the failure, and that one may be slow to pass it on."""
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("b", OLD)
+    fsync = os.fsync
+    first, other_is_done = threading.Lock(), threading.Event()
+    failing = threading.Event()
+
+    def fail_once(descriptor: int) -> None:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            fsync(descriptor)
+        elif first.acquire(blocking=False):
+            failing.set()
+            other_is_done.wait(0.5)  # it must not be before this has failed: so this is waited for in vain
+            raise OSError(errno.EIO, "Input/output error")
+
+    def write(key: str) -> bool:
+        with pytest.raises(CheckpointWriteFailed) as caught:
+            manager.create_checkpoint(key, NEW)
+        return caught.value.in_doubt
+
+    with mock.patch.object(os, "fsync", fail_once), ThreadPoolExecutor(2) as pool:
+        one = pool.submit(write, "a")
+        assert failing.wait(20)
+        other = pool.submit(write, "b")
+        other.add_done_callback(lambda _: other_is_done.set())
+        assert one.result(20)
+        assert other.result(20)

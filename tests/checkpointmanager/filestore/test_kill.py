@@ -1,0 +1,190 @@
+"""SIGKILL at any moment: what was acknowledged is there, everything is whole, nothing unfinished is left."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointmanager import CheckpointManager
+
+from ..journal import Journal
+from ..processes import Child
+from ..programs import die_before_call, write_without_end
+
+KILLS = 60
+OLD, NEW = "old", "new"
+MOST_CALLS = 200  # of one operation
+
+Manager = CheckpointManager[Any]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "claims"
+
+
+def _unfinished(directory: Path) -> list[str]:
+    return [name for name in os.listdir(directory) if name.startswith(".tmp-")]
+
+
+@pytest.mark.parametrize("options", [{}, {"sharing": True}], ids=["owner", "sharer"])
+def test_a_writer_killed_again_and_again_loses_nothing_it_acknowledged(
+    directory: Path, options: dict[str, bool]
+) -> None:
+    dice, journal, leftovers = random.Random(1), Journal(), 0
+    for kill in range(KILLS):
+        with Child(partial(write_without_end, directory, seed=kill, first=journal.last + 1, **options)) as writer:
+            journal.follow(writer, acknowledgements=dice.randrange(8), seconds=dice.random() * 0.003)
+            writer.kill()
+            assert writer.wait() == -signal.SIGKILL
+            journal.read(writer.read_to_end())
+        leftovers += len(_unfinished(directory))
+        with CheckpointManager(directory) as manager:
+            assert not _unfinished(directory)
+            assert not manager.verify().problems
+            assert journal.losses(manager) == []
+    assert leftovers, "no kill was amid a write, so this shows nothing"
+
+
+def _kill_before_each_call(
+    tmp_path: Path, prepare: Callable[[Path], object], work: Callable[[Path], Callable[[], object]]
+) -> Iterator[Path]:
+    """A directory for each system call of the work, as a kill just before that call left it.
+
+    `work` does what goes before, and returns what is to be killed. The last directory is of the work undisturbed.
+    """
+    for number in range(1, MOST_CALLS):
+        directory = tmp_path / str(number)
+        prepare(directory)
+        with Child(lambda _, n=number, d=directory: die_before_call(n, work(d))) as child:  # type: ignore[misc]
+            ended = child.wait()
+        assert ended in (0, -signal.SIGKILL)
+        yield directory
+        if ended == 0:
+            return
+    pytest.fail("the work never came to its end")
+
+
+def _three_with_previous(directory: Path) -> None:
+    with CheckpointManager(directory, durability="atomic") as manager:
+        for key in ("a", "b", "c"):
+            manager.create_checkpoint(key, "older")
+            manager.create_checkpoint(key, OLD)
+
+
+def _found(manager: Manager) -> dict[str, Any]:
+    loaded = manager.load()
+    assert not loaded.problems
+    return {key: checkpoint.data for key, checkpoint in loaded.checkpoints.items()}
+
+
+def _batch(manager: Manager) -> None:
+    with manager.batch() as batch:
+        for key in ("a", "b", "c"):
+            batch.create_checkpoint(key, NEW)
+
+
+BEFORE = {"a": OLD, "b": OLD, "c": OLD}
+CHANGES: dict[str, tuple[Callable[[Manager], object], dict[str, str]]] = {
+    "create": (lambda manager: manager.create_checkpoint("new", NEW), BEFORE | {"new": NEW}),
+    "overwrite": (lambda manager: manager.create_checkpoint("a", NEW), BEFORE | {"a": NEW}),
+    "update": (lambda manager: manager.update_checkpoint("a", lambda _: NEW), BEFORE | {"a": NEW}),
+    "remove": (lambda manager: manager.remove_checkpoint("a"), {"b": OLD, "c": OLD}),
+    "batch": (_batch, {"a": NEW, "b": NEW, "c": NEW}),
+}
+
+
+@pytest.mark.parametrize(("change", "after"), CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("ours", [False, True], ids=["found", "ours"])
+def test_a_kill_before_any_system_call_leaves_old_or_new(
+    tmp_path: Path, change: Callable[[Manager], object], after: dict[str, str], ours: bool
+) -> None:
+    def work(directory: Path) -> Callable[[], object]:
+        manager = CheckpointManager(directory)
+        for key in BEFORE if ours else ():
+            manager.create_checkpoint(key, "between")
+            manager.create_checkpoint(key, OLD)
+        return lambda: change(manager)
+
+    seen: list[dict[str, Any]] = []
+    for directory in _kill_before_each_call(tmp_path, _three_with_previous, work):
+        with CheckpointManager(directory) as manager:
+            assert not _unfinished(directory)
+            seen.append(_found(manager))
+            _goes_on(manager)
+
+    assert len(seen) > 4
+    assert (seen[0], seen[-1]) == (BEFORE, after)
+    for key in BEFORE | after:
+        old, new = BEFORE.get(key), after.get(key)
+        states = [found.get(key) for found in seen]
+        turn = states.index(new) if old != new else 0
+        assert states == [old] * turn + [new] * (len(states) - turn), f"{key} was neither old nor new, or went back"
+
+
+def _goes_on(manager: Manager) -> None:
+    """The next owner can write everything, and a removed checkpoint has no past."""
+    for key in ("a", "b", "c", "new"):
+        before = manager.get_checkpoint(key).generation if key in manager else 0
+        assert before or manager.previous_checkpoint(key) is None
+        assert manager.create_checkpoint(key, "next").generation == before + 1
+        previous = manager.previous_checkpoint(key)
+        assert (previous.generation if previous else 0) == before
+    assert not _unfinished(Path(manager._store.path))
+
+
+def test_a_kill_amid_a_recovery_leaves_the_damaged_or_the_good_file(tmp_path: Path) -> None:
+    damaged: dict[Path, bytes] = {}
+
+    def damage(directory: Path) -> None:
+        _three_with_previous(directory)
+        damaged[directory] = (directory / "a.json").read_bytes()[:-20]
+        (directory / "a.json").write_bytes(damaged[directory])
+
+    def work(directory: Path) -> Callable[[], object]:
+        manager = CheckpointManager(directory)
+        return lambda: manager.recover_checkpoint("a", rollback=True)
+
+    recovered: list[bool] = []
+    for directory in _kill_before_each_call(tmp_path, damage, work):
+        with CheckpointManager(directory) as manager:
+            assert not _unfinished(directory)
+            recovered.append((directory / "a.json").read_bytes() != damaged[directory])
+            if not recovered[-1]:
+                manager.recover_checkpoint("a", rollback=True)
+            assert manager.get_checkpoint("a").data == "older"
+        assert [kept.read_bytes() for kept in (directory / ".quarantine").iterdir()] == [damaged[directory]]
+    assert len(recovered) > 10
+    assert recovered == sorted(recovered)
+    assert {*recovered} == {False, True}
+
+
+def test_a_kill_while_opening_is_no_harm(tmp_path: Path) -> None:
+    def leave_traces(directory: Path) -> None:
+        _three_with_previous(directory)
+        (directory / ".tmp-left").write_bytes(b"unfinished")
+        (directory / ".previous-gone").write_bytes(b"orphan")
+
+    for directory in _kill_before_each_call(tmp_path, leave_traces, lambda path: lambda: CheckpointManager(path)):
+        with CheckpointManager(directory, lock_timeout=0) as manager:
+            assert _found(manager) == BEFORE
+            assert not _unfinished(directory)
+            assert not (directory / ".previous-gone").exists()
+
+
+def test_a_kill_while_a_missing_directory_is_made_is_no_harm(tmp_path: Path) -> None:
+    def work(directory: Path) -> Callable[[], object]:
+        return lambda: CheckpointManager(directory / "deep" / "claims")
+
+    kills = 0
+    for kills, directory in enumerate(_kill_before_each_call(tmp_path, lambda _: None, work)):  # noqa: B007
+        with CheckpointManager(directory / "deep" / "claims") as manager:
+            assert manager.create_checkpoint("claim", 1).generation == 1
+    assert kills > 10

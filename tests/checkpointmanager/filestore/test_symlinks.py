@@ -1,0 +1,249 @@
+"""What stands where a file of ours belongs is never followed, never waited for, and never trusted."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checkpointmanager import (
+    CheckpointManager,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    InsecureDirectory,
+    Outcome,
+    Reason,
+)
+
+from ..damage import names
+from ..leases import LEASES, NEW, OLD, Lease
+
+SECRET = b"the target must stay as it is"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    path = tmp_path / "target"
+    path.write_bytes(SECRET)
+    return path
+
+
+def symlink(path: Path, target: Path) -> None:
+    path.symlink_to(target)
+
+
+def dangling(path: Path, target: Path) -> None:
+    path.symlink_to(target.with_name("nothing"))
+
+
+def loop(path: Path, _: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def fifo(path: Path, _: Path) -> None:
+    os.mkfifo(path)
+
+
+def bound_socket(path: Path, _: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        here = Path.cwd()
+        os.chdir(path.parent)  # the name of a socket must be short
+        try:
+            listening.bind(path.name)
+        finally:
+            os.chdir(here)
+
+
+def folder(path: Path, _: Path) -> None:
+    path.mkdir()
+
+
+STAND_INS: list[Callable[[Path, Path], None]] = [symlink, dangling, loop, fifo, bound_socket, folder]
+REPLACEABLE = [stand_in for stand_in in STAND_INS if stand_in is not folder]
+by_stand_in = pytest.mark.parametrize("put", STAND_INS)
+
+
+def untouched(target: Path) -> bool:
+    return target.read_bytes() == SECRET and not target.with_name("nothing").exists()
+
+
+@by_stand_in
+def test_a_checkpoint_is_not_read_through_it(
+    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("good", OLD)
+        put(real_directory / "a.json", target)
+
+        assert "a" in manager
+        with pytest.raises(CorruptCheckpoint) as caught:
+            manager.get_checkpoint("a")
+        assert caught.value.reason is Reason.NOT_A_FILE
+        assert manager.load().problems.keys() == {"a"}
+        assert manager.verify().intact == 1
+        assert manager.recover_checkpoint("a").outcome is Outcome.HOPELESS
+    assert untouched(target)
+
+
+def test_a_link_to_a_good_checkpoint_is_not_followed_either(real_directory: Path, tmp_path: Path) -> None:
+    with CheckpointManager(tmp_path / "elsewhere", LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+    with CheckpointManager(real_directory, LEASES) as manager:
+        (real_directory / "a.json").symlink_to(tmp_path / "elsewhere" / "a.json")
+        with pytest.raises(CorruptCheckpoint):
+            manager.get_checkpoint("a")
+
+
+@pytest.mark.parametrize("put", REPLACEABLE)
+@pytest.mark.parametrize("owner", ["who knows the key", "who finds it"])
+def test_a_write_replaces_it_and_not_its_target(
+    real_directory: Path, target: Path, put: Callable[[Path, Path], None], owner: str
+) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        if owner == "who knows the key":
+            manager.create_checkpoint("a", OLD)
+            (real_directory / "a.json").unlink()
+        put(real_directory / "a.json", target)
+
+        manager.create_checkpoint("a", NEW)
+
+        assert manager.get_checkpoint("a").data == NEW
+        assert (real_directory / "a.json").is_file()
+        assert not (real_directory / "a.json").is_symlink()
+        manager.create_checkpoint("a", Lease("third"))
+        assert names(real_directory, ".tmp-") == []
+    assert untouched(target)
+
+
+@pytest.mark.parametrize("put", REPLACEABLE)
+def test_a_removal_removes_it_and_not_its_target(
+    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        put(real_directory / "a.json", target)
+        manager.remove_checkpoint("a")
+        assert "a" not in manager
+    assert untouched(target)
+
+
+def test_a_folder_in_its_place_is_moved_aside_by_a_write_and_by_a_removal(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        (real_directory / "a.json" / "inside").mkdir(parents=True)
+        manager.create_checkpoint("a", NEW)
+        assert manager.get_checkpoint("a").data == NEW
+
+        (real_directory / "b.json").mkdir()
+        manager.remove_checkpoint("b")
+
+        assert names(real_directory) == [".lock", ".quarantine", "a.json"]
+        assert [path.name for path in real_directory.glob(".quarantine/a.*/*")] == ["inside"]
+
+
+@by_stand_in
+def test_a_lock_that_is_no_file_is_refused(
+    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+) -> None:
+    real_directory.mkdir(mode=0o700)
+    put(real_directory / ".lock", target)
+
+    with pytest.raises(InsecureDirectory, match="where the lock file belongs"):
+        CheckpointManager(real_directory, LEASES)
+    assert untouched(target)
+
+
+@by_stand_in
+def test_a_previous_generation_is_not_read_through_it(
+    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        put(real_directory / ".previous-a", target)
+        assert manager.previous_checkpoint("a") is None
+        (real_directory / "a.json").write_bytes(b"")
+        assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
+    assert untouched(target)
+
+
+@pytest.mark.parametrize("put", REPLACEABLE)
+def test_a_previous_generation_replaces_it(
+    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        put(real_directory / ".previous-a", target)
+        manager.create_checkpoint("a", NEW)
+        previous = manager.previous_checkpoint("a")
+    assert previous is not None
+    assert previous.data == OLD
+    assert untouched(target)
+
+
+@pytest.mark.parametrize("put", [symlink, dangling, loop, fifo, bound_socket])
+def test_a_quarantine_that_is_no_folder_is_not_used(
+    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+) -> None:
+    elsewhere = target.parent / "elsewhere"
+    elsewhere.mkdir()
+    with CheckpointManager(real_directory, LEASES) as manager:
+        if put is symlink:
+            (real_directory / ".quarantine").symlink_to(elsewhere)
+        else:
+            put(real_directory / ".quarantine", target)
+        (real_directory / "a.json").write_bytes(b"damaged")
+
+        with pytest.raises(CheckpointWriteFailed):
+            manager.create_checkpoint("a", NEW)
+        assert (real_directory / "a.json").read_bytes() == b"damaged"
+    assert names(elsewhere) == []
+    assert untouched(target)
+
+
+@pytest.mark.parametrize("put", REPLACEABLE)
+def test_a_temp_name_that_is_no_file_is_swept_and_not_its_target(
+    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+) -> None:
+    real_directory.mkdir(mode=0o700)
+    put(real_directory / ".tmp-planted", target)
+    with CheckpointManager(real_directory, LEASES) as manager:
+        assert names(real_directory) == [".lock"]
+        manager.create_checkpoint("a", NEW)
+    assert untouched(target)
+
+
+@by_stand_in
+def test_a_planted_temp_name_costs_at_most_one_write(
+    real_directory: Path, target: Path, put: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody guesses the next name: the write that meets it fails, and the next one has another name."""
+    monkeypatch.setattr("os.urandom", bytes)
+    monkeypatch.setattr("checkpointmanager._filestore.commit._numbers", iter(range(1, 10)))
+    with CheckpointManager(real_directory, LEASES) as manager:
+        put(real_directory / ".tmp-00000000-1", target)
+        with pytest.raises(CheckpointWriteFailed, match="exists"):
+            manager.create_checkpoint("a", NEW)
+        manager.create_checkpoint("a", NEW)
+        assert manager.get_checkpoint("a").data == NEW
+    assert untouched(target)
+
+
+def test_the_directory_itself_may_be_a_symlink(real_directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir(mode=0o700)
+    real_directory.symlink_to(tmp_path / "disk")
+
+    with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+
+    assert (tmp_path / "disk" / "a.json").exists()
+
+
+def test_a_directory_that_is_moved_while_it_is_open_is_still_the_one(real_directory: Path, tmp_path: Path) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        real_directory.rename(tmp_path / "moved")
+        real_directory.mkdir()
+        manager.create_checkpoint("a", OLD)
+        assert manager.get_checkpoint("a").data == OLD
+    assert names(real_directory) == []
+    assert names(tmp_path / "moved") == [".lock", "a.json"]

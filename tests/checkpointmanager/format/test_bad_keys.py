@@ -1,0 +1,80 @@
+"""Bad keys of all sorts, on every operation: 23 keys, 13 operations, all refused before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointmanager import CheckpointManager, InvalidKey
+
+from ..damage import names
+from ..leases import OLD, Lease
+
+BAD_KEYS: list[Any] = [
+    *("", ".", "..", "a/b", "/etc/passwd", "../a", "a\0b", "a b", "-a", "a-", "_a", "a_", ".a", "a."),
+    *("é", "a\n", "\u0661", "a" * 201, ".previous-a", None, 5, b"a", ["a"]),
+]
+
+Manager = CheckpointManager[Lease]
+
+
+def batch_create(manager: Manager, key: Any) -> None:
+    with manager.batch() as batch:
+        batch.create_checkpoint("good", OLD)
+        batch.create_checkpoint(key, OLD)
+
+
+def batch_remove(manager: Manager, key: Any) -> None:
+    with manager.batch() as batch:
+        batch.create_checkpoint("good", OLD)
+        batch.remove_checkpoint(key)
+
+
+OPERATIONS: dict[str, Callable[[Manager, Any], object]] = {
+    "create": lambda manager, key: manager.create_checkpoint(key, OLD),
+    "create without overwrite": lambda manager, key: manager.create_checkpoint(key, OLD, overwrite=False),
+    "get": lambda manager, key: manager.get_checkpoint(key),
+    "previous": lambda manager, key: manager.previous_checkpoint(key),
+    "update": lambda manager, key: manager.update_checkpoint(key, lambda lease: lease),
+    "remove": lambda manager, key: manager.remove_checkpoint(key),
+    "in": lambda manager, key: key in manager,
+    "not in": lambda manager, key: key not in manager,
+    "recover": lambda manager, key: manager.recover_checkpoint(key),
+    "roll back": lambda manager, key: manager.recover_checkpoint(key, rollback=True),
+    "batch create": batch_create,
+    "batch remove": batch_remove,
+    "create of what cannot be stored": lambda manager, key: manager.create_checkpoint(key, object()),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("key", BAD_KEYS, ids=lambda key: ascii(key)[:20])
+def test_a_bad_key_is_refused(manager: Manager, directory: Path, operation: str, key: Any) -> None:
+    with pytest.raises(InvalidKey, match="letters, digits") as caught:
+        OPERATIONS[operation](manager, key)
+
+    assert isinstance(caught.value, ValueError)
+    assert names(directory) == [".lock"]
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("key", ["a", "7", "A.b-c_d.9", "a..b", "x.json", "a" * 200], ids=lambda key: key[:20])
+def test_a_good_key_is_taken(manager: Manager, key: str) -> None:
+    manager.create_checkpoint(key, OLD)
+
+    assert list(manager) == [key]
+    assert manager.get_checkpoint(key).key == key
+
+
+def test_the_longest_key_has_room_for_everything(real_directory: Path) -> None:
+    key = "k" * 200
+    with CheckpointManager(real_directory) as manager:
+        manager.create_checkpoint(key, 1)
+        manager.create_checkpoint(key, 2)
+        (real_directory / f"{key}.json").write_bytes(b"not a checkpoint")
+
+        assert manager.recover_checkpoint(key, rollback=True).quarantined
+        assert manager.get_checkpoint(key).data == 1

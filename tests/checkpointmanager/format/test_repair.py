@@ -1,0 +1,114 @@
+"""What repair gives back is what was written, to the byte; where that cannot be proved it gives nothing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from checkpointmanager._format.envelope import CHECKSUM_BYTES, seal
+from checkpointmanager._format.repair import MAX_SEARCH_BYTES, generation_in, repair
+
+from ..samples import HEADER, SEALED, flipped, with_checksum
+
+BITS = 8 * len(SEALED)
+
+
+def sealed_with_size(size: int) -> bytes:
+    blob = seal(HEADER, b'"' + b"x" * (size - len(seal(HEADER, b'""'))) + b'"')
+    assert len(blob) == size
+    return blob
+
+
+def test_every_one_of_2128_single_bit_flips_is_repaired_exactly() -> None:
+    for bit in range(BITS):
+        repaired = repair(flipped(SEALED, bit))
+        assert repaired is not None
+        assert repaired.blob == SEALED
+        assert repaired.finding == f"bit {bit % 8} of byte {bit // 8} had flipped and is set back"
+    assert BITS == 2128
+
+
+def test_none_of_3000_double_flips_is_repaired() -> None:
+    chance = random.Random(2)
+    for _ in range(3000):
+        first, second = chance.sample(range(BITS), 2)
+        assert repair(flipped(flipped(SEALED, first), second)) is None
+
+
+def test_two_flips_within_the_first_36_bytes_are_not_repaired() -> None:
+    """There a body that is whole proves nothing about the digest, so only one bit may differ. Every 77th pair."""
+    bits = range(8 * CHECKSUM_BYTES)
+    for first in bits[::7]:
+        for second in bits[first + 1 :: 11]:
+            assert repair(flipped(flipped(SEALED, first), second)) is None
+
+
+@pytest.mark.parametrize("tail", [b"\0", b"\0" * 4096, b"x", b"\n", SEALED, SEALED[40:]])
+def test_trailing_bytes_are_cut_off(tail: bytes) -> None:
+    repaired = repair(SEALED + tail)
+    assert repaired is not None
+    assert repaired.blob == SEALED
+    assert repaired.finding == f"{len(tail)} foreign bytes at the end are cut off"
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_missing_closing_is_put_back(missing: int) -> None:
+    repaired = repair(SEALED[:-missing])
+    assert repaired is not None
+    assert repaired.blob == SEALED
+    assert repaired.finding == f"{missing} missing bytes at the end are put back"
+
+
+def test_no_other_truncation_is_repaired() -> None:
+    assert all(repair(SEALED[:size]) is None for size in range(len(SEALED) - 2))
+
+
+def test_what_is_whole_needs_no_repair() -> None:
+    assert repair(SEALED) is None
+    assert repair(with_checksum(b"sealed so")) is None
+
+
+def test_upper_case_in_the_digest_is_one_flip_only_where_it_is_one_letter() -> None:
+    """int(digest, 16) would take capitals for the digest itself, and call the file whole."""
+    letters = [index for index in range(18, 34) if SEALED[index : index + 1].isalpha()]
+    assert len(letters) >= 2
+    shouted = SEALED[:18] + SEALED[18:34].upper() + SEALED[34:]
+    assert repair(shouted) is None
+
+
+def test_a_flip_in_a_file_of_64_kib_is_repaired() -> None:
+    """The last byte of the largest file takes all the tries that there are."""
+    assert MAX_SEARCH_BYTES == 64 * 1024
+    blob = sealed_with_size(MAX_SEARCH_BYTES)
+    repaired = repair(flipped(blob, 8 * MAX_SEARCH_BYTES - 1))
+    assert repaired is not None
+    assert repaired.blob == blob
+
+
+def test_a_flip_in_the_body_of_a_larger_file_is_not_searched_for() -> None:
+    blob = sealed_with_size(MAX_SEARCH_BYTES + 1)
+    assert repair(flipped(blob, 8 * 300)) is None
+
+
+def test_a_flip_in_the_checksum_of_a_larger_file_needs_no_search() -> None:
+    blob = sealed_with_size(1 << 20)
+    repaired = repair(flipped(blob, 8 * 20))
+    assert repaired is not None
+    assert repaired.blob == blob
+
+
+@pytest.mark.parametrize("blob", [b"", b"\0", b"}\n", b"\0" * 4096, SEALED[:CHECKSUM_BYTES], b"x" * 300])
+def test_what_never_was_a_checkpoint_is_not_made_one(blob: bytes) -> None:
+    assert repair(blob) is None
+
+
+def test_the_generation_is_found_in_damaged_bytes() -> None:
+    assert generation_in(flipped(SEALED, 8 * 250)) == 17
+    assert generation_in(SEALED[:130]) == 17
+    assert generation_in(seal(HEADER._replace(generation=10**17), b"{}")[:-9]) == 10**17
+
+
+@pytest.mark.parametrize("blob", [b"", SEALED[:100], b'"generation":x,', b'"generation":' + b"9" * 19 + b","])
+def test_no_generation_is_invented(blob: bytes) -> None:
+    assert generation_in(blob) == 0

@@ -1,0 +1,135 @@
+"""What a change holds is given back however it ends: the store, its keys, and the events that wait for both."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from unittest import mock
+
+import pytest
+
+from checkpointmanager import (
+    CheckpointError,
+    CheckpointManager,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    Event,
+    EventKind,
+    MemoryStore,
+    Put,
+)
+from checkpointmanager._metricssink import MetricsSink
+
+LIMIT = 20.0  # seconds, for a test that hangs
+
+
+class Refusing(MemoryStore):
+    """Raises `error` at the step of a change that has this name, and counts who is inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = ""
+        self.error: BaseException = CheckpointError("refused")
+        self.inside = 0
+
+    def _at(self, step: str) -> None:
+        if step == self.step:
+            raise self.error
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        self._at("enter")
+        self.inside += 1
+        try:
+            yield
+        finally:
+            self.inside -= 1
+            self._at("leave")
+
+    def confirm(self) -> None:
+        self._at("confirm")
+
+    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
+        self._at("commit")
+        if self.step == "fail":
+            full = OSError(errno.ENOSPC, "no room")
+            return {put.key: CheckpointWriteFailed(put.key, self.path, full, in_doubt=False) for put in puts}
+        return super().commit(puts, removals)
+
+
+@pytest.fixture
+def store() -> Refusing:
+    return Refusing()
+
+
+@pytest.mark.parametrize("error", [CheckpointError("refused"), RuntimeError("a bug"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("step", ["enter", "confirm", "commit", "leave"])
+def test_a_change_that_breaks_off_at_any_step_holds_nothing_afterwards(
+    store: Refusing, step: str, error: BaseException
+) -> None:
+    events: list[Event] = []
+    manager = CheckpointManager(store, on_event=events.append)
+    store.step, store.error = step, error
+    with pytest.raises(type(error)):
+        manager.create_checkpoint("a", 1)
+    store.step = ""
+
+    assert store.inside == 0
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(manager.create_checkpoint, "a", 2).result(LIMIT)
+    store.current["a"] = b"damaged"
+    with pytest.raises(CorruptCheckpoint):
+        manager.get_checkpoint("a")
+    assert [event.kind for event in events] == [EventKind.DAMAGE]
+
+
+def test_a_rollback_that_could_not_be_written_says_so(store: Refusing) -> None:
+    manager = CheckpointManager(store)
+    manager.create_checkpoint("a", 1)
+    manager.create_checkpoint("a", 2)
+    store.current["a"] = b"damaged"
+    store.step = "fail"
+
+    with pytest.raises(CheckpointWriteFailed, match="no room"):
+        manager.recover_checkpoint("a", rollback=True)
+
+    assert store.current["a"] == b"damaged"
+
+
+def test_after_a_rollback_the_lost_value_is_written_again(store: Refusing) -> None:
+    manager = CheckpointManager(store)
+    manager.create_checkpoint("a", 1)
+    manager.create_checkpoint("a", 2)
+    store.current["a"] = b"damaged"
+    manager.recover_checkpoint("a", rollback=True)
+    assert manager.get_checkpoint("a").data == 1
+
+    manager.create_checkpoint("a", 2)
+
+    assert manager.get_checkpoint("a").data == 2
+
+
+def test_damaged_bytes_that_are_gone_before_they_can_be_kept_are_not_told_as_kept(store: Refusing) -> None:
+    events: list[Event] = []
+    manager = CheckpointManager(store, on_event=events.append)
+    store.current["a"] = b"damaged"
+
+    with mock.patch.object(store, "quarantine", return_value=""):
+        manager.create_checkpoint("a", 1)
+
+    assert EventKind.QUARANTINED not in {event.kind for event in events}
+    assert manager.get_checkpoint("a").data == 1
+
+
+def test_a_meter_is_told_how_long_the_locks_took_from_the_first_to_the_last(store: Refusing) -> None:
+    clock = itertools.count(1000.0, 3.0)
+    metrics = mock.Mock(spec=MetricsSink)
+    manager = CheckpointManager(store, metrics=metrics)
+
+    with mock.patch("time.perf_counter", side_effect=clock):
+        manager.create_checkpoint("a", 1)
+
+    metrics.waited.assert_called_once_with("memory:", 3.0)

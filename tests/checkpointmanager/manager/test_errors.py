@@ -1,0 +1,151 @@
+"""Every error names the file and the next step, and crosses a process boundary whole."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import inspect
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+import checkpointmanager
+from checkpointmanager import (
+    BatchFailed,
+    CheckpointError,
+    CheckpointExists,
+    CheckpointNotFound,
+    CheckpointTooNew,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    DirectoryLocked,
+    DirectoryUnusable,
+    InsecureDirectory,
+    InvalidKey,
+    LockOwner,
+    ManagerClosed,
+    Reason,
+    UnstorableValue,
+    WrongKind,
+)
+from checkpointmanager._format.reason import Damaged
+
+PATH = "/var/lib/agent/leases/k.json"
+NO_SPACE = OSError(errno.ENOSPC, "No space left on device", "/some/other/name")
+DAMAGE = Damaged(Reason.CHECKSUM_MISMATCH, "the file says so", expected="xxh3:1", actual="xxh3:2")
+WRITE_FAILED = CheckpointWriteFailed("k", PATH, NO_SPACE, in_doubt=True)
+HOLDER = LockOwner(pid=7, host="node", command="agent", since="2026-11-16T08:00:00Z", label="blue")
+ERRORS: list[CheckpointError] = [
+    CheckpointError("anything"),
+    InvalidKey("a/b"),
+    InvalidKey(7),
+    CheckpointNotFound("k", PATH),
+    CheckpointExists("k", PATH),
+    CorruptCheckpoint("k", PATH, DAMAGE),
+    CorruptCheckpoint("k", PATH, Damaged(Reason.UNREADABLE, "I/O error", errno=errno.EIO)),
+    CheckpointTooNew("k", PATH, "its file format is 2"),
+    WrongKind("k", PATH, "Claim", "Lease"),
+    UnstorableValue("$.a[1]", "is not a finite number"),
+    WRITE_FAILED,
+    CheckpointWriteFailed("k", PATH, OSError(), in_doubt=False),
+    BatchFailed("/var/lib/agent/leases", {"k": WRITE_FAILED, "l": UnstorableValue("$", "is too large")}),
+    DirectoryUnusable("/var/lib/agent/leases", NO_SPACE),
+    InsecureDirectory("/var/lib/agent/leases", "is writable for everybody"),
+    DirectoryLocked("/var/lib/agent/leases", "is in use", HOLDER),
+    DirectoryLocked("/var/lib/agent/leases", "is in use"),
+    ManagerClosed("/var/lib/agent/leases", "is closed"),
+]
+
+
+def raise_error(number: int) -> None:
+    raise ERRORS[number]
+
+
+def told(error: BaseException) -> object:
+    """All that a caller can see; of the failures of a batch by the same measure."""
+    state = dict(vars(error)) | {"errno": getattr(error, "errno", None)}
+    state["failures"] = {key: told(failure) for key, failure in state.get("failures", {}).items()}
+    return type(error), str(error), error.args, state
+
+
+def test_every_public_error_is_among_those_tested() -> None:
+    public = {cls for _, cls in inspect.getmembers(checkpointmanager, inspect.isclass) if issubclass(cls, Exception)}
+    assert public == {type(error) for error in ERRORS}
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_pickling_keeps_type_text_and_attributes(error: CheckpointError, protocol: int) -> None:
+    assert told(pickle.loads(pickle.dumps(error, protocol))) == told(error)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_copying_keeps_type_text_and_attributes(error: CheckpointError) -> None:
+    assert told(copy.copy(error)) == told(copy.deepcopy(error)) == told(error)
+
+
+def test_errors_cross_a_process_pool() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        for number, error in enumerate(ERRORS):
+            with pytest.raises(CheckpointError) as caught:
+                pool.submit(raise_error, number).result(timeout=60)
+            assert told(caught.value) == told(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "base"),
+    [
+        (CheckpointNotFound, KeyError),
+        (InvalidKey, ValueError),
+        (UnstorableValue, ValueError),
+        (CheckpointWriteFailed, OSError),
+        (BatchFailed, OSError),
+        (DirectoryUnusable, OSError),
+    ],
+)
+def test_errors_are_also_what_python_calls_them(error: type, base: type) -> None:
+    assert issubclass(error, base)
+
+
+@pytest.mark.parametrize("error", [error for error in ERRORS if hasattr(error, "path")], ids=lambda e: type(e).__name__)
+def test_a_message_begins_with_the_file(error: CheckpointError) -> None:
+    assert str(error).startswith("/var/lib/agent/leases")
+    assert "/some/other/name" not in str(error)
+
+
+def test_a_write_that_failed_says_what_is_on_disk() -> None:
+    assert WRITE_FAILED.errno == errno.ENOSPC
+    assert "No space left on device; the change is visible but may not survive" in str(WRITE_FAILED)
+    assert "the old content is still in place" in str(CheckpointWriteFailed("k", PATH, NO_SPACE, in_doubt=False))
+
+
+def test_a_batch_that_failed_has_the_error_of_each_key() -> None:
+    failed = BatchFailed("/d", {"l": UnstorableValue("$", "is too large"), "k": WRITE_FAILED})
+    assert (failed.key, failed.in_doubt, failed.errno) == ("l", True, None)
+    assert str(failed).startswith("/d: 2 of the batch failed, all others are durable; the first: $: is too large")
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_damaged_file_has_a_next_step_for_every_reason(reason: Reason) -> None:
+    error = CorruptCheckpoint("k", PATH, Damaged(reason, "what was seen", expected="e", actual="a", errno=5))
+    assert str(error).startswith(f"{PATH}: {reason} (what was seen); the bytes are untouched. ")
+    assert any(step in str(error) for step in (f"checkpoint-verify diagnose {PATH}", "Check", "Raise", "Look"))
+    assert (error.reason, error.detail, error.expected, error.actual, error.errno) == (
+        reason,
+        "what was seen",
+        "e",
+        "a",
+        5,
+    )
+
+
+def test_a_long_key_is_shortened_in_the_message_and_kept_in_the_error() -> None:
+    error = InvalidKey("x" * 5000)
+    assert len(str(error)) < 300
+    assert error.key == "x" * 5000
+
+
+def test_an_error_without_text_shows_its_type() -> None:
+    assert str(CheckpointError()) == "CheckpointError"

@@ -1,0 +1,303 @@
+"""The verbs of a manager: create, get, remove, list, and how it counts and when it need not write."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from checkpointmanager import (
+    CheckpointExists,
+    CheckpointManager,
+    CheckpointNotFound,
+    CheckpointTooNew,
+    CorruptCheckpoint,
+    ManagerClosed,
+    MemoryStore,
+    Reason,
+    Schema,
+    UnstorableValue,
+    WrongKind,
+)
+
+from ..damage import flip, names, quarantined, ruin
+from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
+
+NEWER = Schema("Lease", version=2, type=Lease)
+
+
+def test_what_was_created_is_got(manager: LeaseManager) -> None:
+    created = manager.create_checkpoint("pod-7", OLD)
+    got = manager.get_checkpoint("pod-7")
+
+    assert got == created
+    assert got.data == OLD
+    assert (got.key, got.generation, got.version, got.boot, got.unchanged) == ("pod-7", 1, 1, BOOT, False)
+    assert timedelta() <= datetime.now(UTC) - got.written < timedelta(minutes=1)
+
+
+def test_a_directory_has_one_file_a_checkpoint(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("b", OLD)
+
+    assert names(directory) == [".lock", "a.json", "b.json"]
+    assert (directory / "a.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_create_replaces(manager: LeaseManager) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("a", NEW)
+
+    assert manager.get_checkpoint("a").data == NEW
+
+
+def test_create_without_overwrite_refuses_what_is_there(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD, overwrite=False)
+
+    with pytest.raises(CheckpointExists, match=str(directory / "a.json")):
+        manager.create_checkpoint("a", NEW, overwrite=False)
+
+    assert manager.get_checkpoint("a").data == OLD
+
+
+def test_create_without_overwrite_refuses_damaged_bytes_too(manager: LeaseManager, directory: Path) -> None:
+    (directory / "a.json").write_bytes(b"")
+
+    with pytest.raises(CheckpointExists):
+        manager.create_checkpoint("a", NEW, overwrite=False)
+
+    assert (directory / "a.json").read_bytes() == b""
+    assert quarantined(directory) == []
+
+
+def test_create_without_overwrite_writes_what_was_deleted_by_hand(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    (directory / "a.json").unlink()
+
+    assert not manager.create_checkpoint("a", OLD, overwrite=False).unchanged
+    assert manager.get_checkpoint("a").data == OLD
+
+
+def test_get_of_a_missing_key_is_also_a_key_error(manager: LeaseManager) -> None:
+    with pytest.raises(CheckpointNotFound) as caught:
+        manager.get_checkpoint("a")
+
+    assert isinstance(caught.value, KeyError)
+    assert caught.value.key == "a"
+    assert caught.value.path in str(caught.value)
+
+
+def test_removed_is_gone_and_may_be_removed_again(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("a", NEW)
+
+    manager.remove_checkpoint("a")
+    manager.remove_checkpoint("a")
+
+    assert names(directory) == [".lock"]
+    with pytest.raises(CheckpointNotFound):
+        manager.get_checkpoint("a")
+
+
+def test_keys_are_listed_sorted_also_the_damaged_ones(manager: LeaseManager, directory: Path) -> None:
+    for key in ("b", "a", "c.d", "B"):
+        manager.create_checkpoint(key, OLD)
+    (directory / "zero.json").write_bytes(b"")
+    (directory / "no checkpoint.json").write_bytes(b"")
+    (directory / "notes.txt").write_bytes(b"")
+
+    assert manager.list_checkpoints() == list(manager) == ["B", "a", "b", "c.d", "zero"]
+    assert len(manager) == 5
+    assert "a" in manager
+    assert "zero" in manager
+    assert "notes" not in manager
+
+
+def test_an_empty_manager_is_empty(manager: LeaseManager) -> None:
+    assert (list(manager), len(manager), "a" in manager) == ([], 0, False)
+
+
+def test_generations_count_on_after_a_restart(directory: Path) -> None:
+    for generation in (1, 2, 3):
+        with CheckpointManager(directory, LEASES) as manager:
+            assert manager.create_checkpoint("a", Lease("a", generation)).generation == generation
+            assert manager.get_checkpoint("a").generation == generation
+
+
+def test_generations_start_again_after_a_removal(manager: LeaseManager) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("a", NEW)
+    manager.remove_checkpoint("a")
+
+    assert manager.create_checkpoint("a", OLD).generation == 1
+    assert manager.previous_checkpoint("a") is None
+
+
+def test_the_same_value_is_not_written_again(manager: LeaseManager, directory: Path) -> None:
+    first = manager.create_checkpoint("a", OLD)
+    inode = os.stat(directory / "a.json").st_ino
+
+    again = manager.create_checkpoint("a", Lease("old"))
+
+    assert again.unchanged
+    assert (again.generation, again.written) == (first.generation, first.written)
+    assert os.stat(directory / "a.json").st_ino == inode
+
+
+def test_another_version_of_the_same_value_is_written() -> None:
+    store = MemoryStore()
+    CheckpointManager(store, Schema("Lease", 2, readable_by=1, type=Lease)).create_checkpoint("a", OLD)
+    manager = CheckpointManager(store, LEASES)
+    assert manager.update_checkpoint("a", lambda _: NEW).version == 2, "an update keeps it"
+
+    created = manager.create_checkpoint("a", NEW)
+
+    assert (created.unchanged, created.version) == (False, 1)
+
+
+def test_the_same_value_is_written_again_after_a_restart(directory: Path) -> None:
+    for _ in range(2):
+        with CheckpointManager(directory, LEASES) as manager:
+            assert not manager.create_checkpoint("a", OLD).unchanged
+
+
+def test_the_same_value_is_written_again_under_sharing(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES, sharing=True) as manager:
+        for generation in (1, 2):
+            written = manager.create_checkpoint("a", OLD)
+            assert (written.unchanged, written.generation) == (False, generation)
+
+
+@pytest.mark.parametrize("look", ["get", "update", "in", "verify", "load", "recover"])
+def test_what_was_seen_missing_or_damaged_is_not_taken_for_unchanged(
+    manager: LeaseManager, directory: Path, look: str
+) -> None:
+    manager.create_checkpoint("a", OLD)
+    if look == "in":
+        (directory / "a.json").unlink()
+        assert "a" not in manager
+    elif look == "verify":
+        ruin(directory / "a.json")
+        assert manager.verify().problems
+    elif look == "load":
+        ruin(directory / "a.json")
+        assert manager.load().problems
+    elif look == "recover":
+        ruin(directory / "a.json")
+        manager.recover_checkpoint("a")
+    else:
+        (directory / "a.json").unlink()
+        with pytest.raises(CheckpointNotFound):
+            manager.get_checkpoint("a") if look == "get" else manager.update_checkpoint("a", lambda lease: lease)
+
+    assert not manager.create_checkpoint("a", OLD).unchanged
+    assert manager.get_checkpoint("a").data == OLD
+
+
+def test_a_value_over_the_limit_is_refused_and_the_old_one_stays(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES, max_bytes=400) as manager:
+        manager.create_checkpoint("a", OLD)
+        with pytest.raises(UnstorableValue, match="over the limit of 400"):
+            manager.create_checkpoint("a", Lease("x" * 400))
+
+        assert manager.get_checkpoint("a").data == OLD
+        assert not manager.create_checkpoint("a", OLD).unchanged, "a failed write leaves nothing to rely on"
+
+
+def test_a_value_of_exactly_the_limit_is_stored() -> None:
+    store = MemoryStore()
+    CheckpointManager(store).create_checkpoint("a", "x" * 100)
+    size = len(store.current["a"])
+
+    store.max_bytes = size
+    CheckpointManager(store).create_checkpoint("a", "y" * 100)
+    with pytest.raises(UnstorableValue, match=f"takes {size + 1} bytes, over the limit of {size}"):
+        CheckpointManager(store).create_checkpoint("a", "y" * 101)
+
+
+def test_a_file_over_the_limit_is_not_read(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
+        manager.create_checkpoint("a", Lease("x" * 1000))
+
+    with CheckpointManager(directory, LEASES, max_bytes=999) as manager:
+        with pytest.raises(CorruptCheckpoint, match="max_bytes") as caught:
+            manager.get_checkpoint("a")
+        assert caught.value.reason is Reason.TOO_LARGE
+
+
+def test_another_kind_is_neither_read_nor_overwritten_but_may_be_removed(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+    before = (directory / "a.json").read_bytes()
+
+    with CheckpointManager(directory, Schema("Claim", type=Lease)) as manager:
+        for refused in (
+            lambda: manager.get_checkpoint("a"),
+            lambda: manager.create_checkpoint("a", NEW),
+            lambda: manager.update_checkpoint("a", lambda lease: lease),
+            lambda: manager.recover_checkpoint("a", rollback=True),
+        ):
+            with pytest.raises(WrongKind, match="'Lease' where 'Claim'"):
+                refused()
+        assert (directory / "a.json").read_bytes() == before
+        manager.remove_checkpoint("a")
+        assert "a" not in manager
+        assert quarantined(directory) == []
+
+
+def test_a_checkpoint_of_a_newer_program_is_not_overwritten(directory: Path) -> None:
+    with CheckpointManager(directory, NEWER) as manager:
+        manager.create_checkpoint("a", OLD)
+    before = (directory / "a.json").read_bytes()
+
+    with CheckpointManager(directory, LEASES) as manager:
+        for refused in (
+            lambda: manager.get_checkpoint("a"),
+            lambda: manager.create_checkpoint("a", NEW),
+            lambda: manager.update_checkpoint("a", lambda lease: lease),
+            lambda: manager.recover_checkpoint("a", rollback=True),
+        ):
+            with pytest.raises(CheckpointTooNew, match="written by a newer program"):
+                refused()
+        assert (directory / "a.json").read_bytes() == before
+        assert quarantined(directory) == []
+        manager.remove_checkpoint("a")
+        assert len(manager) == 0
+
+
+def test_create_over_damage_keeps_the_bytes_and_the_previous_generation(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        manager.create_checkpoint("a", NEW)
+    flip(directory / "a.json")
+    damaged = (directory / "a.json").read_bytes()
+
+    with CheckpointManager(directory, LEASES) as manager:
+        assert manager.create_checkpoint("a", Lease("third")).generation == 3
+        previous = manager.previous_checkpoint("a")
+
+    assert quarantined(directory) == [damaged]
+    assert previous is not None
+    assert previous.data == OLD
+
+
+def test_a_closed_manager_says_so(manager: LeaseManager) -> None:
+    manager.close()
+    manager.close()
+    with pytest.raises(ManagerClosed, match="is closed"):
+        manager.get_checkpoint("a")
+    with pytest.raises(ManagerClosed):
+        manager.create_checkpoint("a", OLD)
+
+
+def test_options_make_sense(directory: Path) -> None:
+    with pytest.raises(ValueError, match="durability"):
+        CheckpointManager(directory, durability="half")  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="read_only takes no lock"):
+        CheckpointManager(directory, sharing=True, read_only=True)
+    with pytest.raises(ValueError, match="boot_id"):
+        CheckpointManager(directory, boot_id='"')
+    with pytest.raises(TypeError, match="sharing: options of a directory"):
+        CheckpointManager(MemoryStore(), sharing=True)

@@ -1,0 +1,283 @@
+"""recover_checkpoint: exactly where it can be proved, by going back only when asked, else not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointmanager import (
+    CheckpointManager,
+    CheckpointNotFound,
+    CheckpointWriteFailed,
+    Event,
+    EventKind,
+    MemoryStore,
+    Outcome,
+    Reason,
+    Schema,
+)
+from checkpointmanager._format.reason import Damaged
+
+from ..damage import flip, names, quarantined, ruin
+from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
+
+
+def kinds(events: list[Event]) -> list[EventKind]:
+    return [event.kind for event in events]
+
+
+def test_a_whole_checkpoint_is_left_alone(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
+    manager.create_checkpoint("a", OLD)
+    inode = os.stat(directory / "a.json").st_ino
+
+    recovery = manager.recover_checkpoint("a", rollback=True)
+
+    assert recovery.outcome is Outcome.INTACT
+    assert os.stat(directory / "a.json").st_ino == inode
+    assert events == []
+
+
+def test_a_missing_checkpoint_is_not_found(manager: LeaseManager) -> None:
+    with pytest.raises(CheckpointNotFound):
+        manager.recover_checkpoint("a", rollback=True)
+
+
+@pytest.mark.parametrize("byte", [0, 12, 20, 40, -20, -2, -1])
+def test_a_flipped_bit_is_repaired_exactly(
+    manager: LeaseManager, directory: Path, events: list[Event], byte: int
+) -> None:
+    manager.create_checkpoint("a", OLD)
+    good = (directory / "a.json").read_bytes()
+    flip(directory / "a.json", byte)
+    damaged = (directory / "a.json").read_bytes()
+
+    recovery = manager.recover_checkpoint("a")
+
+    assert recovery.outcome is Outcome.REPAIRED
+    assert (directory / "a.json").read_bytes() == good
+    assert quarantined(directory) == [damaged]
+    assert Path(recovery.quarantined).read_bytes() == damaged
+    assert kinds(events) == [EventKind.DAMAGE, EventKind.QUARANTINED, EventKind.RECOVERED]
+
+
+def test_trailing_bytes_are_cut_off(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    good = (directory / "a.json").read_bytes()
+    (directory / "a.json").write_bytes(good + b"\0\0rubbish")
+
+    assert manager.recover_checkpoint("a").outcome is Outcome.REPAIRED
+    assert (directory / "a.json").read_bytes() == good
+
+
+def test_going_back_must_be_asked_for(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("a", NEW)
+    ruin(directory / "a.json")
+    damaged = (directory / "a.json").read_bytes()
+
+    recovery = manager.recover_checkpoint("a")
+
+    assert recovery.outcome is Outcome.HOPELESS
+    assert recovery.rollback_to == 1
+    assert "generation 1" in recovery.detail
+    assert (directory / "a.json").read_bytes() == damaged
+    assert quarantined(directory) == []
+    assert kinds(events) == [EventKind.DAMAGE]
+
+
+def test_going_back_gives_the_old_data_a_generation_above_all_seen(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES, boot_id="boot-before") as manager:
+        before = manager.create_checkpoint("a", OLD)
+        manager.create_checkpoint("a", NEW)
+    ruin(directory / "a.json")
+    damaged = (directory / "a.json").read_bytes()
+
+    with CheckpointManager(directory, LEASES, boot_id=BOOT) as manager:
+        recovery = manager.recover_checkpoint("a", rollback=True)
+        found = manager.get_checkpoint("a")
+
+    assert recovery.outcome is Outcome.ROLLED_BACK
+    assert found.data == OLD
+    assert found.generation == 3
+    assert (found.boot, found.written) == (before.boot, before.written), "they say when the data was true"
+    assert found.from_this_boot is False
+    assert quarantined(directory) == [damaged]
+
+
+def test_going_back_from_bytes_that_tell_nothing_goes_above_the_previous(
+    manager: LeaseManager, directory: Path
+) -> None:
+    for n in range(5):
+        manager.create_checkpoint("a", Lease("a", n))
+    (directory / "a.json").write_bytes(bytes(300))
+
+    manager.recover_checkpoint("a", rollback=True)
+
+    assert manager.get_checkpoint("a").data == Lease("a", 3)
+    assert manager.get_checkpoint("a").generation == 6
+    assert manager.create_checkpoint("a", NEW).generation == 7
+
+
+def test_without_a_previous_generation_nothing_is_touched(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    ruin(directory / "a.json")
+    damaged = (directory / "a.json").read_bytes()
+    inode = os.stat(directory / "a.json").st_ino
+
+    recovery = manager.recover_checkpoint("a", rollback=True)
+
+    assert recovery.outcome is Outcome.HOPELESS
+    assert recovery.quarantined == ""
+    assert (directory / "a.json").read_bytes() == damaged
+    assert os.stat(directory / "a.json").st_ino == inode
+    assert names(directory) == [".lock", "a.json"]
+
+
+def test_what_cannot_be_recovered_is_not_taken_for_unchanged(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    ruin(directory / "a.json")
+    manager.recover_checkpoint("a")
+
+    assert not manager.create_checkpoint("a", OLD).unchanged
+    assert manager.get_checkpoint("a").data == OLD
+
+
+@pytest.mark.parametrize("schema", [Schema("Lease", version=2, type=Lease), Schema("Other", type=Lease)], ids=repr)
+def test_bytes_that_would_be_whole_but_another_programs_are_not_put_back(
+    directory: Path, schema: Schema[Lease]
+) -> None:
+    with CheckpointManager(directory, schema) as theirs:
+        theirs.create_checkpoint("a", OLD)
+        theirs.create_checkpoint("a", NEW)
+    flip(directory / "a.json")
+    damaged = (directory / "a.json").read_bytes()
+
+    with CheckpointManager(directory, LEASES) as manager:
+        assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
+    assert (directory / "a.json").read_bytes() == damaged
+
+
+def test_a_torn_previous_generation_is_not_gone_back_to(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("a", NEW)
+    ruin(directory / "a.json")
+    ruin(directory / ".previous-a")
+
+    assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
+
+
+def test_the_previous_generation_of_another_key_is_not_gone_back_to(manager: LeaseManager, directory: Path) -> None:
+    for key in "ab":
+        manager.create_checkpoint(key, OLD)
+        manager.create_checkpoint(key, NEW)
+    ruin(directory / "a.json")
+    (directory / ".previous-a").write_bytes((directory / ".previous-b").read_bytes())
+
+    assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
+
+
+def test_bytes_that_hold_but_have_the_wrong_shape_are_not_repaired(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
+        manager.create_checkpoint("b", OLD)
+        (directory / "a.json").write_bytes((directory / "b.json").read_bytes())
+
+        assert manager.recover_checkpoint("a").outcome is Outcome.HOPELESS
+
+
+@pytest.mark.parametrize("stand_in", ["symlink", "dangling"])
+def test_going_back_replaces_a_link_and_not_its_target(manager: LeaseManager, directory: Path, stand_in: str) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("a", NEW)
+    target = directory.parent / "target"
+    if stand_in == "symlink":
+        target.write_bytes(b"untouched")
+    (directory / "a.json").unlink()
+    (directory / "a.json").symlink_to(target)
+
+    recovery = manager.recover_checkpoint("a", rollback=True)
+
+    assert (recovery.outcome, recovery.quarantined) == (Outcome.ROLLED_BACK, "")
+    assert not (directory / "a.json").is_symlink()
+    assert manager.get_checkpoint("a").data == OLD
+    assert target.read_bytes() == b"untouched" if stand_in == "symlink" else not target.exists()
+
+
+class Short(MemoryStore):
+    """Out of descriptors for the first few reads."""
+
+    shortage = 0
+
+    def read(self, key: str, *, previous: bool = False) -> bytes:
+        if self.shortage:
+            self.shortage -= 1
+            raise Damaged(Reason.UNREADABLE, "Too many open files", errno=errno.EMFILE)
+        return super().read(key, previous=previous)
+
+
+def test_a_shortage_of_descriptors_is_no_reason_to_go_back() -> None:
+    store = Short()
+    manager: CheckpointManager[Any] = CheckpointManager(store)
+    manager.create_checkpoint("a", 1)
+    manager.create_checkpoint("a", 2)
+    store.shortage = 2
+
+    with pytest.raises(CheckpointWriteFailed, match="Too many open files"):
+        manager.recover_checkpoint("a", rollback=True)
+    assert manager.get_checkpoint("a").data == 2
+
+
+def test_a_shortage_that_comes_while_it_repairs_is_no_reason_to_go_back(
+    manager: LeaseManager, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("a", NEW)
+    flip(directory / "a.json")
+    damaged = (directory / "a.json").read_bytes()
+    read, left = manager._store.read, iter([True, True])  # readers look twice before they tell of damage
+
+    def reads(key: str, *, previous: bool = False) -> bytes:
+        if not previous and not next(left, False):
+            raise Damaged(Reason.UNREADABLE, "Too many open files", errno=errno.EMFILE)
+        return read(key, previous=previous)
+
+    monkeypatch.setattr(manager._store, "read", reads)
+    with pytest.raises(CheckpointWriteFailed, match="Too many open files"):
+        manager.recover_checkpoint("a", rollback=True)
+    assert (directory / "a.json").read_bytes() == damaged
+
+
+def test_a_repaired_checkpoint_counts_on(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("a", NEW)
+    flip(directory / "a.json")
+    manager.recover_checkpoint("a")
+
+    assert manager.get_checkpoint("a").generation == 2
+    assert manager.create_checkpoint("a", OLD).generation == 3
+    previous = manager.previous_checkpoint("a")
+    assert previous is not None
+    assert previous.generation == 2
+
+
+def test_bytes_that_would_be_whole_but_of_another_key_are_not_put_back(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("b", OLD)
+    (directory / "a.json").write_bytes((directory / "b.json").read_bytes())
+    flip(directory / "a.json")
+    damaged = (directory / "a.json").read_bytes()
+
+    assert manager.recover_checkpoint("a").outcome is Outcome.HOPELESS
+    assert (directory / "a.json").read_bytes() == damaged
+
+
+def test_writing_anew_over_bytes_that_tell_nothing_counts_on_from_the_previous(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
+        for n in range(5):
+            manager.create_checkpoint("a", Lease("a", n))
+    (directory / "a.json").write_bytes(bytes(300))
+
+    with CheckpointManager(directory, LEASES) as manager:
+        assert manager.create_checkpoint("a", NEW).generation == 6, "the fifth is lost, but was there"

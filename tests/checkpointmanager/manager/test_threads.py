@@ -1,0 +1,226 @@
+"""Many threads and one manager: nothing is lost, nobody waits without need, no reader sees a half-written file."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointmanager import CheckpointManager, CheckpointNotFound, Event, EventKind
+
+from ..oscalls import watched
+from ..processes import LIMIT, Child, run_together
+
+THREADS = 16
+WRITES = 40  # of each thread
+RACE_SECONDS = 1.5
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "claims"
+
+
+@pytest.fixture
+def manager(directory: Path) -> Iterator[CheckpointManager[Any]]:
+    with CheckpointManager(directory) as manager:
+        yield manager
+
+
+@pytest.fixture
+def quick(directory: Path) -> Iterator[CheckpointManager[Any]]:
+    """Without the directory sync, where the disk's speed is not the point."""
+    with CheckpointManager(directory, durability="atomic") as manager:
+        yield manager
+
+
+def test_sixteen_threads_on_one_key_make_generations_without_gap(
+    quick: CheckpointManager[Any], directory: Path
+) -> None:
+    def write(thread: int) -> list[tuple[int, list[int]]]:
+        return [(quick.create_checkpoint("claim", [thread, n]).generation, [thread, n]) for n in range(WRITES)]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        written = dict(pair for pairs in pool.map(write, range(THREADS)) for pair in pairs)
+
+    assert sorted(written) == list(range(1, THREADS * WRITES + 1))
+    last = quick.get_checkpoint("claim")
+    assert last.generation == THREADS * WRITES
+    assert last.data == written[last.generation]
+    assert last.data[1] == WRITES - 1
+    assert quick.verify().intact == 1
+    assert not [path for path in directory.iterdir() if path.name.startswith(".tmp-")]
+
+
+def test_sixteen_threads_on_keys_of_their_own(manager: CheckpointManager[Any]) -> None:
+    def write(thread: int) -> list[int]:
+        return [manager.create_checkpoint(f"claim-{thread}", n).generation for n in range(WRITES)]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert list(pool.map(write, range(THREADS))) == [list(range(1, WRITES + 1))] * THREADS
+    loaded = manager.load()
+    assert not loaded.problems
+    assert {checkpoint.data for checkpoint in loaded.checkpoints.values()} == {WRITES - 1}
+    assert len(loaded.checkpoints) == THREADS
+
+
+def test_no_update_of_sixteen_threads_is_lost(quick: CheckpointManager[Any]) -> None:
+    quick.create_checkpoint("counter", 0)
+
+    def count(_: int) -> None:
+        for _ in range(WRITES):
+            quick.update_checkpoint("counter", lambda number: number + 1)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(count, range(THREADS)))
+    counter = quick.get_checkpoint("counter")
+    assert (counter.data, counter.generation) == (THREADS * WRITES, THREADS * WRITES + 1)
+
+
+def test_batches_that_overlap_neither_deadlock_nor_lose(directory: Path) -> None:
+    manager = CheckpointManager(directory, durability="atomic")  # closed at the end only: close would wait, too
+    keys = ["a", "b", "c", "d"]
+
+    def write(thread: int) -> None:
+        for n in range(10):
+            with manager.batch() as batch:
+                for key in keys if thread % 2 else reversed(keys):
+                    batch.create_checkpoint(key, [thread, n])
+
+    run_together(*(partial(write, thread) for thread in range(8)))
+    assert [manager.get_checkpoint(key).generation for key in keys] == [80] * 4
+    assert not manager.verify().problems
+    manager.close()
+
+
+@pytest.mark.parametrize("call", ["fsync", "rename", "write"])
+def test_a_writer_that_hangs_holds_up_its_own_key_only(manager: CheckpointManager[Any], call: str) -> None:
+    manager.create_checkpoint("stuck", 0)
+    with ThreadPoolExecutor(3) as pool:
+        with _first_write_hanging_at(call) as go_on:
+            stuck = pool.submit(manager.create_checkpoint, "stuck", 1)
+            assert go_on.somebody_hangs.wait(LIMIT)
+            behind = pool.submit(manager.create_checkpoint, "stuck", 2)
+            assert manager.get_checkpoint("stuck").data == 0
+            other = pool.submit(manager.create_checkpoint, "other", 1)
+            assert other.result(LIMIT).generation == 1
+            assert not stuck.done()
+            assert not behind.done()
+            go_on.set()
+        assert stuck.result(LIMIT).generation == 2
+        assert behind.result(LIMIT).generation == 3
+
+
+def test_a_change_function_may_take_its_time_while_other_keys_are_written(manager: CheckpointManager[Any]) -> None:
+    manager.create_checkpoint("slow", 0)
+
+    def change(number: int) -> int:
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(manager.create_checkpoint, "other", 1).result(LIMIT).generation == 1
+        return number + 1
+
+    assert manager.update_checkpoint("slow", change).data == 1
+
+
+def test_the_callback_may_use_the_manager_while_other_threads_write(directory: Path) -> None:
+    def on_event(event: Event) -> None:
+        if event.kind is EventKind.DAMAGE:
+            owner.create_checkpoint(event.key, "from the callback")
+
+    with CheckpointManager(directory, durability="atomic", on_event=on_event) as owner:
+        owner.create_checkpoint("claim", 1)
+        (directory / "claim.json").write_bytes(b"")
+        with ThreadPoolExecutor(4) as pool:
+            writing = pool.map(lambda n: owner.create_checkpoint("other", n), range(50))
+            assert list(owner.load().problems) == ["claim"]
+            list(writing)
+        assert owner.get_checkpoint("claim").data == "from the callback"
+
+
+def _torn_or_going_back(manager: CheckpointManager[Any], keys: list[str], stop: threading.Event) -> tuple[int, str]:
+    """How often was read until `stop`, and what was wrong with it."""
+    newest = dict.fromkeys(keys, 0)
+    reads = 0
+    while not stop.is_set():
+        for key in keys:
+            try:
+                checkpoint = manager.get_checkpoint(key)
+            except CheckpointNotFound:
+                newest[key] = 0
+                continue
+            reads += 1
+            if set(checkpoint.data["copies"]) != {checkpoint.data["number"]}:
+                return reads, f"{key}: torn"
+            if key == "kept" and checkpoint.generation < newest[key]:
+                return reads, f"{key}: generation {checkpoint.generation} after {newest[key]}"
+            newest[key] = checkpoint.generation
+    return reads, ""
+
+
+def test_readers_that_race_with_writers_never_see_damage(directory: Path) -> None:
+    events: list[Event] = []
+    keys = ["kept", "removed"]
+    stop = threading.Event()
+
+    def write(manager: CheckpointManager[Any], key: str) -> int:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            manager.create_checkpoint(key, {"number": number, "copies": [number] * (number % 700 + 1)})
+            if key == "removed" and not number % 5:
+                manager.remove_checkpoint(key)
+        return number
+
+    def read_alone(saying: int) -> None:
+        ended = threading.Event()
+        threading.Timer(RACE_SECONDS, ended.set).start()
+        with CheckpointManager(directory, read_only=True) as reader, open(saying, "w") as said:
+            reads, wrong = _torn_or_going_back(reader, keys, ended)
+            said.write(wrong if reads and wrong else f"{min(reads, 1)} or more reads, all good")
+
+    with ExitStack() as stack:
+        manager = stack.enter_context(CheckpointManager(directory, durability="atomic", on_event=events.append))
+        manager.create_checkpoint("kept", {"number": 1, "copies": [1]})
+        child = stack.enter_context(Child(read_alone))
+        pool = stack.enter_context(ThreadPoolExecutor(5))
+        writing = [pool.submit(write, manager, key) for key in keys]
+        reading = [pool.submit(_torn_or_going_back, manager, keys, stop) for _ in range(3)]
+        started = time.monotonic()
+        told = child.read_to_end()
+        assert time.monotonic() - started < LIMIT
+        stop.set()
+        assert all(future.result(LIMIT) > 10 for future in writing)
+        assert [wrong for reads, wrong in (future.result(LIMIT) for future in reading) if wrong or not reads] == []
+        assert told == b"1 or more reads, all good"
+        assert child.wait() == 0
+    assert not [event for event in events if event.key]
+
+
+class _Hanging(threading.Event):
+    def __init__(self) -> None:
+        super().__init__()
+        self.somebody_hangs = threading.Event()
+
+
+@contextmanager
+def _first_write_hanging_at(call: str) -> Iterator[_Hanging]:
+    go_on = _Hanging()
+    first = threading.Lock()
+
+    def hang(name: str, _: object) -> None:
+        if name == call and first.acquire(blocking=False):
+            go_on.somebody_hangs.set()
+            assert go_on.wait(LIMIT)
+
+    try:
+        with watched(hang):
+            yield go_on
+    finally:
+        go_on.set()

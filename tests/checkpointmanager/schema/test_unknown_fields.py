@@ -1,0 +1,192 @@
+"""Three versions of a program read and rewrite each other's files, and none loses what another one added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from checkpointmanager import CheckpointManager, CheckpointTooNew, Schema
+
+from ..fleets import (
+    FLEET,
+    V1,
+    V2,
+    V3,
+    Device1,
+    Device2,
+    Device3,
+    Fleet1,
+    Fleet2,
+    Fleet3,
+    device,
+    read,
+    same,
+    updated,
+    written,
+)
+
+
+def after(change: Callable[[Fleet1], Fleet1]) -> Fleet3:
+    """What version 3 reads after version 1 has changed its file."""
+    store = written(V3, FLEET)
+    updated(store, V1, change)
+    document = orjson.loads(store.current["k"])
+    assert (document["version"], document["readable_by"], document["generation"]) == (3, 1, 2)
+    return read(store, V3)
+
+
+def test_everything_is_kept_when_an_older_program_changes_one_field() -> None:
+    def rename(fleet: Fleet1) -> Fleet1:
+        fleet.name = "renamed"
+        return fleet
+
+    assert after(rename) == replace(FLEET, name="renamed")
+
+
+def test_everything_is_kept_through_replace_of_the_whole_and_of_its_parts() -> None:
+    """By place: along fields and the keys of dicts. Lists and tuples hold the objects that were read."""
+
+    def renew(fleet: Fleet1) -> Fleet1:
+        assert fleet.first
+        parts = {name: replace(part) for name, part in fleet.by_name.items()}
+        return replace(fleet, name="renamed", first=replace(fleet.first), by_name=parts)
+
+    assert after(renew) == replace(FLEET, name="renamed")
+
+
+def test_everything_is_kept_when_parts_of_the_same_object_are_replaced() -> None:
+    def renew(fleet: Fleet1) -> Fleet1:
+        assert fleet.first
+        fleet.first, fleet.by_name["x"] = replace(fleet.first), replace(fleet.by_name["x"])
+        return fleet
+
+    assert after(renew) == FLEET
+
+
+def test_objects_in_a_list_keep_their_fields_wherever_they_move() -> None:
+    def shuffle(fleet: Fleet1) -> Fleet1:
+        first, *others = fleet.devices
+        first.id = "a2"
+        fleet.devices = [*reversed(others), first]
+        fleet.spares = fleet.spares[::-1]
+        return fleet
+
+    changed = after(shuffle)
+    assert changed.devices == [device("c"), device("b"), replace(device("a"), id="a2")]
+    assert changed.spares == (device("t"), device("s"))
+
+
+def test_objects_keep_their_fields_from_list_to_dict_and_back() -> None:
+    def swap(fleet: Fleet1) -> Fleet1:
+        fleet.first, fleet.devices[0] = fleet.devices[0], fleet.by_name["x"]
+        fleet.by_name["z"] = fleet.spares[0]
+        return fleet
+
+    changed = after(swap)
+    assert (changed.first, changed.devices[0], changed.by_name["z"]) == (device("a"), device("x"), device("s"))
+
+
+def test_objects_that_change_places_do_not_take_fields_of_each_other() -> None:
+    plain = {
+        "name": "fleet",
+        "first": {"id": "f", "only_f": 1},
+        "by_name": {"x": {"id": "x", "only_x": 1}, "y": {"id": "y"}},
+    }
+
+    def rotate(fleet: Fleet1) -> Fleet1:
+        fleet.first, fleet.by_name["x"], fleet.by_name["y"] = fleet.by_name["x"], fleet.by_name["y"], fleet.first
+        return fleet
+
+    value, unknowns = V1.decode(orjson.dumps(plain), 3, 1)
+    rewritten = orjson.loads(V1.encode(rotate(value), unknowns).json)
+    assert rewritten["first"] == {"id": "x", "only_x": 1}
+    assert rewritten["by_name"] == {"x": {"id": "y"}, "y": {"id": "f", "only_f": 1}}
+
+
+def test_a_new_object_in_a_list_never_gets_the_fields_of_the_one_that_stood_there() -> None:
+    def renew(fleet: Fleet1) -> Fleet1:
+        fleet.devices = [replace(old) for old in fleet.devices]
+        fleet.spares = (Device1("new"),)
+        return fleet
+
+    changed = after(renew)
+    assert changed.devices == [Device3("a"), Device3("b"), Device3("c")]
+    assert changed.spares == (Device3("new"),)
+    assert changed.owners == FLEET.owners
+
+
+def test_fields_go_with_the_object_that_is_removed() -> None:
+    def remove(fleet: Fleet1) -> Fleet1:
+        del fleet.by_name["x"], fleet.devices[1]
+        fleet.first = None
+        fleet.by_name["new"] = Device1("new")
+        return fleet
+
+    changed = after(remove)
+    assert changed.first is None
+    assert changed.devices == [device("a"), device("c")]
+    assert changed.by_name == {"y": device("y"), "new": Device3("new")}
+
+
+def test_up_and_down_through_three_versions() -> None:
+    def by_1(fleet: Fleet1) -> Fleet1:
+        fleet.devices.insert(0, Device1("from 1"))
+        return fleet
+
+    def by_2(fleet: Fleet2) -> Fleet2:
+        fleet.devices.insert(0, Device2("from 2", "pool 2"))
+        fleet.zone = "zone 2"
+        return fleet
+
+    def by_3(fleet: Fleet3) -> Fleet3:
+        fleet.owners.append("3")
+        return fleet
+
+    store = written(V1, Fleet1("fleet", devices=[Device1("old")]))
+    updated(store, V3, by_3)
+    updated(store, V1, by_1)
+    updated(store, V2, by_2)
+    updated(store, V1, same)
+    assert read(store, V3) == Fleet3(
+        "fleet", devices=[Device3("from 2", "pool 2"), Device3("from 1"), Device3("old")], zone="zone 2", owners=["3"]
+    )
+    assert read(store, V1).devices == [Device1("from 2"), Device1("from 1"), Device1("old")]
+
+
+def test_create_with_a_fresh_object_replaces() -> None:
+    store = written(V3, FLEET)
+    manager = CheckpointManager(store, V1)
+    manager.create_checkpoint("k", Fleet1("fresh"))
+    assert read(store, V3) == Fleet3("fresh")
+    assert manager.get_checkpoint("k").version == 1
+
+
+def test_what_an_older_program_may_not_read_it_may_not_rewrite() -> None:
+    store = written(Schema("Fleet", 3, readable_by=2, type=Fleet3), FLEET)
+    before = dict(store.current)
+    with pytest.raises(CheckpointTooNew):
+        updated(store, V1, same)
+    with pytest.raises(CheckpointTooNew):
+        CheckpointManager(store, V1).create_checkpoint("k", Fleet1("fresh"))
+    assert store.current == before
+    assert read(store, V2).zone == "zone"
+
+
+@pytest.mark.parametrize(
+    ("data", "decode", "encode"),
+    [
+        (b'{"a":1,"b":2}', lambda plain: plain["a"], lambda _: "ab"),
+        (b"[1]", lambda plain: plain[0], lambda value: {"a": value}),
+    ],
+    ids=["an object that becomes text", "a list that becomes an object"],
+)
+def test_what_an_older_program_stores_in_another_shape_is_stored_so(
+    data: bytes, decode: Callable[[Any], Any], encode: Callable[[Any], Any]
+) -> None:
+    schema: Schema[Any] = Schema("Shape", 1, encode=encode, decode=decode)
+    value, unknowns = schema.decode(data, 2, 1)
+    assert schema.encode(value, unknowns) == (orjson.dumps(encode(value)), 2, 1)

@@ -1,0 +1,89 @@
+"""Who holds a directory's lock, learned without touching it: from `.lock`'s text and the kernel's own list."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+from checkpointmanager._format.lockowner import MAX_LOCK_TEXT_BYTES, LockOwner
+from checkpointmanager._format.names import LOCK
+
+from . import words
+
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's fixed number for the host's own
+
+
+class Held(StrEnum):
+    """Whether somebody has the lock now."""
+
+    HELD = "held"
+    FREE = "free"
+    UNKNOWN = "unknown"  # the kernel shows only the locks of processes that can be seen from here
+    ABSENT = "absent"  # there is no lock file
+
+
+@dataclass(frozen=True, slots=True)
+class LockState:
+    """`pids` are the kernel's word; `owner` is what the last one to take the lock wrote about itself."""
+
+    held: Held
+    pids: tuple[int, ...] = ()
+    owner: LockOwner | None = None
+
+    def __str__(self) -> str:
+        who = words.shown(str(self.owner)) if self.owner else "somebody who left no name"
+        if self.held is Held.HELD:
+            seen = ", ".join(map(str, self.pids))
+            told = self.owner is not None and self.owner.pid in self.pids
+            return f"held by {who}" if told else f"held by pid {seen} (the lock file says: {who})"
+        if self.held is Held.FREE:
+            return f"free; last held by {who}"
+        if self.held is Held.UNKNOWN:
+            return f"perhaps held by {who} (locks of other containers cannot be seen from here)"
+        return "no lock file"
+
+
+def lock_state(folder: int) -> LockState:
+    """The lock of an open directory. Takes no lock itself, so it can never be in an agent's way."""
+    try:
+        status = os.stat(LOCK, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return LockState(Held.ABSENT)
+    owner = _owner_in(folder) if stat.S_ISREG(status.st_mode) else None
+    pids = _pids_with_lock_on(status, owner)
+    if pids:
+        return LockState(Held.HELD, pids, owner)
+    return LockState(Held.FREE if pids is not None and _sees_all() else Held.UNKNOWN, (), owner)
+
+
+def _owner_in(folder: int) -> LockOwner | None:
+    with suppress(OSError):
+        descriptor = os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            return LockOwner.parse(os.read(descriptor, MAX_LOCK_TEXT_BYTES))
+        finally:
+            os.close(descriptor)
+    return None
+
+
+def _pids_with_lock_on(status: os.stat_result, owner: LockOwner | None) -> tuple[int, ...] | None:
+    """The kernel's list has lines like: 1: FLOCK  ADVISORY  WRITE 4711 fe:00:2361567 0 EOF"""
+    device, inode = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", str(status.st_ino)
+    try:
+        with open("/proc/locks", encoding="ascii", errors="replace") as locks:
+            rows = [fields for line in locks if len(fields := line.split()) > 5 and fields[1] != "->"]  # -> waits
+    except OSError:
+        return None
+    found = [(int(row[4]), row[5].rpartition(":")) for row in rows]
+    pids = tuple(pid for pid, (where, _, number) in found if (where, number) == (device, inode))
+    # btrfs and overlay show another device here than stat does; then the inode and the name it left must do.
+    return pids or tuple(pid for pid, (_, _, number) in found if owner and (pid, number) == (owner.pid, inode))
+
+
+def _sees_all() -> bool:
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid") == _FIRST_PID_NAMESPACE
+    return False
