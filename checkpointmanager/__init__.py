@@ -38,7 +38,7 @@ from ._events import Event, EventKind
 from ._filestore import FileStore
 from ._format.keys import check_key
 from ._format.lockowner import LockOwner
-from ._format.reason import Damaged, Reason, TooNew
+from ._format.reason import Damaged, Reason
 from ._keylocks import KeyLocks
 from ._manager import CheckpointManager, FileOptions
 from ._memorystore import MemoryStore
@@ -82,7 +82,6 @@ __all__ = [
     "Schema",
     "SharedText",
     "Store",
-    "TooNew",
     "UnknownFields",
     "UnstorableValue",
     "Verified",

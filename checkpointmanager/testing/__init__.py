@@ -53,12 +53,12 @@ __all__ = [
 
 # Imported when somebody asks: pytest loads the plugin, and with it this package, in runs that have no use for it.
 _HOMES = {
-    "acknowledgements": ("acknowledge",),
-    "crashes": ("Crash", "Crashes", "every_crash"),
+    "_acknowledgements": ("acknowledge",),
+    "_crashes": ("Crash", "Crashes", "every_crash"),
     "damage": ("Damage", "every_damage"),
-    "faults": ("Fault", "Faults", "every_fault"),
-    "injector": ("Death", "Error", "Killed", "ShortWrite", "dying", "failing"),
-    "mirror": ("UnseenChange",),
+    "_faults": ("Fault", "Faults", "every_fault"),
+    "_injector": ("Death", "Error", "Killed", "ShortWrite", "dying", "failing"),
+    "_shadow": ("UnseenChange",),
 }
 
 

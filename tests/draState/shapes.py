@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from typing import Any
 
@@ -32,7 +33,7 @@ def shape_of(root: type) -> dict[str, dict[str, dict[str, Any]]]:
 def _type_name(annotation: Any) -> str:
     if isinstance(annotation, type) and not typing.get_args(annotation):
         return annotation.__name__
-    return str(annotation).replace("draState._claimstate.", "")
+    return re.sub(r"\bdraState\.\w+\.", "", str(annotation))  # which module a class lives in is not persisted
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

@@ -14,7 +14,7 @@ from xxhash import xxh3_64_hexdigest
 from checkpointmanager import CheckpointManager, MemoryStore, Schema
 from checkpointmanager._format.envelope import Header, open_sealed, seal
 
-GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "pod-7.json"
+GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "pod-7.json"
 BYTES = (
     b'{"checksum":"xxh3:2745c72ffdb4cf14","format":1,"kind":"Lease","version":3,"readable_by":2,"key":"pod-7",'
     b'"generation":17,"boot":"7f1c0b7e-5d0e-4a3b-9c55-2f6f4f6f1a11","written":"2026-11-16T08:15:30.123456Z",'

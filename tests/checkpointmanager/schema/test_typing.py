@@ -12,7 +12,7 @@ import pytest
 
 from . import typing_checks
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
