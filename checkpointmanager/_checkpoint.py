@@ -29,10 +29,14 @@ class Checkpoint(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[T]):
-    """All of a directory: what could be read, and what is wrong with each of the others."""
+    """All of a directory: what could be read, and what is wrong with each of the others.
+
+    `recoveries` has what load(repair=True) repaired on the way; those keys are among the checkpoints.
+    """
 
     checkpoints: Mapping[str, Checkpoint[T]]
     problems: Mapping[str, CheckpointError]
+    recoveries: Mapping[str, Recovery] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +53,15 @@ class Outcome(StrEnum):
     INTACT = "intact"  # nothing was wrong
     REPAIRED = "repaired"  # exactly the bytes that were once written; nothing is lost
     ROLLED_BACK = "rolled-back"  # the previous generation; the last acknowledged change is lost
-    HOPELESS = "hopeless"  # nothing can be done; the file is as it was
+    NEEDS_ROLLBACK = "needs-rollback"  # only the previous generation is left, and rollback=True was not given
+    HOPELESS = "hopeless"  # nothing at all can be done; the file is as it was
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
     """What was done about one checkpoint. `quarantined` is where the damaged bytes are kept.
 
-    `rollback_to` is the generation that rollback=True would go back to, where that is all that is left; else 0.
+    `rollback_to` is the generation that rollback=True would go back to if the outcome is NEEDS_ROLLBACK; else 0.
     """
 
     key: str

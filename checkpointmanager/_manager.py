@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
 
 from ._batch import Batch, Changes
-from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
+from ._checkpoint import Checkpoint, Loaded, Outcome, Recovery, Verified
 from ._errors import (
     CheckpointError,
     CheckpointExists,
     CheckpointNotFound,
     CheckpointTooNew,
+    CheckpointWriteFailed,
     CorruptCheckpoint,
+    DirectoryLocked,
+    DirectoryUnusable,
     UnstorableValue,
     WrongKind,
 )
@@ -30,12 +34,15 @@ from ._gcpause import gc_paused
 from ._metricssink import MetricsSink
 from ._readahead import read_ahead
 from ._reader import Found, Reader
-from ._recovery import recover
+from ._recovery import Recoverer
 from ._schema import Schema
 from ._store import Store
 from ._writer import Writer
 
 T = TypeVar("T")
+D = TypeVar("D")
+
+NO_DEFAULT: Final = object()  # None is a default like any other
 
 ANY_JSON: Schema[Any] = Schema("JSON")
 
@@ -116,6 +123,7 @@ class CheckpointManager(Generic[T]):
             self._store = _opened(directory, options, self._events, metrics)
         self._reader: Reader[T] = Reader(self._store, self._schema, boot, self._events)
         self._writer = Writer(self._store, self._schema.kind, self._reader, boot, self._events, metrics=metrics)
+        self._recoverer = Recoverer(self._store, self._reader, self._writer, self._events)
         if metrics:
             metrics.opened(self._store)
 
@@ -133,9 +141,21 @@ class CheckpointManager(Generic[T]):
             header, unchanged = self._writer.write(key, encoded)
         return self._reader.checkpoint(header, data, unchanged=unchanged)
 
-    def get_checkpoint(self, key: str) -> Checkpoint[T]:
-        """What is on disk, verified. CheckpointNotFound is the only error that means "new"."""
-        return self._get(check_key(key))
+    @overload
+    def get_checkpoint(self, key: str) -> Checkpoint[T]: ...
+    @overload
+    def get_checkpoint(self, key: str, default: D) -> Checkpoint[T] | D: ...
+    def get_checkpoint(self, key: str, default: Any = NO_DEFAULT) -> Any:
+        """What is on disk, verified. CheckpointNotFound is the only error that means "new".
+
+        With a `default` that one error becomes the default. Damage never does.
+        """
+        try:
+            return self._get(check_key(key))
+        except CheckpointNotFound:
+            if default is NO_DEFAULT:
+                raise
+            return default
 
     def previous_checkpoint(self, key: str) -> Checkpoint[T] | None:
         """The generation before, if it is whole and readable. Looked at, never trusted on its own."""
@@ -143,19 +163,32 @@ class CheckpointManager(Generic[T]):
         found = self._reader.previous(key)
         return self._reader.checkpoint(found.header, found.data) if found else None
 
-    def update_checkpoint(self, key: str, change: Callable[[T], T]) -> Checkpoint[T]:
+    @overload
+    def update_checkpoint(self, key: str, change: Callable[[T], T]) -> Checkpoint[T]: ...
+    @overload
+    def update_checkpoint(self, key: str, change: Callable[[T], T], default: T) -> Checkpoint[T]: ...
+    @overload
+    def update_checkpoint(self, key: str, change: Callable[[T | None], T], default: None) -> Checkpoint[T]: ...
+    def update_checkpoint(self, key: str, change: Callable[[Any], T], default: Any = NO_DEFAULT) -> Checkpoint[T]:
         """Read, let `change` make the new value, write; no other writer comes between.
 
         `change` gets a value of its own and may mutate it, but must return the new one. If it raises, nothing
-        is written. A missing key is CheckpointNotFound. Fields that a newer program wrote are kept.
+        is written. Fields that a newer program wrote are kept. A missing key is CheckpointNotFound; with a
+        `default` the change is made to that instead, and the checkpoint is created. Damage raises as ever.
         """
         check_key(key)
         with self._writer.changing(key):
-            found = self._read(key)
-            data = change(found.data)
+            try:
+                found: Found[Any] | None = self._read(key)
+            except CheckpointNotFound:
+                if default is NO_DEFAULT:
+                    raise
+                found = None
+            data = change(found.data if found else default)
             if data is None:
                 raise UnstorableValue("$", "the change function returned None where the new value is expected")
-            header, unchanged = self._writer.write(key, self._schema.encode(data, found.unknowns), found.header)
+            encoded = self._schema.encode(data, found.unknowns if found else None)
+            header, unchanged = self._writer.write(key, encoded, found.header if found else None)
         return self._reader.checkpoint(header, data, unchanged=unchanged)
 
     def remove_checkpoint(self, key: str) -> None:
@@ -168,19 +201,24 @@ class CheckpointManager(Generic[T]):
         """Every key, sorted; also those whose files are damaged."""
         return sorted(self._store.keys())
 
-    def load(self) -> Loaded[T]:
-        """Everything. One bad file is reported and costs nothing but itself."""
+    def load(self, *, repair: bool = False) -> Loaded[T]:
+        """Everything. One bad file is reported and costs nothing but itself.
+
+        With repair=True files that can be repaired exactly are, as recover_checkpoint does without rollback. A
+        repair that is not possible, or fails (a full disk, read_only), leaves the key among the problems.
+        """
         checkpoints: dict[str, Checkpoint[T]] = {}
         problems: dict[str, CheckpointError] = {}
+        recoveries: dict[str, Recovery] = {}
         with gc_paused():
             for key in read_ahead(self._store, self.list_checkpoints()):
                 try:
-                    checkpoints[key] = self._get(key)
+                    checkpoints[key] = self._get_repaired(key, recoveries) if repair else self._get(key)
                 except (CorruptCheckpoint, CheckpointTooNew, WrongKind) as problem:
                     problems[key] = problem
                 except CheckpointNotFound:
                     continue  # removed since the directory was listed
-        return Loaded(checkpoints, problems)
+        return Loaded(checkpoints, problems, recoveries)
 
     def verify(self) -> Verified:
         """Check every file's checksum and header without decoding its data."""
@@ -212,14 +250,7 @@ class CheckpointManager(Generic[T]):
         """
         check_key(key)
         with self._writer.changing(key):
-            return recover(
-                key,
-                rollback,
-                store=self._store,
-                reader=self._reader,
-                writer=self._writer,
-                events=self._events,
-            )
+            return self._recoverer.recover(key, rollback=rollback)[0]
 
     def close(self) -> None:
         """Wait for running calls, then give the directory back. May be called twice."""
@@ -251,6 +282,18 @@ class CheckpointManager(Generic[T]):
     def _get(self, key: str) -> Checkpoint[T]:
         found = self._read(key)
         return self._reader.checkpoint(found.header, found.data)
+
+    def _get_repaired(self, key: str, recoveries: dict[str, Recovery]) -> Checkpoint[T]:
+        try:
+            return self._get(key)
+        except CorruptCheckpoint:
+            with suppress(CheckpointWriteFailed, DirectoryLocked, DirectoryUnusable), self._writer.changing(key):
+                recovery, found = self._recoverer.recover(key, rollback=False, report=False)
+                if recovery.outcome is Outcome.REPAIRED:
+                    recoveries[key] = recovery
+                if found:
+                    return self._reader.checkpoint(found.header, found.data)
+            raise
 
     def _read(self, key: str) -> Found[T]:
         try:

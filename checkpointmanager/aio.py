@@ -23,13 +23,14 @@ from ._events import Event
 from ._filestore import SHARING_TIMEOUT
 from ._format.keys import check_key
 from ._keyedthreads import THREADS, KeyedThreads, KeyedThreadsClosed
-from ._manager import CheckpointManager, FileOptions
+from ._manager import NO_DEFAULT, CheckpointManager, FileOptions
 from ._schema import Schema
 from ._store import Store
 
 __all__ = ["AsyncBatch", "AsyncCheckpointManager", "KeyedThreads", "KeyedThreadsClosed"]
 
 T = TypeVar("T")
+D = TypeVar("D")
 R = TypeVar("R")
 
 LOCK_SLICE_SECONDS = 0.25  # the longest that a cancelled open() goes on waiting for the lock
@@ -105,9 +106,15 @@ class AsyncCheckpointManager(Generic[T]):
         """See CheckpointManager.create_checkpoint."""
         return await self._change([key], lambda manager: manager.create_checkpoint(key, data, overwrite=overwrite))
 
-    async def update_checkpoint(self, key: str, change: Callable[[T], T]) -> Checkpoint[T]:
+    @overload
+    async def update_checkpoint(self, key: str, change: Callable[[T], T]) -> Checkpoint[T]: ...
+    @overload
+    async def update_checkpoint(self, key: str, change: Callable[[T], T], default: T) -> Checkpoint[T]: ...
+    @overload
+    async def update_checkpoint(self, key: str, change: Callable[[T | None], T], default: None) -> Checkpoint[T]: ...
+    async def update_checkpoint(self, key: str, change: Callable[[Any], T], default: Any = NO_DEFAULT) -> Checkpoint[T]:
         """See CheckpointManager.update_checkpoint. `change` is called in another thread than the loop's."""
-        return await self._change([key], lambda manager: manager.update_checkpoint(key, change))
+        return await self._change([key], lambda manager: manager.update_checkpoint(key, change, default))
 
     async def remove_checkpoint(self, key: str) -> None:
         """See CheckpointManager.remove_checkpoint."""
@@ -121,9 +128,13 @@ class AsyncCheckpointManager(Generic[T]):
         """Many changes, committed together when the `async with` block ends."""
         return AsyncBatch(self._open_manager().batch(), self._change)
 
-    async def get_checkpoint(self, key: str) -> Checkpoint[T]:
+    @overload
+    async def get_checkpoint(self, key: str) -> Checkpoint[T]: ...
+    @overload
+    async def get_checkpoint(self, key: str, default: D) -> Checkpoint[T] | D: ...
+    async def get_checkpoint(self, key: str, default: Any = NO_DEFAULT) -> Any:
         """See CheckpointManager.get_checkpoint. Waits for no writer: it is the old checkpoint or the new one."""
-        return await self._look(lambda manager: manager.get_checkpoint(key))
+        return await self._look(lambda manager: manager.get_checkpoint(key, default))
 
     async def previous_checkpoint(self, key: str) -> Checkpoint[T] | None:
         """See CheckpointManager.previous_checkpoint."""
@@ -133,9 +144,9 @@ class AsyncCheckpointManager(Generic[T]):
         """See CheckpointManager.list_checkpoints."""
         return await self._look(lambda manager: manager.list_checkpoints())
 
-    async def load(self) -> Loaded[T]:
+    async def load(self, *, repair: bool = False) -> Loaded[T]:
         """See CheckpointManager.load."""
-        return await self._look(lambda manager: manager.load())
+        return await self._look(lambda manager: manager.load(repair=repair))
 
     async def verify(self) -> Verified:
         """See CheckpointManager.verify."""

@@ -23,6 +23,7 @@ from checkpointmanager import (
 )
 from checkpointmanager.aio import AsyncCheckpointManager
 
+from ..checkpointmanager.damage import flip
 from .gates import held_syncs, until
 
 
@@ -62,6 +63,34 @@ def test_every_verb_does_what_it_does_without_a_loop(directory: Path) -> None:
             await manager.remove_checkpoint("b")
             with pytest.raises(CheckpointNotFound):
                 await manager.get_checkpoint("b")
+
+    asyncio.run(main())
+
+
+def test_defaults_stand_for_what_is_not_there(directory: Path) -> None:
+    async def main() -> None:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+            assert await manager.get_checkpoint("a", None) is None
+            with pytest.raises(CheckpointNotFound):
+                await manager.update_checkpoint("a", lambda lease: lease)
+            created = await manager.update_checkpoint("a", lambda lease: Lease(lease.holder, 1), Lease("x"))
+            assert created.data == Lease("x", 1)
+            found = await manager.get_checkpoint("a", None)
+            assert found is not None
+            assert found.data == Lease("x", 1)
+
+    asyncio.run(main())
+
+
+def test_a_load_repairs_on_the_way_if_asked(directory: Path) -> None:
+    async def main() -> None:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+            await manager.create_checkpoint("a", Lease("x"))
+            flip(directory / "a.json")
+            assert (await manager.load()).problems.keys() == {"a"}
+            loaded = await manager.load(repair=True)
+            assert loaded.checkpoints["a"].data == Lease("x")
+            assert loaded.recoveries["a"].outcome is Outcome.REPAIRED
 
     asyncio.run(main())
 

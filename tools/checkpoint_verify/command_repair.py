@@ -138,7 +138,7 @@ def _work(directory: str, steps: list[Step], arguments: argparse.Namespace, *, r
 def _work_on(step: Step, surgeon: Surgeon, arguments: argparse.Namespace) -> None:
     key = step.target.key
     done = surgeon.recover(key, rollback=arguments.rollback)
-    if done.outcome is Outcome.HOPELESS and done.rollback_to:
+    if done.outcome is Outcome.NEEDS_ROLLBACK:
         step.action, step.detail = "left", done.detail.replace("with rollback ", "with --rollback ")
     elif done.outcome is Outcome.HOPELESS and arguments.discard:
         _record(step, surgeon.discard(key, step.found.reason), "discarded")

@@ -20,7 +20,7 @@ from checkpointmanager._format.envelope import Header, open_sealed
 from checkpointmanager._format.names import LOCK, QUARANTINE
 from checkpointmanager._format.reason import Damaged
 from checkpointmanager._reader import Found, Reader
-from checkpointmanager._recovery import recover
+from checkpointmanager._recovery import Recoverer
 from checkpointmanager._writer import Writer
 
 from .attributes import attributes_of, hand_over
@@ -36,13 +36,11 @@ class Surgeon:
         events = Events()
         self._reader = _AnyKind(self._store, _ANYTHING, boot_id(), events)
         self._writer = Writer(self._store, _ANYTHING.kind, self._reader, boot_id(), events)
-        self._events = events
+        self._recoverer = Recoverer(self._store, self._reader, self._writer, events)
 
     def recover(self, key: str, *, rollback: bool) -> Recovery:
         with self._writer.changing(key):
-            return recover(
-                key, rollback, store=self._store, reader=self._reader, writer=self._writer, events=self._events
-            )
+            return self._recoverer.recover(key, rollback=rollback)[0]
 
     def discard(self, key: str, reason: str) -> Recovery:
         """Remove a checkpoint for good, but only when its bytes are safe in quarantine."""

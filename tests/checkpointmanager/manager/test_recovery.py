@@ -81,7 +81,7 @@ def test_going_back_must_be_asked_for(manager: LeaseManager, directory: Path, ev
 
     recovery = manager.recover_checkpoint("a")
 
-    assert recovery.outcome is Outcome.HOPELESS
+    assert recovery.outcome is Outcome.NEEDS_ROLLBACK
     assert recovery.rollback_to == 1
     assert "generation 1" in recovery.detail
     assert (directory / "a.json").read_bytes() == damaged

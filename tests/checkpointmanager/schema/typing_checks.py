@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_type
 
@@ -48,9 +49,14 @@ def of_a_dataclass() -> None:
         assert_type(manager.get_checkpoint("a"), Checkpoint[Claim])
         assert_type(manager.get_checkpoint("a").data, Claim)
         assert_type(manager.get_checkpoint("a").from_this_boot, bool | None)
+        assert_type(manager.get_checkpoint("x", None), Checkpoint[Claim] | None)
+        assert_type(manager.get_checkpoint("x", default=0), Checkpoint[Claim] | int)
         assert_type(manager.previous_checkpoint("a"), Checkpoint[Claim] | None)
         assert_type(manager.update_checkpoint("a", lambda claim: Claim(claim.name + "x")).data, Claim)
+        assert_type(manager.update_checkpoint("u", lambda claim: Claim(claim.name + "x"), Claim("u")).data, Claim)
+        assert_type(manager.update_checkpoint("v", lambda claim: claim or Claim("v"), default=None), Checkpoint[Claim])
         assert_type(manager.load(), Loaded[Claim])
+        assert_type(manager.load(repair=True).recoveries, Mapping[str, Recovery])
         for key, checkpoint in manager.load().checkpoints.items():
             assert_type((key, checkpoint), tuple[str, Checkpoint[Claim]])
         for problem in manager.load().problems.values():
@@ -98,5 +104,7 @@ def what_must_not_pass(manager: CheckpointManager[Claim]) -> None:
     manager.create_checkpoint("a", "no claim")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     manager.update_checkpoint("a", lambda claim: claim.name)  # type: ignore[arg-type,return-value]  # pyright: ignore
     manager.batch().create_checkpoint("a", 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    manager.get_checkpoint(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    manager.get_checkpoint(5)  # type: ignore[call-overload]  # pyright: ignore
+    print(manager.get_checkpoint("a", None).data)  # type: ignore[union-attr]  # pyright: ignore
+    manager.update_checkpoint("a", lambda claim: claim, 5)  # type: ignore[call-overload]  # pyright: ignore
     Schema("Model", encode=encode)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]

@@ -1,0 +1,195 @@
+"""load(repair=True): what can be repaired exactly is, on the way; nothing else is touched, and nothing raises."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from checkpointmanager import (
+    CheckpointManager,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    DirectoryLocked,
+    Event,
+    EventKind,
+    MemoryStore,
+    Outcome,
+    Put,
+    Reason,
+)
+from checkpointmanager._format.reason import Damaged
+
+from ..damage import flip, names, quarantined, ruin
+from ..leases import BOOT, LEASES, NEW, OLD, LeaseManager
+
+
+def test_without_being_asked_nothing_is_repaired(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    flip(directory / "a.json")
+    loaded = manager.load()
+
+    assert loaded.problems.keys() == {"a"}
+    assert loaded.recoveries == {}
+    assert quarantined(directory) == []
+
+
+def test_a_flipped_bit_is_repaired_on_the_way(manager: LeaseManager, directory: Path) -> None:
+    for key in "abc":
+        manager.create_checkpoint(key, OLD)
+    good = (directory / "b.json").read_bytes()
+    flip(directory / "b.json")
+    damaged = (directory / "b.json").read_bytes()
+
+    loaded = manager.load(repair=True)
+
+    assert {key: found.data for key, found in loaded.checkpoints.items()} == dict.fromkeys("abc", OLD)
+    assert list(loaded.checkpoints) == ["a", "b", "c"]
+    assert loaded.checkpoints["b"] == manager.get_checkpoint("b")
+    assert loaded.problems == {}
+    assert {key: done.outcome for key, done in loaded.recoveries.items()} == {"b": Outcome.REPAIRED}
+    assert Path(loaded.recoveries["b"].quarantined).read_bytes() == damaged
+    assert (directory / "b.json").read_bytes() == good
+
+
+def test_one_damaged_file_is_one_damage_event(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
+    manager.create_checkpoint("a", OLD)
+    flip(directory / "a.json")
+    manager.load(repair=True)
+    assert [event.kind for event in events] == [EventKind.DAMAGE, EventKind.QUARANTINED, EventKind.RECOVERED]
+
+
+def test_what_only_a_rollback_could_help_stays_a_problem(
+    manager: LeaseManager, directory: Path, events: list[Event]
+) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("a", NEW)
+    damaged = (directory / "a.json").read_bytes()[:-40]
+    (directory / "a.json").write_bytes(damaged)
+
+    loaded = manager.load(repair=True)
+
+    problem = loaded.problems["a"]
+    assert isinstance(problem, CorruptCheckpoint)
+    assert problem.reason is Reason.TRUNCATED
+    assert (loaded.checkpoints, loaded.recoveries) == ({}, {})
+    assert (directory / "a.json").read_bytes() == damaged
+    assert quarantined(directory) == []
+    assert [event.kind for event in events] == [EventKind.DAMAGE]
+    assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.ROLLED_BACK
+
+
+def test_read_only_repairs_nothing_and_does_not_raise(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    flip(directory / "a.json")
+    manager.close()
+
+    with CheckpointManager(directory, LEASES, boot_id=BOOT, read_only=True) as reader:
+        loaded = reader.load(repair=True)
+    assert isinstance(loaded.problems["a"], CorruptCheckpoint)
+    assert loaded.recoveries == {}
+    assert names(directory) == [".lock", "a.json"]
+
+
+def test_a_lost_lock_repairs_nothing_and_does_not_raise(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    flip(directory / "a.json")
+    (directory / ".lock").unlink()
+
+    loaded = manager.load(repair=True)
+    assert isinstance(loaded.problems["a"], CorruptCheckpoint)
+    with pytest.raises(DirectoryLocked):
+        manager.create_checkpoint("b", OLD)
+
+
+class Faulty(MemoryStore):
+    """Fails to write, to keep, or to read from the n-th read on."""
+
+    cannot_write = False
+    cannot_keep = False
+    fails_from = 10**9
+    reads = 0
+
+    def read(self, key: str, *, previous: bool = False) -> bytes:
+        self.reads += 1
+        if self.reads >= self.fails_from:
+            raise Damaged(Reason.UNREADABLE, "Input/output error", errno=errno.EIO)
+        return super().read(key, previous=previous)
+
+    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
+        if not self.cannot_write:
+            return super().commit(puts, removals)
+        full = OSError(errno.ENOSPC, "No space left on device")
+        return {put.key: CheckpointWriteFailed(put.key, self.path_of(put.key), full, in_doubt=False) for put in puts}
+
+    def quarantine(self, key: str, reason: Reason) -> str:
+        if self.cannot_keep:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().quarantine(key, reason)
+
+
+def flipped_in_memory() -> tuple[Faulty, bytes]:
+    store = Faulty()
+    CheckpointManager(store, LEASES).create_checkpoint("a", OLD)
+    damaged = bytearray(store.current["a"])
+    damaged[-20] ^= 1
+    store.current["a"] = bytes(damaged)
+    return store, bytes(damaged)
+
+
+@pytest.mark.parametrize("fault", ["cannot_write", "cannot_keep"])
+def test_a_full_disk_leaves_the_problem_as_it_was(fault: str) -> None:
+    store, damaged = flipped_in_memory()
+    setattr(store, fault, True)
+    manager = CheckpointManager(store, LEASES)
+
+    loaded = manager.load(repair=True)
+
+    problem = loaded.problems["a"]
+    assert isinstance(problem, CorruptCheckpoint)
+    assert problem.reason is Reason.CHECKSUM_MISMATCH
+    assert (loaded.checkpoints, loaded.recoveries, store.current["a"]) == ({}, {}, damaged)
+
+
+def test_a_disk_that_fails_to_read_at_any_moment_raises_nothing() -> None:
+    for fails_from in range(1, 20):
+        store, _ = flipped_in_memory()
+        store.reads, store.fails_from = 0, fails_from
+        manager = CheckpointManager(store, LEASES)
+
+        loaded = manager.load(repair=True)
+
+        assert loaded.checkpoints.keys() ^ loaded.problems.keys() == {"a"}
+        assert loaded.recoveries.keys() == loaded.checkpoints.keys()
+        if store.reads < fails_from:
+            assert loaded.checkpoints["a"].data == OLD, "all reads of a repair went well"
+            return
+    pytest.fail("the faults never ended")
+
+
+def test_a_file_that_is_whole_at_the_next_look_is_no_recovery() -> None:
+    store, damaged = flipped_in_memory()
+    looks = iter([damaged, damaged])
+    good = bytearray(damaged)
+    good[-20] ^= 1
+    events: list[Event] = []
+    manager = CheckpointManager(store, LEASES, on_event=events.append)
+    store.read = lambda key, *, previous=False: next(looks, bytes(good))  # type: ignore[method-assign]
+
+    loaded = manager.load(repair=True)
+    assert loaded.checkpoints["a"].data == OLD
+    assert (loaded.problems, loaded.recoveries) == ({}, {})
+
+
+def test_what_cannot_be_repaired_costs_nothing_but_itself(manager: LeaseManager, directory: Path) -> None:
+    for key in "abc":
+        manager.create_checkpoint(key, OLD)
+    ruin(directory / "a.json")
+    flip(directory / "b.json")
+
+    loaded = manager.load(repair=True)
+    assert loaded.problems.keys() == {"a"}
+    assert loaded.checkpoints.keys() == {"b", "c"}
+    assert loaded.recoveries.keys() == {"b"}
