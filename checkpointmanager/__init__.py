@@ -17,6 +17,7 @@ recovered, written anew or removed, and before that its bytes are kept. FORMAT.m
 """
 
 from ._batch import Batch
+from ._cache import REMOVED, CacheEntry, CheckpointCache, InDoubt, Removal
 from ._checkpoint import Checkpoint, Loaded, Outcome, Recovery, Verified
 from ._errors import (
     BatchFailed,
@@ -49,9 +50,12 @@ from ._store import Current, Put, Store
 __version__ = "0.1.0"
 
 __all__ = [
+    "REMOVED",
     "Batch",
     "BatchFailed",
+    "CacheEntry",
     "Checkpoint",
+    "CheckpointCache",
     "CheckpointError",
     "CheckpointExists",
     "CheckpointManager",
@@ -67,6 +71,7 @@ __all__ = [
     "EventKind",
     "FileOptions",
     "FileStore",
+    "InDoubt",
     "InsecureDirectory",
     "InvalidKey",
     "KeyLocks",
@@ -79,6 +84,7 @@ __all__ = [
     "Put",
     "Reason",
     "Recovery",
+    "Removal",
     "Schema",
     "SharedText",
     "Store",

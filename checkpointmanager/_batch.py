@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
+from ._checkpoint import Checkpoint
+from ._errors import BatchFailed, CheckpointError
+from ._format.envelope import Header
 from ._format.keys import check_key
 from ._schema import Encoded, Schema
 
@@ -13,20 +16,40 @@ T = TypeVar("T")
 Changes = dict[str, Encoded | None]  # None: remove
 
 
+class Committed(NamedTuple):
+    """What became of a batch: the headers that are durable now, those that were so already, and what failed."""
+
+    headers: Mapping[str, Header]
+    unchanged: frozenset[str]
+    failures: Mapping[str, CheckpointError]
+
+
 class Batch(Generic[T]):
     """Each checkpoint of a batch is replaced atomically, the batch as a whole is not.
 
-    If the block raises, nothing is written. Of several changes of one key the last one counts.
+    If the block raises, nothing is written. Of several changes of one key the last one counts. When the block has
+    ended, also with BatchFailed, `written` has every checkpoint that is durable.
     """
 
-    def __init__(self, schema: Schema[T], commit: Callable[[Changes], None]) -> None:
+    def __init__(
+        self,
+        path: str,
+        schema: Schema[T],
+        commit: Callable[[Changes], Committed],
+        checkpoint: Callable[[Header, T, bool], Checkpoint[T]],
+    ) -> None:
+        self._path = path
         self._schema = schema
         self._commit = commit
+        self._checkpoint = checkpoint
         self._changes: Changes = {}
+        self._values: dict[str, T] = {}
+        self.written: Mapping[str, Checkpoint[T]] = {}
 
     def create_checkpoint(self, key: str, data: T) -> None:
         """Encoded now: what is changed in `data` later is not written."""
         self._changes[check_key(key)] = self._schema.encode(data)
+        self._values[key] = data
 
     def remove_checkpoint(self, key: str) -> None:
         self._changes[check_key(key)] = None
@@ -40,6 +63,13 @@ class Batch(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            changes, self._changes = self._changes, {}
-            self._commit(changes)
+        if kind is not None:
+            return
+        changes, self._changes = self._changes, {}
+        values, self._values = self._values, {}
+        done = self._commit(changes)
+        self.written = {
+            key: self._checkpoint(header, values[key], key in done.unchanged) for key, header in done.headers.items()
+        }
+        if done.failures:
+            raise BatchFailed(self._path, done.failures)

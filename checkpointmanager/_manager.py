@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
 
-from ._batch import Batch, Changes
+from ._batch import Batch, Changes, Committed
 from ._checkpoint import Checkpoint, Loaded, Outcome, Recovery, Verified
 from ._errors import (
     CheckpointError,
@@ -240,7 +240,7 @@ class CheckpointManager(Generic[T]):
 
         Each checkpoint is atomic, the batch as a whole is not: BatchFailed says what did not become durable.
         """
-        return Batch(self._schema, self._commit)
+        return Batch(self._store.path, self._schema, self._commit, self._reader.checkpoint)
 
     def recover_checkpoint(self, key: str, *, rollback: bool = False) -> Recovery:
         """Repair a damaged checkpoint where the checksum proves that the repair is exact.
@@ -251,6 +251,20 @@ class CheckpointManager(Generic[T]):
         check_key(key)
         with self._writer.changing(key):
             return self._recoverer.recover(key, rollback=rollback)[0]
+
+    @property
+    def path(self) -> str:
+        """The directory, or the name of the store that stands in its place."""
+        return self._store.path
+
+    def path_of(self, key: str) -> str:
+        """Names one checkpoint in messages: its file, where there is one."""
+        return self._store.path_of(check_key(key))
+
+    @property
+    def exclusive(self) -> bool:
+        """True if nobody else can write while this manager is open: neither sharing nor read_only."""
+        return self._store.exclusive
 
     def close(self) -> None:
         """Wait for running calls, then give the directory back. May be called twice."""
@@ -302,9 +316,9 @@ class CheckpointManager(Generic[T]):
             self._writer.forget(key)  # whatever is written next, it is not "unchanged"
             raise
 
-    def _commit(self, changes: Changes) -> None:
+    def _commit(self, changes: Changes) -> Committed:
         with self._writer.changing(*changes):
-            self._writer.commit(changes)
+            return self._writer.commit(changes)
 
 
 def _opened(

@@ -51,7 +51,7 @@ class Reader(Generic[T]):
         value, unknowns = self._schema.decode(data, header.version, header.readable_by)
         return Found(header, value, unknowns)
 
-    def checkpoint(self, header: Header, data: T, *, unchanged: bool = False) -> Checkpoint[T]:
+    def checkpoint(self, header: Header, data: T, unchanged: bool = False) -> Checkpoint[T]:
         same_boot = header.boot == self._boot if header.boot and self._boot else None
         return Checkpoint(
             data,

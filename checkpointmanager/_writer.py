@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_128_digest
 
-from ._batch import Changes
+from ._batch import Changes, Committed
 from ._changeguard import ChangeGuard
 from ._errors import (
-    BatchFailed,
     CheckpointError,
     CheckpointNotFound,
     CheckpointWriteFailed,
@@ -91,12 +90,13 @@ class Writer:
         if failures := self._commit([], [key]):
             raise failures[key]
 
-    def commit(self, changes: Changes) -> None:
-        """A batch: afterwards exactly what is durable is remembered, and BatchFailed has the rest."""
+    def commit(self, changes: Changes) -> Committed:
+        """A batch: afterwards exactly what is durable is remembered."""
         failures: dict[str, CheckpointError] = {}
         puts: list[Put] = []
         removals: list[str] = []
         written: dict[str, Known] = {}
+        unchanged: set[str] = set()
         for key, encoded in changes.items():
             try:
                 if encoded is None:
@@ -107,15 +107,16 @@ class Writer:
                 if put:
                     puts.append(put)
                 else:
+                    unchanged.add(key)
                     self._skip()
             except CheckpointError as error:
                 failures[key] = error
         failures |= self._commit(puts, removals)
-        for key, after in written.items():
-            if key not in failures:
-                self._remember(key, after)
-        if failures:
-            raise BatchFailed(self._store.path, failures)
+        durable = {key: after for key, after in written.items() if key not in failures}
+        for key, after in durable.items():
+            self._remember(key, after)
+        headers = {key: after.header for key, after in durable.items()}
+        return Committed(headers, frozenset(unchanged), failures)
 
     def replace_damaged(self, key: str, reason: Reason, blob: bytes) -> str:
         """Put `blob` in the place of damaged bytes, which are kept first; returns where."""

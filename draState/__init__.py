@@ -3,7 +3,7 @@
 A ClaimInfoCache is rebuilt from its files when the process starts, and a DRAManager prepares and unprepares
 the claims of pods on it:
 
-    cache = ClaimInfoCache(FileCheckpointer("/var/lib/agent/claims"))
+    cache = ClaimInfoCache("/var/lib/agent/claims")
     manager = DRAManager(cache, {"gpu.example.com": driver})
     manager.prepare_resources(pod)
     manager.get_resources(pod, "trainer").cdi_devices
@@ -12,7 +12,6 @@ A claim whose file is damaged costs itself and no other: it is there as unknown,
 README.md says what is persisted, what is not, and why.
 """
 
-from ._checkpointer import Checkpointer, ClaimInfoStateList, FileCheckpointer, MemoryCheckpointer, UnknownClaim
 from ._claimcache import CacheReport, ClaimInfoCache
 from ._claiminfo import ClaimInfo
 from ._claimschema import CLAIMS
@@ -40,12 +39,10 @@ __all__ = [
     "POD_CONFIGS",
     "Allocation",
     "CacheReport",
-    "Checkpointer",
     "ClaimConflict",
     "ClaimInfo",
     "ClaimInfoCache",
     "ClaimInfoState",
-    "ClaimInfoStateList",
     "ClaimInvalid",
     "ClaimNotPrepared",
     "ClaimRef",
@@ -59,10 +56,8 @@ __all__ = [
     "Driver",
     "DriverState",
     "DynamicResource",
-    "FileCheckpointer",
     "KubeletDRAState",
     "KubeletStateInvalid",
-    "MemoryCheckpointer",
     "NodeOperation",
     "Pod",
     "PodConfig",
@@ -73,7 +68,6 @@ __all__ = [
     "Prepared",
     "ReconcileRefused",
     "ResourceClaim",
-    "UnknownClaim",
     "UnprepareFailed",
     "read_dra_manager_state",
     "write_dra_manager_state",

@@ -1,22 +1,33 @@
 """Every claim of this node in memory, and on disk before it is there.
 
-Reads take no lock and never wait: a record is immutable and is swapped in one step. Writers of different
-claims do not wait for each other. The disk comes first: what a reader sees has been durable before.
+A CheckpointCache, with what is special about claims: flags that never reach the disk, and lookups by name, pod
+and device. Reads take no lock and never wait: a record is immutable and is swapped in one step.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, Unpack
 
-from checkpointmanager import BatchFailed, CheckpointError, KeyLocks
-from checkpointmanager._gcpause import gc_paused
+from checkpointmanager import (
+    REMOVED,
+    CacheEntry,
+    CheckpointCache,
+    CheckpointManager,
+    Event,
+    FileOptions,
+    KeyLocks,
+    Removal,
+    Store,
+)
 
-from ._checkpointer import Checkpointer, UnknownClaim
 from ._claiminfo import ClaimInfo
+from ._claimschema import CLAIMS
 from ._claimstate import ClaimInfoState
 from ._errors import ClaimConflict
 
@@ -41,21 +52,34 @@ class CacheReport:
 
 
 class ClaimInfoCache:
-    """Rebuilt from its checkpointer when it is made. A claim whose file is damaged is present as unknown."""
+    """Rebuilt from its directory when it is made. A claim whose file is damaged is present as unknown.
 
-    def __init__(self, checkpointer: Checkpointer) -> None:
-        self._checkpointer = checkpointer
-        self._locks = KeyLocks()  # of claims, by UID and by name: held while one is written
+    Takes what CheckpointManager takes: a directory or a Store, and its options. It keeps one file per claim, named
+    by its UID, so a change costs the same whatever else is there.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | Store,
+        *,
+        on_event: Callable[[Event], object] | None = None,
+        boot_id: str | None = None,
+        **options: Unpack[FileOptions],
+    ) -> None:
+        self._manager = CheckpointManager(directory, CLAIMS, on_event=on_event, boot_id=boot_id, **options)
+        self._names = KeyLocks()  # of claims, "namespace/name": held while one is given that name
         self._indexing = threading.Lock()  # guards the changes of the four dicts; readers do without
-        with gc_paused():
-            kept = checkpointer.get_or_create()
-            boots = kept.from_this_boot
-            claims = [ClaimInfo(state, from_this_boot=boots.get(state.claim_uid, True)) for state in kept]
-            claims += map(_unknown_claim, kept.unknown)
+        self._thread = _Thread()
+        self._cache = CheckpointCache(self._manager, on_swap=self._swapped)
+        try:
+            claims = [self._loaded(entry) for entry in self._cache.entries()]
             self._claims = {claim.uid: claim for claim in claims}
             self._uids = _indexed(claims, _names)  # one, unless files of two claims say the same name
             self._pods = _indexed(claims, _pods)
             self._holders = _indexed(claims, _devices)
+        except BaseException:
+            self.close()
+            raise
 
     def get(self, uid: str) -> ClaimInfo | None:
         return self._claims.get(uid)
@@ -85,7 +109,7 @@ class ClaimInfoCache:
         return iter(list(self._claims.values()))
 
     def holders(self, driver: str, pool: str, device: str) -> frozenset[str]:
-        """The claims that hold a device; also unknown ones, as far as their last whole generation tells."""
+        """The UIDs of the claims that hold a device; also unknown ones, as far as their last generation says."""
         return frozenset(self._holders.get((driver, pool, device), ()))
 
     def report(self) -> CacheReport:
@@ -104,11 +128,11 @@ class ClaimInfoCache:
         memory, what is in doubt is there as unknown, and the error says what failed.
         """
         wanted = list(uids)
-        with self._locks.locked(*wanted, *("/".join(name) for name in names)):
-            before = {uid: claim for uid in wanted if (claim := self._claims.get(uid))}
-            after = [claim for claim in change(before) if claim != before.get(claim.uid)]
-            self._refuse_conflicts(after, before)
-            self._write(after, before)
+        with self._names.locked(*("/".join(name) for name in names)):
+            try:
+                self._cache.change(wanted, lambda _: self._planned(wanted, change))
+            finally:
+                self._thread.writes = {}
 
     def put(self, *claims: ClaimInfo) -> None:
         """Add or replace these."""
@@ -116,76 +140,60 @@ class ClaimInfoCache:
 
     def mark(self, uid: str, **flags: Any) -> None:
         """Set `prepared`, `unpreparing` or `annotations`: memory only."""
-        with self._locks.locked(uid):
-            if claim := self._claims.get(uid):
-                self._swap(replace(claim, **flags))
+        self.change([uid], lambda known: [replace(claim, **flags) for claim in known.values()])
 
     def delete(self, *uids: str) -> None:
         """From disk, then from memory. What the disk refuses stays, unpreparing, for the next try."""
-        if not uids:
-            return
-        with self._locks.locked(*uids):
-            failures: Mapping[str, CheckpointError] = {}
-            try:
-                self._checkpointer.delete(*uids)
-            except BatchFailed as error:
-                failures = error.failures
-                raise
-            except CheckpointError as error:
-                failures = dict.fromkeys(uids, error)
-                raise
-            except BaseException:
-                failures = dict.fromkeys(uids, _INTERRUPTED)
-                raise
-            finally:
-                self._conclude_deletion(uids, failures)
+        self._cache.change(uids, lambda _: self._going(uids))
 
     def close(self) -> None:
-        self._checkpointer.close()
+        self._cache.close()
 
-    def _write(self, after: list[ClaimInfo], before: Mapping[str, ClaimInfo]) -> None:
-        written = [claim.state for claim in after if _must_be_written(claim, before.get(claim.uid))]
-        stamped = {state.claim_uid for state in written}
-        after = [replace(claim, from_this_boot=True) if claim.uid in stamped else claim for claim in after]
-        try:
-            if written:
-                self._checkpointer.store(written[0] if len(written) == 1 else written)
-        except BatchFailed as error:
-            self._conclude(after, before, error.failures)
-            raise
-        except CheckpointError as error:
-            self._conclude(after, before, dict.fromkeys(stamped, error))
-            raise
-        except BaseException:  # interrupted, perhaps between the rename and the sync
-            self._conclude(after, before, dict.fromkeys(stamped, _INTERRUPTED))
-            raise
-        self._conclude(after, before, {})
+    def _loaded(self, entry: CacheEntry[ClaimInfoState]) -> ClaimInfo:
+        uid = entry.key
+        if entry.value and entry.value.claim_uid == uid:
+            return ClaimInfo(entry.value, from_this_boot=entry.from_this_boot)
+        previous, why = entry.previous, str(entry.problem)
+        if entry.value:
+            why = "the file holds the state of another claim"
+            before = self._manager.previous_checkpoint(uid)
+            previous = before.data if before else None
+        state = previous if previous and previous.claim_uid == uid else ClaimInfoState(uid, "", "")
+        return ClaimInfo(state, from_this_boot=None, unknown=why)
 
-    def _conclude(
-        self, after: Iterable[ClaimInfo], before: Mapping[str, ClaimInfo], failures: Mapping[str, CheckpointError]
-    ) -> None:
-        """Memory becomes what the disk certainly holds. What is in doubt holds the pods of both outcomes."""
+    def _planned(self, wanted: Iterable[str], change: Change) -> dict[str, ClaimInfoState]:
+        """What has to reach the disk, while this thread has the claims. What stays in memory is done here."""
+        before = {uid: claim for uid in wanted if (claim := self._claims.get(uid))}
+        after = [claim for claim in change(before) if claim != before.get(claim.uid)]
+        self._refuse_conflicts(after, before)
+        writes = {}
         for claim in after:
-            failure = failures.get(claim.uid)
-            if failure is None:
+            if _must_be_written(claim, before.get(claim.uid)):
+                writes[claim.uid] = replace(claim, from_this_boot=True)
+            else:
                 self._swap(claim)
-            elif _in_doubt(failure):
-                old = before.get(claim.uid, claim)
-                pods = claim.state.pod_uids | old.state.pod_uids
-                state = replace(claim.state, pod_uids=pods)
-                self._swap(replace(claim, state=state, prepared=False, unknown=str(failure), in_doubt=True))
+        self._thread.writes = writes
+        return {uid: claim.state for uid, claim in writes.items()}
 
-    def _conclude_deletion(self, uids: Iterable[str], failures: Mapping[str, CheckpointError]) -> None:
+    def _going(self, uids: Iterable[str]) -> dict[str, Literal[Removal.REMOVED]]:
         for uid in uids:
-            claim = self._claims.get(uid)
-            failure = failures.get(uid)
-            if claim and failure:
-                kept = replace(claim, unpreparing=True, prepared=False)
-                if _in_doubt(failure):
-                    kept = replace(kept, unknown=str(failure), in_doubt=not claim.guessed)
-                self._swap(kept)
-            elif claim:
-                self._drop(claim)
+            if claim := self._claims.get(uid):
+                self._swap(replace(claim, unpreparing=True, prepared=False))
+        return dict.fromkeys(uids, REMOVED)
+
+    def _swapped(
+        self, uid: str, _: CacheEntry[ClaimInfoState] | None, entry: CacheEntry[ClaimInfoState] | None
+    ) -> None:
+        """The disk has answered, and the entry of a claim is another one."""
+        claim = self._claims.get(uid)
+        if entry is None:
+            self._drop(uid)
+        elif entry.in_doubt is None:
+            self._swap(self._thread.writes[uid])
+        elif intended := self._thread.writes.get(uid):
+            self._swap(intended.doubted(claim, str(entry.in_doubt.error)))
+        elif claim:  # it may be gone or not
+            self._swap(replace(claim, unknown=str(entry.in_doubt.error), in_doubt=not claim.guessed))
 
     def _refuse_conflicts(self, after: Iterable[ClaimInfo], before: Mapping[str, ClaimInfo]) -> None:
         """Two claims with one name: the old one was force-deleted and is not unprepared yet."""
@@ -206,12 +214,13 @@ class ClaimInfoCache:
             _reindex(self._pods, claim.uid, _pods(old), _pods(claim))
             _reindex(self._holders, claim.uid, _devices(old), _devices(claim))
 
-    def _drop(self, claim: ClaimInfo) -> None:
+    def _drop(self, uid: str) -> None:
         with self._indexing:
-            _reindex(self._uids, claim.uid, _names(claim), ())
-            _reindex(self._pods, claim.uid, _pods(claim), ())
-            _reindex(self._holders, claim.uid, _devices(claim), ())
-            del self._claims[claim.uid]
+            claim = self._claims.get(uid)
+            _reindex(self._uids, uid, _names(claim), ())
+            _reindex(self._pods, uid, _pods(claim), ())
+            _reindex(self._holders, uid, _devices(claim), ())
+            self._claims.pop(uid, None)
 
 
 def _reindex(index: dict[K, UIDs], uid: str, old: Iterable[K], new: Iterable[K]) -> None:
@@ -245,11 +254,10 @@ def _devices(claim: ClaimInfo | None) -> set[DeviceId]:
     return claim.state.devices() if claim else set()
 
 
-class _Interrupted(CheckpointError):
-    in_doubt = True
+class _Thread(threading.local):
+    """What this thread is writing: the records that memory will have once the disk has their states."""
 
-
-_INTERRUPTED = _Interrupted("the write was interrupted: it is not known whether it is durable")
+    writes: Mapping[str, ClaimInfo] = MappingProxyType({})
 
 
 def _must_be_written(claim: ClaimInfo, before: ClaimInfo | None) -> bool:
@@ -259,12 +267,3 @@ def _must_be_written(claim: ClaimInfo, before: ClaimInfo | None) -> bool:
     if before is None or before.unknown:
         return True
     return claim.state != before.state or claim.from_this_boot != before.from_this_boot
-
-
-def _in_doubt(error: CheckpointError) -> bool:
-    return bool(getattr(error, "in_doubt", False))
-
-
-def _unknown_claim(unknown: UnknownClaim) -> ClaimInfo:
-    state = unknown.previous or ClaimInfoState(unknown.uid, "", "")
-    return ClaimInfo(state, from_this_boot=None, unknown=unknown.why)

@@ -2,7 +2,7 @@
 
 Import and export are one line each:
 
-    checkpointer.store(read_dra_manager_state(blob).claims)
+    cache.put(*map(ClaimInfo, read_dra_manager_state(blob).claims))
     blob = write_dra_manager_state(claim.state for claim in cache if not claim.unknown)
 
 Claims that are unknown have no state to export: kubelet would take a guess for the truth.

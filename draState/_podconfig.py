@@ -43,6 +43,10 @@ class PodConfig:
     config: Any = field(default=None, repr=False)
     unknown: UnknownFields = unknown_fields()
 
+    def has(self, claim: Claim) -> bool:
+        """Whether any device's config came from this claim."""
+        return any(config.is_of(claim) for config in self.devices.values())
+
     @property
     def is_empty(self) -> bool:
         return not self.devices and self.config is None and not self.unknown

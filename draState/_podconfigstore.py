@@ -1,9 +1,9 @@
 """Device configs by pod: what an agent needs to go on serving its pods after a restart.
 
-One file a pod. Reads come from memory, touch no disk and wait for nobody. Setting and deleting differ on
-purpose. A failed set changes nothing, since a config that only memory has would be lost silently. A failed
-delete still takes effect in memory: the file it leaves is harmless and found by synchronize, while a pod that
-the runtime has removed must not be served.
+A CheckpointCache with one file per pod. Reads come from memory, touch no disk and wait for nobody. Setting and
+deleting differ on purpose. A failed set changes nothing, since a config that only memory has would be lost
+silently. A failed delete still takes effect in memory: the file it leaves is harmless and found by synchronize,
+while a pod that the runtime has removed must not be served.
 """
 
 from __future__ import annotations
@@ -14,22 +14,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from checkpointmanager import (
+    REMOVED,
     BatchFailed,
-    CheckpointError,
+    CacheEntry,
+    CheckpointCache,
     CheckpointManager,
-    CorruptCheckpoint,
+    CheckpointWriteFailed,
     Event,
     FileOptions,
-    KeyLocks,
-    Outcome,
+    Removal,
     Store,
     WrongKind,
 )
 
+from ._errors import ReconcileRefused
 from ._podconfig import POD_CONFIGS, Claim, DeviceConfig, PodConfig, copied
+
+Entries = Mapping[str, CacheEntry[PodConfig]]
+Outcomes = Mapping[str, PodConfig | Literal[Removal.REMOVED]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +65,13 @@ class PodConfigStore:
         boot_id: str | None = None,
         **options: Unpack[FileOptions],
     ) -> None:
-        if options.get("sharing") or (isinstance(directory, Store) and not directory.exclusive):
-            place = directory.path if isinstance(directory, Store) else os.fspath(directory)
-            raise ValueError(f"{place}: pod configs need a directory of their own; one opened for sharing is refused")
-        self._manager = CheckpointManager(directory, POD_CONFIGS, on_event=on_event, boot_id=boot_id, **options)
-        self._locks = KeyLocks()  # by pod UID, held while its file is changed
+        manager = CheckpointManager(directory, POD_CONFIGS, on_event=on_event, boot_id=boot_id, **options)
         self._swapping = threading.Lock()  # guards changes of _pods, never held across the disk; readers do without
+        # What is served. The cache has what the disk holds, which differs while a removal has failed.
         self._pods: dict[str, _Pod] = {}
-        # The entries of these two are guarded by their pods' locks.
-        self._problems: dict[str, CheckpointError] = {}
-        self._leftovers: dict[str, list[DeviceConfig]] = {}  # what a pod's file may hold and memory does not
+        self._cache = CheckpointCache(manager, on_swap=self._swapped)
         try:
-            self._load()
+            self._pods = {entry.key: _Pod(entry.value) for entry in self._cache.entries() if entry.value}
         except BaseException:
             self.close()
             raise
@@ -116,7 +116,7 @@ class PodConfigStore:
     @property
     def problems(self) -> Mapping[str, str]:
         """The pods whose files cannot be trusted, each with the reason. They are not served."""
-        return {pod_uid: str(problem) for pod_uid, problem in self._problems.copy().items()}
+        return {entry.key: str(entry.problem) for entry in self._cache.entries() if entry.problem}
 
     def note_activity(self, pod_uid: str, when: datetime | None = None) -> None:
         """Remember when the pod was last active, by default now: in memory only, and only of a pod that is here."""
@@ -140,8 +140,7 @@ class PodConfigStore:
     def delete_pod(self, pod_uid: str) -> None:
         """Forget a pod; no error if it is not there. If it raises, the pod is not served any more all the same,
         and the file that is left goes with the next synchronize or a repeated call."""
-        with self._locks.locked(pod_uid):
-            self._reduce({pod_uid: None})
+        self._reduce([pod_uid], lambda _: {pod_uid: REMOVED})
 
     def delete_claim(self, claim: Claim) -> tuple[str, ...]:
         """Remove the device configs of a claim, given by its UID or as (namespace, name), from every pod.
@@ -150,42 +149,57 @@ class PodConfigStore:
         any more all the same; a repeated call finishes it on disk, for the pods where it failed. Pods in
         `problems` are not searched: nobody knows what they hold.
         """
-        concerned = self._pods_of(claim)
-        with self._locks.locked(*concerned):
-            changes: dict[str, PodConfig | None] = {}
+        changed: dict[str, PodConfig | Literal[Removal.REMOVED]] = {}
+
+        def without(_: Entries) -> Outcomes:
             for pod_uid in concerned & self._pods_of(claim):  # once more: others may have changed them before
-                changes[pod_uid] = None
+                changed[pod_uid] = REMOVED
                 if pod := self._pods.get(pod_uid):
                     rest = {name: config for name, config in pod.config.devices.items() if not config.is_of(claim)}
                     after = replace(pod.config, devices=rest)
-                    changes[pod_uid] = None if after.is_empty else after
-            self._reduce(changes)
-        return tuple(sorted(changes))
+                    changed[pod_uid] = REMOVED if after.is_empty else after
+            return changed
 
-    def synchronize(self, live: Iterable[str]) -> PodSyncReport:
-        """Remove every pod that is not among `live`, and what failed deletions have left on disk.
+        concerned = self._pods_of(claim)
+        self._reduce(concerned, without)
+        return tuple(sorted(changed))
 
-        `live` are the UIDs of all pods that may still need their configs, those included that are just being
-        prepared. Only a pod that is set while this runs is spared without being listed.
+    def synchronize(self, list_live: Callable[[], Iterable[str]], *, complete: bool) -> PodSyncReport:
+        """Remove every pod that is not alive, and what failed deletions have left on disk.
+
+        `list_live` returns the UIDs of all pods that may still need their configs. It is a function, so that a pod
+        which is set after the list was made is spared. Refused until the caller knows that the list is complete.
         """
-        wanted = set(live)
-        seen = self._pods.copy()
-        candidates = {*self._manager.list_checkpoints(), *seen, *self._problems.copy()}
-        with self._locks.locked(*candidates):
-            kept = [uid for uid in candidates if self._is_kept(uid, wanted, seen)]
-            problems = {uid: str(why) for uid, why in self._problems.items() if uid in wanted or _is_foreign(why)}
-            changes: dict[str, PodConfig | None] = dict.fromkeys(candidates.difference(kept, problems))
-            removed = set(changes)
-            changes |= {uid: self._pods[uid].config for uid in kept if uid in self._leftovers}
-            failed: dict[str, str] = {}
-            try:
-                self._reduce(changes)
-            except BatchFailed as error:
-                failed = {uid: str(failure) for uid, failure in error.failures.items()}
+        if not complete:
+            raise ReconcileRefused("the list of live pods is not complete yet; nothing was changed")
+        seen = self._pods.copy()  # before the pods are listed, so that every pod seen here is listed if it lives
+        wanted = set(list_live())
+        candidates = {*seen, *self._cache}
+        kept: list[str] = []
+        problems: dict[str, str] = {}
+        failed: dict[str, str] = {}
+        removed: set[str] = set()
+        unsettled: dict[str, PodConfig] = {}
+
+        def settle(entries: Entries) -> Outcomes:
+            kept.extend(uid for uid in candidates if self._is_kept(uid, wanted, seen))
+            for uid, entry in entries.items():
+                if entry.problem and (uid in wanted or isinstance(entry.problem, WrongKind)):
+                    problems[uid] = str(entry.problem)
+            removed.update(candidates.difference(kept, problems))
+            unsettled.update((uid, self._pods[uid].config) for uid in kept if not self._is_settled(uid))
+            return {**dict.fromkeys(removed, REMOVED), **unsettled}
+
+        try:
+            self._reduce(candidates, settle)
+        except CheckpointWriteFailed as error:
+            of_all = dict.fromkeys([*removed, *unsettled], error)
+            failures = error.failures if isinstance(error, BatchFailed) else of_all
+            failed = {uid: str(failure) for uid, failure in failures.items()}
         return PodSyncReport(tuple(sorted(removed.difference(failed))), tuple(sorted(kept)), problems, failed)
 
     def close(self) -> None:
-        self._manager.close()
+        self._cache.close()
 
     def __enter__(self) -> PodConfigStore:
         return self
@@ -195,63 +209,31 @@ class PodConfigStore:
     ) -> None:
         self.close()
 
-    def _load(self) -> None:
-        loaded = self._manager.load()
-        self._pods = {pod_uid: _Pod(checkpoint.data) for pod_uid, checkpoint in loaded.checkpoints.items()}
-        for pod_uid, problem in loaded.problems.items():
-            if isinstance(problem, CorruptCheckpoint) and self._repaired(pod_uid):
-                self._pods[pod_uid] = _Pod(self._manager.get_checkpoint(pod_uid).data)
-            else:
-                self._problems[pod_uid] = problem
-
-    def _repaired(self, pod_uid: str) -> bool:
-        try:
-            return self._manager.recover_checkpoint(pod_uid).outcome in (Outcome.REPAIRED, Outcome.INTACT)
-        except CheckpointError:
-            return False  # a full disk, say: it stays damaged until somebody can write
-
     def _set(self, pod_uid: str, change: Callable[[PodConfig], PodConfig]) -> None:
         """Disk first, then memory."""
-        with self._locks.locked(pod_uid):
+
+        def after(_: Entries) -> Mapping[str, PodConfig]:
             pod = self._pods.get(pod_uid)
-            after = change(pod.config if pod else PodConfig())
-            try:
-                self._manager.create_checkpoint(pod_uid, after)
-            except BaseException as error:
-                if _may_have_happened(error):
-                    self._leftovers.setdefault(pod_uid, []).extend(after.devices.values())
-                raise
-            self._settled(pod_uid)
-            self._swap(pod_uid, after)
+            return {pod_uid: change(pod.config if pod else PodConfig())}
 
-    def _reduce(self, changes: Mapping[str, PodConfig | None]) -> None:
-        """Memory first, then disk, in one batch; None removes the pod. Called while holding the pods."""
-        if not changes:
-            return
-        failures: Iterable[str] = changes
-        try:
-            with self._manager.batch() as batch:
-                for pod_uid, after in changes.items():
-                    if after is None:
-                        batch.remove_checkpoint(pod_uid)
-                    else:
-                        batch.create_checkpoint(pod_uid, after)
-                for pod_uid, after in changes.items():
-                    if pod := self._pods.get(pod_uid):
-                        self._leftovers.setdefault(pod_uid, []).extend(pod.config.devices.values())
-                        self._swap(pod_uid, after)
-            failures = ()
-        except BatchFailed as error:
-            failures = error.failures
-            raise
-        finally:
-            for pod_uid in changes.keys() - set(failures):
-                self._settled(pod_uid)
+        self._cache.change([pod_uid], after)
 
-    def _settled(self, pod_uid: str) -> None:
-        """The disk certainly holds what memory does."""
-        self._problems.pop(pod_uid, None)
-        self._leftovers.pop(pod_uid, None)
+    def _reduce(self, pod_uids: Iterable[str], change: Callable[[Entries], Outcomes]) -> None:
+        """Memory first, then disk: what is gone must not be served, even if its file cannot be removed."""
+
+        def reduced(entries: Entries) -> Outcomes:
+            outcomes = change(entries)
+            for pod_uid, after in outcomes.items():
+                if pod_uid in self._pods:
+                    self._swap(pod_uid, None if after is REMOVED else after)
+            return outcomes
+
+        self._cache.change(pod_uids, reduced)
+
+    def _swapped(self, pod_uid: str, _: CacheEntry[PodConfig] | None, entry: CacheEntry[PodConfig] | None) -> None:
+        """The disk has followed. What is in doubt changes nothing here: the old config is served."""
+        if entry is None or not entry.in_doubt:
+            self._swap(pod_uid, entry.value if entry else None)
 
     def _swap(self, pod_uid: str, config: PodConfig | None) -> None:
         with self._swapping:
@@ -268,12 +250,18 @@ class PodConfigStore:
 
     def _pods_of(self, claim: Claim) -> set[str]:
         """The pods with a config of this claim, in memory or in what a failed call may have left on disk."""
-        served = {uid for uid, pod in self._pods.copy().items() if _any_of(claim, pod.config.devices.values())}
-        return served | {uid for uid, left in self._leftovers.copy().items() if _any_of(claim, left)}
+        served = {uid for uid, pod in self._pods.copy().items() if pod.config.has(claim)}
+        return served | {entry.key for entry in self._cache.entries() if any(c.has(claim) for c in _configs(entry))}
+
+    def _is_settled(self, pod_uid: str) -> bool:
+        """True if the disk certainly holds what is served."""
+        entry = self._cache.entry(pod_uid)
+        return entry is not None and not entry.in_doubt and entry.value == self._pods[pod_uid].config
 
     def _is_kept(self, pod_uid: str, wanted: set[str], seen: Mapping[str, _Pod]) -> bool:
-        pod = self._pods.get(pod_uid)
-        return pod is not None and (pod_uid in wanted or pod is not seen.get(pod_uid))
+        """Wanted, or set since the pods were seen; activity alone saves no pod."""
+        pod, before = self._pods.get(pod_uid), seen.get(pod_uid)
+        return pod is not None and (pod_uid in wanted or before is None or pod.config is not before.config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,15 +273,7 @@ class _Pod:
     network_namespace: str = ""
 
 
-def _any_of(claim: Claim, configs: Iterable[DeviceConfig]) -> bool:
-    return any(config.is_of(claim) for config in configs)
-
-
-def _is_foreign(problem: CheckpointError) -> bool:
-    """Another agent's file: most likely this is its directory."""
-    return isinstance(problem, WrongKind)
-
-
-def _may_have_happened(error: BaseException) -> bool:
-    """In doubt, or interrupted, perhaps between the rename and the sync."""
-    return not isinstance(error, CheckpointError) or bool(getattr(error, "in_doubt", False))
+def _configs(entry: CacheEntry[PodConfig]) -> list[PodConfig]:
+    """All that a pod's file may hold."""
+    possible = [entry.value, *(entry.in_doubt.outcomes if entry.in_doubt else ())]
+    return [config for config in possible if isinstance(config, PodConfig)]

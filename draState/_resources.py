@@ -86,7 +86,7 @@ def _uses(pod: Pod, container: str) -> tuple[ContainerClaim, ...]:
 def _ready(cache: ClaimInfoCache, pod: Pod, use: ContainerClaim) -> ClaimInfo:
     wanted = pod.claims[use.claim]
     claim = cache.get(wanted.uid)
-    if claim is None or not claim.prepared or pod.uid not in claim.state.pod_uids:
+    if claim is None or not claim.prepared or pod.uid not in claim.served.pod_uids:
         raise ClaimNotPrepared(
             f"claim {wanted.namespace}/{wanted.name} (UID {wanted.uid}) is not prepared for pod "
             f"{pod.namespace}/{pod.name}; call prepare_resources first"
@@ -95,7 +95,7 @@ def _ready(cache: ClaimInfoCache, pod: Pod, use: ContainerClaim) -> ClaimInfo:
 
 
 def _devices(claim: ClaimInfo, request: str) -> Iterator[tuple[str, Device]]:
-    for driver, state in sorted(claim.state.driver_states.items()):
+    for driver, state in sorted(claim.served.driver_states.items()):
         for device in state.devices:
             if not request or device.serves(request):
                 yield driver, device

@@ -1,6 +1,6 @@
 """The claim cache and the DRAManager for asyncio: what writes is awaited, what reads stays a plain call.
 
-    cache = await AsyncClaimInfoCache.open(lambda: ClaimInfoCache(FileCheckpointer("/var/lib/agent/claims")))
+    cache = await AsyncClaimInfoCache.open(lambda: ClaimInfoCache("/var/lib/agent/claims"))
     manager = AsyncDRAManager(DRAManager(cache.cache, drivers), cache.threads)
     await manager.prepare_resources(pod)
     cache.cache.get(uid)

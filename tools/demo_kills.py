@@ -26,7 +26,6 @@ from draState import (
     ClaimRef,
     Device,
     DRAManager,
-    FileCheckpointer,
     Pod,
     Prepared,
     ResourceClaim,
@@ -58,7 +57,7 @@ def run_agent(directory: Path, number: int, pipe: int) -> None:
     """Rebuild the cache, say what is in it, then go on changing claims until killed."""
     chance = random.Random(number)
     swept: list[Event] = []
-    cache = ClaimInfoCache(FileCheckpointer(directory, on_event=swept.append))
+    cache = ClaimInfoCache(directory, on_event=swept.append)
     manager = DRAManager(cache, {DRIVER: Gpus()})
 
     def say(text: str) -> None:

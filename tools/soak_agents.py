@@ -30,7 +30,6 @@ from draState import (
     ClaimRef,
     Device,
     DRAManager,
-    FileCheckpointer,
     Pod,
     Prepared,
     ResourceClaim,
@@ -128,7 +127,7 @@ class Driver:
 
 def pods_come_and_go(directory: Path, number: int, until: float) -> int:
     """Claims on a directory of their own; at the end none is left."""
-    cache = ClaimInfoCache(FileCheckpointer(directory))
+    cache = ClaimInfoCache(directory)
     manager = DRAManager(cache, {GPU: Driver()})
     turns = 0
     while time.monotonic() < until:

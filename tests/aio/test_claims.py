@@ -19,7 +19,6 @@ from draState import (
     ClaimRef,
     Device,
     DRAManager,
-    FileCheckpointer,
     Pod,
     Prepared,
     ResourceClaim,
@@ -62,7 +61,7 @@ def pod(uid: str, *claims: str) -> Pod:
 
 
 async def opened(directory: Path) -> AsyncClaimInfoCache:
-    return await AsyncClaimInfoCache.open(lambda: ClaimInfoCache(FileCheckpointer(directory, boot_id="boot-a")))
+    return await AsyncClaimInfoCache.open(lambda: ClaimInfoCache(directory, boot_id="boot-a"))
 
 
 def test_claims_are_put_changed_marked_and_deleted(tmp_path: Path) -> None:

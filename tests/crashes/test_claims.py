@@ -16,7 +16,6 @@ from draState import (
     ClaimRef,
     Device,
     DRAManager,
-    FileCheckpointer,
     Pod,
     Prepared,
     ResourceClaim,
@@ -43,7 +42,7 @@ class Gpus:
 
 @contextmanager
 def agent(directory: Path, gpus: Gpus) -> Iterator[DRAManager]:
-    cache = ClaimInfoCache(FileCheckpointer(directory / "claims"))
+    cache = ClaimInfoCache(directory / "claims")
     try:
         yield DRAManager(cache, {GPU: gpus})
     finally:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checkpointmanager import CheckpointManager
-from draState import CLAIMS, ClaimInfoCache, ClaimInfoState, DRAManager, Driver, FileCheckpointer
+from checkpointmanager import CheckpointManager, FileStore
+from draState import CLAIMS, ClaimInfoCache, ClaimInfoState, DRAManager, Driver
 
-from .checkpointers import WatchedCheckpointer
 from .claims import GPU, NIC
 from .drivers import RecordingDriver
+from .stores import WatchedStore
 
 BOOT = "boot-a"
 
@@ -26,8 +26,8 @@ class Node:
         self.start()
 
     def start(self) -> None:
-        self.checkpointer = WatchedCheckpointer(FileCheckpointer(self.directory, boot_id=self.boot_id))
-        self.cache = ClaimInfoCache(self.checkpointer)
+        self.store = WatchedStore(FileStore(self.directory))
+        self.cache = ClaimInfoCache(self.store, boot_id=self.boot_id)
         self.manager = DRAManager(self.cache, self.drivers)
 
     def stop(self) -> None:

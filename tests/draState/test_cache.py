@@ -12,20 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpointmanager import CheckpointError
-from draState import (
-    ClaimConflict,
-    ClaimInfoCache,
-    ClaimInfoStateList,
-    FileCheckpointer,
-    MemoryCheckpointer,
-    UnknownClaim,
-)
+from checkpointmanager import CheckpointError, CheckpointManager, MemoryStore
+from checkpointmanager.testing import damage
+from draState import CLAIMS, ClaimConflict, ClaimInfoCache
 
 from ..checkpointmanager.oscalls import watched
-from .checkpointers import WatchedCheckpointer, lost_sync, no_space
 from .claims import GPU, info_of, state_of
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
+from .stores import WatchedStore, lost_sync, no_space
 
 
 def test_a_cache_is_rebuilt_from_the_files(node: Node) -> None:
@@ -61,7 +55,7 @@ def test_several_claims_are_one_batch_and_one_claim_is_none(node: Node) -> None:
     node.cache.put(info_of("a", ["pod-1"]))
     node.cache.delete("a", "b")
 
-    assert node.checkpointer.calls == [("store", ("a", "b")), ("store", ("a",)), ("delete", ("a", "b"))]
+    assert node.store.calls == [("store", ("a", "b")), ("store", ("a",)), ("delete", ("a", "b"))]
 
 
 def test_flags_stay_in_memory(node: Node) -> None:
@@ -74,7 +68,7 @@ def test_flags_stay_in_memory(node: Node) -> None:
 
     assert marked == replace(info_of("a"), prepared=True, annotations={"seen": "yes"})
     assert node.cache.get("a") == info_of("a")
-    assert node.checkpointer.calls == []
+    assert node.store.calls == []
 
 
 def test_an_unchanged_claim_is_not_written(node: Node) -> None:
@@ -83,7 +77,7 @@ def test_an_unchanged_claim_is_not_written(node: Node) -> None:
     node.cache.put(replace(info_of("a"), prepared=True))
     node.cache.delete()
 
-    assert node.checkpointer.calls == [("store", ("a",))]
+    assert node.store.calls == [("store", ("a",))]
 
 
 def test_what_a_change_raises_changes_nothing(node: Node) -> None:
@@ -119,9 +113,9 @@ def test_two_new_claims_of_one_name_are_refused_too(node: Node) -> None:
 
 
 def test_two_files_of_one_name_can_both_be_changed_and_go(directory: Path) -> None:
-    files = FileCheckpointer(directory)
-    files.store([state_of("a", ["pod-1", "pod-2"], name="same"), state_of("b", ["pod-1"], name="same")])
-    files.close()
+    with CheckpointManager(directory, CLAIMS) as manager:
+        manager.create_checkpoint("a", state_of("a", ["pod-1", "pod-2"], name="same"))
+        manager.create_checkpoint("b", state_of("b", ["pod-1"], name="same"))
     node = Node(directory)
 
     node.manager.unprepare_resources("pod-1")
@@ -200,26 +194,29 @@ steps = st.lists(
 )
 
 
-class _Spoilt(MemoryCheckpointer):
-    """Starts with two claims of one name, and one that is unknown."""
-
-    def get_or_create(self) -> ClaimInfoStateList:
-        kept = (state_of("a", ["p"], ["gpu-0"], name="x"), state_of("b", ["p", "q"], ["gpu-0"], name="x"))
-        self.store(kept)
-        return ClaimInfoStateList(kept, (UnknownClaim("c", "torn", state_of("c", ["r"], ["gpu-1"], name="y")),))
+def spoilt() -> MemoryStore:
+    """Has two claims of one name, and one that is unknown, but for the generation before."""
+    store = MemoryStore()
+    with CheckpointManager(store, CLAIMS) as manager:
+        manager.create_checkpoint("a", state_of("a", ["p"], ["gpu-0"], name="x"))
+        manager.create_checkpoint("b", state_of("b", ["p", "q"], ["gpu-0"], name="x"))
+        manager.create_checkpoint("c", state_of("c", ["r"], ["gpu-1"], name="y"))
+        manager.create_checkpoint("c", state_of("c"))
+    damage.empty(store, "c")
+    return store
 
 
 @settings(max_examples=150, deadline=None)
 @given(steps)
 def test_the_indexes_are_always_those_of_the_records(steps: list[tuple[Any, Any]]) -> None:
-    checkpointer = WatchedCheckpointer(_Spoilt())
-    cache = ClaimInfoCache(checkpointer)
+    store = WatchedStore(spoilt())
+    cache = ClaimInfoCache(store)
     assert_indexes_agree(cache)
     for change, failure in steps:
         operation = "delete" if isinstance(change, set) else "store"
-        checkpointer.work_again()
+        store.work_again()
         if failure:
-            checkpointer.fail_after(operation, failure("a") if failure is not KeyboardInterrupt else failure())
+            store.fail(operation, failure("a") if failure is not KeyboardInterrupt else failure())
         try:
             if isinstance(change, set):
                 cache.delete(*change)

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from checkpointmanager import CheckpointError
-from draState import ClaimConflict, ClaimInfo, ClaimInfoCache, MemoryCheckpointer
+from checkpointmanager import CheckpointError, CheckpointManager, MemoryStore
+from draState import CLAIMS, ClaimConflict, ClaimInfo, ClaimInfoCache
 
 from .claims import info_of, state_of
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
@@ -49,7 +49,7 @@ def test_a_conflict_is_found_behind_a_claim_that_keeps_its_name(node: Node) -> N
 
 def test_an_error_that_says_nothing_of_doubt_leaves_none(node: Node) -> None:
     node.cache.put(info_of("a", ["pod-1"]))
-    node.checkpointer.fail_before("store", CheckpointError("refused"))
+    node.store.fail("store", CheckpointError("refused"))
 
     with pytest.raises(CheckpointError, match="refused"):
         node.cache.put(info_of("a", ["pod-2"]))
@@ -60,7 +60,7 @@ def test_an_error_that_says_nothing_of_doubt_leaves_none(node: Node) -> None:
 
 def test_a_deletion_that_is_refused_without_doubt_keeps_a_trusted_claim(node: Node) -> None:
     node.cache.put(info_of("a", ["pod-1"]))
-    node.checkpointer.fail_before("delete", CheckpointError("refused"))
+    node.store.fail("delete", CheckpointError("refused"))
 
     with pytest.raises(CheckpointError, match="refused"):
         node.cache.delete("a")
@@ -90,9 +90,11 @@ def test_a_claim_cannot_take_the_name_of_another_by_a_change(node: Node) -> None
 
 def test_of_two_claims_with_one_name_the_trusted_one_is_found() -> None:
     """Their files were written by programs that did not look."""
-    checkpointer = MemoryCheckpointer()
-    checkpointer.store([state_of("b", name="same"), state_of("c", name="same")])
-    cache = ClaimInfoCache(checkpointer)
+    store = MemoryStore()
+    with CheckpointManager(store, CLAIMS) as manager:
+        manager.create_checkpoint("b", state_of("b", name="same"))
+        manager.create_checkpoint("c", state_of("c", name="same"))
+    cache = ClaimInfoCache(store)
     first = cache.by_name("default", "same")
     assert first
     assert first.uid == "b"
@@ -136,7 +138,7 @@ def test_who_changes_a_claim_is_waited_for(node: Node, second: str) -> None:
 
 def test_deleting_a_claim_that_is_not_there_is_no_error(node: Node) -> None:
     node.cache.delete("nobody")
-    node.checkpointer.fail_before("delete", CheckpointError("refused"))
+    node.store.fail("delete", CheckpointError("refused"))
     with pytest.raises(CheckpointError, match="refused"):
         node.cache.delete("nobody")
     assert len(node.cache) == 0

@@ -10,9 +10,9 @@ import pytest
 from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed
 from draState import UnprepareFailed
 
-from .checkpointers import lost_sync, no_space
 from .claims import GPU, claim_of, info_of, pod_of, state_of
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
+from .stores import lost_sync, no_space
 
 
 def batch_failed(failures: Mapping[str, CheckpointError]) -> BatchFailed:
@@ -22,7 +22,7 @@ def batch_failed(failures: Mapping[str, CheckpointError]) -> BatchFailed:
 def test_a_failed_write_changes_nothing_in_memory(node: Node) -> None:
     node.cache.put(info_of("a", ["pod-1"]))
     before = node.cache.get("a")
-    node.checkpointer.fail_before("store", no_space("a"))
+    node.store.fail("store", no_space("a"))
 
     with pytest.raises(CheckpointWriteFailed):
         node.cache.put(info_of("a", ["pod-1", "pod-2"]))
@@ -53,7 +53,7 @@ def test_a_full_disk_changes_nothing_in_memory(real_node: Node, monkeypatch: pyt
 def test_what_is_in_doubt_is_unknown_with_the_pods_of_both(node: Node) -> None:
     node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
     node.cache.mark("a", prepared=True)
-    node.checkpointer.fail_after("store", lost_sync("a"))
+    node.store.fail("store", lost_sync("a"))
 
     with pytest.raises(CheckpointWriteFailed):
         node.cache.put(replace(info_of("a", ["pod-2"], ["gpu-0"]), prepared=True))
@@ -61,7 +61,8 @@ def test_what_is_in_doubt_is_unknown_with_the_pods_of_both(node: Node) -> None:
     claim = node.cache.get("a")
     assert claim
     assert claim.state.pod_uids == {"pod-1", "pod-2"}
-    assert (claim.prepared, claim.in_doubt, claim.guessed) == (False, True, False)
+    assert (claim.prepared, claim.in_doubt, claim.guessed) == (True, True, False)
+    assert claim.served == state_of("a", ["pod-1"], ["gpu-0"]), "containers get what was acknowledged before"
     assert "may not survive" in node.cache.report().unknown["a"]
     assert node.cache.report().degraded
     assert node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
@@ -69,19 +70,19 @@ def test_what_is_in_doubt_is_unknown_with_the_pods_of_both(node: Node) -> None:
 
 
 def test_what_is_in_doubt_is_written_again_even_if_nothing_changed(node: Node) -> None:
-    node.checkpointer.fail_after("store", lost_sync("a"))
+    node.store.fail("store", lost_sync("a"))
     with pytest.raises(CheckpointWriteFailed):
         node.cache.put(info_of("a", ["pod-1"]))
-    node.checkpointer.work_again()
+    node.store.work_again()
 
     node.cache.put(info_of("a", ["pod-1"]))
 
-    assert node.checkpointer.calls == [("store", ("a",)), ("store", ("a",))]
+    assert node.store.calls == [("store", ("a",)), ("store", ("a",))]
     assert node.cache.get("a") == info_of("a", ["pod-1"])
 
 
 def test_a_new_claim_in_doubt_is_there_as_unknown(node: Node) -> None:
-    node.checkpointer.fail_after("store", lost_sync("a"))
+    node.store.fail("store", lost_sync("a"))
 
     with pytest.raises(CheckpointWriteFailed):
         node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
@@ -95,10 +96,7 @@ def test_a_new_claim_in_doubt_is_there_as_unknown(node: Node) -> None:
 def test_a_batch_that_failed_in_part_leaves_exactly_the_durable_part(node: Node) -> None:
     node.cache.put(info_of("a"), info_of("b"), info_of("c"))
     failed = batch_failed({"b": no_space("b"), "c": lost_sync("c")})
-    node.checkpointer.fail_before("store", failed)
-    inner = node.checkpointer.inner
-    inner.store(state_of("a", ["pod-1"]))
-    inner.store(state_of("c", ["pod-1"]))
+    node.store.fail("store", failed)
 
     with pytest.raises(BatchFailed):
         node.cache.put(*(info_of(uid, ["pod-1"]) for uid in "abc"))
@@ -113,7 +111,7 @@ def test_a_batch_that_failed_in_part_leaves_exactly_the_durable_part(node: Node)
 @pytest.mark.parametrize("interrupted", [KeyboardInterrupt, SystemExit, RuntimeError])
 def test_an_interrupted_write_is_in_doubt(node: Node, interrupted: type[BaseException]) -> None:
     node.cache.put(info_of("a", ["pod-1"]))
-    node.checkpointer.fail_after("store", interrupted())
+    node.store.fail("store", interrupted())
 
     with pytest.raises(interrupted):
         node.cache.put(info_of("a", ["pod-2"]), info_of("b", ["pod-2"]))
@@ -129,15 +127,15 @@ def test_an_interrupted_write_is_in_doubt(node: Node, interrupted: type[BaseExce
 def test_a_failed_delete_keeps_the_claim_unpreparing(node: Node) -> None:
     node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
     node.cache.mark("a", prepared=True)
-    node.checkpointer.fail_before("delete", batch_failed({"a": no_space("a")}))
+    node.store.fail("delete", no_space("a"))
 
-    with pytest.raises(BatchFailed):
+    with pytest.raises(CheckpointWriteFailed):
         node.cache.delete("a")
 
     assert node.cache.get("a") == replace(info_of("a", ["pod-1"], ["gpu-0"]), unpreparing=True)
     assert node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
     assert node.cache.report().unknown == {}
-    node.checkpointer.work_again()
+    node.store.work_again()
     node.cache.delete("a")
     assert len(node.cache) == 0
     assert node.files() == []
@@ -145,8 +143,7 @@ def test_a_failed_delete_keeps_the_claim_unpreparing(node: Node) -> None:
 
 def test_of_several_deletes_only_those_that_failed_stay(node: Node) -> None:
     node.cache.put(*(info_of(uid, ["pod-1"]) for uid in "abc"))
-    node.checkpointer.inner.delete("a", "c")
-    node.checkpointer.fail_before("delete", batch_failed({"b": no_space("b"), "c": lost_sync("c")}))
+    node.store.fail("delete", batch_failed({"b": no_space("b"), "c": lost_sync("c")}))
 
     with pytest.raises(BatchFailed):
         node.cache.delete("a", "b", "c")
@@ -159,7 +156,7 @@ def test_of_several_deletes_only_those_that_failed_stay(node: Node) -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), no_space("a"), lost_sync("a")])
 def test_a_delete_that_did_not_return_keeps_the_claim(node: Node, error: BaseException) -> None:
     node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
-    node.checkpointer.fail_after("delete", error)
+    node.store.fail("delete", error)
 
     with pytest.raises(type(error)):
         node.cache.delete("a")
@@ -177,12 +174,12 @@ def test_a_delete_that_did_not_return_keeps_the_claim(node: Node, error: BaseExc
 def test_a_delete_in_doubt_is_tried_again_by_the_next_unprepare(node: Node) -> None:
     pod = pod_of("pod-1", claim_of("a"))
     node.manager.prepare_resources(pod)
-    node.checkpointer.fail_after("delete", batch_failed({"a": lost_sync("a")}))
+    node.store.fail("delete", batch_failed({"a": lost_sync("a")}))
     with pytest.raises(UnprepareFailed, match=r"claim a.*may not survive"):
         node.manager.unprepare_resources(pod)
     assert node.manager.pod_might_need_to_unprepare("pod-1")
 
-    node.checkpointer.work_again()
+    node.store.work_again()
     node.manager.unprepare_resources(pod)
 
     assert len(node.cache) == 0
@@ -191,11 +188,11 @@ def test_a_delete_in_doubt_is_tried_again_by_the_next_unprepare(node: Node) -> N
 
 def test_a_delete_in_doubt_is_tried_again_by_a_reconcile_that_knows_only_uids(node: Node) -> None:
     node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
-    node.checkpointer.fail_after("delete", batch_failed({"a": lost_sync("a")}))
+    node.store.fail("delete", batch_failed({"a": lost_sync("a")}))
     with pytest.raises(UnprepareFailed):
         node.manager.unprepare_resources("pod-1")
 
-    node.checkpointer.work_again()
+    node.store.work_again()
     node.manager.reconcile(["pod-2"], complete=True)
 
     assert len(node.cache) == 0
@@ -204,10 +201,10 @@ def test_a_delete_in_doubt_is_tried_again_by_a_reconcile_that_knows_only_uids(no
 def test_a_write_in_doubt_is_settled_when_a_pod_goes(node: Node) -> None:
     claim = claim_of("a")
     node.manager.prepare_resources(pod_of("pod-1", claim))
-    node.checkpointer.fail_after("store", lost_sync("a"))
+    node.store.fail("store", lost_sync("a"))
     with pytest.raises(CheckpointWriteFailed):
         node.manager.prepare_resources(pod_of("pod-2", claim))
-    node.checkpointer.work_again()
+    node.store.work_again()
 
     node.manager.unprepare_resources("pod-2")
     assert node.cache.report().unknown == {}
@@ -220,11 +217,11 @@ def test_a_write_in_doubt_is_settled_when_a_pod_goes(node: Node) -> None:
 
 def test_a_write_in_doubt_is_settled_by_the_next_prepare(node: Node) -> None:
     pod = pod_of("pod-1", claim_of("a"))
-    node.checkpointer.fail_after("store", lost_sync("a"))
+    node.store.fail("store", lost_sync("a"))
     with pytest.raises(CheckpointWriteFailed):
         node.manager.prepare_resources(pod)
     assert node.gpu.calls == []
-    node.checkpointer.work_again()
+    node.store.work_again()
 
     node.manager.prepare_resources(pod)
 

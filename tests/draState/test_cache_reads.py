@@ -50,9 +50,10 @@ def add_another_claim(node: Node) -> None:
 @pytest.mark.parametrize("write", [put_another_pod, delete, add_another_claim])
 def test_a_reader_finishes_while_a_writer_waits_for_the_disk(real_node: Node, write: Callable[[Node], None]) -> None:
     real_node.cache.put(info_of("a", ["pod-1"], ["dev-a"]))
+    real_node.cache.mark("a", unpreparing=write is delete)  # which a deletion says before the disk is asked
     before = read_everything(real_node)
     disk = Doorstop()
-    real_node.checkpointer.before = disk
+    real_node.store.before = disk
 
     with ThreadPoolExecutor() as pool:
         writing = pool.submit(write, real_node)
@@ -86,7 +87,7 @@ def test_a_reader_finishes_while_a_change_is_being_thought_out(real_node: Node) 
 
 def test_writers_of_different_claims_do_not_wait_for_each_other(real_node: Node) -> None:
     disk = Doorstop()
-    real_node.checkpointer.before = lambda _, uids: disk() if uids == ("a",) else None
+    real_node.store.before = lambda _, uids: disk() if uids == ("a",) else None
 
     with ThreadPoolExecutor() as pool:
         writing = pool.submit(real_node.cache.put, info_of("a"))

@@ -60,7 +60,7 @@ class Fate:
     def rules(self, node: Node) -> None:
         for driver in (node.gpu, node.nic):
             driver.before = driver.after = self.step
-        node.checkpointer.before = node.checkpointer.after = self.step
+        node.store.before = node.store.after = self.step
 
 
 def restarted(node: Node) -> None:

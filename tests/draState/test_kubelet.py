@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from draState import (
+    ClaimInfo,
     ClaimInfoCache,
     ClaimInfoState,
     Device,
     DRAError,
     DriverState,
-    FileCheckpointer,
     KubeletStateInvalid,
     read_dra_manager_state,
     write_dra_manager_state,
@@ -315,10 +315,9 @@ def test_an_old_file_without_entries_is_empty() -> None:
 
 def test_a_state_is_imported_and_exported_in_one_line_each(tmp_path: Path) -> None:
     blob = vector("several.json")
-    checkpointer = FileCheckpointer(tmp_path / "claims")
+    cache = ClaimInfoCache(tmp_path / "claims")
 
-    checkpointer.store(read_dra_manager_state(blob).claims)
-    cache = ClaimInfoCache(checkpointer)
+    cache.put(*map(ClaimInfo, read_dra_manager_state(blob).claims))
     exported = write_dra_manager_state(claim.state for claim in cache if not claim.unknown)
 
     imported = {claim.claim_uid: claim for claim in read_dra_manager_state(blob).claims}

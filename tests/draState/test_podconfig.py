@@ -225,7 +225,7 @@ def test_ephemeral_state_never_reaches_the_disk(directory: Path) -> None:
         store.note_activity("pod-1", NOON)
         store.set_network_namespace("pod-1", "/run/netns/ephemeral")
         store.set_device_config("pod-1", "eth0", config_of(mtu=2))
-        store.synchronize(["pod-1"])
+        store.synchronize(lambda: ["pod-1"], complete=True)
 
     kept = b"".join(path.read_bytes() for path in directory.iterdir() if path.is_file())
     assert b"pod-1" in kept
@@ -241,7 +241,7 @@ def test_synchronize_removes_what_is_gone_and_reports_it(directory: Path) -> Non
             store.set_device_config(pod, "eth0", config_of())
 
     with opened(directory) as store:
-        report = store.synchronize(["live", "stranger"])
+        report = store.synchronize(lambda: ["live", "stranger"], complete=True)
 
         assert report == PodSyncReport(removed=("gone", "gone-too"), kept=("live",), problems={}, failed={})
         assert store.list_pods() == ["live"]
@@ -252,17 +252,17 @@ def test_synchronize_with_nothing_to_do_writes_nothing(store: PodConfigStore, di
     store.set_device_config("pod-1", "eth0", config_of())
     before = {path.name: path.stat().st_ino for path in directory.iterdir()}
 
-    report = store.synchronize(["pod-1"])
+    report = store.synchronize(lambda: ["pod-1"], complete=True)
 
     assert report == PodSyncReport((), ("pod-1",), {}, {})
     assert {path.name: path.stat().st_ino for path in directory.iterdir()} == before
 
 
 def test_sharing_is_refused(directory: Path) -> None:
-    with pytest.raises(ValueError, match="directory of their own"):
+    with pytest.raises(ValueError, match="the directory to itself"):
         PodConfigStore(directory, sharing=True)
     shared = FileStore(directory, sharing=True)
-    with pytest.raises(ValueError, match="directory of their own"):
+    with pytest.raises(ValueError, match="the directory to itself"):
         PodConfigStore(shared)
     shared.close()
 

@@ -68,7 +68,7 @@ def test_a_damaged_file_costs_its_own_pod(damage: bytes, store: PodConfigStore, 
         assert after.problems.keys() == {"pod-1"}
         assert str(real_directory / "pod-1.json") in after.problems["pod-1"]
         assert after.delete_claim("claim-1") == ("pod-2",)
-        report = after.synchronize(["pod-1"])
+        report = after.synchronize(lambda: ["pod-1"], complete=True)
         assert (report.kept, report.problems) == ((), after.problems)
     assert (real_directory / "pod-1.json").read_bytes() == damage
 
@@ -108,7 +108,7 @@ def test_a_damaged_file_of_a_pod_that_is_gone_is_removed_and_its_bytes_are_kept(
     (real_directory / "pod-1.json").write_bytes(b"damage")
 
     with opened(real_directory) as after:
-        assert after.synchronize(["pod-2"]) == PodSyncReport(("pod-1",), ("pod-2",), {}, {})
+        assert after.synchronize(lambda: ["pod-2"], complete=True) == PodSyncReport(("pod-1",), ("pod-2",), {}, {})
         assert after.problems == {}
 
     assert [path.read_bytes() for path in (real_directory / ".quarantine").iterdir()] == [b"damage"]
@@ -141,7 +141,7 @@ def test_synchronize_forgets_also_what_was_removed_by_hand(store: PodConfigStore
         for pod in ("pod-1", "pod-2"):
             (real_directory / f"{pod}.json").unlink()
 
-        assert after.synchronize([]).removed == ("pod-1", "pod-2")
+        assert after.synchronize(list, complete=True).removed == ("pod-1", "pod-2")
 
         assert after.list_pods() == []
         assert after.problems == {}

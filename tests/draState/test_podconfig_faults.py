@@ -80,7 +80,7 @@ def test_synchronize_settles_what_is_in_doubt_for_what_memory_has(store: PodConf
     with unsynced(), pytest.raises(CheckpointWriteFailed):
         store.set_device_config("pod-3", "eth0", config_of(mtu=9))
 
-    report = store.synchronize(["pod-1", "pod-2", "pod-3"])
+    report = store.synchronize(lambda: ["pod-1", "pod-2", "pod-3"], complete=True)
 
     assert report == PodSyncReport(("pod-3",), ("pod-1", "pod-2"), {}, {})
     assert mtus(store) == mtus_on_disk(real_directory) == BEFORE
@@ -114,7 +114,7 @@ def test_what_a_failed_delete_left_is_found_by_synchronize(store: PodConfigStore
     with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed):
         store.delete_pod("pod-1")
 
-    report = store.synchronize(["pod-1", "pod-2"])
+    report = store.synchronize(lambda: ["pod-1", "pod-2"], complete=True)
 
     assert report == PodSyncReport(("pod-1",), ("pod-2",), {}, {})
     assert mtus_on_disk(real_directory) == {"pod-2": {"eth0": 3}}
@@ -128,7 +128,7 @@ def test_what_a_failed_delete_left_is_found_by_synchronize_of_the_next_process(
     store.close()
 
     with opened(real_directory) as after:
-        assert after.synchronize(["pod-2"]).removed == ("pod-1",)
+        assert after.synchronize(lambda: ["pod-2"], complete=True).removed == ("pod-1",)
         assert mtus(after) == mtus_on_disk(real_directory) == {"pod-2": {"eth0": 3}}
 
 
@@ -191,7 +191,7 @@ def test_synchronize_finishes_the_failed_delete_of_a_claim(store: PodConfigStore
     with full(), undeletable("pod-2"), pytest.raises(CheckpointWriteFailed):
         store.delete_claim("claim-1")
 
-    report = store.synchronize(["pod-1", "pod-2"])
+    report = store.synchronize(lambda: ["pod-1", "pod-2"], complete=True)
 
     assert report == PodSyncReport(("pod-2",), ("pod-1",), {}, {})
     assert mtus_on_disk(real_directory) == {"pod-1": {"eth1": 2}}
@@ -202,10 +202,10 @@ def test_synchronize_on_a_failing_disk_serves_only_live_pods_and_says_what_is_le
 ) -> None:
     store.set_device_config("pod-3", "eth0", config_of(mtu=4))
     with undeletable("pod-1"):
-        report = store.synchronize(["pod-2"])
+        report = store.synchronize(lambda: ["pod-2"], complete=True)
 
     assert (report.removed, report.kept, list(report.failed)) == (("pod-3",), ("pod-2",), ["pod-1"])
     assert "No space left" in report.failed["pod-1"]
     assert mtus(store) == {"pod-2": {"eth0": 3}}
-    assert store.synchronize(["pod-2"]).removed == ("pod-1",)
+    assert store.synchronize(lambda: ["pod-2"], complete=True).removed == ("pod-1",)
     assert mtus_on_disk(real_directory) == {"pod-2": {"eth0": 3}}

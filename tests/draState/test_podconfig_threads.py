@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from draState import PodConfigStore, PodSyncReport
+from draState import PodConfigStore, PodSyncReport, ReconcileRefused
 
 from .podconfigs import config_of, mtus, mtus_on_disk, opened
 
@@ -67,7 +67,7 @@ def test_reads_do_not_wait_for_a_writer(real_directory: Path, disk: SlowDisk) ->
     [
         lambda store: store.delete_pod("pod-1"),
         lambda store: store.delete_claim("claim-1"),
-        lambda store: store.synchronize([]),
+        lambda store: store.synchronize(list, complete=True),
     ],
     ids=["delete_pod", "delete_claim", "synchronize"],
 )
@@ -110,7 +110,7 @@ def test_threads_lose_nothing_of_each_other(real_directory: Path) -> None:
         for turn in range(rounds):
             store.set_device_config("pod-1", "passing", config_of("passing", turn))
             store.delete_claim("passing")
-            store.synchronize(["pod-1", "pod-2", *(f"own-{number}" for number in range(4))])
+            store.synchronize(lambda: ["pod-1", "pod-2", *(f"own-{n}" for n in range(4))], complete=True)
 
     def reads() -> None:
         for _ in range(rounds * 20):
@@ -127,16 +127,37 @@ def test_threads_lose_nothing_of_each_other(real_directory: Path) -> None:
     store.close()
 
 
-def test_a_pod_that_is_set_while_synchronize_runs_is_spared(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_is_set_after_the_list_was_made_is_spared(directory: Path) -> None:
     with opened(directory) as store:
         store.set_device_config("gone", "eth0", config_of())
-        listed = store._manager.list_checkpoints
+        store.set_device_config("back", "eth0", config_of())
 
-        def lists() -> list[str]:
+        def made_too_early() -> list[str]:
             store.set_device_config("new", "eth0", config_of())
-            return listed()
+            store.set_device_config("back", "eth1", config_of())
+            return []
 
-        monkeypatch.setattr(store._manager, "list_checkpoints", lists)
+        assert store.synchronize(made_too_early, complete=True) == PodSyncReport(("gone",), ("back", "new"), {}, {})
+        assert store.list_pods() == ["back", "new"]
 
-        assert store.synchronize([]) == PodSyncReport(("gone",), ("new",), {}, {})
-        assert store.list_pods() == ["new"]
+
+def test_activity_saves_no_pod_that_is_gone(directory: Path) -> None:
+    with opened(directory) as store:
+        store.set_device_config("gone", "eth0", config_of())
+
+        def busy() -> list[str]:
+            store.note_activity("gone")
+            store.set_network_namespace("gone", "/run/netns/gone")
+            return []
+
+        assert store.synchronize(busy, complete=True).removed == ("gone",)
+
+
+def test_a_list_that_is_not_complete_removes_nothing(directory: Path) -> None:
+    with opened(directory) as store:
+        store.set_device_config("pod-1", "eth0", config_of())
+
+        with pytest.raises(ReconcileRefused):
+            store.synchronize(list, complete=False)
+
+        assert store.list_pods() == ["pod-1"]

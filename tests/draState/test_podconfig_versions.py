@@ -62,7 +62,7 @@ def test_a_file_that_is_too_new_is_not_served_nor_overwritten(directory: Path) -
         assert "newer program" in store.problems["pod-1"]
         with pytest.raises(CheckpointTooNew):
             store.set_device_config("pod-1", "eth0", config_of())
-        assert store.synchronize(["pod-1"]).problems.keys() == {"pod-1"}
+        assert store.synchronize(lambda: ["pod-1"], complete=True).problems.keys() == {"pod-1"}
 
     assert (directory / "pod-1.json").read_bytes() == before
 
@@ -72,7 +72,7 @@ def test_another_agents_file_is_reported_and_never_removed(directory: Path) -> N
         manager.create_checkpoint("theirs", {"a": 1})
 
     with opened(directory) as store:
-        report = store.synchronize([])
+        report = store.synchronize(list, complete=True)
 
     assert report.removed == ()
     assert "'Other'" in report.problems["theirs"]

@@ -9,9 +9,9 @@ import pytest
 from checkpointmanager import CheckpointWriteFailed
 from draState import ClaimConflict, ClaimInvalid, Device, DriverState, PrepareFailed, ResourceClaim
 
-from .checkpointers import no_space
 from .claims import GPU, NIC, claim_of, pod_of
 from .node import Node, assert_memory_equals_disk
+from .stores import no_space
 
 
 def is_prepared(node: Node, uid: str) -> bool:
@@ -39,7 +39,7 @@ def test_rule_1_a_claim_that_is_not_valid_changes_nothing(node: Node, bad: Resou
 
     assert len(node.cache) == 0
     assert node.files() == []
-    assert node.gpu.calls == node.checkpointer.calls == []
+    assert node.gpu.calls == node.store.calls == []
 
 
 def test_rule_1_a_claim_that_is_not_reserved_for_the_pod_changes_nothing(node: Node) -> None:
@@ -50,7 +50,7 @@ def test_rule_1_a_claim_that_is_not_reserved_for_the_pod_changes_nothing(node: N
         node.manager.prepare_resources(replace(pod, claims={**pod.claims, "bad": other}))
 
     assert len(node.cache) == 0
-    assert node.gpu.calls == node.checkpointer.calls == []
+    assert node.gpu.calls == node.store.calls == []
 
 
 def test_rule_1_claims_and_references_are_durable_before_any_driver_is_called(node: Node) -> None:
@@ -68,7 +68,7 @@ def test_rule_1_claims_and_references_are_durable_before_any_driver_is_called(no
 
 
 def test_rule_1_no_driver_is_called_when_the_disk_refuses(node: Node) -> None:
-    node.checkpointer.fail_before("store", no_space("a"))
+    node.store.fail("store", no_space("a"))
 
     with pytest.raises(CheckpointWriteFailed):
         node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
@@ -95,7 +95,7 @@ def test_rule_2_devices_are_recorded_and_durable(node: Node) -> None:
     }
     assert is_prepared(node, "a")
     assert node.cache.holders(GPU, "pool", "dev-a") == {"a"}
-    assert node.checkpointer.calls == [("store", ("a",)), ("store", ("a",))]
+    assert node.store.calls == [("store", ("a",)), ("store", ("a",))]
     assert_memory_equals_disk(node)
 
 
@@ -176,7 +176,7 @@ def test_rule_2_a_driver_that_goes_between_check_and_call_is_a_failure(node: Nod
 
 def test_rule_2_a_result_that_cannot_be_written_is_a_failure_of_that_claim_alone(node: Node) -> None:
     pod = pod_of("pod-1", claim_of("a", skipped=["*"]), claim_of("b"))
-    node.gpu.before = lambda _: node.checkpointer.fail_before("store", no_space("b"))
+    node.gpu.before = lambda _: node.store.fail("store", no_space("b"))
 
     with pytest.raises(PrepareFailed) as failed:
         node.manager.prepare_resources(pod)
@@ -184,7 +184,7 @@ def test_rule_2_a_result_that_cannot_be_written_is_a_failure_of_that_claim_alone
     assert failed.value.failures.keys() == {"b"}
     assert (is_prepared(node, "a"), is_prepared(node, "b")) == (True, False)
     assert node.gpu.prepared == {"b"}
-    node.checkpointer.work_again()
+    node.store.work_again()
     node.manager.unprepare_resources(pod)
     assert node.gpu.prepared == set()
 
@@ -228,7 +228,7 @@ def test_rule_4_the_same_name_with_another_uid_is_an_error_that_names_both(node:
 def test_a_pod_without_claims_changes_nothing(node: Node) -> None:
     node.manager.prepare_resources(pod_of("pod-1"))
 
-    assert node.checkpointer.calls == []
+    assert node.store.calls == []
 
 
 def test_a_claim_that_a_pod_calls_by_two_names_is_prepared_once(node: Node) -> None:

@@ -9,24 +9,24 @@ import pytest
 
 from draState import ClaimInvalid, ClaimNotPrepared, ReconcileRefused, UnprepareFailed
 
-from .checkpointers import no_space
 from .claims import GPU, NIC, claim_of, pod_of
 from .drivers import Doorstop
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
+from .stores import no_space
 
 LIMIT = 20.0  # seconds; only a deadlock takes that long
 
 
 def test_rule_5_a_pod_without_a_reference_changes_nothing(node: Node) -> None:
     node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
-    before, calls = node.cache.get("a"), list(node.checkpointer.calls)
+    before, calls = node.cache.get("a"), list(node.store.calls)
 
     node.manager.unprepare_resources("pod-2")
     node.manager.unprepare_resources(pod_of("pod-3", claim_of("a")))
     node.manager.unprepare_claim("nobody")
 
     assert node.cache.get("a") is before
-    assert node.checkpointer.calls == calls
+    assert node.store.calls == calls
     assert node.gpu.calls == [("prepare", ("a",))]
 
 
@@ -127,12 +127,12 @@ def test_rule_5_a_failure_leaves_the_claim_for_the_next_try(node: Node, failure:
 def test_rule_5_a_file_that_cannot_be_deleted_leaves_the_claim_for_the_next_try(node: Node) -> None:
     pod = pod_of("pod-1", claim_of("a"))
     node.manager.prepare_resources(pod)
-    node.checkpointer.fail_before("delete", no_space("a"))
+    node.store.fail("delete", no_space("a"))
     with pytest.raises(UnprepareFailed, match="No space left"):
         node.manager.unprepare_resources(pod)
     assert node.cache.holders(GPU, "pool", "dev-a") == {"a"}
 
-    node.checkpointer.work_again()
+    node.store.work_again()
     node.manager.unprepare_resources(pod)
 
     assert node.files() == []
@@ -143,7 +143,7 @@ def test_rule_5_a_reference_that_cannot_be_dropped_stays_and_costs_no_other_clai
     shared, own = claim_of("shared"), claim_of("own")
     node.manager.prepare_resources(pod_of("pod-1", shared, own))
     node.manager.prepare_resources(pod_of("pod-2", shared))
-    node.checkpointer.fail_before("store", no_space("shared"))
+    node.store.fail("store", no_space("shared"))
 
     with pytest.raises(UnprepareFailed) as failed:
         node.manager.unprepare_resources("pod-1")
@@ -193,12 +193,12 @@ def test_a_pod_might_need_to_unprepare_while_any_claim_refers_to_it(node: Node) 
 
 def test_rule_6_reconcile_is_refused_while_the_pod_list_is_not_complete(node: Node) -> None:
     node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
-    calls = list(node.checkpointer.calls)
+    calls = list(node.store.calls)
 
     with pytest.raises(ReconcileRefused, match="not complete"):
         node.manager.reconcile([], complete=False)
 
-    assert node.checkpointer.calls == calls
+    assert node.store.calls == calls
     assert node.gpu.calls_of("unprepare") == []
 
 
@@ -263,8 +263,8 @@ def test_rule_6_reconcile_cleans_up_a_claim_without_any_pod(node: Node) -> None:
 def test_rule_6_reconcile_with_nothing_to_do_writes_nothing(node: Node) -> None:
     pod = pod_of("pod-1", claim_of("a"))
     node.manager.prepare_resources(pod)
-    calls = list(node.checkpointer.calls)
+    calls = list(node.store.calls)
 
     node.manager.reconcile([pod], complete=True)
 
-    assert node.checkpointer.calls == calls
+    assert node.store.calls == calls

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from unittest import mock
 
 import dra_agent.preparer
-import draState._checkpointer
+import draState._claimcache
 from checkpointmanager import Schema
 from dra_agent.cli import main
 from draState import ClaimInfoState
@@ -31,7 +31,7 @@ def install() -> None:
         type=NewerState,
         migrations={1: to_2, 2: to_3, 3: lambda claim: claim},
     )
-    mock.patch.object(draState._checkpointer, "CLAIMS", newer).start()
+    mock.patch.object(draState._claimcache, "CLAIMS", newer).start()
     mock.patch.object(dra_agent.preparer, "ClaimInfoState", NewerState).start()
 
 

@@ -15,7 +15,7 @@ from dra_agent.apiserver import ApiError
 from dra_agent.cdi import CdiFolder
 from dra_agent.preparer import Preparer
 from dra_agent.settings import Inventory, OfferedDevice
-from draState import ClaimInfoCache, ClaimRef, FileCheckpointer, Prepared
+from draState import ClaimInfoCache, ClaimRef, Prepared
 from draState.aio import AsyncClaimInfoCache
 
 DRIVER = "gpu.example.com"
@@ -49,7 +49,7 @@ class Desk:
     @asynccontextmanager
     async def open(self, boot_id: str = "boot-1") -> AsyncIterator[Preparer]:
         def make() -> ClaimInfoCache:
-            return ClaimInfoCache(FileCheckpointer(self._path / "claims", boot_id=boot_id))
+            return ClaimInfoCache(self._path / "claims", boot_id=boot_id)
 
         self.cdi = CdiFolder(str(self._path / "cdi"), INVENTORY)
         async with await AsyncClaimInfoCache.open(make) as cache:

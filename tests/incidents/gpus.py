@@ -14,7 +14,6 @@ from draState import (
     ContainerClaim,
     Device,
     DRAManager,
-    FileCheckpointer,
     Pod,
     Prepared,
     ResourceClaim,
@@ -85,7 +84,7 @@ def node(
     on_event: Callable[[Event], object] | None = None,
 ) -> Iterator[DRAManager]:
     """The agent from its start to its end. `boot` changes when the machine was rebooted before."""
-    cache = ClaimInfoCache(FileCheckpointer(directory, boot_id=boot, on_event=on_event))
+    cache = ClaimInfoCache(directory, boot_id=boot, on_event=on_event)
     try:
         yield DRAManager(cache, {DRIVER: driver})
     finally:

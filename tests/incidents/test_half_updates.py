@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpointmanager import CheckpointManager, Schema
-from draState import ClaimInfoCache, DRAManager, FileCheckpointer
+from draState import ClaimInfoCache, DRAManager
 
 from .deaths import every_death, every_failure
 from .gpus import DRIVER, GpuDriver, pod
@@ -70,7 +70,7 @@ class Node:
 
     def __init__(self, directory: Path) -> None:
         self.driver = GpuDriver({"uid-2": "gpu-1"})
-        self.cache = ClaimInfoCache(FileCheckpointer(directory))
+        self.cache = ClaimInfoCache(directory)
         self.manager = DRAManager(self.cache, {DRIVER: self.driver})
         self.manager.prepare_resources(pod("pod-1", one="uid-1"))
 
@@ -90,7 +90,7 @@ def test_azure_container_networking_4829_memory_and_disk_agree_whatever_fails(tm
         in_memory = {claim.uid: claim.state for claim in node.cache if not claim.unknown}
         in_doubt = node.cache.report().unknown
         node.close()
-        restarted = ClaimInfoCache(FileCheckpointer(directory))
+        restarted = ClaimInfoCache(directory)
         on_disk = {claim.uid: claim.state for claim in restarted if claim.uid not in in_doubt}
         restarted.close()
         assert on_disk == in_memory

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from checkpointmanager import CheckpointManager
-from draState import ClaimInfo, ClaimInfoCache, ClaimInfoState, FileCheckpointer
+from draState import ClaimInfo, ClaimInfoCache, ClaimInfoState
 
 from .naive import rename_without_sync
 from .platter import Platter
@@ -59,14 +59,14 @@ def test_kubernetes_52222_every_write_is_synced_before_it_is_acknowledged(platte
 def test_kubernetes_54088_device_checkpoints_survive_a_hard_reset(platter: Platter) -> None:
     """Kubelet's device checkpoint was neither synced nor renamed into place: after a hard reset it could be empty."""
     with platter.spinning():
-        cache = ClaimInfoCache(FileCheckpointer(platter.directory))
+        cache = ClaimInfoCache(platter.directory)
         for number in range(3):
             cache.put(ClaimInfo(ClaimInfoState(f"claim-{number}", f"gpu-{number}", "default")))
         cache.delete("claim-1")
         cache.close()
 
     for after in platter.power_losses():
-        cache = ClaimInfoCache(FileCheckpointer(after))
+        cache = ClaimInfoCache(after)
         assert {claim.uid for claim in cache} == {"claim-0", "claim-2"}
         assert not cache.report().degraded
         cache.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from checkpoint_verify.kubelet import Verdict
 from checkpointmanager import CheckpointManager, CheckpointTooNew, Reason, Schema
-from draState import CLAIMS, ClaimInfoCache, FileCheckpointer
+from draState import CLAIMS, ClaimInfoCache
 
 from . import kubelets
 from .naive import Corrupted, open_struct, seal_struct
@@ -87,7 +87,7 @@ def test_kubernetes_123552_claims_of_every_older_shape_load(
     with CheckpointManager(directory, Schema("ClaimInfo", version)) as old:
         old.create_checkpoint("uid-1", written)
 
-    cache = ClaimInfoCache(FileCheckpointer(directory))
+    cache = ClaimInfoCache(directory)
 
     claim = cache.get("uid-1")
     cache.close()
@@ -112,10 +112,10 @@ def test_kubernetes_127653_a_field_of_the_next_release_is_no_damage(directory: P
             "uid-1",
             {"claim_uid": "uid-1", "claim_name": "gpu", "namespace": "default", "pod_uids": [], "priority": 1},
         )
-    checkpointer = FileCheckpointer(directory)
-    (state,) = checkpointer.get_or_create()
-    checkpointer.store(state)
-    checkpointer.close()
+    cache = ClaimInfoCache(directory)
+    (claim,) = cache
+    cache.put(replace(claim, state=replace(claim.state, pod_uids=frozenset({"pod-1"}))))
+    cache.close()
 
     with CheckpointManager(directory, following) as next_release:
         kept = next_release.get_checkpoint("uid-1")

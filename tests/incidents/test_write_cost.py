@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from checkpointmanager import CheckpointWriteFailed, Event, EventKind, MemoryStore, Put
-from draState import ClaimInfo, ClaimInfoCache, ClaimInfoState, DRAManager, FileCheckpointer
+from draState import ClaimInfo, ClaimInfoCache, ClaimInfoState, DRAManager
 from tests.checkpointmanager.processes import LIMIT
 
 from .gpus import DRIVER, GpuDriver, pod
@@ -32,7 +32,7 @@ class CountingStore(MemoryStore):
 def test_kubernetes_128188_a_container_more_is_not_a_write_of_everything() -> None:
     """The whole state file was written once for each container of each pod, whether anything had changed or not."""
     store = CountingStore()
-    cache = ClaimInfoCache(FileCheckpointer(store))
+    cache = ClaimInfoCache(store)
     cache.put(*(ClaimInfo(ClaimInfoState(f"uid-{number}", f"gpu-{number}", "default")) for number in range(200)))
     manager = DRAManager(cache, {DRIVER: GpuDriver()})
     everything = sum(store.written)
@@ -127,7 +127,7 @@ def test_opensandbox_1613_a_slow_sync_is_told(real_directory: Path, events: list
 
 def test_opensandbox_1613_lookups_of_claims_wait_for_no_disk(real_directory: Path) -> None:
     """The same once more, for what a pod's start asks of the claims: a busy disk must not matter."""
-    cache = ClaimInfoCache(FileCheckpointer(real_directory))
+    cache = ClaimInfoCache(real_directory)
     cache.put(ClaimInfo(ClaimInfoState("uid-1", "gpu", "default")))
     hanging, free = threading.Event(), threading.Event()
     real = os.fsync

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from draState import ClaimInfo, ClaimInfoCache, ClaimInfoState, Device, DriverState, FileCheckpointer
+from draState import ClaimInfo, ClaimInfoCache, ClaimInfoState, Device, DriverState
 from draState.metrics import ClaimMetrics
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
@@ -19,7 +19,7 @@ def state(uid: str, *drivers: str) -> ClaimInfoState:
 
 def test_claims_in_use_are_counted_by_driver_and_across_all(tmp_path: Path) -> None:
     registry = CollectorRegistry()
-    cache = ClaimInfoCache(FileCheckpointer(tmp_path))
+    cache = ClaimInfoCache(tmp_path)
     ClaimMetrics(cache, registry)
     cache.put(ClaimInfo(state("a", GPU)), ClaimInfo(state("b", GPU, NIC)))
 
@@ -33,12 +33,12 @@ def test_claims_in_use_are_counted_by_driver_and_across_all(tmp_path: Path) -> N
 
 
 def test_a_claim_that_cannot_be_trusted_is_named(tmp_path: Path) -> None:
-    cache = ClaimInfoCache(FileCheckpointer(tmp_path))
+    cache = ClaimInfoCache(tmp_path)
     cache.put(ClaimInfo(state("a", GPU)))
     cache.close()
     (tmp_path / "a.json").write_bytes(b"")
     registry = CollectorRegistry()
-    cache = ClaimInfoCache(FileCheckpointer(tmp_path))
+    cache = ClaimInfoCache(tmp_path)
     ClaimMetrics(cache, registry)
     assert registry.get_sample_value("dra_resource_claims_unknown", {"claim_uid": "a"}) == 1
     cache.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFailed
-from draState import ClaimInfoCache, DRAManager, FileCheckpointer, PrepareFailed
+from draState import ClaimInfoCache, DRAManager, PrepareFailed
 
 from ..checkpointmanager.volume import Volume, VolumeUnavailable
 from ..draState.claims import GPU, claim_of, pod_of
@@ -116,7 +116,7 @@ def test_a_directory_can_be_opened_and_read_without_room(disk: Disk, use_up: Cal
 def test_claims_on_a_full_disk_are_neither_half_prepared_nor_lost(disk: Disk, use_up: Callable[[Disk], None]) -> None:
     directory = disk.path / "claims"
     driver = RecordingDriver(GPU)
-    cache = ClaimInfoCache(FileCheckpointer(directory))
+    cache = ClaimInfoCache(directory)
     manager = DRAManager(cache, {GPU: driver})
     first, second = pod_of("pod-1", claim_of("a")), pod_of("pod-2", *(claim_of("b" * 40 + str(n)) for n in range(60)))
     manager.prepare_resources(first)

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from draState import ClaimInfoCache, ClaimRef, Device, DRAManager, FileCheckpointer, Pod, Prepared
+from draState import ClaimInfoCache, ClaimRef, Device, DRAManager, Pod, Prepared
 
 from ..draState.claims import GPU, NIC, claim_of, pod_of
 
@@ -49,7 +49,7 @@ def live(directory: Path, hardware: Path, say: int, *, seed: int, active: Iterab
     """Start as a node agent does, with the pods that are to run; then let pods come and go without end."""
     dice = random.Random(seed)
     running = set(active)
-    cache = ClaimInfoCache(FileCheckpointer(directory))
+    cache = ClaimInfoCache(directory)
     manager = DRAManager(cache, {name: Hardware(hardware, name) for name in DRIVERS})
 
     def tell(event: str, what: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from draState import ClaimInfoCache, FileCheckpointer
+from draState import ClaimInfoCache
 
 from ..checkpointmanager.processes import LIMIT, Child
 from ..checkpointmanager.programs import die_before_call
@@ -57,7 +57,7 @@ class Ledger:
 
     def check(self) -> None:
         """Nothing that was acknowledged is missing, and nothing is held that nobody remembers."""
-        cache = ClaimInfoCache(FileCheckpointer(self._directory))
+        cache = ClaimInfoCache(self._directory)
         try:
             assert not cache.report().degraded
             assert_indexes_agree(cache)

@@ -23,7 +23,7 @@ from xxhash import xxh3_64_hexdigest
 from checkpointmanager import CheckpointManager, FileStore
 from checkpointmanager._filestore.system import exchange, fcntl_at_once
 from checkpointmanager._gcpause import gc_paused
-from draState import CLAIMS, ClaimInfoCache, FileCheckpointer
+from draState import CLAIMS, ClaimInfoCache
 
 from .claims import as_json
 from .contender import Contender, OneByOne, State
@@ -61,7 +61,7 @@ class Ours:
         self._manager.remove_checkpoint(uid)
 
     def load(self) -> Sized:
-        return ClaimInfoCache(FileCheckpointer(self._store))
+        return ClaimInfoCache(self._store)
 
     def close(self) -> None:
         self._manager.close()

@@ -20,10 +20,10 @@ import orjson
 from prometheus_client import CollectorRegistry
 from xxhash import xxh3_64_hexdigest
 
-from checkpointmanager import CheckpointManager, _readahead
+from checkpointmanager import CheckpointManager, MemoryStore, _readahead
 from checkpointmanager._gcpause import gc_paused
 from checkpointmanager.metrics import CheckpointMetrics
-from draState import CLAIMS, ClaimInfo, ClaimInfoCache, FileCheckpointer, MemoryCheckpointer
+from draState import CLAIMS, ClaimInfo, ClaimInfoCache
 
 from .claims import as_json, claim, from_json, key_of
 from .contender import Contender
@@ -36,7 +36,7 @@ PROCESSES = 4
 
 def cache_read(folder: Path, *, present: int, seconds: float) -> dict[str, float]:
     """Nanoseconds for one read of a claim by UID: alone, and while four threads write."""
-    cache = ClaimInfoCache(FileCheckpointer(folder))
+    cache = ClaimInfoCache(folder)
     cache.put(*(ClaimInfo(claim(n)) for n in range(present)))
     uid = key_of(present // 2)
     alone = _nanoseconds(cache, uid, seconds)
@@ -94,10 +94,12 @@ def importing() -> dict[str, float]:
 def memory(*, present: int) -> dict[str, float]:
     """Bytes of memory a claim in the cache takes, against its JSON."""
     json_bytes = sum(len(orjson.dumps(as_json(claim(n)))) for n in range(present))
-    checkpointer = MemoryCheckpointer()
+    store = MemoryStore()
+    with CheckpointManager(store, CLAIMS) as manager, manager.batch() as batch:
+        for n in range(present):
+            batch.create_checkpoint(key_of(n), claim(n))
     tracemalloc.start()
-    checkpointer.store([CLAIMS.decode(orjson.dumps(as_json(claim(n))), 3, 3)[0] for n in range(present)])
-    cache = ClaimInfoCache(checkpointer)
+    cache = ClaimInfoCache(store)
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(cache) == present

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from checkpointmanager import DirectoryLocked
 from checkpointmanager.aio import KeyedThreads
 from checkpointmanager.metrics import CheckpointMetrics
-from draState import ClaimInfoCache, FileCheckpointer
+from draState import ClaimInfoCache
 from draState.aio import AsyncClaimInfoCache
 from draState.metrics import ClaimMetrics
 
@@ -89,7 +89,7 @@ class Agent:
         return None
 
     def _open_cache(self) -> ClaimInfoCache:
-        checkpointer = FileCheckpointer(
+        return ClaimInfoCache(
             self._settings.state,
             boot_id=self._settings.boot_id,
             owner=self._settings.owner,
@@ -97,11 +97,6 @@ class Agent:
             allow_insecure=self._settings.allow_insecure,
             metrics=self._metrics,
         )
-        try:
-            return ClaimInfoCache(checkpointer)
-        except BaseException:
-            checkpointer.close()
-            raise
 
     async def _serve(self, cache: AsyncClaimInfoCache) -> None:
         settings, status = self._settings, self.status

@@ -117,7 +117,7 @@ class Preparer:
 
     def _answer(self, uid: str) -> Prepared | None:
         claim = self.cache.get(uid)
-        return Prepared(self._devices_of(claim)) if claim and claim.prepared else None
+        return Prepared(self._devices_in(claim.served)) if claim and claim.prepared else None
 
     def _record(self, ref: ClaimRef, given: Allotment) -> Prepared:
         """In a thread, while it is the turn of the claim and of its devices."""
@@ -166,7 +166,10 @@ class Preparer:
             logger.info("claim %s: unprepared", uid)
 
     def _devices_of(self, claim: ClaimInfo) -> tuple[Device, ...]:
-        driver = claim.state.driver_states.get(self._inventory.driver)
+        return self._devices_in(claim.state)
+
+    def _devices_in(self, state: ClaimInfoState) -> tuple[Device, ...]:
+        driver = state.driver_states.get(self._inventory.driver)
         return driver.devices if driver else ()
 
     def _told(self, operation: str, ref: ClaimRef, error: Exception) -> str:

@@ -1,0 +1,271 @@
+"""Whatever the disk answers, memory says what is certainly there, and what may be there instead."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from checkpointmanager import (
+    REMOVED,
+    BatchFailed,
+    CacheEntry,
+    CheckpointCache,
+    CheckpointError,
+    CheckpointManager,
+    CheckpointTooNew,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    Outcome,
+    Schema,
+    WrongKind,
+)
+from checkpointmanager.testing import damage, failing
+
+from ..leases import BOOT, LEASES, NEW, OLD, Lease
+
+LeaseCache = CheckpointCache[Lease]
+OTHER = Lease("other")
+
+
+def opened(directory: Path) -> LeaseCache:
+    return CheckpointCache(CheckpointManager(directory, LEASES, boot_id=BOOT))
+
+
+@pytest.fixture
+def cache(real_directory: Path) -> Iterator[LeaseCache]:
+    """Key a is there, in its second generation."""
+    with opened(real_directory) as cache:
+        cache.put("a", Lease("oldest"))
+        cache.put("a", OLD)
+        yield cache
+
+
+@contextmanager
+def unsynced(error: Callable[[], BaseException] = lambda: OSError(errno.EIO, "I/O error")) -> Iterator[None]:
+    """The names are changed, but whether that survives a power loss is not known."""
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise error()
+        real(descriptor)
+
+    with mock.patch.object(os, "fsync", fsync):
+        yield
+
+
+def known(cache: LeaseCache, key: str) -> CacheEntry[Lease]:
+    entry = cache.entry(key)
+    assert entry
+    return entry
+
+
+def outcomes(cache: LeaseCache, key: str) -> tuple[object, ...]:
+    doubt = known(cache, key).in_doubt
+    return doubt.outcomes if doubt else ()
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "rename"])
+def test_a_failed_write_changes_nothing_in_memory(cache: LeaseCache, real_directory: Path, call: str) -> None:
+    before = cache.entries()
+    changes: list[Callable[[], None]] = [
+        lambda: cache.put("new", NEW),
+        lambda: cache.change(["new", "b"], lambda _: {"new": NEW, "b": NEW}),
+    ]
+    for change in changes:
+        with failing(real_directory, call, errno.ENOSPC), pytest.raises(CheckpointWriteFailed) as failed:
+            change()
+        assert not failed.value.in_doubt
+        cache.delete("b")
+    assert cache.entries() == before
+
+
+def test_a_failed_removal_keeps_the_value(cache: LeaseCache, real_directory: Path) -> None:
+    before = cache.entries()
+    with failing(real_directory, "unlink", errno.EIO), pytest.raises(CheckpointWriteFailed):
+        cache.delete("a")
+    assert cache.entries() == before
+
+
+def test_a_write_in_doubt_serves_the_old_value_and_keeps_the_new_one(cache: LeaseCache) -> None:
+    with unsynced(), pytest.raises(CheckpointWriteFailed) as failed:
+        cache.put("a", NEW)
+
+    assert cache["a"] == OLD
+    entry = known(cache, "a")
+    assert (entry.value, entry.generation, entry.problem) == (OLD, 2, None)
+    assert entry.in_doubt
+    assert entry.in_doubt == (failed.value, (NEW,))
+    assert cache.problems == {"a": failed.value}
+
+
+def test_every_outcome_that_is_in_doubt_is_kept(cache: LeaseCache) -> None:
+    changes: list[Callable[[], None]] = [
+        lambda: cache.put("a", NEW),
+        lambda: cache.delete("a"),
+        lambda: cache.put("a", OTHER),
+    ]
+    with unsynced():
+        for change in changes:
+            with pytest.raises(CheckpointWriteFailed):
+                change()
+
+    assert outcomes(cache, "a") == (NEW, REMOVED, OTHER)
+    assert cache["a"] == OLD
+
+
+def test_a_new_key_in_doubt_is_there_without_a_value(cache: LeaseCache) -> None:
+    with unsynced(), pytest.raises(CheckpointWriteFailed):
+        cache.put("b", NEW)
+
+    assert "b" in cache
+    assert outcomes(cache, "b") == (NEW,)
+    with pytest.raises(CheckpointWriteFailed) as raised:
+        cache["b"]
+    assert raised.value.in_doubt
+    with pytest.raises(CheckpointWriteFailed):
+        cache.get("b", OLD)
+
+
+def test_a_removal_in_doubt_of_what_is_not_there_leaves_no_entry(cache: LeaseCache) -> None:
+    with unsynced(), pytest.raises(CheckpointWriteFailed):
+        cache.delete("nobody")
+
+    assert "nobody" not in cache
+
+
+@pytest.mark.parametrize("settle", ["put", "put the same again", "delete"])
+def test_the_next_change_that_succeeds_settles_a_doubt(cache: LeaseCache, real_directory: Path, settle: str) -> None:
+    with unsynced(), pytest.raises(CheckpointWriteFailed):
+        cache.put("a", NEW)
+
+    if settle == "delete":
+        cache.delete("a")
+    else:
+        cache.put("a", OTHER if settle == "put" else NEW)
+
+    assert cache.problems == {}
+    cache.close()
+    with opened(real_directory) as again:
+        assert again.entries() == cache.entries()
+
+
+@pytest.mark.parametrize("interrupted", [KeyboardInterrupt, SystemExit, RuntimeError])
+def test_an_interrupted_change_is_in_doubt(cache: LeaseCache, interrupted: type[BaseException]) -> None:
+    with unsynced(interrupted), pytest.raises(interrupted):
+        cache.change(["a", "b"], lambda _: {"a": NEW, "b": NEW})
+
+    assert cache["a"] == OLD
+    assert outcomes(cache, "a") == outcomes(cache, "b") == (NEW,)
+    assert "interrupted" in str(cache.problems["b"])
+
+
+def test_a_batch_that_failed_in_part_leaves_exactly_the_durable_part(cache: LeaseCache, real_directory: Path) -> None:
+    for key in "bc":
+        cache.put(key, OLD)
+
+    with failing(real_directory, "unlink", errno.EIO), pytest.raises(BatchFailed) as failed:
+        cache.change(["a", "b", "c"], lambda _: {"a": NEW, "b": REMOVED, "c": OTHER})
+
+    assert failed.value.failures.keys() == {"b"}
+    assert {entry.key: entry.value for entry in cache.entries()} == {"a": NEW, "b": OLD, "c": OTHER}
+    assert [known(cache, key).generation for key in "abc"] == [3, 1, 2]
+    cache.close()
+    with opened(real_directory) as again:
+        assert again.entries() == cache.entries()
+
+
+# Damage
+
+
+def test_what_can_be_repaired_exactly_is_repaired_while_it_is_made(cache: LeaseCache, real_directory: Path) -> None:
+    cache.close()
+    before = (real_directory / "a.json").read_bytes()
+    damage.flip_bit(real_directory, "a")
+
+    with opened(real_directory) as again:
+        assert again["a"] == OLD
+        assert again.recoveries["a"].outcome is Outcome.REPAIRED
+
+    assert (real_directory / "a.json").read_bytes() == before
+
+
+def newer(directory: Path) -> None:
+    with CheckpointManager(directory, Schema("Lease", version=9, type=Lease)) as manager:
+        manager.create_checkpoint("a", NEW)
+
+
+def of_another_kind(directory: Path) -> None:
+    (directory / "a.json").unlink()
+    with CheckpointManager(directory, Schema("Claim")) as manager:
+        manager.create_checkpoint("a", 1)
+
+
+PROBLEMS: dict[str, tuple[Callable[[Path], object], type[CheckpointError], Lease | None]] = {
+    "truncated": (lambda directory: damage.truncate(directory, "a"), CorruptCheckpoint, Lease("oldest")),
+    "empty": (lambda directory: damage.empty(directory, "a"), CorruptCheckpoint, Lease("oldest")),
+    "a folder": (lambda directory: damage.replace_by_directory(directory, "a"), CorruptCheckpoint, Lease("oldest")),
+    "too new": (newer, CheckpointTooNew, OLD),
+    "another kind": (of_another_kind, WrongKind, None),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_what_cannot_be_trusted_is_present_without_a_value(
+    cache: LeaseCache, real_directory: Path, problem: str
+) -> None:
+    cache.put("b", NEW)
+    cache.close()
+    spoil, error, previous = PROBLEMS[problem]
+    spoil(real_directory)
+
+    with opened(real_directory) as again:
+        entry = known(again, "a")
+        assert (entry.value, entry.generation, entry.previous, entry.in_doubt) == (None, 0, previous, None)
+        assert isinstance(entry.problem, error)
+        assert again.problems.keys() == {"a"}
+        assert again["b"] == NEW
+        reads: list[Callable[[], object]] = [lambda: again["a"], lambda: again.get("a"), lambda: again.get("a", OLD)]
+        for read in reads:
+            with pytest.raises(error) as raised:
+                read()
+            assert raised.value is not entry.problem, "each reader gets an error of its own"
+            assert str(raised.value) == str(entry.problem)
+
+
+@pytest.mark.parametrize("problem", ["truncated", "empty", "a folder"])
+@pytest.mark.parametrize("cure", ["put", "delete"])
+def test_damage_is_over_when_the_key_is_written_or_removed(
+    cache: LeaseCache, real_directory: Path, problem: str, cure: str
+) -> None:
+    cache.close()
+    PROBLEMS[problem][0](real_directory)
+    with opened(real_directory) as again:
+        if cure == "put":
+            again.put("a", NEW)
+            assert again["a"] == NEW
+        else:
+            again.delete("a")
+            assert "a" not in again
+        assert again.problems == {}
+    assert len(list((real_directory / ".quarantine").iterdir())) == 1
+
+
+def test_damage_outranks_doubt(cache: LeaseCache, real_directory: Path) -> None:
+    cache.close()
+    damage.truncate(real_directory, "a")
+    with opened(real_directory) as again:
+        with unsynced(), pytest.raises(CheckpointWriteFailed):
+            again.put("a", NEW)
+
+        assert isinstance(again.problems["a"], CheckpointWriteFailed | CorruptCheckpoint)
+        with pytest.raises(CheckpointError):
+            again["a"]
+        assert known(again, "a").previous == Lease("oldest")

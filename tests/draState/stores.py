@@ -1,0 +1,81 @@
+"""A store with a window: tests look at each commit, count it, hold it, let it fail or die in it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed, Put, Store
+
+Hook = Callable[[str, tuple[str, ...]], object]
+
+
+def no_space(uid: str) -> CheckpointWriteFailed:
+    """Nothing has changed on disk."""
+    return CheckpointWriteFailed(uid, f"/claims/{uid}.json", OSError(errno.ENOSPC, "No space left"), in_doubt=False)
+
+
+def lost_sync(uid: str) -> CheckpointWriteFailed:
+    """The change was made, but nobody knows whether it survives a power loss."""
+    return CheckpointWriteFailed(uid, f"/claims/{uid}.json", OSError(errno.EIO, "I/O error"), in_doubt=True)
+
+
+class WatchedStore:
+    """`before` and `after` are called around each commit with "store" or "delete" and its keys; they may raise.
+
+    What `fail` was given, the commit answers: of a failure in doubt the change is made all the same.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+        self.calls: list[tuple[str, tuple[str, ...]]] = []
+        self.before: Hook = lambda *_: None
+        self.after: Hook = lambda *_: None
+        self._failing: dict[str, CheckpointWriteFailed | BatchFailed] = {}
+
+    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
+        operation = "store" if puts else "delete"
+        keys = tuple(sorted({*(put.key for put in puts), *removals}))
+        self.calls.append((operation, keys))
+        self.before(operation, keys)
+        failures = self._failures(operation, keys)
+        refused = {key for key, failure in failures.items() if not failure.in_doubt}
+        failures |= self.inner.commit(
+            [put for put in puts if put.key not in refused], [key for key in removals if key not in refused]
+        )
+        self.after(operation, keys)
+        return failures
+
+    def fail(self, operation: str, error: BaseException) -> None:
+        """Every such commit: a BatchFailed says which keys fail, a CheckpointWriteFailed is of all of them.
+
+        Anything else is raised, when all has changed on disk; a CheckpointError before that.
+        """
+        if isinstance(error, CheckpointWriteFailed):
+            self._failing[operation] = error
+        elif isinstance(error, CheckpointError):
+            self.before = _raising(operation, error)
+        else:
+            self.after = _raising(operation, error)
+
+    def work_again(self) -> None:
+        self.before = self.after = lambda *_: None
+        self._failing.clear()
+
+    def _failures(self, operation: str, keys: Sequence[str]) -> dict[str, CheckpointWriteFailed]:
+        error = self._failing.get(operation)
+        if isinstance(error, BatchFailed):
+            return {key: failure for key, failure in error.failures.items() if key in keys}  # type: ignore[misc]
+        return dict.fromkeys(keys, error) if error else {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def _raising(operation: str, error: BaseException) -> Hook:
+    def hook(called: str, _: tuple[str, ...]) -> None:
+        if called == operation:
+            raise error
+
+    return hook
