@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
 
+from ._asynccache import AsyncCache, AsyncCheckpointCache
 from ._batch import Batch
 from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
 from ._errors import DirectoryLocked, ManagerClosed
@@ -27,7 +28,14 @@ from ._manager import NO_DEFAULT, CheckpointManager, FileOptions
 from ._schema import Schema
 from ._store import Store
 
-__all__ = ["AsyncBatch", "AsyncCheckpointManager", "KeyedThreads", "KeyedThreadsClosed"]
+__all__ = [
+    "AsyncBatch",
+    "AsyncCache",
+    "AsyncCheckpointCache",
+    "AsyncCheckpointManager",
+    "KeyedThreads",
+    "KeyedThreadsClosed",
+]
 
 T = TypeVar("T")
 D = TypeVar("D")

@@ -12,10 +12,9 @@ checkpointmanager.aio.KeyedThreads says what a cancellation does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any
 
-from checkpointmanager.aio import KeyedThreads
+from checkpointmanager.aio import AsyncCache, KeyedThreads
 
 from ._claimcache import Change, ClaimInfoCache, Name
 from ._claiminfo import ClaimInfo
@@ -25,26 +24,8 @@ from ._pod import Pod
 RECONCILING = "reconcile"  # a key of its own: those of claims and pods have a slash
 
 
-class AsyncClaimInfoCache:
+class AsyncClaimInfoCache(AsyncCache[ClaimInfoCache]):
     """Around a cache that is there already, or `open` one. Read from `cache` itself: reads never wait."""
-
-    def __init__(self, cache: ClaimInfoCache, threads: KeyedThreads | None = None) -> None:
-        self.cache = cache
-        self.threads = threads or KeyedThreads(name="claims")
-        self._closed = False
-
-    @classmethod
-    async def open(cls, make: Callable[[], ClaimInfoCache], threads: KeyedThreads | None = None) -> AsyncClaimInfoCache:
-        """Load every claim without holding up the loop. A cancelled open leaves no cache behind."""
-        threads = threads or KeyedThreads(name="claims")
-        made: list[ClaimInfoCache] = []
-        try:
-            await threads.call(lambda: made.append(make()))
-        except BaseException:
-            for cache in made:
-                cache.close()
-            raise
-        return cls(made[0], threads)
 
     async def put(self, *claims: ClaimInfo) -> None:
         """See ClaimInfoCache.put."""
@@ -62,22 +43,6 @@ class AsyncClaimInfoCache:
     async def delete(self, *uids: str) -> None:
         """See ClaimInfoCache.delete."""
         await self.threads.run(_keys_of(uids), lambda: self.cache.delete(*uids))
-
-    async def close(self) -> None:
-        """Wait for every change that was awaited before, then give the directory back. May be called twice."""
-        await self.threads.drained()
-        if not self._closed:
-            self._closed = True
-            await self.threads.call(self.cache.close)
-        await self.threads.close()
-
-    async def __aenter__(self) -> AsyncClaimInfoCache:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 class AsyncDRAManager:

@@ -1,0 +1,91 @@
+"""A cache for asyncio: what writes is awaited, what reads stays a plain call.
+
+Changes of one key happen in the order in which they were awaited, those of different keys overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+from ._cache import CheckpointCache, Entries, Outcomes
+from ._keyedthreads import KeyedThreads
+
+T = TypeVar("T")
+
+
+class Closable(Protocol):
+    """What an AsyncCache can stand around."""
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closable)
+
+
+class AsyncCache(Generic[C]):
+    """Around a cache that is there already, or `open` one. Read from `cache` itself: reads never wait.
+
+    The base of AsyncCheckpointCache and of those in draState: it opens and closes without holding up the loop, and
+    `threads` give the changes of each key their turn.
+    """
+
+    def __init__(self, cache: C, threads: KeyedThreads | None = None) -> None:
+        self.cache = cache
+        self.threads = threads or KeyedThreads(name="cache")
+        self._closed = False
+
+    @classmethod
+    async def open(cls, make: Callable[[], C], threads: KeyedThreads | None = None) -> Self:
+        """Load everything in a thread. A cancelled open leaves no cache behind."""
+        threads = threads or KeyedThreads(name="cache")
+        made: list[C] = []
+        try:
+            await threads.call(lambda: made.append(make()))
+        except BaseException:
+            for cache in made:
+                cache.close()
+            raise
+        return cls(made[0], threads)
+
+    async def close(self) -> None:
+        """Wait for every change that was awaited before, then give the directory back. May be called twice."""
+        await self.threads.drained()
+        if not self._closed:
+            self._closed = True
+            await self.threads.call(self.cache.close)
+        await self.threads.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncCheckpointCache(AsyncCache[CheckpointCache[T]], Generic[T]):
+    """The CheckpointCache for asyncio:
+
+    def make():
+        return CheckpointCache(CheckpointManager("/var/lib/agent/leases", LEASES))
+
+    async with await AsyncCheckpointCache.open(make) as leases:
+        await leases.put("pod-7", Lease("node-a"))
+        leases.cache["pod-7"]
+    """
+
+    async def put(self, key: str, value: T) -> None:
+        """See CheckpointCache.put."""
+        await self.threads.run([key], lambda: self.cache.put(key, value))
+
+    async def delete(self, *keys: str) -> None:
+        """See CheckpointCache.delete."""
+        await self.threads.run(keys, lambda: self.cache.delete(*keys))
+
+    async def change(self, keys: Iterable[str], function: Callable[[Entries[T]], Outcomes[T]]) -> None:
+        """See CheckpointCache.change. `function` is called in another thread than the loop's."""
+        wanted = list(keys)
+        await self.threads.run(wanted, lambda: self.cache.change(wanted, function))

@@ -1,0 +1,126 @@
+"""The CheckpointCache for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from checkpointmanager import REMOVED, CheckpointCache, CheckpointManager, ManagerClosed, Schema
+from checkpointmanager.aio import AsyncCheckpointCache, KeyedThreads, KeyedThreadsClosed
+
+from .gates import Gate, held_syncs, until
+
+
+@dataclass(frozen=True)
+class Lease:
+    holder: str
+
+
+LEASES = Schema("Lease", version=1, type=Lease)
+
+
+def made(directory: Path) -> CheckpointCache[Lease]:
+    return CheckpointCache(CheckpointManager(directory, LEASES))
+
+
+async def opened(directory: Path) -> AsyncCheckpointCache[Lease]:
+    return await AsyncCheckpointCache.open(lambda: made(directory))
+
+
+def test_values_are_put_changed_and_deleted(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await opened(tmp_path) as leases:
+            await leases.put("a", Lease("x"))
+            await leases.put("b", Lease("x"))
+            await leases.change(["a", "b", "c"], lambda known: {"a": REMOVED, "c": known["b"].value or Lease("?")})
+            await leases.delete("b")
+            assert {key: leases.cache[key] for key in leases.cache} == {"c": Lease("x")}
+            await leases.close()
+        with made(tmp_path) as again:
+            assert again["c"] == Lease("x")
+
+    asyncio.run(main())
+
+
+def test_the_loop_goes_on_while_the_disk_works_and_readers_see_only_what_is_durable(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await opened(tmp_path) as leases:
+            with held_syncs() as syncs:
+                puts = [asyncio.create_task(leases.put(f"k{n}", Lease("x"))) for n in range(4)]
+                await until(lambda: syncs.inside == 4)
+                assert len(leases.cache) == 0
+                syncs.open()
+                await asyncio.gather(*puts)
+            assert len(leases.cache) == 4
+
+    asyncio.run(main())
+
+
+def test_changes_of_a_key_keep_the_order_of_their_awaits(tmp_path: Path) -> None:
+    async def main() -> Lease:
+        async with await opened(tmp_path) as leases:
+            await asyncio.gather(*(leases.put("a", Lease(str(n))) for n in range(20)))
+            return leases.cache["a"]
+
+    assert asyncio.run(main()) == Lease("19")
+
+
+def test_a_cancelled_open_leaves_the_directory_free(tmp_path: Path) -> None:
+    async def main() -> None:
+        gate = Gate()
+
+        def slow() -> CheckpointCache[Lease]:
+            cache = made(tmp_path)
+            gate()
+            return cache
+
+        opening = asyncio.create_task(AsyncCheckpointCache.open(slow))
+        await until(lambda: gate.inside == 1)
+        opening.cancel()
+        gate.open()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        made(tmp_path).close()
+
+    asyncio.run(main())
+
+
+def test_closing_waits_for_what_was_awaited_before_and_refuses_what_comes_after(tmp_path: Path) -> None:
+    async def main() -> None:
+        leases = await opened(tmp_path)
+        with held_syncs() as syncs:
+            put = asyncio.create_task(leases.put("a", Lease("x")))
+            await until(lambda: syncs.inside == 1)
+            closing = asyncio.create_task(leases.close())
+            await asyncio.sleep(0)
+            with pytest.raises(KeyedThreadsClosed):
+                await leases.put("b", Lease("x"))
+            assert not closing.done()
+            syncs.open()
+            await asyncio.gather(put, closing)
+        assert leases.cache["a"] == Lease("x")
+        with pytest.raises(ManagerClosed):
+            leases.cache.put("a", Lease("y"))
+
+    asyncio.run(main())
+
+
+def test_several_caches_may_share_the_threads(tmp_path: Path) -> None:
+    async def main() -> set[str]:
+        threads = KeyedThreads(1, name="shared")
+        seen: set[str] = set()
+
+        def make() -> CheckpointCache[Lease]:
+            seen.add(threading.current_thread().name)
+            return made(tmp_path)
+
+        leases = await AsyncCheckpointCache.open(make, threads)
+        await leases.close()
+        return seen
+
+    (name,) = asyncio.run(main())
+    assert name.startswith("shared")
