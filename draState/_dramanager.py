@@ -15,7 +15,7 @@ from checkpointmanager import BatchFailed, CheckpointError, KeyLocks
 from ._claimcache import ClaimInfoCache
 from ._claiminfo import ClaimInfo
 from ._claimstate import ClaimInfoState, DriverState, NodeOperation
-from ._driver import NOT_REGISTERED, ClaimRef, Driver, Prepared
+from ._driver import NOT_REGISTERED, ClaimRef, Driver, Prepared, error_in, not_a
 from ._errors import ClaimInvalid, DRAError, PrepareFailed, ReconcileRefused, UnprepareFailed
 from ._pod import Pod, ResourceClaim
 from ._resources import ContainerResources, PodResources, container_claim_infos, container_resources, pod_resources
@@ -40,7 +40,7 @@ class DRAManager:
         Nothing at all is changed if a claim is not allocated, not reserved for the pod, or of an unknown driver.
         A CheckpointError says that the disk refused before any driver was called.
         """
-        claims = {claim.uid: claim for claim in pod.claims.values()}
+        claims = pod.needed_claims()
         for claim in claims.values():
             self._validate(pod, claim)
         with self._operations.locked(*claims):
@@ -91,7 +91,7 @@ class DRAManager:
         }
         failures = self._release(gone)
         if all(isinstance(pod, Pod) for pod in pods):
-            used = {claim.uid for pod in pods if isinstance(pod, Pod) for claim in pod.claims.values()}
+            used = {uid for pod in pods if isinstance(pod, Pod) for uid in pod.needed_claims()}
             for uid in {claim.uid for claim in claims if claim.guessed} - used:
                 with self._operations.locked(uid):
                     claim = self.cache.get(uid)
@@ -139,8 +139,8 @@ class DRAManager:
             reply = _called(call, self._refs(uids), lambda why: Prepared(error=why))
             for uid in uids:
                 answer = reply.get(uid, Prepared(error=NO_ANSWER))
-                if answer.error:
-                    _tell(failures, uid, driver, answer.error)
+                if why := error_in(answer):
+                    _tell(failures, uid, driver, why)
                 else:
                     answers[uid][driver] = answer
         return answers, failures
@@ -191,8 +191,9 @@ class DRAManager:
             call = self._drivers.get(driver, NOT_REGISTERED).unprepare
             reply = _called(call, self._refs(its_claims), str)
             for uid in its_claims:
-                if why := reply.get(uid, NO_ANSWER):
-                    _tell(failures, uid, driver, why)
+                why = reply.get(uid, NO_ANSWER)
+                if why != "":
+                    _tell(failures, uid, driver, why if isinstance(why, str) else not_a(str, why))
         done = [claim.uid for claim in claims if claim.uid not in failures]
         return failures | _failures_of(done, lambda: self.cache.delete(*done))
 

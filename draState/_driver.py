@@ -42,6 +42,22 @@ class Driver(Protocol):
         ...
 
 
+def error_in(answer: object) -> str:
+    """Why a claim is not prepared, "" if it is. A driver is foreign code, so its answer is looked at first."""
+    if not isinstance(answer, Prepared):
+        return not_a(Prepared, answer)
+    if not isinstance(answer.error, str):
+        return not_a(str, answer.error)
+    if not isinstance(answer.devices, Sequence):
+        return not_a(Sequence, answer.devices)
+    strangers = [device for device in answer.devices if not isinstance(device, Device)]
+    return not_a(Device, strangers[0]) if strangers else answer.error
+
+
+def not_a(expected: type, answer: object) -> str:
+    return f"the driver answered {type(answer).__name__} where {expected.__name__} is expected"
+
+
 class _NotRegistered:
     """Stands where a driver is not there, or not any more: each of its claims fails."""
 

@@ -10,7 +10,7 @@ class DRAError(Exception):
 
 
 class ClaimInvalid(DRAError):
-    """A claim of the pod cannot be prepared as it stands. Nothing was changed."""
+    """A claim of the pod cannot be prepared or used as it stands. Nothing was changed."""
 
 
 class ClaimConflict(DRAError):

@@ -43,10 +43,14 @@ class ContainerClaim:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """`claims` maps the names by which the pod spec calls its claims to the claims."""
+    """`claims` maps the names by which the pod spec calls its claims to the claims; None: no claim is needed."""
 
     uid: str
     name: str
     namespace: str
-    claims: Mapping[str, ResourceClaim] = field(default_factory=dict)
+    claims: Mapping[str, ResourceClaim | None] = field(default_factory=dict)
     containers: Mapping[str, tuple[ContainerClaim, ...]] = field(default_factory=dict)
+
+    def needed_claims(self) -> dict[str, ResourceClaim]:
+        """The claims by UID."""
+        return {claim.uid: claim for claim in self.claims.values() if claim}

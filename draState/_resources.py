@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ._claimcache import ClaimInfoCache
 from ._claiminfo import ClaimInfo
 from ._claimstate import Device
-from ._errors import ClaimNotPrepared
-from ._pod import ContainerClaim, Pod
+from ._errors import ClaimInvalid, ClaimNotPrepared
+from ._pod import ContainerClaim, Pod, ResourceClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,15 @@ class PodResources:
 
 def container_claim_infos(cache: ClaimInfoCache, pod: Pod, container: str) -> tuple[ClaimInfo, ...]:
     """The claims that a container uses, each once, as far as they are in the cache."""
-    uids = dict.fromkeys(pod.claims[use.claim].uid for use in _uses(pod, container))
+    uids = dict.fromkeys(wanted.uid for _, wanted in _uses(pod, container))
     return tuple(claim for uid in uids if (claim := cache.get(uid)))
 
 
 def container_resources(cache: ClaimInfoCache, pod: Pod, container: str) -> ContainerResources:
     """The CDI devices of a container; ClaimNotPrepared if one of its claims is not ready."""
     by_request: dict[tuple[str, str], tuple[str, ...]] = {}
-    for use in _uses(pod, container):
-        claim = _ready(cache, pod, use)
+    for use, wanted in _uses(pod, container):
+        claim = _ready(cache, pod, wanted)
         ids = [cdi for _, device in _devices(claim, use.request) for cdi in device.cdi_device_ids]
         by_request[use.claim, use.request] = tuple(dict.fromkeys(ids))
     every = (cdi for ids in by_request.values() for cdi in ids)
@@ -71,20 +71,25 @@ def pod_resources(cache: ClaimInfoCache, pod: Pod) -> PodResources:
     containers = {}
     for container in pod.containers:
         dynamic = []
-        for use in _uses(pod, container):
-            if claim := cache.get(pod.claims[use.claim].uid):
+        for use, wanted in _uses(pod, container):
+            if claim := cache.get(wanted.uid):
                 resources = tuple(_claim_resource(driver, device) for driver, device in _devices(claim, use.request))
                 dynamic.append(DynamicResource(claim.state.claim_name, claim.state.namespace, resources))
         containers[container] = tuple(dynamic)
     return PodResources(pod.name, pod.namespace, containers)
 
 
-def _uses(pod: Pod, container: str) -> tuple[ContainerClaim, ...]:
-    return pod.containers.get(container, ())
+def _uses(pod: Pod, container: str) -> Iterator[tuple[ContainerClaim, ResourceClaim]]:
+    """Without those for which no claim is needed."""
+    for use in pod.containers.get(container, ()):
+        if use.claim not in pod.claims:
+            user = f"container {container} of pod {pod.namespace}/{pod.name}"
+            raise ClaimInvalid(f"{user} uses claim {use.claim!r}, which the pod does not have")
+        if wanted := pod.claims[use.claim]:
+            yield use, wanted
 
 
-def _ready(cache: ClaimInfoCache, pod: Pod, use: ContainerClaim) -> ClaimInfo:
-    wanted = pod.claims[use.claim]
+def _ready(cache: ClaimInfoCache, pod: Pod, wanted: ResourceClaim) -> ClaimInfo:
     claim = cache.get(wanted.uid)
     if claim is None or not claim.prepared or pod.uid not in claim.served.pod_uids:
         raise ClaimNotPrepared(

@@ -54,8 +54,7 @@ class AsyncDRAManager:
 
     async def prepare_resources(self, pod: Pod) -> None:
         """See DRAManager.prepare_resources."""
-        uids = [claim.uid for claim in pod.claims.values()]
-        await self._threads.run(_keys_of(uids, pod.uid), lambda: self.manager.prepare_resources(pod))
+        await self._threads.run(_keys_of(pod.needed_claims(), pod.uid), lambda: self.manager.prepare_resources(pod))
 
     async def unprepare_resources(self, pod: Pod | str) -> None:
         """See DRAManager.unprepare_resources. Comes after every prepare of this pod that was awaited before."""

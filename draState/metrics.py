@@ -27,14 +27,15 @@ class ClaimMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         claims = list(self._cache)
-        drivers = Counter(driver for claim in claims for driver in claim.state.driver_states)
+        prepared = [claim for claim in claims if claim.prepared]  # as kubelet counts
+        drivers = Counter(driver for claim in prepared for driver in claim.state.driver_states)
         in_use = GaugeMetricFamily(
             "dra_resource_claims_in_use",
             "The number of ResourceClaims that are currently in use on the node, by driver name "
             "and across all drivers (<any>).",
             labels=["driver_name"],
         )
-        in_use.add_metric([ANY], len(claims))
+        in_use.add_metric([ANY], len(prepared))
         for driver, count in sorted(drivers.items()):
             in_use.add_metric([driver], count)
         unknown = GaugeMetricFamily(

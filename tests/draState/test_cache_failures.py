@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed
-from draState import UnprepareFailed
+from draState import ClaimNotPrepared, PrepareFailed, UnprepareFailed
 
 from .claims import GPU, claim_of, info_of, pod_of, state_of
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
@@ -229,3 +229,57 @@ def test_a_write_in_doubt_is_settled_by_the_next_prepare(node: Node) -> None:
     assert claim
     assert (claim.prepared, claim.unknown, claim.in_doubt) == (True, "", False)
     assert_memory_equals_disk(node)
+
+
+def test_a_neighbour_in_doubt_unprepares_nobody(node: Node) -> None:
+    """Two pods share a claim. While the second joins, a directory sync fails; then it leaves again."""
+    claim = claim_of("a")
+    first, second = pod_of("pod-1", claim), pod_of("pod-2", claim)
+    node.manager.prepare_resources(first)
+    devices = node.manager.get_resources(first, "main")
+    node.store.fail("store", lost_sync("a"))
+    with pytest.raises(CheckpointWriteFailed):
+        node.manager.prepare_resources(second)
+
+    assert node.manager.get_resources(first, "main") == devices
+    with pytest.raises(ClaimNotPrepared):
+        node.manager.get_resources(second, "main")
+    assert node.manager.pod_might_need_to_unprepare("pod-2"), "its reference may be on the disk"
+
+    node.store.work_again()
+    node.manager.unprepare_resources(second)
+
+    assert node.manager.get_resources(first, "main") == devices
+    assert node.on_disk()["a"].pod_uids == {"pod-1"}
+    assert node.gpu.calls == [("prepare", ("a",))]
+
+
+def test_a_neighbour_in_doubt_that_tries_again_gets_its_devices(node: Node) -> None:
+    claim = claim_of("a")
+    first, second = pod_of("pod-1", claim), pod_of("pod-2", claim)
+    node.manager.prepare_resources(first)
+    node.store.fail("store", lost_sync("a"))
+    with pytest.raises(CheckpointWriteFailed):
+        node.manager.prepare_resources(second)
+    node.store.work_again()
+
+    node.manager.prepare_resources(second)
+
+    assert node.manager.get_resources(second, "main") == node.manager.get_resources(first, "main")
+    assert node.on_disk()["a"].pod_uids == {"pod-1", "pod-2"}
+
+
+def test_a_result_in_doubt_is_not_served_until_it_is_recorded(node: Node) -> None:
+    pod = pod_of("pod-1", claim_of("a"))
+    node.gpu.after = lambda _: node.store.fail("store", lost_sync("a"))
+    with pytest.raises(PrepareFailed):
+        node.manager.prepare_resources(pod)
+    with pytest.raises(ClaimNotPrepared):
+        node.manager.get_resources(pod, "main")
+    assert node.cache.holders(GPU, "pool", "dev-a") == {"a"}, "the driver has given it away"
+
+    node.gpu.after = lambda _: None
+    node.store.work_again()
+    node.manager.prepare_resources(pod)
+
+    assert node.manager.get_resources(pod, "main").cdi_devices

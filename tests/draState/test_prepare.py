@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from checkpointmanager import CheckpointWriteFailed
-from draState import ClaimConflict, ClaimInvalid, Device, DriverState, PrepareFailed, ResourceClaim
+from draState import ClaimConflict, ClaimInvalid, Device, DriverState, Prepared, PrepareFailed, ResourceClaim
 
 from .claims import GPU, NIC, claim_of, pod_of
 from .node import Node, assert_memory_equals_disk
@@ -281,3 +282,34 @@ def test_after_a_reboot_a_claim_that_cannot_be_prepared_stays_of_the_earlier_boo
         node.manager.prepare_resources(pod)
 
     assert node.cache.report().earlier_boot == ("a",)
+
+
+# A driver is foreign code
+
+NONSENSE: list[Any] = [None, {}, [], "prepared", 7]
+HALF: list[Any] = [Prepared((None,)), Prepared(({"pool": "p"},)), Prepared(None), Prepared(error=None)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("answer", [*NONSENSE, *HALF], ids=repr)
+def test_an_answer_that_is_none_fails_its_claim_and_no_other(node: Node, answer: Any) -> None:
+    pod = pod_of("pod-1", claim_of("a"), claim_of("b"))
+    prepare = node.gpu.prepare
+    node.gpu.prepare = lambda claims: {**prepare(claims), "a": answer}  # type: ignore[method-assign]
+
+    with pytest.raises(
+        PrepareFailed, match=r"gpu.example.com: the driver answered \w+ where \w+ is expected"
+    ) as failed:
+        node.manager.prepare_resources(pod)
+
+    assert failed.value.failures.keys() == {"a"}
+    assert {claim.uid: claim.prepared for claim in node.cache} == {"a": False, "b": True}
+
+
+@pytest.mark.parametrize("reply", [None, 7, ["a"]])
+def test_a_reply_that_is_no_mapping_fails_all_its_claims(node: Node, reply: Any) -> None:
+    node.gpu.prepare = lambda claims: reply  # type: ignore[method-assign]
+
+    with pytest.raises(PrepareFailed) as failed:
+        node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b")))
+
+    assert failed.value.failures.keys() == {"a", "b"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from draState import (
@@ -42,6 +44,31 @@ def pod(node: Node) -> Pod:
     pod = pod_of("pod-1", CLAIM, containers=uses)
     node.manager.prepare_resources(pod)
     return pod
+
+
+def test_a_claim_that_is_not_needed_is_neither_prepared_nor_missed(node: Node) -> None:
+    """As the pod's status says it: a name without a claim."""
+    uses = {"main": (ContainerClaim("none"), ContainerClaim("a"))}
+    pod = pod_of("pod-1", CLAIM, containers=uses)
+    pod = replace(pod, claims={**pod.claims, "none": None})
+
+    node.manager.prepare_resources(pod)
+
+    assert node.manager.get_resources(pod, "main").by_request.keys() == {("a", "")}
+    assert [claim.uid for claim in node.manager.container_claim_infos(pod, "main")] == ["a"]
+    assert [use.claim_name for use in node.manager.pod_resources(pod).containers["main"]] == ["claim-a"]
+    node.manager.reconcile([pod], complete=True)
+    assert node.manager.pod_might_need_to_unprepare("pod-1")
+
+
+def test_a_claim_that_the_pod_does_not_have_is_named(node: Node) -> None:
+    pod = pod_of("pod-1", containers={"main": (ContainerClaim("typo"),)})
+
+    for read in (node.manager.get_resources, node.manager.container_claim_infos):
+        with pytest.raises(ClaimInvalid, match=r"container main of pod default/pod-pod-1 uses claim 'typo'"):
+            read(pod, "main")
+    with pytest.raises(ClaimInvalid, match="'typo'"):
+        node.manager.pod_resources(pod)
 
 
 @pytest.mark.parametrize(

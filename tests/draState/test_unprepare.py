@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -268,3 +269,16 @@ def test_rule_6_reconcile_with_nothing_to_do_writes_nothing(node: Node) -> None:
     node.manager.reconcile([pod], complete=True)
 
     assert node.store.calls == calls
+
+
+@pytest.mark.parametrize("answer", [None, 0, False, {}, [], b""], ids=repr)
+def test_only_an_empty_text_is_success(node: Node, answer: Any) -> None:
+    node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
+    node.gpu.unprepare = lambda claims: {claim.uid: answer for claim in claims}  # type: ignore[method-assign]
+
+    with pytest.raises(UnprepareFailed, match=r"the driver answered \w+ where str is expected"):
+        node.manager.unprepare_resources("pod-1")
+
+    claim = node.cache.get("a")
+    assert claim
+    assert claim.unpreparing

@@ -17,11 +17,13 @@ def state(uid: str, *drivers: str) -> ClaimInfoState:
     return ClaimInfoState(uid, f"claim-{uid}", "default", frozenset({"pod"}), states)
 
 
-def test_claims_in_use_are_counted_by_driver_and_across_all(tmp_path: Path) -> None:
+def test_prepared_claims_are_in_use_and_counted_by_driver_and_across_all(tmp_path: Path) -> None:
     registry = CollectorRegistry()
     cache = ClaimInfoCache(tmp_path)
     ClaimMetrics(cache, registry)
-    cache.put(ClaimInfo(state("a", GPU)), ClaimInfo(state("b", GPU, NIC)))
+    cache.put(ClaimInfo(state("a", GPU)), ClaimInfo(state("b", GPU, NIC)), ClaimInfo(state("c", GPU)))
+    for uid in "ab":
+        cache.mark(uid, prepared=True)
 
     def in_use(driver: str) -> float | None:
         return registry.get_sample_value("dra_resource_claims_in_use", {"driver_name": driver})

@@ -131,7 +131,7 @@ def test_claims_on_a_full_disk_are_neither_half_prepared_nor_lost(disk: Disk, us
 
     give_back(disk)
     manager.prepare_resources(second)
-    assert driver.prepared == {claim.uid for claim in cache} == {claim.uid for claim in second.claims.values()}
+    assert driver.prepared == {claim.uid for claim in cache} == second.needed_claims().keys()
     cache.close()
 
 

@@ -73,7 +73,7 @@ class Ledger:
 
     def _check_running(self, cache: ClaimInfoCache, pod: str) -> None:
         claims = {claim.uid: claim for claim in cache.of_pod(pod)}
-        assert claims.keys() == {claim.uid for claim in PODS[pod].claims.values()}
+        assert claims.keys() == PODS[pod].needed_claims().keys()
         for uid, claim in claims.items():
             assert {driver for driver, _, _ in claim.state.devices()} == set(DRIVERS)
             assert all(uid in hardware.held() for hardware in self._hardware)
