@@ -32,6 +32,7 @@ from ._errors import (
     InsecureDirectory,
     InvalidKey,
     ManagerClosed,
+    PlanOutdated,
     UnstorableValue,
     WrongKind,
 )
@@ -44,12 +45,15 @@ from ._keylocks import KeyLocks
 from ._manager import CheckpointManager, FileOptions
 from ._memorystore import MemoryStore
 from ._metricssink import MetricsSink
+from ._recoveryplan import RecoveryPlan
 from ._schema import Schema, SharedText, UnknownFields, unknown_fields
+from ._schema.anykind import ANY_KIND
 from ._store import Current, Put, Store
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ANY_KIND",
     "REMOVED",
     "Batch",
     "BatchFailed",
@@ -81,9 +85,11 @@ __all__ = [
     "MemoryStore",
     "MetricsSink",
     "Outcome",
+    "PlanOutdated",
     "Put",
     "Reason",
     "Recovery",
+    "RecoveryPlan",
     "Removal",
     "Schema",
     "SharedText",

@@ -48,13 +48,14 @@ class Verified:
 
 
 class Outcome(StrEnum):
-    """What recover_checkpoint could do."""
+    """What recover_checkpoint did, or what the plan of a recovery would do."""
 
     INTACT = "intact"  # nothing was wrong
     REPAIRED = "repaired"  # exactly the bytes that were once written; nothing is lost
     ROLLED_BACK = "rolled-back"  # the previous generation; the last acknowledged change is lost
     NEEDS_ROLLBACK = "needs-rollback"  # only the previous generation is left, and rollback=True was not given
     HOPELESS = "hopeless"  # nothing at all can be done; the file is as it was
+    DISCARDED = "discarded"  # removed, because a plan was applied with discard=True; the bytes are in quarantine
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,18 @@ class CheckpointTooNew(CheckpointError):
         self.detail = detail
 
 
+class PlanOutdated(CheckpointError):
+    """The checkpoint is not what it was when its recovery was planned. Nothing was touched."""
+
+    def __init__(self, key: str, path: str) -> None:
+        super().__init__(
+            f"{path}: has changed since its recovery was planned, so nothing was done; "
+            f"call plan_recovery({key!r}) again and look at the new plan"
+        )
+        self.key = key
+        self.path = path
+
+
 class WrongKind(CheckpointError):
     """The file belongs to another kind of state: most likely the directory is another agent's."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
 
 from ._batch import Batch, Changes, Committed
-from ._checkpoint import Checkpoint, Loaded, Outcome, Recovery, Verified
+from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
 from ._errors import (
     CheckpointError,
     CheckpointExists,
@@ -30,11 +30,13 @@ from ._events import Event, Events
 from ._filestore import Durability, FileStore
 from ._format.boot import boot_id as boot_id_of_the_kernel
 from ._format.keys import check_key, is_name
+from ._format.repair import SearchBudget
 from ._gcpause import gc_paused
 from ._metricssink import MetricsSink
 from ._readahead import read_ahead
 from ._reader import Found, Reader
 from ._recovery import Recoverer
+from ._recoveryplan import RecoveryPlan
 from ._schema import Schema
 from ._store import Store
 from ._writer import Writer
@@ -205,20 +207,22 @@ class CheckpointManager(Generic[T]):
         """Everything. One bad file is reported and costs nothing but itself.
 
         With repair=True files that can be repaired exactly are, as recover_checkpoint does without rollback. A
-        repair that is not possible, or fails (a full disk, read_only), leaves the key among the problems.
+        repair that is not possible, or fails (a full disk, read_only), leaves the key among the problems. So does
+        one that would take too long: all searches for flipped bits together are limited to a few seconds, which
+        is enough for thousands of small files or two of 64 KiB.
         """
+        repairs = _Repairs() if repair else None
         checkpoints: dict[str, Checkpoint[T]] = {}
         problems: dict[str, CheckpointError] = {}
-        recoveries: dict[str, Recovery] = {}
         with gc_paused():
             for key in read_ahead(self._store, self.list_checkpoints()):
                 try:
-                    checkpoints[key] = self._get_repaired(key, recoveries) if repair else self._get(key)
+                    checkpoints[key] = self._get_repaired(key, repairs) if repairs else self._get(key)
                 except (CorruptCheckpoint, CheckpointTooNew, WrongKind) as problem:
                     problems[key] = problem
                 except CheckpointNotFound:
                     continue  # removed since the directory was listed
-        return Loaded(checkpoints, problems, recoveries)
+        return Loaded(checkpoints, problems, repairs.made if repairs else {})
 
     def verify(self) -> Verified:
         """Check every file's checksum and header without decoding its data."""
@@ -250,7 +254,14 @@ class CheckpointManager(Generic[T]):
         """
         check_key(key)
         with self._writer.changing(key):
-            return self._recoverer.recover(key, rollback=rollback)[0]
+            return self._recoverer.carry_out(self._recoverer.plan(key), rollback=rollback)
+
+    def plan_recovery(self, key: str) -> RecoveryPlan:
+        """What recover_checkpoint could do, and what it would cost; plan.apply() does it.
+
+        Takes no lock, changes nothing, and works with read_only=True.
+        """
+        return self._recoverer.plan(check_key(key))
 
     @property
     def path(self) -> str:
@@ -297,16 +308,23 @@ class CheckpointManager(Generic[T]):
         found = self._read(key)
         return self._reader.checkpoint(found.header, found.data)
 
-    def _get_repaired(self, key: str, recoveries: dict[str, Recovery]) -> Checkpoint[T]:
+    def _get_repaired(self, key: str, repairs: _Repairs) -> Checkpoint[T]:
         try:
             return self._get(key)
         except CorruptCheckpoint:
-            with suppress(CheckpointWriteFailed, DirectoryLocked, DirectoryUnusable), self._writer.changing(key):
-                recovery, found = self._recoverer.recover(key, rollback=False, report=False)
-                if recovery.outcome is Outcome.REPAIRED:
-                    recoveries[key] = recovery
-                if found:
+            if repairs.refused:
+                raise
+            try:
+                with self._writer.changing(key):
+                    plan = self._recoverer.plan(key, budget=repairs.budget, report=False)
+                    if plan.exact:
+                        repairs.made[key] = self._recoverer.carry_out(plan)
+                if found := plan._after:
                     return self._reader.checkpoint(found.header, found.data)
+            except DirectoryLocked:
+                repairs.refused = True
+            except (CheckpointWriteFailed, DirectoryUnusable):
+                pass
             raise
 
     def _read(self, key: str) -> Found[T]:
@@ -319,6 +337,15 @@ class CheckpointManager(Generic[T]):
     def _commit(self, changes: Changes) -> Committed:
         with self._writer.changing(*changes):
             return self._writer.commit(changes)
+
+
+@dataclass(slots=True)
+class _Repairs:
+    """What one load has repaired, and what it may spend on more."""
+
+    made: dict[str, Recovery] = field(default_factory=dict)
+    budget: SearchBudget = field(default_factory=SearchBudget)
+    refused: bool = False  # another process has the lock: it is waited for once, and not once per file
 
 
 def _opened(

@@ -36,9 +36,8 @@ class Reader(Generic[T]):
         self._boot = boot
         self._events = events
 
-    def read(self, key: str, *, report: bool = True) -> Found[T]:
-        """Damage is an event, unless the caller has reported it already."""
-        return self._look(key, self.understand, report)
+    def read(self, key: str) -> Found[T]:
+        return self._look(key, self.understand)
 
     def verify(self, key: str) -> Header:
         """Checksum and header only; the data is not parsed."""
@@ -83,11 +82,11 @@ class Reader(Generic[T]):
 
     def _open(self, key: str, blob: bytes) -> tuple[Header, memoryview]:
         header, data = open_sealed(blob, key)
-        if header.kind != self._schema.kind:
+        if not self._schema.accepts(header.kind):
             raise WrongKind(key, self._store.path_of(key), header.kind, self._schema.kind)
         return header, data
 
-    def _look(self, key: str, understand: Callable[[str, bytes], R], report: bool = True) -> R:
+    def _look(self, key: str, understand: Callable[[str, bytes], R]) -> R:
         try:
             try:
                 return understand(key, self._store.read(key))
@@ -97,8 +96,7 @@ class Reader(Generic[T]):
         except Damaged as damage:
             path = self._store.path_of(key)
             error = CorruptCheckpoint(key, path, damage)
-            if report:
-                self._events.emit(Event(EventKind.DAMAGE, path, damage.detail, key, damage.reason))
+            self._events.emit(Event(EventKind.DAMAGE, path, damage.detail, key, damage.reason))
             raise error from damage.__cause__
         except TooNew as too_new:
             raise CheckpointTooNew(key, self._store.path_of(key), str(too_new)) from None

@@ -1,32 +1,30 @@
-"""What can be done about a damaged checkpoint. A decision of the caller, never a reflex of the library."""
+"""What can be done about a damaged checkpoint: planned first, at no risk, then applied if the caller wants it.
+
+A decision of the caller, never a reflex of the library. Where nothing can be done, nothing is touched.
+"""
 
 from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
+from xxhash import xxh3_128_digest
+
 from ._checkpoint import Outcome, Recovery
-from ._errors import CheckpointError, CorruptCheckpoint
+from ._errors import CheckpointError, CheckpointTooNew, PlanOutdated
 from ._events import Event, EventKind, Events
 from ._format.envelope import open_sealed, seal
 from ._format.reason import SHORTAGES, Damaged, TooNew
-from ._format.repair import repair
+from ._format.repair import SearchBudget, repair
 from ._reader import Found, Reader
+from ._recoveryplan import Cure, RecoveryPlan
 from ._store import Store
 from ._writer import Writer, shortage
 
 T = TypeVar("T")
 
 
-class _Cure(NamedTuple, Generic[T]):
-    outcome: Outcome
-    blob: bytes
-    found: Found[T]  # what the blob says
-    detail: str
-    generation: int = 0  # that it goes back to
-
-
 class Recoverer(Generic[T]):
-    """Each call is made while holding the key. Where nothing can be done, nothing is touched."""
+    """Makes the plans of one manager, and carries them out."""
 
     def __init__(self, store: Store, reader: Reader[T], writer: Writer, events: Events) -> None:
         self._store = store
@@ -34,50 +32,92 @@ class Recoverer(Generic[T]):
         self._writer = writer
         self._events = events
 
-    def recover(self, key: str, *, rollback: bool, report: bool = True) -> tuple[Recovery, Found[T] | None]:
-        """What was done, and what stands there now if that is a good checkpoint."""
+    def plan(self, key: str, *, budget: SearchBudget | None = None, report: bool = True) -> RecoveryPlan:
+        """Takes no lock. Damage is an event, unless the caller has reported it already."""
         self._writer.forget(key)
-        try:
-            found = self._reader.read(key, report=report)
-        except CorruptCheckpoint as damage:
-            if damage.errno in SHORTAGES:
-                raise shortage(key, damage.path, damage.errno) from damage
-            corrupt = damage
-        else:
-            return Recovery(key, Outcome.INTACT, "the checkpoint is whole"), found
-        cure = self._exact(key) or self._previous(key)
-        if cure is None:
-            detail = f"{corrupt.detail}: no exact repair, and no previous generation"
-            return Recovery(key, Outcome.HOPELESS, detail), None
-        if cure.generation and not rollback:
-            detail = f"{corrupt.detail}: no exact repair; with rollback {cure.detail}"
-            return Recovery(key, Outcome.NEEDS_ROLLBACK, detail, rollback_to=cure.generation), None
-        kept = self._writer.replace_damaged(key, corrupt.reason, cure.blob)
-        detail = f"{cure.outcome}: {cure.detail}"
-        self._events.emit(Event(EventKind.RECOVERED, corrupt.path, detail, key, corrupt.reason))
-        return Recovery(key, cure.outcome, cure.detail, kept), cure.found
+        path = self._store.path_of(key)
+        seen = self._look(key)
+        if not seen.damage:
+            detail = "the checkpoint is whole"
+            return RecoveryPlan(key, path, Outcome.INTACT, detail, _seen=seen.digest, _found=seen.found, _made_by=self)
+        what, why = seen.damage.detail, seen.damage.reason
+        if report:
+            self._events.emit(Event(EventKind.DAMAGE, path, what, key, why))
+        cure = self._exact(key, seen.blob, budget) or self._previous(key)
+        outcome, detail, lost = _forecast(what, cure)
+        facts = (key, path, outcome, detail, lost, why, what, cure.rollback_to if cure else 0)
+        return RecoveryPlan(*facts, _seen=seen.digest, _cure=cure, _made_by=self)
 
-    def _exact(self, key: str) -> _Cure[T] | None:
-        """The very bytes that were written, so also the same generation."""
+    def apply(self, plan: RecoveryPlan, *, rollback: bool, discard: bool) -> Recovery:
+        """Carry out what may have been planned long ago, by this manager or by another one of the directory."""
+        if plan.path != self._store.path_of(plan.key):
+            raise ValueError(f"the plan is for {plan.path}, the manager has {self._store.path}")
+        with self._writer.changing(plan.key):
+            self._refuse_if_outdated(plan)
+            return self.carry_out(plan, rollback=rollback, discard=discard)
+
+    def carry_out(self, plan: RecoveryPlan, *, rollback: bool = False, discard: bool = False) -> Recovery:
+        """Called while holding the key, and nothing has changed since the plan was made."""
+        key, reason, cure = plan.key, plan.reason, plan._cure
+        if reason is None or (cure is None and not discard) or (plan.rollback_to and not rollback):
+            return Recovery(key, plan.outcome, plan.detail, rollback_to=plan.rollback_to)
+        if cure is None:
+            kept = self._writer.discard_damaged(key, reason)
+            return Recovery(key, Outcome.DISCARDED, "removed; whoever reads it next finds no checkpoint", kept)
+        outcome = Outcome.ROLLED_BACK if cure.rollback_to else Outcome.REPAIRED
+        kept = self._writer.replace_damaged(key, reason, cure.blob)
+        self._events.emit(Event(EventKind.RECOVERED, plan.path, f"{outcome}: {cure.detail}", key, reason))
+        return Recovery(key, outcome, cure.detail, kept)
+
+    def _refuse_if_outdated(self, plan: RecoveryPlan) -> None:
         try:
-            mended = repair(self._store.read(key))
-            if mended is None:
-                return None
-            found = self._reader.understand(key, mended.blob)
+            same = self._glance(plan.key).digest == plan._seen
+            if plan._cure and plan._cure.rollback_to:
+                same = same and _digest(self._store.read(plan.key, previous=True)) == plan._cure.comes_from
+        except (Damaged, CheckpointError) as error:
+            raise PlanOutdated(plan.key, plan.path) from error
+        if not same:
+            raise PlanOutdated(plan.key, plan.path)
+
+    def _look(self, key: str) -> _Sight[T]:
+        """Twice before it is called damage, as every reader does. A plan is about the very bytes of the last look."""
+        seen = self._glance(key)
+        if seen.damage:
+            seen = self._glance(key)
+        return seen
+
+    def _glance(self, key: str) -> _Sight[T]:
+        blob = b""
+        try:
+            blob = self._store.read(key)
+            return _Sight(blob, self._reader.understand(key, blob))
+        except Damaged as damage:
+            if damage.errno in SHORTAGES:
+                raise shortage(key, self._store.path_of(key), damage.errno) from damage
+            return _Sight(blob, None, damage)
+        except TooNew as too_new:
+            raise CheckpointTooNew(key, self._store.path_of(key), str(too_new)) from None
+
+    def _exact(self, key: str, blob: bytes, budget: SearchBudget | None) -> Cure | None:
+        """The very bytes that were written, so also the same generation."""
+        mended = repair(blob, budget)
+        if mended is None:
+            return None
+        try:
+            return Cure(mended.blob, mended.finding, self._reader.understand(key, mended.blob))
+        except (Damaged, TooNew, CheckpointError):
+            return None
+
+    def _previous(self, key: str) -> Cure | None:
+        """The generation before, under a number above all that were seen. Boot and time stay those of its data."""
+        try:
+            before = self._store.read(key, previous=True)
+            found = self._reader.understand(key, before)
         except Damaged as damage:
             if damage.errno in SHORTAGES:
                 raise shortage(key, self._store.path_of(key), damage.errno) from damage
             return None
         except (TooNew, CheckpointError):
-            return None
-        return _Cure(Outcome.REPAIRED, mended.blob, found, mended.finding)
-
-    def _previous(self, key: str) -> _Cure[T] | None:
-        """The generation before, under a number above all that were seen. Boot and time stay those of its data."""
-        try:
-            before = self._store.read(key, previous=True)
-            found = self._reader.understand(key, before)
-        except (Damaged, TooNew, CheckpointError):
             return None
         header, data = open_sealed(before, key)
         generation = max(self._reader.highest_generation(key), header.generation + 1) + 1
@@ -85,6 +125,30 @@ class Recoverer(Generic[T]):
             f"generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC, comes back "
             f"as generation {generation}; what was written after it is lost"
         )
-        renumbered = header._replace(generation=generation)
-        blob = seal(renumbered, data)
-        return _Cure(Outcome.ROLLED_BACK, blob, found._replace(header=renumbered), detail, header.generation)
+        header = header._replace(generation=generation)
+        return Cure(seal(header, data), detail, found, found.header.generation, _digest(before))
+
+
+def _forecast(damage: str, cure: Cure | None) -> tuple[Outcome, str, str]:
+    """What happens without further consent, that in words, and what is lost at best."""
+    if cure is None:
+        return Outcome.HOPELESS, f"{damage}: no exact repair, and no previous generation", "all of it"
+    if cure.rollback_to:
+        detail = f"{damage}: no exact repair; with rollback {cure.detail}"
+        return Outcome.NEEDS_ROLLBACK, detail, f"what was written after generation {cure.rollback_to}"
+    return Outcome.REPAIRED, cure.detail, "nothing"
+
+
+class _Sight(NamedTuple, Generic[T]):
+    blob: bytes  # empty if it could not be read
+    found: Found[T] | None
+    damage: Damaged | None = None
+
+    @property
+    def digest(self) -> bytes:
+        """Different when the file is; where there were no bytes to read, when something else is in the way."""
+        return _digest(self.blob or str(self.damage).encode())
+
+
+def _digest(blob: bytes) -> bytes:
+    return xxh3_128_digest(blob)

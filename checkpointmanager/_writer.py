@@ -126,6 +126,14 @@ class Writer:
             raise failures[key]
         return kept
 
+    def discard_damaged(self, key: str, reason: Reason) -> str:
+        """Remove damaged bytes, but only when they are kept; returns where."""
+        self.forget(key)
+        kept = self._quarantine(key, reason)
+        if failures := self._commit([], [key]):
+            raise failures[key]
+        return kept
+
     def forget(self, key: str) -> None:
         """The next write learns from the file again. Always safe."""
         self._known.pop(key, None)

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
 
@@ -25,6 +26,7 @@ from ._filestore import SHARING_TIMEOUT
 from ._format.keys import check_key
 from ._keyedthreads import THREADS, KeyedThreads, KeyedThreadsClosed
 from ._manager import NO_DEFAULT, CheckpointManager, FileOptions
+from ._recoveryplan import PlannedRecovery, RecoveryPlan
 from ._schema import Schema
 from ._store import Store
 
@@ -33,6 +35,7 @@ __all__ = [
     "AsyncCache",
     "AsyncCheckpointCache",
     "AsyncCheckpointManager",
+    "AsyncRecoveryPlan",
     "KeyedThreads",
     "KeyedThreadsClosed",
 ]
@@ -132,6 +135,12 @@ class AsyncCheckpointManager(Generic[T]):
         """See CheckpointManager.recover_checkpoint."""
         return await self._change([key], lambda manager: manager.recover_checkpoint(key, rollback=rollback))
 
+    async def plan_recovery(self, key: str) -> AsyncRecoveryPlan:
+        """See CheckpointManager.plan_recovery. The plan's apply() is awaited."""
+        plan = await self._look(lambda manager: manager.plan_recovery(key))
+        facts = {fact.name: getattr(plan, fact.name) for fact in fields(PlannedRecovery)}
+        return AsyncRecoveryPlan(**facts, _plan=plan, _change=self._change)
+
     def batch(self) -> AsyncBatch[T]:
         """Many changes, committed together when the `async with` block ends."""
         return AsyncBatch(self._open_manager().batch(), self._change)
@@ -224,6 +233,18 @@ class AsyncCheckpointManager(Generic[T]):
         await self._keyed.drained()
         await self._keyed.call(manager.close)
         await self._keyed.close()
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncRecoveryPlan(PlannedRecovery):
+    """As RecoveryPlan, for await."""
+
+    _plan: RecoveryPlan = field(kw_only=True, repr=False)
+    _change: Callable[..., Awaitable[Recovery]] = field(kw_only=True, repr=False, compare=False)
+
+    async def apply(self, *, rollback: bool = False, discard: bool = False) -> Recovery:
+        """See RecoveryPlan.apply."""
+        return await self._change([self.key], lambda _: self._plan.apply(rollback=rollback, discard=discard))
 
 
 class AsyncBatch(Generic[T]):

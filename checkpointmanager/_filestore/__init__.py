@@ -139,7 +139,7 @@ class FileStore:
         self._ownership.check()
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        commit = Commit(self._directory, self._recycler, self._on_staged)
+        commit = Commit(self._directory, self._recycler)
         self._in_flight.check()
         commit.run(puts, removals, durable=self._durable)
         seconds = commit.slowest_sync
@@ -161,9 +161,6 @@ class FileStore:
             self._ownership.close()
         finally:
             self._directory.close()
-
-    def _on_staged(self, name: str, descriptor: int) -> None:
-        """For a store whose files are to belong to somebody else, such as root's repair of an agent's."""
 
     def _take_over(self) -> None:
         """Clear what dead writers left and make durable whatever they did, before anything is served."""

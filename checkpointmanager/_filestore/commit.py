@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
@@ -51,10 +51,9 @@ class Commit:
 
     slowest_sync = 0.0  # seconds
 
-    def __init__(self, directory: Directory, recycler: Recycler, on_staged: Callable[[str, int], None]) -> None:
+    def __init__(self, directory: Directory, recycler: Recycler) -> None:
         self._directory = directory
         self._recycler = recycler
-        self._on_staged = on_staged  # told of each new file before it is synced, with the name that it will have
         self._temps: set[str] = set()  # names that must not survive
         self._descriptors: set[int] = set()
         self._changed: list[str] = []  # keys whose names point to something else now
@@ -99,7 +98,6 @@ class Commit:
             descriptor = self._directory.create(temp)
             self._descriptors.add(descriptor)
             write_all(descriptor, put.blob)
-            self._on_staged(put.key + SUFFIX, descriptor)
         except OSError as error:
             self._fail(put.key, error)
             return None

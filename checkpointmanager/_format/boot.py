@@ -7,6 +7,6 @@ from contextlib import suppress
 
 def boot_id() -> str:
     """The kernel's name for this boot, or "" where there is none (then nothing is known about reboots)."""
-    with suppress(OSError, ValueError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+    with suppress(OSError, ValueError), open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
         return file.read().strip()
     return ""

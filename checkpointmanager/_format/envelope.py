@@ -22,7 +22,7 @@ CHECKSUM_BYTES = 36  # {"checksum":"xxh3:0123456789abcdef",
 
 _OPENING = b'{"checksum":"xxh3:'
 _DATA = b',"data":'
-_CLOSING = b"}\n"
+CLOSING = b"}\n"
 _STATED = re.compile(rb'\{"checksum":"xxh3:([0-9a-f]{16})",')
 _OTHER_CHECKSUM = re.compile(rb'\{"checksum":"([a-z][a-z0-9-]{1,30}):([0-9a-f]{8,128})",')
 
@@ -49,7 +49,7 @@ def seal(header: Header, data: bytes | memoryview) -> bytes:
         f'"format":{FORMAT},"kind":"{header.kind}","version":{header.version},"readable_by":{header.readable_by},'
         f'"key":"{header.key}","generation":{header.generation},"boot":"{header.boot}"'
     )
-    body = b"".join((members.encode(), b',"written":', _time_as_json(header.written), _DATA, data, _CLOSING))
+    body = b"".join((members.encode(), b',"written":', _time_as_json(header.written), _DATA, data, CLOSING))
     return checksum_of(body) + body
 
 
@@ -57,12 +57,12 @@ def open_sealed(blob: bytes, key: str) -> tuple[Header, memoryview]:
     """The header and the data's JSON of key's file, or Damaged, or TooNew. The data is neither parsed nor copied."""
     verify(blob)
     start = blob.find(_DATA, CHECKSUM_BYTES)
-    if start < 0 or not blob.endswith(_CLOSING):
+    if start < 0 or not blob.endswith(CLOSING):
         raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but there is no data member at the end")
     header = _parse_header(b"{" + blob[CHECKSUM_BYTES:start] + b"}")
     if header.key != key:
         raise Damaged(Reason.WRONG_KEY, f"the file is a whole checkpoint, but of key {header.key!r}")
-    return header, memoryview(blob)[start + len(_DATA) : -len(_CLOSING)]
+    return header, memoryview(blob)[start + len(_DATA) : -len(CLOSING)]
 
 
 def verify(blob: bytes) -> None:
@@ -108,7 +108,7 @@ def _why(blob: bytes) -> Exception:
     if 0 < line < size and checksum_matches(blob[:line]):
         detail = f"a whole checkpoint of {line} bytes, then {size - line} bytes that do not belong to it"
         return damaged(Reason.TRAILING_BYTES, detail)
-    if not blob.endswith(_CLOSING) and not _last_bytes_changed(blob):
+    if not blob.endswith(CLOSING) and not _last_bytes_changed(blob):
         return damaged(Reason.TRUNCATED, f"the file ends after {size} bytes, before its closing brace and newline")
     other = _OTHER_CHECKSUM.match(blob)
     if other and not stated and f"xxh3:{other[2].decode()}" != actual:
@@ -120,7 +120,7 @@ def _why(blob: bytes) -> Exception:
 
 def _last_bytes_changed(blob: bytes) -> bool:
     """True if only the closing two bytes are wrong: then nothing is missing, something was changed."""
-    return checksum_matches(blob[:-2] + _CLOSING)
+    return checksum_matches(blob[:-2] + CLOSING)
 
 
 def _parse_header(text: bytes) -> Header:

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
-from .envelope import CHECKSUM_BYTES, checksum_matches, checksum_of, stated_digest
+from .envelope import CHECKSUM_BYTES, CLOSING, checksum_matches, checksum_of, stated_digest
 
 MAX_SEARCH_BYTES = 64 << 10  # a second or so of trying; the time grows with the square of the size
+LOAD_SEARCH_COST = 100_000_000_000  # bytes to hash: two or three seconds
+CALL_COST = 4096  # bytes that could be hashed in the time that it takes to call the hash function
 
 _GENERATION = re.compile(rb'"generation":(\d{1,18}),')
 
@@ -24,12 +26,30 @@ class Repair(NamedTuple):
     finding: str
 
 
-def repair(blob: bytes) -> Repair | None:
-    """The one checkpoint that these bytes once were, if that can be proved."""
+class SearchBudget:
+    """How much many searches for flipped bits may cost together, so that a start with many damaged files ends."""
+
+    def __init__(self, cost: int = LOAD_SEARCH_COST) -> None:
+        self._left = cost
+
+    def pays_for(self, size: int) -> bool:
+        """Take the cost of a search through so many bytes, all of it or nothing."""
+        cost = 8 * size * (size + CALL_COST)
+        if cost > self._left:
+            return False
+        self._left -= cost
+        return True
+
+
+def repair(blob: bytes, budget: SearchBudget | None = None) -> Repair | None:
+    """The one checkpoint that these bytes once were, if that can be proved; without a budget, at any cost."""
     if checksum_matches(blob):
         return None  # whatever is wrong with it was written so
     return (
-        _without_trailing_bytes(blob) or _with_closing(blob) or _with_checksum_mended(blob) or _with_bit_flipped(blob)
+        _without_trailing_bytes(blob)
+        or _with_closing(blob)
+        or _with_checksum_mended(blob)
+        or _with_bit_flipped(blob, budget)
     )
 
 
@@ -63,12 +83,20 @@ def _with_checksum_mended(blob: bytes) -> Repair | None:
     return None
 
 
-def _with_bit_flipped(blob: bytes) -> Repair | None:
+def _with_bit_flipped(blob: bytes, budget: SearchBudget | None) -> Repair | None:
     wanted = stated_digest(blob)
     if wanted is None or len(blob) > MAX_SEARCH_BYTES:
         return None
     body = bytearray(blob[CHECKSUM_BYTES:])
-    for index, byte in enumerate(body):
+    last = max(0, len(body) - len(CLOSING))
+    if not blob.endswith(CLOSING):
+        searched = range(last, len(body))  # most likely cut off; a single flip can only be in the closing itself
+    elif budget is None or budget.pays_for(last):
+        searched = range(last)
+    else:
+        return None
+    for index in searched:
+        byte = body[index]
         for mask in (1, 2, 4, 8, 16, 32, 64, 128):
             body[index] = byte ^ mask
             if xxh3_64_intdigest(body) == wanted:

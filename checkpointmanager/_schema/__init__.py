@@ -97,6 +97,10 @@ class Schema(Generic[T]):
         else:
             self._codec = ANYTHING if type is None else codec_for(type)
 
+    def accepts(self, kind: str) -> bool:
+        """True for the kind of files that this schema reads."""
+        return kind == self.kind
+
     def encode(self, value: T, unknowns: Unknowns | None = None) -> Encoded:
         """The JSON of `value` with the fields of `unknowns` put back, or UnstorableValue."""
         kept = unknowns or Unknowns(self.version, self.readable_by)

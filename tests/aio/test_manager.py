@@ -19,6 +19,7 @@ from checkpointmanager import (
     ManagerClosed,
     MemoryStore,
     Outcome,
+    PlanOutdated,
     Schema,
 )
 from checkpointmanager.aio import AsyncCheckpointManager
@@ -91,6 +92,27 @@ def test_a_load_repairs_on_the_way_if_asked(directory: Path) -> None:
             loaded = await manager.load(repair=True)
             assert loaded.checkpoints["a"].data == Lease("x")
             assert loaded.recoveries["a"].outcome is Outcome.REPAIRED
+
+    asyncio.run(main())
+
+
+def test_a_recovery_is_planned_and_then_applied(directory: Path) -> None:
+    async def main() -> None:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+            await manager.create_checkpoint("a", Lease("x"))
+            await manager.create_checkpoint("b", Lease("y"))
+            flip(directory / "a.json")
+            (directory / "b.json").write_bytes(b"")
+            plan = await manager.plan_recovery("a")
+            assert (plan.outcome, plan.exact, plan.lost) == (Outcome.REPAIRED, True, "nothing")
+            assert (await plan.apply()).outcome is Outcome.REPAIRED
+            assert (await manager.get_checkpoint("a")).data == Lease("x")
+            with pytest.raises(PlanOutdated):
+                await plan.apply()
+            hopeless = await manager.plan_recovery("b")
+            assert (await hopeless.apply(rollback=True)).outcome is Outcome.HOPELESS
+            assert (await hopeless.apply(discard=True)).outcome is Outcome.DISCARDED
+            assert await manager.list_checkpoints() == ["a"]
 
     asyncio.run(main())
 

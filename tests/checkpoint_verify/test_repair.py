@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from checkpoint_verify.agentuser import acting_as_agent
 from checkpointmanager import CheckpointManager
 
 from .command import NOBODY, checkpoint_verify, on_terminal
@@ -145,33 +146,89 @@ def test_kubelet_s_files_are_never_touched(tmp_path: Path) -> None:
 
 
 @as_root
-def test_as_root_everything_stays_the_agent_s(reachable_directory: Path) -> None:
+def test_root_repairs_as_the_agent_would(reachable_directory: Path) -> None:
     directory = reachable_directory
-    (directory / ".lock").unlink()  # so that root makes a new one
+    (directory / ".lock").unlink()  # so that the repair makes a new one
     for path in (directory, *directory.iterdir()):
         os.chown(path, NOBODY, NOBODY)
-    os.chown(directory / "claim-1.json", NOBODY, 12345)
-    (directory / "claim-1.json").chmod(0o640)
+    (directory / "claim-1.json").chmod(0o644)
     flip(directory / "claim-1.json")
-    flip(directory / "claim-2.json")
-    os.chown(directory / "claim-2.json", 0, 0)  # what a repair by hand as root leaves behind
     ruin(directory / "claim-0.json")
 
-    assert checkpoint_verify("repair", "--all", "--rollback", "--yes", directory).code == 0
+    ended = checkpoint_verify("repair", "--all", "--rollback", "--yes", directory)
 
-    mended = (directory / "claim-1.json").stat()
-    assert (mended.st_uid, mended.st_gid, stat.S_IMODE(mended.st_mode)) == (NOBODY, 12345, 0o640)
-    for path in (
-        directory / "claim-0.json",
-        directory / "claim-2.json",
-        directory / ".lock",
-        directory / ".quarantine",
-    ):
+    assert ended.code == 0, ended
+    assert ended.lines[0] == "DONE: 1 repaired, 1 rolled back"
+    quarantine = directory / ".quarantine"
+    for path in (*directory.iterdir(), *quarantine.iterdir()):
         assert (path.stat().st_uid, path.stat().st_gid) == (NOBODY, NOBODY), path
+    for key in ("claim-0", "claim-1"):
+        assert stat.S_IMODE((directory / f"{key}.json").stat().st_mode) == 0o600
     # The agent itself, which is not root, finds everything usable: it locks, keeps damaged bytes and repairs.
     flip(directory / "claim-3.json")
     ended = checkpoint_verify("repair", "--all", "--yes", directory, user=NOBODY)
     assert ended.code == 0, ended
+
+
+@as_root
+def test_in_a_directory_of_root_the_lock_file_shows_who_the_agent_is(reachable_directory: Path) -> None:
+    directory = reachable_directory  # as Kubernetes makes a volume with an fsGroup
+    directory.chmod(0o2777)
+    for path in directory.iterdir():
+        os.chown(path, NOBODY, NOBODY)
+    os.chown(directory, 0, NOBODY)
+    flip(directory / "claim-1.json")
+
+    assert checkpoint_verify("repair", "--all", "--yes", directory).code == 0
+
+    mended = (directory / "claim-1.json").stat()
+    assert (mended.st_uid, mended.st_gid) == (NOBODY, NOBODY)
+
+
+@as_root
+def test_a_file_that_the_agent_cannot_read_is_left_with_the_command_that_helps(reachable_directory: Path) -> None:
+    directory = reachable_directory
+    for path in (directory, *directory.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+    flip(directory / "claim-0.json")
+    os.chown(directory / "claim-0.json", 0, 0)  # what a repair by hand as root leaves behind
+    before = snapshot(directory)
+
+    ended = checkpoint_verify("repair", "--all", "--rollback", "--discard", "--yes", directory)
+
+    assert ended.code == 1
+    assert f"user {NOBODY}, whose directory it is, cannot read the file: Permission denied" in ended.out
+    assert f"chown {NOBODY}:{NOBODY} {directory / 'claim-0.json'}" in ended.out
+    assert snapshot(directory) == before
+
+
+@as_root
+def test_a_directory_that_the_agent_cannot_reach_from_here_is_said_so(reachable_directory: Path) -> None:
+    directory = reachable_directory
+    for path in (directory, *directory.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+    directory.parent.chmod(0o700)  # root's, as kubelet's folder of pods is
+    flip(directory / "claim-1.json")
+    before = snapshot(directory)
+
+    ended = checkpoint_verify("repair", "--all", "--yes", directory)
+
+    assert ended.code == 1
+    assert "Permission denied" in ended.out
+    assert f"(tried as user {NOBODY}, whose directory it is)" in ended.out
+    assert snapshot(directory) == before
+
+
+@as_root
+def test_afterwards_root_is_root_again(reachable_directory: Path) -> None:
+    os.chown(reachable_directory, NOBODY, NOBODY)
+    before = (os.getresuid(), os.getresgid(), os.getgroups())
+
+    with acting_as_agent(str(reachable_directory)) as user:
+        assert user == (NOBODY, NOBODY)
+        assert (os.geteuid(), os.getegid(), os.getgroups()) == (NOBODY, NOBODY, [NOBODY])
+
+    assert (os.getresuid(), os.getresgid(), os.getgroups()) == before
 
 
 @as_root
@@ -188,20 +245,6 @@ def test_without_the_right_to_the_directory_nothing_is_changed(reachable_directo
     assert ended.code == 1  # the damage is still there, which wins over "could not"
     assert "Permission denied" in ended.out
     assert snapshot(directory) == before
-
-
-@as_root
-def test_a_security_label_moves_to_the_mended_file(directory: Path) -> None:
-    path = directory / "claim-1.json"
-    label = b"system_u:object_r:container_file_t:s0\0"
-    try:
-        os.setxattr(path, "security.selinux", label)
-    except OSError as error:
-        pytest.skip(f"no security labels here: {error}")
-    flip(path)
-
-    assert checkpoint_verify("repair", "--yes", path).code == 0
-    assert os.getxattr(path, "security.selinux") == label
 
 
 def test_the_json_document_of_a_repair(directory: Path) -> None:

@@ -7,21 +7,19 @@ import json
 import os
 import sys
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
-from checkpointmanager import CheckpointError, DirectoryLocked, Outcome, Recovery
 from checkpointmanager._format.names import SUFFIX
 
 from . import disk, exitcodes, targets, words
 from .examine import NAMED, examine_path
-from .finding import Finding, State
+from .finding import State
 from .lockstate import Held
 from .remedies import lock_of
 from .report import path_members, preamble
 from .scan import Surroundings, scan
 from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen, screen
-from .surgeon import Surgeon
+from .surgeon import Step, Surgeon
 from .targets import Target, UsageError
 
 HELP = "mend damaged checkpoints (needs the lock)"
@@ -31,23 +29,6 @@ EXAMPLES = """\
   checkpoint-verify repair --rollback -d /var/lib/agent/claims pod-7  to the generation before
   checkpoint-verify repair --all --rollback --discard --yes /var/lib/agent/claims
 """
-
-
-@dataclass(slots=True)
-class Step:
-    """What is to be done about one file, or was."""
-
-    target: Target
-    found: Finding
-    action: str = ""  # repaired, rolled-back, discarded, good, left
-    detail: str = ""
-    quarantined: str = ""
-    failed: bool = False
-
-    @property
-    def is_open(self) -> bool:
-        """True while the damage is still there."""
-        return self.action == "left"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,13 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
     directory, steps = _steps(arguments)
     shown = screen(quiet=arguments.json)
     damaged = [step for step in steps if _can_be_worked_on(step)]
+    surgeon = Surgeon(directory, rollback=arguments.rollback, discard=arguments.discard)
     if damaged:
-        _work(directory, damaged, arguments, rehearsal=True)
-    if not damaged or arguments.dry_run or not any(step.action not in ("left", "good") for step in damaged):
+        surgeon.plan(damaged)
+    if arguments.dry_run or not any(step.is_change for step in damaged):
         return _tell(steps, arguments, shown, planned=True)
     if not _agreed(damaged, arguments, shown):
         return _tell(steps, arguments, shown, planned=True, refused=True)
-    _work(directory, damaged, arguments, rehearsal=False)
+    surgeon.operate([step for step in damaged if step.is_change])
     return _tell(steps, arguments, shown, planned=False)
 
 
@@ -115,60 +97,13 @@ def _can_be_worked_on(step: Step) -> bool:
     return False
 
 
-def _work(directory: str, steps: list[Step], arguments: argparse.Namespace, *, rehearsal: bool) -> None:
-    try:
-        surgeon = Surgeon(directory, rehearsal=rehearsal)
-    except (CheckpointError, OSError) as error:
-        advice = "; stop it first, then try again" if isinstance(error, DirectoryLocked) else ""
-        for step in steps:
-            step.action, step.failed, step.detail = "left", True, f"{error}{advice}"
-        return
-    try:
-        for step in steps:
-            try:
-                _work_on(step, surgeon, arguments)
-                if not rehearsal:
-                    _check(step)
-            except (CheckpointError, OSError) as error:
-                step.action, step.failed, step.detail = "left", True, str(error)
-    finally:
-        surgeon.close()
-
-
-def _work_on(step: Step, surgeon: Surgeon, arguments: argparse.Namespace) -> None:
-    key = step.target.key
-    done = surgeon.recover(key, rollback=arguments.rollback)
-    if done.outcome is Outcome.NEEDS_ROLLBACK:
-        step.action, step.detail = "left", done.detail.replace("with rollback ", "with --rollback ")
-    elif done.outcome is Outcome.HOPELESS and arguments.discard:
-        _record(step, surgeon.discard(key, step.found.reason), "discarded")
-    elif done.outcome is Outcome.HOPELESS:
-        step.action, step.detail = "left", f"{done.detail}; --discard removes it"
-    else:
-        _record(
-            step, done, {Outcome.REPAIRED: "repaired", Outcome.ROLLED_BACK: "rolled-back"}.get(done.outcome, "good")
-        )
-
-
-def _check(step: Step) -> None:
-    """What was mended must be good when it is read again."""
-    if step.action in ("repaired", "rolled-back"):
-        again = examine_path(step.target.path, NAMED)
-        if again.state is not State.GOOD:
-            step.action, step.detail = "left", f"written, but still {again.state}: {again.detail}"
-
-
-def _record(step: Step, done: Recovery, action: str) -> None:
-    step.action, step.detail, step.quarantined = action, done.detail, done.quarantined
-
-
 def _agreed(steps: list[Step], arguments: argparse.Namespace, screen: Screen) -> bool:
     if arguments.yes:
         return True
     if not sys.stdin.isatty() or arguments.json:
         raise UsageError("not on a terminal, so nobody can be asked: give --yes, or --dry-run to see the plan")
     _print_steps(steps, screen, planned=True)
-    number = sum(1 for step in steps if step.action not in ("left", "good"))
+    number = sum(step.is_change for step in steps)
     print(f"Change {words.count(number, 'file')}? The damaged bytes are kept. [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -176,7 +111,7 @@ def _agreed(steps: list[Step], arguments: argparse.Namespace, screen: Screen) ->
 def _tell(
     steps: list[Step], arguments: argparse.Namespace, screen: Screen, *, planned: bool, refused: bool = False
 ) -> int:
-    changed = sum(1 for step in steps if step.action not in ("left", "good"))
+    changed = sum(step.is_change for step in steps)
     still_damaged = any(step.is_open and step.found.state is State.DAMAGED for step in steps)
     code = exitcodes.of(
         damaged=still_damaged or (planned and changed > 0),

@@ -1,107 +1,138 @@
-"""Repair with the library's own recovery: first as a rehearsal that writes nothing, then for real.
+"""Repair with the library's own recovery: plans that change nothing, and then the very same plans applied.
 
-The library decides what can be done and in which order it reaches the disk. What is different here: any kind
-of data is accepted, and as root the files stay the agent's.
+The tool knows no schemas, so every kind of data is accepted. Root works as the agent's user.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Unpack
 
-import orjson
+from checkpointmanager import (
+    ANY_KIND,
+    CheckpointError,
+    CheckpointManager,
+    DirectoryLocked,
+    FileOptions,
+    Outcome,
+    Reason,
+    RecoveryPlan,
+)
 
-from checkpointmanager import CheckpointWriteFailed, FileStore, Outcome, Put, Reason, Recovery, Schema
-from checkpointmanager._events import Events
-from checkpointmanager._format.boot import boot_id
-from checkpointmanager._format.envelope import Header, open_sealed
-from checkpointmanager._format.names import LOCK, QUARANTINE
-from checkpointmanager._format.reason import Damaged
-from checkpointmanager._reader import Found, Reader
-from checkpointmanager._recovery import Recoverer
-from checkpointmanager._writer import Writer
+from . import words
+from .agentuser import AgentUser, acting_as_agent
+from .examine import NAMED, examine_path
+from .finding import Finding, State
+from .targets import Target
 
-from .attributes import attributes_of, hand_over
+Work = Callable[["Step", CheckpointManager[Any], AgentUser | None], None]
 
-_ANYTHING: Schema[Any] = Schema("anything")
+_ACTIONS = {
+    Outcome.INTACT: "good",
+    Outcome.REPAIRED: "repaired",
+    Outcome.ROLLED_BACK: "rolled-back",
+    Outcome.DISCARDED: "discarded",
+}
+
+
+@dataclass(slots=True)
+class Step:
+    """What is to be done about one file, or was."""
+
+    target: Target
+    found: Finding
+    plan: RecoveryPlan | None = None
+    action: str = ""  # repaired, rolled-back, discarded, good, left
+    detail: str = ""
+    quarantined: str = ""
+    failed: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """True while the damage is still there."""
+        return self.action == "left"
+
+    @property
+    def is_change(self) -> bool:
+        """True if the file is not what it was, or will not be."""
+        return self.action not in ("left", "good")
+
+    def leave(self, why: str) -> None:
+        """Nothing was done, although something should have been."""
+        self.action, self.failed, self.detail = "left", True, why
 
 
 class Surgeon:
-    """Works on the damaged keys of one directory; `rehearsal` only tells what it would do, and takes no lock."""
+    """Works on the damaged keys of one directory, with the consent that the operator gave."""
 
-    def __init__(self, directory: str, *, rehearsal: bool) -> None:
-        self._store: FileStore = _Rehearsal(directory) if rehearsal else _Operation(directory)
-        events = Events()
-        self._reader = _AnyKind(self._store, _ANYTHING, boot_id(), events)
-        self._writer = Writer(self._store, _ANYTHING.kind, self._reader, boot_id(), events)
-        self._recoverer = Recoverer(self._store, self._reader, self._writer, events)
+    def __init__(self, directory: str, *, rollback: bool, discard: bool) -> None:
+        self._directory = directory
+        self._rollback = rollback
+        self._discard = discard
 
-    def recover(self, key: str, *, rollback: bool) -> Recovery:
-        with self._writer.changing(key):
-            return self._recoverer.recover(key, rollback=rollback)[0]
+    def plan(self, steps: Sequence[Step]) -> None:
+        """What would be done about each; takes no lock and changes nothing."""
 
-    def discard(self, key: str, reason: str) -> Recovery:
-        """Remove a checkpoint for good, but only when its bytes are safe in quarantine."""
-        with self._writer.changing(key):
-            kept = self._store.quarantine(key, Reason(reason))
-            if failures := self._store.commit([], [key]):
-                raise failures[key]
-        return Recovery(key, Outcome.HOPELESS, "the file is removed, and the agent starts this key as new", kept)
+        def plan(step: Step, manager: CheckpointManager[Any], user: AgentUser | None) -> None:
+            step.plan = manager.plan_recovery(step.target.key)
+            if user and step.plan.reason is Reason.UNREADABLE:
+                step.leave(_cannot_read(step, step.plan, user))
+            else:
+                self._foresee(step, step.plan)
 
-    def close(self) -> None:
-        self._store.close()
+        self._for_each(steps, plan, read_only=True)
 
+    def operate(self, steps: Sequence[Step]) -> None:
+        """Apply the plans, as the owner of the directory for as long as that takes."""
 
-class _AnyKind(Reader[Any]):
-    """The tool knows no schemas: every kind and version is fine, if it is whole and JSON."""
+        def operate(step: Step, manager: CheckpointManager[Any], _: AgentUser | None) -> None:
+            assert step.plan
+            done = step.plan.apply(rollback=self._rollback, discard=self._discard, manager=manager)
+            step.action = _ACTIONS.get(done.outcome, "left")
+            step.detail, step.quarantined = done.detail, done.quarantined
+            _read_back(step)
 
-    def understand(self, key: str, blob: bytes) -> Found[Any]:
-        header, data = open_sealed(blob, key)
-        try:
-            return Found(header, orjson.loads(data), None)
-        except orjson.JSONDecodeError:
-            raise Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON") from None
+        self._for_each(steps, operate, owner="checkpoint-verify repair")
 
-    def _open(self, key: str, blob: bytes) -> tuple[Header, memoryview]:
-        return open_sealed(blob, key)
+    def _foresee(self, step: Step, plan: RecoveryPlan) -> None:
+        step.detail = plan.detail.replace("with rollback ", "with --rollback ")
+        if plan.outcome is Outcome.NEEDS_ROLLBACK:
+            step.action = "rolled-back" if self._rollback else "left"
+        elif plan.outcome is Outcome.HOPELESS:
+            step.action = "discarded" if self._discard else "left"
+            step.detail += "; --discard removes it, and the agent starts this key as new"
+        else:
+            step.action = _ACTIONS[plan.outcome]
 
-
-class _Rehearsal(FileStore):
-    """Reads what is there, and says yes to everything else without doing it."""
-
-    def __init__(self, directory: str) -> None:
-        super().__init__(directory, read_only=True, allow_insecure=True)
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        yield
-
-    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        return {}
-
-    def quarantine(self, key: str, reason: Reason) -> str:
-        return os.path.join(self.path, QUARANTINE)
-
-
-class _Operation(FileStore):
-    """The owner of the directory for as long as the repair takes."""
-
-    def __init__(self, directory: str) -> None:
-        super().__init__(directory, owner="checkpoint-verify repair", allow_insecure=True)
-        hand_over(LOCK, self._directory.descriptor)
-
-    def quarantine(self, key: str, reason: Reason) -> str:
-        kept = super().quarantine(key, reason)
-        if kept:
-            hand_over(QUARANTINE, self._directory.descriptor)
-            folder = self._directory.open_folder(QUARANTINE)
+    def _for_each(self, steps: Sequence[Step], work: Work, **options: Unpack[FileOptions]) -> None:
+        with ExitStack() as stack:
+            user: AgentUser | None = None
             try:
-                hand_over(os.path.basename(kept), folder)  # a copy, where the file system makes no links
-            finally:
-                os.close(folder)
-        return kept
+                user = stack.enter_context(acting_as_agent(self._directory))
+                options["allow_insecure"] = True  # the agent has decided that
+                manager = stack.enter_context(CheckpointManager(self._directory, ANY_KIND, **options))
+            except (CheckpointError, OSError) as error:
+                advice = "; stop it first, then try again" if isinstance(error, DirectoryLocked) else ""
+                for step in steps:
+                    step.leave(f"{error}{advice}{f' (tried as {user}, whose directory it is)' if user else ''}")
+                return
+            for step in steps:
+                try:
+                    work(step, manager, user)
+                except (CheckpointError, OSError) as error:
+                    step.leave(str(error))
 
-    def _on_staged(self, name: str, descriptor: int) -> None:
-        attributes_of(name, self._directory.descriptor).give_to(descriptor)
+
+def _cannot_read(step: Step, plan: RecoveryPlan, user: AgentUser) -> str:
+    give = f"chown {user.uid}:{user.gid} {words.quoted(step.target.path)}"
+    return f"{user}, whose directory it is, cannot read the file: {plan.damage}. If it is the agent's: {give}"
+
+
+def _read_back(step: Step) -> None:
+    """What was mended must be good when it is read again."""
+    if step.action in ("repaired", "rolled-back"):
+        again = examine_path(step.target.path, NAMED)
+        if again.state is not State.GOOD:
+            step.action, step.detail = "left", f"written, but still {again.state}: {again.detail}"

@@ -128,7 +128,7 @@ def test_a_batch_has_few_files_open_at_once(real_directory: Path) -> None:
 def test_a_descriptor_is_closed_once_even_if_a_batch_ends_before_its_threads(real_directory: Path) -> None:
     """A second Ctrl-C while a batch waits for its syncs: by then the number may be somebody else's."""
     directory = Directory(real_directory, create=True, allow_insecure=False)
-    commit = Commit(directory, Recycler(directory, allowed=False), lambda *_: None)
+    commit = Commit(directory, Recycler(directory, allowed=False))
     step = commit._stage(Put("a", b"{}", Current.ABSENT))
     assert step
     syncing, go_on = threading.Event(), threading.Event()

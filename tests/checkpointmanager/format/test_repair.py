@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+from xxhash import xxh3_64_intdigest
 
+from checkpointmanager._format import repair as module
 from checkpointmanager._format.envelope import CHECKSUM_BYTES, seal
-from checkpointmanager._format.repair import MAX_SEARCH_BYTES, generation_in, repair
+from checkpointmanager._format.repair import CALL_COST, MAX_SEARCH_BYTES, SearchBudget, generation_in, repair
 
 from ..samples import HEADER, SEALED, flipped, with_checksum
 
@@ -81,7 +83,7 @@ def test_a_flip_in_a_file_of_64_kib_is_repaired() -> None:
     """The last byte of the largest file takes all the tries that there are."""
     assert MAX_SEARCH_BYTES == 64 * 1024
     blob = sealed_with_size(MAX_SEARCH_BYTES)
-    repaired = repair(flipped(blob, 8 * MAX_SEARCH_BYTES - 1))
+    repaired = repair(flipped(blob, 8 * (MAX_SEARCH_BYTES - 2) - 1))
     assert repaired is not None
     assert repaired.blob == blob
 
@@ -112,3 +114,59 @@ def test_the_generation_is_found_in_damaged_bytes() -> None:
 @pytest.mark.parametrize("blob", [b"", SEALED[:100], b'"generation":x,', b'"generation":' + b"9" * 19 + b","])
 def test_no_generation_is_invented(blob: bytes) -> None:
     assert generation_in(blob) == 0
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size of everything that a search for a flipped bit has hashed."""
+    sizes: list[int] = []
+    digest = xxh3_64_intdigest
+
+    def counted(body: bytearray) -> int:
+        sizes.append(len(body))
+        return digest(body)
+
+    monkeypatch.setattr(module, "xxh3_64_intdigest", counted)
+    return sizes
+
+
+def ruined(blob: bytes) -> bytes:
+    return flipped(flipped(blob, 8 * 40), 8 * 41)
+
+
+def test_a_search_tries_every_bit_but_those_of_the_closing(hashed: list[int]) -> None:
+    assert repair(ruined(SEALED)) is None
+    assert len(hashed) == 8 * (len(SEALED) - CHECKSUM_BYTES - len(b"}\n"))
+
+
+def test_a_file_without_its_closing_is_not_searched_beyond_its_last_two_bytes(hashed: list[int]) -> None:
+    blob = sealed_with_size(MAX_SEARCH_BYTES)
+    for size in (60, 100, 5000, MAX_SEARCH_BYTES - 3):
+        assert repair(blob[:size]) is None
+        assert repair(blob[:size].ljust(MAX_SEARCH_BYTES, b"\0")) is None
+    assert len(hashed) == 8 * 16
+
+
+def test_a_cut_just_behind_the_checksum_is_no_trouble() -> None:
+    for size in range(CHECKSUM_BYTES - 1, CHECKSUM_BYTES + 4):
+        assert repair(SEALED[:size]) is None
+
+
+def test_a_budget_pays_for_a_whole_search_or_for_none(hashed: list[int]) -> None:
+    searched = len(SEALED) - CHECKSUM_BYTES - 2
+    cost = 8 * searched * (searched + CALL_COST)
+
+    assert repair(flipped(SEALED, 8 * 60), SearchBudget(cost - 1)) is None
+    assert hashed == []
+    budget = SearchBudget(2 * cost)
+    assert repair(ruined(SEALED), budget) is None
+    assert repair(flipped(SEALED, 8 * 60), budget) is not None
+    assert repair(flipped(SEALED, 8 * 60), budget) is None, "the budget is spent"
+
+
+def test_what_needs_no_search_needs_no_budget(hashed: list[int]) -> None:
+    for damaged in (SEALED + b"x", SEALED[:-1], SEALED[:-2], flipped(SEALED, 8 * 20)):
+        repaired = repair(damaged, SearchBudget(0))
+        assert repaired is not None
+        assert repaired.blob == SEALED
+    assert hashed == []

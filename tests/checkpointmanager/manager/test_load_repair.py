@@ -20,6 +20,7 @@ from checkpointmanager import (
     Put,
     Reason,
 )
+from checkpointmanager._format import repair
 from checkpointmanager._format.reason import Damaged
 
 from ..damage import flip, names, quarantined, ruin
@@ -193,3 +194,43 @@ def test_what_cannot_be_repaired_costs_nothing_but_itself(manager: LeaseManager,
     assert loaded.problems.keys() == {"a"}
     assert loaded.checkpoints.keys() == {"b", "c"}
     assert loaded.recoveries.keys() == {"b"}
+
+
+def test_a_load_with_very_many_damaged_files_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in hashes, not in seconds: a hundred large files would take a minute or more."""
+    cost = 0
+
+    def counted(body: bytearray) -> int:
+        nonlocal cost
+        cost += len(body) + repair.CALL_COST
+        return 0
+
+    store = MemoryStore()
+    manager = CheckpointManager(store)
+    large = manager.create_checkpoint("large", "x" * 65_000)
+    for number in range(100):
+        store.current[f"cut-{number}"] = store.current["large"][:-100]
+        store.current[f"spoilt-{number}"] = store.current["large"].replace(b"xxxx", b"yyyy")
+    monkeypatch.setattr(repair, "xxh3_64_intdigest", counted)
+
+    loaded = manager.load(repair=True)
+
+    assert len(loaded.problems) == 200
+    assert loaded.checkpoints == {"large": large}
+    assert 0.5 * repair.LOAD_SEARCH_COST < cost < 1.01 * repair.LOAD_SEARCH_COST
+
+
+def test_a_lock_that_others_hold_is_waited_for_once(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES, boot_id=BOOT) as owner:
+        for key in "abc":
+            owner.create_checkpoint(key, OLD)
+            flip(real_directory / f"{key}.json")
+    waits: list[str] = []
+
+    with CheckpointManager(real_directory, LEASES, boot_id=BOOT, sharing=True, lock_timeout=0) as sharer:
+        changing = sharer._writer.changing
+        sharer._writer.changing = lambda *keys: (waits.extend(keys), changing(*keys))[1]  # type: ignore[method-assign,func-returns-value]
+        with CheckpointManager(real_directory, LEASES, boot_id=BOOT) as owner:
+            loaded = sharer.load(repair=True)
+    assert loaded.problems.keys() == {"a", "b", "c"}
+    assert waits == ["a"]

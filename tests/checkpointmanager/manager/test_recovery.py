@@ -237,7 +237,7 @@ def test_a_shortage_that_comes_while_it_repairs_is_no_reason_to_go_back(
     manager.create_checkpoint("a", NEW)
     flip(directory / "a.json")
     damaged = (directory / "a.json").read_bytes()
-    read, left = manager._store.read, iter([True, True])  # readers look twice before they tell of damage
+    read, left = manager._store.read, iter([True])  # the second look, before damage is told, comes to nothing
 
     def reads(key: str, *, previous: bool = False) -> bytes:
         if not previous and not next(left, False):

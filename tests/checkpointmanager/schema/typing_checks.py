@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from checkpointmanager import (
+    ANY_KIND,
     Batch,
     Checkpoint,
     CheckpointError,
@@ -14,6 +15,7 @@ from checkpointmanager import (
     Loaded,
     MemoryStore,
     Recovery,
+    RecoveryPlan,
     Schema,
     Store,
     Verified,
@@ -63,6 +65,8 @@ def of_a_dataclass() -> None:
             assert_type(problem, CheckpointError)
         assert_type(manager.verify(), Verified)
         assert_type(manager.recover_checkpoint("a"), Recovery)
+        assert_type(manager.plan_recovery("a"), RecoveryPlan)
+        assert_type(manager.plan_recovery("a").apply(), Recovery)
         assert_type(manager.list_checkpoints(), list[str])
         with manager.batch() as batch:
             assert_type(batch, Batch[Claim])
@@ -93,6 +97,7 @@ def of_anything() -> None:
     manager.create_checkpoint("a", [1, "two", None])
     assert_type(manager.get_checkpoint("a").data, Any)
     assert_type(CheckpointManager(MemoryStore(), Schema("Any")), CheckpointManager[Any])
+    assert_type(CheckpointManager(MemoryStore(), ANY_KIND), CheckpointManager[Any])
 
 
 def a_memory_store_is_a_store() -> Store:

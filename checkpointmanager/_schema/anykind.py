@@ -1,0 +1,36 @@
+"""The schema of tools that know no schemas: every kind and version is fine, if it is whole and JSON."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import orjson
+
+from .._errors import UnstorableValue
+from .._format.reason import Damaged, Reason
+from . import Schema, Unknowns
+
+
+class _AnyKind(Schema[Any]):
+    def __init__(self) -> None:
+        super().__init__("any")
+
+    def accepts(self, kind: str) -> bool:
+        return True
+
+    def encode(self, value: Any, unknowns: Unknowns | None = None) -> NoReturn:
+        raise UnstorableValue("$", "ANY_KIND reads, repairs and removes; to write, open the directory with its schema")
+
+    def decode(self, data: bytes | memoryview, version: int, readable_by: int) -> tuple[Any, None]:
+        try:
+            return orjson.loads(data), None
+        except orjson.JSONDecodeError:
+            pass
+        raise Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON")
+
+    def __repr__(self) -> str:
+        return "ANY_KIND"
+
+
+ANY_KIND: Schema[Any] = _AnyKind()
+"""Give it in place of a schema to list, load, verify, recover and remove checkpoints of every kind and version."""
