@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
 
@@ -18,22 +17,14 @@ from ._errors import (
     CheckpointError,
     CheckpointExists,
     CheckpointNotFound,
-    CheckpointTooNew,
-    CheckpointWriteFailed,
-    CorruptCheckpoint,
-    DirectoryLocked,
-    DirectoryUnusable,
     UnstorableValue,
-    WrongKind,
 )
 from ._events import Event, Events
 from ._filestore import Durability, FileStore
 from ._format.boot import boot_id as boot_id_of_the_kernel
 from ._format.keys import check_key, is_name
-from ._format.repair import SearchBudget
-from ._gcpause import gc_paused
+from ._loader import Loader
 from ._metricssink import MetricsSink
-from ._readahead import read_ahead
 from ._reader import Found, Reader
 from ._recovery import Recoverer
 from ._recoveryplan import RecoveryPlan
@@ -126,6 +117,7 @@ class CheckpointManager(Generic[T]):
         self._reader: Reader[T] = Reader(self._store, self._schema, boot, self._events)
         self._writer = Writer(self._store, self._schema.kind, self._reader, boot, self._events, metrics=metrics)
         self._recoverer = Recoverer(self._store, self._reader, self._writer, self._events)
+        self._loader = Loader(self._store, self._reader, self._writer, self._recoverer, self._get)
         if metrics:
             metrics.opened(self._store)
 
@@ -211,33 +203,11 @@ class CheckpointManager(Generic[T]):
         one that would take too long: all searches for flipped bits together are limited to a few seconds, which
         is enough for thousands of small files or two of 64 KiB.
         """
-        repairs = _Repairs() if repair else None
-        checkpoints: dict[str, Checkpoint[T]] = {}
-        problems: dict[str, CheckpointError] = {}
-        with gc_paused():
-            for key in read_ahead(self._store, self.list_checkpoints()):
-                try:
-                    checkpoints[key] = self._get_repaired(key, repairs) if repairs else self._get(key)
-                except (CorruptCheckpoint, CheckpointTooNew, WrongKind) as problem:
-                    problems[key] = problem
-                except CheckpointNotFound:
-                    continue  # removed since the directory was listed
-        return Loaded(checkpoints, problems, repairs.made if repairs else {})
+        return self._loader.load(repair=repair)
 
     def verify(self) -> Verified:
         """Check every file's checksum and header without decoding its data."""
-        intact = 0
-        problems: dict[str, CheckpointError] = {}
-        for key in read_ahead(self._store, self.list_checkpoints()):
-            try:
-                self._reader.verify(key)
-                intact += 1
-            except (CorruptCheckpoint, CheckpointTooNew, WrongKind) as problem:
-                self._writer.forget(key)
-                problems[key] = problem
-            except CheckpointNotFound:
-                continue
-        return Verified(intact, problems)
+        return self._loader.verify()
 
     def batch(self) -> Batch[T]:
         """Many writes and removals, committed when the with block ends; much cheaper than one by one.
@@ -308,25 +278,6 @@ class CheckpointManager(Generic[T]):
         found = self._read(key)
         return self._reader.checkpoint(found.header, found.data)
 
-    def _get_repaired(self, key: str, repairs: _Repairs) -> Checkpoint[T]:
-        try:
-            return self._get(key)
-        except CorruptCheckpoint:
-            if repairs.refused:
-                raise
-            try:
-                with self._writer.changing(key):
-                    plan = self._recoverer.plan(key, budget=repairs.budget, report=False)
-                    if plan.exact:
-                        repairs.made[key] = self._recoverer.carry_out(plan)
-                if found := plan._after:
-                    return self._reader.checkpoint(found.header, found.data)
-            except DirectoryLocked:
-                repairs.refused = True
-            except (CheckpointWriteFailed, DirectoryUnusable):
-                pass
-            raise
-
     def _read(self, key: str) -> Found[T]:
         try:
             return self._reader.read(key)
@@ -337,15 +288,6 @@ class CheckpointManager(Generic[T]):
     def _commit(self, changes: Changes) -> Committed:
         with self._writer.changing(*changes):
             return self._writer.commit(changes)
-
-
-@dataclass(slots=True)
-class _Repairs:
-    """What one load has repaired, and what it may spend on more."""
-
-    made: dict[str, Recovery] = field(default_factory=dict)
-    budget: SearchBudget = field(default_factory=SearchBudget)
-    refused: bool = False  # another process has the lock: it is waited for once, and not once per file
 
 
 def _opened(

@@ -1,0 +1,103 @@
+"""All of a directory at once. One bad file is reported and costs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
+from ._errors import (
+    CheckpointError,
+    CheckpointNotFound,
+    CheckpointTooNew,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    DirectoryLocked,
+    DirectoryUnusable,
+    WrongKind,
+)
+from ._format.repair import SearchBudget
+from ._gcpause import gc_paused
+from ._readahead import read_ahead
+from ._reader import Reader
+from ._recovery import Recoverer
+from ._store import Store
+from ._writer import Writer
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Repairs:
+    """What one load has repaired, and what it may spend on more."""
+
+    made: dict[str, Recovery] = field(default_factory=dict)
+    budget: SearchBudget = field(default_factory=SearchBudget)
+    refused: bool = False  # another process has the lock: it is waited for once, and not once per file
+
+
+class Loader(Generic[T]):
+    """Goes through all keys in order; `get` is the manager's own way to read one."""
+
+    def __init__(
+        self,
+        store: Store,
+        reader: Reader[T],
+        writer: Writer,
+        recoverer: Recoverer[T],
+        get: Callable[[str], Checkpoint[T]],
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._writer = writer
+        self._recoverer = recoverer
+        self._get = get
+
+    def load(self, *, repair: bool) -> Loaded[T]:
+        checkpoints: dict[str, Checkpoint[T]] = {}
+        problems: dict[str, CheckpointError] = {}
+        repairs = _Repairs()
+        with gc_paused():
+            for key in read_ahead(self._store, sorted(self._store.keys())):
+                try:
+                    checkpoints[key] = self._get_repaired(key, repairs) if repair else self._get(key)
+                except (CorruptCheckpoint, CheckpointTooNew, WrongKind) as problem:
+                    problems[key] = problem
+                except CheckpointNotFound:
+                    continue  # removed since the directory was listed
+        return Loaded(checkpoints, problems, repairs.made)
+
+    def verify(self) -> Verified:
+        intact = 0
+        problems: dict[str, CheckpointError] = {}
+        for key in read_ahead(self._store, sorted(self._store.keys())):
+            try:
+                self._reader.verify(key)
+                intact += 1
+            except (CorruptCheckpoint, CheckpointTooNew, WrongKind) as problem:
+                self._writer.forget(key)
+                problems[key] = problem
+            except CheckpointNotFound:
+                continue
+        return Verified(intact, problems)
+
+    def _get_repaired(self, key: str, repairs: _Repairs) -> Checkpoint[T]:
+        """Whatever stops a repair, the error of the damage is what remains."""
+        try:
+            return self._get(key)
+        except CorruptCheckpoint:
+            if repairs.refused:
+                raise
+            try:
+                with self._writer.changing(key):
+                    plan = self._recoverer.plan(key, budget=repairs.budget, report=False)
+                    if plan.exact:
+                        repairs.made[key] = self._recoverer.carry_out(plan)
+                if found := plan._after:
+                    return self._reader.checkpoint(found.header, found.data)
+            except DirectoryLocked:
+                repairs.refused = True
+            except (CheckpointWriteFailed, DirectoryUnusable):
+                pass
+            raise
