@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from ._acknowledgements import acknowledge
     from ._crashes import Crash, Crashes, every_crash
     from ._faults import Fault, Faults, every_fault
-    from ._injector import Death, Error, Killed, ShortWrite, dying, failing
+    from ._injector import Death, Error, Injector, Interruption, Killed, ShortWrite, dying, failing
     from ._shadow import UnseenChange
+    from ._watch import Call, watching
     from .damage import Damage, every_damage
 
 __all__ = [
+    "Call",
     "Crash",
     "Crashes",
     "Damage",
@@ -39,6 +41,8 @@ __all__ = [
     "Error",
     "Fault",
     "Faults",
+    "Injector",
+    "Interruption",
     "Killed",
     "ShortWrite",
     "UnseenChange",
@@ -49,6 +53,7 @@ __all__ = [
     "every_damage",
     "every_fault",
     "failing",
+    "watching",
 ]
 
 # Imported when somebody asks: pytest loads the plugin, and with it this package, in runs that have no use for it.
@@ -57,8 +62,9 @@ _HOMES = {
     "_crashes": ("Crash", "Crashes", "every_crash"),
     "damage": ("Damage", "every_damage"),
     "_faults": ("Fault", "Faults", "every_fault"),
-    "_injector": ("Death", "Error", "Killed", "ShortWrite", "dying", "failing"),
+    "_injector": ("Death", "Error", "Injector", "Interruption", "Killed", "ShortWrite", "dying", "failing"),
     "_shadow": ("UnseenChange",),
+    "_watch": ("Call", "watching"),
 }
 
 

@@ -12,8 +12,9 @@ from typing import Any, TypeVar, overload
 
 from . import _acknowledgements as acknowledgements
 from ._diskimage import scan
-from ._injector import Call, Death, Error, Failure, Injector, ShortWrite
+from ._injector import Death, Error, Failure, Injector, ShortWrite
 from ._scratch import close, fast_folder, folder_in
+from ._watch import Call
 
 T = TypeVar("T")
 

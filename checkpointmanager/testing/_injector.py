@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import builtins
 import errno
-import io
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple
 
 from ._acknowledgements import tell_of_failed_sync
-from ._diskimage import scan
-from ._files import open_recorded
-from ._oscalls import EXCHANGES, descriptors_of, is_below, replaced, wrapped
-
-CALLS = (
-    *("open", "close", "read", "write", "pwrite", "fsync", "fdatasync", "truncate", "ftruncate", "lseek"),
-    *("link", "symlink", "rename", "replace", "unlink", "remove", "mkdir", "rmdir"),
-    *("stat", "lstat", "fstat", "listdir", "scandir", "chmod", "fchmod"),
-)
-OF_TWO_PATHS = frozenset({"link", "rename", "replace", "exchange"})
+from ._watch import SYNCS, Call, Make, Watch
 
 
 class Killed(BaseException):
@@ -48,56 +36,67 @@ class Error(NamedTuple):
 
     number: int
 
+    def raised(self) -> BaseException:
+        return OSError(self.number, os.strerror(self.number))
+
     def __str__(self) -> str:
         return errno.errorcode[self.number]
 
 
-Failure = Error | Death | ShortWrite
+class Interruption(NamedTuple):
+    """Any exception in place of the call; or after it was made, as a signal's handler raises it."""
 
+    error: BaseException
+    after: bool = False
 
-class Call(NamedTuple):
-    """A call of `os`, and the names that it was about."""
-
-    name: str
-    about: str
+    def raised(self) -> BaseException:
+        return self.error
 
     def __str__(self) -> str:
-        return f"{self.name} {self.about}"
+        return f"{type(self.error).__name__}{' after the call' if self.after else ''}"
+
+
+Failure = Error | Death | ShortWrite | Interruption
 
 
 class Injector:
-    """Fails call number `at`, from 1, of those that concern what is in `root`; with `only`, of those of that name."""
+    """Fails call number `at`, from 1, of those that concern what is in `root`.
 
-    def __init__(self, root: str, failure: Failure, at: int, only: str = "") -> None:
-        self._root = os.path.abspath(root)
+    With `only` the others are not counted: those of another name, or that are not about `about`. With `lasting`
+    every one after it fails as well.
+    """
+
+    def __init__(
+        self, root: str, failure: Failure, at: int, only: str = "", *, about: str = "", lasting: bool = False
+    ) -> None:
+        self._watch = Watch(root, self._around)
         self._failure = failure
         self._at = at
         self._only = only
+        self._about = about
+        self._lasting = lasting
         self._count = 0
-        self._guard = threading.Lock()  # guards what follows and the count
-        self._open = _opened_before(self._root)  # descriptor -> what it is of
-        self._before = frozenset(self._open)
-        self.failed: Call | None = None  # None: there were not so many calls
+        self._guard = threading.Lock()  # guards the count and what follows
+        self.calls: list[Call] = []  # all that were met; the last one may be the one that failed
+        self.failed: Call | None = None  # the first one that did; None: there were not so many calls
 
     @property
     def dead(self) -> bool:
         return self.failed is not None and isinstance(self._failure, Death)
 
-    @contextmanager
-    def injecting(self) -> Iterator[None]:
-        opening = partial(open_recorded, self, builtins.open)
-        with (
-            wrapped(CALLS, self._wrap, EXCHANGES),
-            replaced(builtins, "open", opening),
-            replaced(io, "open", opening),
-        ):
-            yield
+    @property
+    def repeated_syncs(self) -> list[Call]:
+        """Syncs of a descriptor whose sync had failed: they say nothing, whatever they return."""
+        return self._watch.repeated_syncs
+
+    def injecting(self) -> AbstractContextManager[None]:
+        return self._watch.watching()
 
     def bury(self) -> None:
         """Close what the dead opened, but keep the numbers taken: its objects will close them once more."""
         nowhere = os.open(os.devnull, os.O_RDWR)
         try:
-            for descriptor in self._open.keys() - self._before:
+            for descriptor in self._opened():
                 os.dup2(nowhere, descriptor, inheritable=False)
         finally:
             os.close(nowhere)
@@ -105,64 +104,67 @@ class Injector:
     def clear_the_grave(self) -> None:
         """Give those numbers back that nobody has closed when the dead one's objects were collected."""
         nowhere = os.stat(os.devnull)
-        for descriptor in self._open.keys() - self._before:
+        for descriptor in self._opened():
             with suppress(OSError):
                 if os.path.samestat(os.fstat(descriptor), nowhere):
                     os.close(descriptor)
 
-    def concerns(self, file: Any, dir_fd: int | None = None) -> bool:
-        if isinstance(file, int):
-            return file in self._open
-        if dir_fd is not None:
-            return dir_fd in self._open
-        return is_below(os.path.abspath(os.fsdecode(file)), self._root)
+    def _opened(self) -> set[int]:
+        return self._watch.open.keys() - self._watch.opened_before
 
-    def _wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            file: Any = arguments[0] if arguments else "."
-            if not self.concerns(file, options.get("dir_fd", options.get("src_dir_fd"))):
-                return real(*arguments, **options)
-            about = self._about(name, arguments)
-            fails = self._meets(Call(name, about))
-            if self.dead:
-                raise Killed(f"killed at: {self.failed}")
-            if fails and isinstance(self._failure, ShortWrite):
-                return real(arguments[0], bytes(arguments[1])[: max(len(arguments[1]) // 2, 1)])
-            if name == "close":
-                self._open.pop(file, None)
-                real(file)
-            if fails and isinstance(self._failure, Error):
-                if name in ("fsync", "fdatasync"):
-                    tell_of_failed_sync(file)
-                raise OSError(self._failure.number, os.strerror(self._failure.number))
-            if name == "close":
-                return None
-            result = real(*arguments, **options)
-            if name == "open":
-                self._open[result] = about
-            return result
-
-        return call
+    def _around(self, call: Call, make: Make, arguments: tuple[Any, ...]) -> Any:
+        fails = self._meets(call)
+        if self.dead:
+            raise Killed(f"killed at: {self.failed}")
+        if not fails:
+            return make()
+        if isinstance(self._failure, ShortWrite):
+            return make(arguments[0], bytes(arguments[1])[: max(len(arguments[1]) // 2, 1)], *arguments[2:])
+        assert not isinstance(self._failure, Death)
+        if call.name == "close" or (isinstance(self._failure, Interruption) and self._failure.after):
+            with suppress(OSError):
+                make()
+            raise self._failure.raised()
+        raised = self._failure.raised()
+        if call.name in SYNCS and isinstance(raised, OSError):
+            tell_of_failed_sync(arguments[0])
+        raise raised
 
     def _meets(self, call: Call) -> bool:
-        """Count it, and say whether it is the one."""
+        """Note it, and say whether it fails."""
         with self._guard:
-            self._count += self._only in ("", call.name)
-            fails = self._count == self._at and self.failed is None
-            if fails:
+            self.calls.append(call)
+            if self._only not in ("", call.name) or self._about not in call.about:
+                return False
+            self._count += 1
+            fails = self._count == self._at or (self._lasting and self._count > self._at)
+            if fails and self.failed is None:
                 self.failed = call
             return fails
 
-    def _about(self, name: str, arguments: tuple[Any, ...]) -> str:
-        named = arguments[: 2 if name in OF_TWO_PATHS else 1]
-        return " ".join(self._open.get(part, str(part)) if isinstance(part, int) else str(part) for part in named)
-
 
 @contextmanager
-def failing(directory: str | os.PathLike[str], call: str, number: int = errno.EIO, *, nth: int = 1) -> Iterator[None]:
-    """Inside, the n-th call of this name that concerns what is in `directory` fails with this errno."""
-    with Injector(os.fspath(directory), Error(number), nth, only=call).injecting():
-        yield
+def failing(
+    directory: str | os.PathLike[str],
+    call: str = "",
+    failure: int | BaseException = errno.EIO,
+    *,
+    about: str = "",
+    nth: int = 1,
+    after: bool = False,
+    lasting: bool = False,
+) -> Iterator[Injector]:
+    """Inside, the n-th call of this name that concerns what is in `directory` fails with this errno or exception.
+
+    With no `call` every one counts, with `about` only those whose names contain it. With `after` the call is made
+    first: so does a signal, or a server that dies before it answers. With `lasting` all later ones fail as well.
+    What you get has `calls`, all that were met, and `failed`, the first that failed, or None.
+    """
+    raised = OSError(failure, os.strerror(failure)) if isinstance(failure, int) else failure
+    kind: Failure = Error(failure) if isinstance(failure, int) and not after else Interruption(raised, after)
+    injector = Injector(os.fspath(directory), kind, nth, only=call, about=about, lasting=lasting)
+    with injector.injecting():
+        yield injector
 
 
 @contextmanager
@@ -180,9 +182,3 @@ def dying(directory: str | os.PathLike[str], *, nth: int) -> Iterator[Injector]:
         if not injector.dead:
             raise
         injector.bury()
-
-
-def _opened_before(root: str) -> dict[int, str]:
-    image, inodes = scan(root)
-    paths = {node: path for path, node in image.walk()}
-    return {number: paths.get(inodes[key], ".") for number, key in descriptors_of(inodes).items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
 from typing import Any
@@ -22,15 +22,18 @@ EXCHANGE = "exchange"
 
 
 @contextmanager
-def wrapped(names: Iterable[str], wrap: Wrap, exchanges: Iterable[str] = ()) -> Iterator[None]:
-    """Inside, each of these functions of `os` is what `wrap` made of it; so are the exchanges, where they exist."""
+def wrapped(names: Iterable[str], wrap: Wrap, past_os: Mapping[str, str]) -> Iterator[None]:
+    """Inside, each of these functions of `os` is what `wrap` made of it.
+
+    So are those of `past_os`, where they exist: dotted names, with the name of the call that they make.
+    """
     with ExitStack() as stack:
         for name in names:
             if hasattr(os, name):
                 stack.enter_context(_attribute(os, name, wrap(name, getattr(os, name))))
-        for dotted in exchanges:
+        for dotted, name in past_os.items():
             if (real := _found(dotted)) is not None:
-                stack.enter_context(_everywhere(real, wrap(EXCHANGE, real)))
+                stack.enter_context(_everywhere(real, wrap(name, real)))
         yield
 
 

@@ -26,6 +26,8 @@ class RawBytes(Protocol):
 
     def previous(self, key: str) -> bytes | None: ...
 
+    def write_previous(self, key: str, blob: bytes) -> None: ...
+
     def restore(self, key: str, blob: bytes, previous: bytes | None) -> None:
         """Whatever stands there now."""
         ...
@@ -43,7 +45,7 @@ def raw_bytes_of(target: Target) -> RawBytes:
 
 
 class Files:
-    """A file is written in target: it stays the same file, with all its names."""
+    """A file is written in place: it stays the same file, with all its names."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -66,6 +68,10 @@ class Files:
         with suppress(FileNotFoundError), open(self._previous_path(key), "rb") as file:
             return file.read()
         return None
+
+    def write_previous(self, key: str, blob: bytes) -> None:
+        with open(self._previous_path(key), "wb") as file:
+            file.write(blob)
 
     def restore(self, key: str, blob: bytes, previous: bytes | None) -> None:
         _put(self.path(key), blob)
@@ -92,6 +98,9 @@ class Memory:
 
     def previous(self, key: str) -> bytes | None:
         return self._store.previous.get(key)
+
+    def write_previous(self, key: str, blob: bytes) -> None:
+        self._store.previous[key] = blob
 
     def restore(self, key: str, blob: bytes, previous: bytes | None) -> None:
         self._store.current[key] = blob

@@ -23,7 +23,7 @@ from . import _acknowledgements as acknowledgements
 from ._diskimage import ROOT, Entry
 from ._files import open_recorded
 from ._operations import Acknowledgement, Recording, Sync
-from ._oscalls import EXCHANGES, descriptors_of, is_faked, replaced, wrapped
+from ._oscalls import EXCHANGE, EXCHANGES, descriptors_of, is_faked, replaced, wrapped
 from ._shadow import Shadow
 
 CALLS = (
@@ -71,7 +71,7 @@ class Recorder:
     def recording(self) -> Iterator[None]:
         opening = partial(open_recorded, self, builtins.open)
         with (
-            wrapped(CALLS, self._wrap, self._exchanges),
+            wrapped(CALLS, self._wrap, dict.fromkeys(self._exchanges, EXCHANGE)),
             replaced(builtins, "open", opening),
             replaced(io, "open", opening),
             acknowledgements.to(self),

@@ -1,6 +1,6 @@
 """Ways in which a checkpoint gets damaged, each with what a reader should say about it.
 
-They take a manager, the path of its directory or a MemoryStore, and a key. A file is changed in target, as bit rot
+They take a manager, the path of its directory or a MemoryStore, and a key. A file is changed in place, as bit rot
 and careless hands do; the manager does not notice before it reads again.
 """
 
@@ -17,7 +17,7 @@ from .._errors import CheckpointError, CheckpointNotFound, CheckpointTooNew, Cor
 from .._format.envelope import MAX_BYTES, checksum_of, open_sealed, seal
 from .._format.reason import Reason
 from .._manager import CheckpointManager
-from ._rawbytes import Files, Target, raw_bytes_of
+from ._rawbytes import Files, RawBytes, Target, raw_bytes_of
 
 BLOCK_BYTES = 4096
 
@@ -60,6 +60,19 @@ def flip_byte(target: Target, key: str, offset: int = -20) -> Damage:
     blob[offset] ^= 0xFF
     raw.write(key, bytes(blob))
     return _corrupt(f"flipped byte {offset % len(blob)}", key, Reason.CHECKSUM_MISMATCH)
+
+
+def ruin(target: Target, key: str, *, previous: bool = False) -> Damage:
+    """Ten bytes near the end, beyond repair; the header still states the generation. Or of the previous one."""
+    raw = raw_bytes_of(target)
+    blob = bytearray(_previous(raw, key) if previous else raw.read(key))
+    for index in range(len(blob) - 30, len(blob) - 20):
+        blob[index] ^= 1
+    if previous:
+        raw.write_previous(key, bytes(blob))
+        return Damage("ten bytes of the previous generation changed", key)
+    raw.write(key, bytes(blob))
+    return _corrupt("ten bytes changed", key, Reason.CHECKSUM_MISMATCH)
 
 
 def truncate(target: Target, key: str, size: int | None = None) -> Damage:
@@ -113,10 +126,7 @@ def swap(target: Target, key: str, other: str) -> Damage:
 
 def replace_by_previous(target: Target, key: str) -> Damage:
     """A valid checkpoint, but an old one: what a restored backup does. No checksum can tell."""
-    before = raw_bytes_of(target).previous(key)
-    if before is None:
-        raise ValueError(f"{key} has no previous generation")
-    return replace_by(target, key, before)
+    return replace_by(target, key, _previous(raw_bytes_of(target), key))
 
 
 def replace_by(target: Target, key: str, blob: bytes) -> Damage:
@@ -207,7 +217,7 @@ def replace_by_link(target: Target, key: str) -> Damage:
 Maker = Callable[[Target, str], Damage]
 
 EVERYWHERE: tuple[Maker, ...] = (
-    *(flip_bit, flip_byte, truncate, empty, fill_with_nuls, blank_block, append, replace_by_previous),
+    *(flip_bit, flip_byte, ruin, truncate, empty, fill_with_nuls, blank_block, append, replace_by_previous),
     *(edit_by_hand, reformat, seal_rubbish, seal_without_header, make_too_new, remove),
 )
 ON_DISK: tuple[Maker, ...] = (change_mode, make_too_large, replace_by_directory, replace_by_link)
@@ -232,6 +242,13 @@ def every_damage(target: Target, key: str, other: str = "") -> Iterator[Damage]:
         finally:
             for name, (blob, previous) in before.items():
                 raw.restore(name, blob, previous)
+
+
+def _previous(raw: RawBytes, key: str) -> bytes:
+    before = raw.previous(key)
+    if before is None:
+        raise ValueError(f"{key} has no previous generation")
+    return before
 
 
 def _corrupt(what: str, key: str, reason: Reason) -> Damage:

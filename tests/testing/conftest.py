@@ -15,15 +15,15 @@ __all__ = ["checkpoint_chaos", "checkpoint_faults"]
 
 
 @pytest.fixture(params=["disk", "pyfakefs", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Store:
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Store:
     if request.param == "pyfakefs":
         request.getfixturevalue("fs")
     return MemoryStore() if request.param == "memory" else tmp_path / "claims"
 
 
 @pytest.fixture
-def manager(entry: Path | Store) -> Iterator[CheckpointManager[Any]]:
-    with CheckpointManager(entry) as manager:
+def manager(target: Path | Store) -> Iterator[CheckpointManager[Any]]:
+    with CheckpointManager(target) as manager:
         manager.create_checkpoint("a", "first")
         manager.create_checkpoint("a", {"second": [1, 2, 3], "padding": "x" * 100})
         manager.create_checkpoint("b", "other")

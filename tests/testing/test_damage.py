@@ -52,6 +52,20 @@ def test_a_flipped_bit_can_be_repaired_and_a_flipped_byte_cannot(manager: Manage
     assert manager.recover_checkpoint("a").outcome is Outcome.HOPELESS
 
 
+def test_a_ruined_checkpoint_can_only_be_rolled_back(manager: Manager) -> None:
+    damage.ruin(manager, "a").expect(manager)
+    assert manager.recover_checkpoint("a").outcome is Outcome.HOPELESS
+    assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.ROLLED_BACK
+    assert manager.get_checkpoint("a").generation > 2, "the header still stated the generation"
+
+
+def test_a_ruined_previous_generation_is_no_damage_but_cannot_be_rolled_back_to(manager: Manager) -> None:
+    damage.ruin(manager, "a", previous=True).expect(manager)
+    assert manager.previous_checkpoint("a") is None
+    damage.ruin(manager, "a").expect(manager)
+    assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
+
+
 @pytest.mark.parametrize("bit", [0, 7, 150, 280, 300, -1, -8, -9])
 def test_a_bit_may_be_flipped_anywhere(manager: Manager, bit: int) -> None:
     damage.flip_bit(manager, "a", bit).expect(manager)

@@ -38,7 +38,7 @@ def check(fault: Fault) -> None:
 
 
 CLASSIC = ["stat", "open", "write", "fsync", "close", "link", "rename", "rename", "fsync"]
-RECYCLED = ["stat", "open", "fstat", "write", "fsync", "close", "exchange", "fsync"]
+RECYCLED = ["stat", "open", "fstat", "fcntl", "fcntl", "fcntl", "write", "fsync", "close", "exchange", "fsync"]
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_a_run_that_does_not_use_it_loads_nothing_of_it(tmp_path: Path) -> None:
         "import sys\n\n"
         "def test_nothing_is_loaded():\n"
         "    loaded = [name for name in sys.modules if name.startswith('checkpointmanager.testing.')]\n"
-        f"    assert loaded == ['{PLUGIN}']\n"
+        f"    assert loaded == ['{MODULE}']\n"
         "    assert 'pyfakefs' not in sys.modules or 'pyfakefs.pytest_plugin' in sys.modules\n"
     )
     assert "1 passed" in pytest_run(tmp_path, "-p", PLUGIN)
