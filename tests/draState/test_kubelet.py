@@ -140,30 +140,31 @@ def test_shares_and_skipped_operations_are_read() -> None:
     ("blob", "why"),
     [
         (b"", "the file is not JSON (it is empty)"),
-        (b"\0" * 8, "reading stopped at character 0 of 8"),
-        (b"{}{}", "reading stopped at character 2 of 4"),
-        (b"[]", "file is not an object"),
-        (b"7", "file is not an object"),
-        (b'{"a":NaN}', "NaN"),
-        (b'{"a":-Infinity}', "Infinity"),
-        (b"[" * 200_000, "nested too deeply"),
-        (b'{"Checksum":7}', "checksum mismatch (the file says 7, its Data has 4010664294)"),
-        (b'{"Checksum":-0}', "file.Checksum is not an unsigned integer of 32 bits"),
-        (b'{"Checksum":' + b"9" * 10_000 + b"}", "file.Checksum is not an unsigned integer of 32 bits"),
-        (b'{"Checksum":true}', "file.Checksum is not an unsigned integer of 32 bits"),
-        (b'{"Data":7}', "file.Data is not a string"),
+        (b"\0" * 8, "the file is not JSON (not-json at byte 0)"),
+        (b"{}{}", "the file is not JSON (trailing-bytes at byte 2)"),
+        (b'{"\xc3\xa9\xff":1,', "the file is not JSON (truncated at byte 9)"),
+        (b"[]", "the file is not an object"),
+        (b"7", "the file is not an object"),
+        (b'{"a":NaN}', "not-json at byte 5"),
+        (b'{"a":-Infinity}', "not-json at byte 5"),
+        (b"[" * 200_000, "not-json at byte 10000"),
+        (b'{"Checksum":7}', "Data does not match its checksum (7, but Data has 4010664294)"),
+        (b'{"Checksum":-0}', ": Checksum is not an unsigned integer of 32 bits"),
+        (b'{"Checksum":' + b"9" * 10_000 + b"}", ": Checksum is not an unsigned integer of 32 bits"),
+        (b'{"Checksum":true}', ": Checksum is not an unsigned integer of 32 bits"),
+        (b'{"Data":7}', ": Data is not a string"),
         (sealed(""), "Data is not JSON (it is empty)"),
+        (sealed("secret"), "Data is not JSON (not-json at byte 0)"),
         (sealed("[]"), "Data is not an object"),
         (of_claims([]), "Data.ClaimInfoStateList[0] is not an object"),
         (of_claims({"ClaimUID": 1}), "Data.ClaimInfoStateList[0].ClaimUID is not a string"),
         (of_claims({}, {"PodUIDs": []}), "Data.ClaimInfoStateList[1].PodUIDs is not an object"),
         (of_claims({"PodUIDs": {"secret": 1}}), "Data.ClaimInfoStateList[0].PodUIDs[…] is not an object"),
         (of_claims({"DriverState": {"secret": {"Devices": {}}}}), ".DriverState[…].Devices is not an array"),
-        (b'{"entries":[]}', "neither Data nor a checksum"),
-        (b'{"version":"v1","entries":{},"checksum":1}', "file.entries is not an array"),
+        (b'{"version":"v1","entries":["secret"],"checksum":1}', ": entries[0] is not an object"),
         (
-            b'{"version":"v1","entries":[{"CDIDevices":"x"}],"checksum":1}',
-            "file.entries[0].CDIDevices is not an object",
+            b'{"version":"v1","entries":[{"CDIDevices":"secret"}],"checksum":1}',
+            ": entries[0].CDIDevices: neither a list",
         ),
     ],
 )
@@ -203,18 +204,23 @@ def test_an_importer_is_warned_of_what_kubelet_does_not_mind() -> None:
     [
         ('{"CLAIMUID":"u"}', ClaimInfoState("u", "", "")),
         ('{"claimuid":"u","PODuids":{"p":{}}}', ClaimInfoState("u", "", "", frozenset({"p"}))),
-        ('{"Namespace":"ns","Name\u017fpace":"other"}', ClaimInfoState("", "", "other")),
-        ('{"Driver\ufb06ate":{"d":{}}}', ClaimInfoState("", "", "")),
+        ('{"ClaimUID":"u","Namespace":"ns","Name\u017fpace":"other"}', ClaimInfoState("u", "", "other")),
+        ('{"ClaimUID":"u","Driver\ufb06ate":{"d":{}}}', ClaimInfoState("u", "", "")),
         ('{"ClaimUID":"a","ClaimUID":"b"}', ClaimInfoState("b", "", "")),
         ('{"ClaimUID":"a","ClaimUID":null}', ClaimInfoState("a", "", "")),
-        ('{"PodUIDs":{"a":{}},"PodUIDs":{"b":null}}', ClaimInfoState("", "", "", frozenset({"a", "b"}))),
-        ('{"PodUIDs":{"a":{}},"PodUIDs":null}', ClaimInfoState("", "", "")),
         (
-            '{"DriverState":{"d":{"skipNodeOperations":["*"]},"d":{}}}',
-            ClaimInfoState("", "", "", driver_states={"d": DriverState()}),
+            '{"ClaimUID":"u","PodUIDs":{"a":{}},"PodUIDs":{"b":null}}',
+            ClaimInfoState("u", "", "", frozenset({"a", "b"})),
         ),
-        ("null", ClaimInfoState("", "", "")),
-        ('{"ClaimUID":"\\ud800x\\ud83d\\ude00\\udc00"}', ClaimInfoState("\ufffdx\U0001f600\ufffd", "", "")),
+        ('{"ClaimUID":"u","PodUIDs":{"a":{}},"PodUIDs":null}', ClaimInfoState("u", "", "")),
+        (
+            '{"ClaimUID":"u","DriverState":{"d":{"skipNodeOperations":["*"]},"d":{}}}',
+            ClaimInfoState("u", "", "", driver_states={"d": DriverState()}),
+        ),
+        (
+            '{"ClaimUID":"\\u0075","ClaimName":"\\ud800x\\ud83d\\ude00\\udc00"}',
+            ClaimInfoState("u", "\ufffdx\U0001f600\ufffd", ""),
+        ),
     ],
 )
 def test_data_is_decoded_as_go_does_it(data: str, expected: ClaimInfoState) -> None:
@@ -222,12 +228,12 @@ def test_data_is_decoded_as_go_does_it(data: str, expected: ClaimInfoState) -> N
 
 
 def test_every_bad_byte_counts_as_a_replacement_character_of_its_own() -> None:
-    raw = b'{\\"ClaimInfoStateList\\":[{\\"ClaimUID\\":\\"\xe2\x82\xff\\"}]}'
-    decoded = '{"ClaimInfoStateList":[{"ClaimUID":"\ufffd\ufffd\ufffd"}]}'
+    raw = b'{\\"ClaimInfoStateList\\":[{\\"ClaimUID\\":\\"u\\",\\"ClaimName\\":\\"\xe2\x82\xff\\"}]}'
+    decoded = '{"ClaimInfoStateList":[{"ClaimUID":"u","ClaimName":"\ufffd\ufffd\ufffd"}]}'
 
     state = read_dra_manager_state(b'{"Data":"%s","Checksum":%d}' % (raw, zlib.crc32(decoded.encode())))
 
-    assert state.claims[0].claim_uid == "\ufffd\ufffd\ufffd"
+    assert state.claims[0].claim_name == "\ufffd\ufffd\ufffd"
 
 
 def test_text_is_escaped_as_go_does_it() -> None:
@@ -300,7 +306,8 @@ def test_entries_of_older_kubelets_are_read_but_not_verified(more: Any, drivers:
 
 
 def test_of_two_shapes_of_cdi_devices_in_one_entry_the_last_counts() -> None:
-    blob = b'{"version":"v1","entries":[{"DriverName":"d","CdiDevices":["a"],"CDIDevices":{"e":["b"]}}],"checksum":1}'
+    entry = b'{"ClaimUID":"u","DriverName":"d","CdiDevices":["a"],"CDIDevices":{"e":["b"]}}'
+    blob = b'{"version":"v1","entries":[%s],"checksum":1}' % entry
 
     (claim,) = read_dra_manager_state(blob).claims
 
@@ -311,6 +318,36 @@ def test_an_old_file_without_entries_is_empty() -> None:
     state = read_dra_manager_state(b'{"version":"v1","checksum":1}')
 
     assert (state.claims, state.form, state.checksum_verified) == ((), "entries", False)
+
+
+NO_KEYS = ["", " ", ".u", "../../etc/passwd", "u\n", "ü", "u" * 201, "\ufffd", "secret/claim"]
+
+
+def test_a_claim_whose_uid_is_no_checkpoint_key_is_reported_and_costs_no_other(tmp_path: Path) -> None:
+    uids = ["first", *NO_KEYS, "last"]
+
+    state = read_dra_manager_state(of_claims(*({"ClaimUID": uid} for uid in uids), None))
+
+    assert [claim.claim_uid for claim in state.claims] == ["first", "last"]
+    assert list(state.unusable) == [*range(1, len(NO_KEYS) + 1), len(uids)]
+    assert {index for index, why in state.unusable.items() if why == "it has no UID"} == {1, len(uids)}
+    assert state.unusable[2] == "its UID cannot be a checkpoint key"
+    assert state.warnings == ("10 claims cannot be stored and are left out; `unusable` says why",)
+    assert "secret" not in str(state.unusable) + str(state.warnings)
+    cache = ClaimInfoCache(tmp_path / "claims")
+    cache.put(*map(ClaimInfo, state.claims))
+    assert len(cache) == 2
+    cache.close()
+
+
+def test_entries_of_older_kubelets_without_a_usable_uid_are_reported_too() -> None:
+    state = read_dra_manager_state(b'{"version":"v1","entries":[{},{"ClaimUID":"u"}],"checksum":1}')
+
+    assert ([claim.claim_uid for claim in state.claims], dict(state.unusable)) == (["u"], {0: "it has no UID"})
+
+
+def test_every_claim_of_a_good_file_can_be_used() -> None:
+    assert dict(read_dra_manager_state(vector("several.json")).unusable) == {}
 
 
 def test_a_state_is_imported_and_exported_in_one_line_each(tmp_path: Path) -> None:

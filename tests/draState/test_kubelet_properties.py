@@ -21,11 +21,12 @@ from draState import (
 from .test_kubelet import VECTORS, sealed, vector
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+UIDS = st.from_regex(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,6}[A-Za-z0-9])?", fullmatch=True)
 TEXTS = st.lists(TEXT, max_size=3).map(tuple)
 DEVICES = st.builds(Device, TEXT, TEXT, st.none() | TEXT, TEXTS, TEXTS)
 DRIVERS = st.builds(DriverState, st.lists(DEVICES, max_size=3).map(tuple), TEXTS)
 CLAIMS = st.builds(
-    ClaimInfoState, TEXT, TEXT, TEXT, st.frozensets(TEXT, max_size=3), st.dictionaries(TEXT, DRIVERS, max_size=3)
+    ClaimInfoState, UIDS, TEXT, TEXT, st.frozensets(TEXT, max_size=3), st.dictionaries(TEXT, DRIVERS, max_size=3)
 )
 
 

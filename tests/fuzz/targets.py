@@ -23,7 +23,9 @@ from checkpointmanager._format.keys import is_name
 from checkpointmanager._format.lockowner import LockOwner
 from checkpointmanager._format.reason import Damaged, TooNew
 from checkpointmanager._format.repair import generation_in
-from draState import CLAIMS, POD_CONFIGS, KubeletStateInvalid, read_dra_manager_state, write_dra_manager_state
+from draState import CLAIMS, POD_CONFIGS, read_dra_manager_state, write_dra_manager_state
+
+from ..checkpoint_verify.kubelet.verdicts import agreed
 
 KEY = "pod-7"
 WRITTEN = datetime(2026, 11, 16, 8, 15, 30, 123456, UTC)
@@ -135,7 +137,10 @@ def kubelet(data: bytes) -> None:
 
 
 def dra_state(data: bytes) -> None:
-    """A file as it lies on the disk; or, after a first byte of 1, the text inside one whose checksum is right."""
+    """A file as it lies on the disk; or, after a first byte of 1, the text inside one whose checksum is right.
+
+    The import and checkpoint-verify have one verdict about it.
+    """
     if data[:1] == b"\1":
         text = data[1:].decode(errors="replace")
         _read_and_write_dra_state(json.dumps({"Data": text, "Checksum": zlib.crc32(text.encode())}).encode())
@@ -143,12 +148,10 @@ def dra_state(data: bytes) -> None:
 
 
 def _read_and_write_dra_state(blob: bytes) -> None:
-    try:
-        claims = read_dra_manager_state(blob).claims
-    except KubeletStateInvalid:
+    if agreed(blob) == "damaged":
         return
-    with suppress(KubeletStateInvalid):  # half a character, which JSON can say and Unicode cannot
-        assert read_dra_manager_state(write_dra_manager_state(claims)).claims == claims
+    claims = read_dra_manager_state(blob).claims
+    assert read_dra_manager_state(write_dra_manager_state(claims)).claims == claims
 
 
 def holder(blob: bytes) -> None:

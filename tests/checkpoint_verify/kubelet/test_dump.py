@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from checkpoint_verify.kubelet import cpu, cpuset, memory
-from checkpoint_verify.kubelet.checksums import crc32, fnv32a, fnv32a_of_string
+from checkpoint_verify.kubelet.checksums import fnv32a, fnv32a_of_string
 from checkpoint_verify.kubelet.dump import dump_pointer, dump_value
-from checkpoint_verify.kubelet.gotypes import STRINGS, Bytes, Map
 from checkpoint_verify.kubelet.policyforms import Forms, Reading
-from checkpoint_verify.kubelet.syntax import parse
+from draState._kubelet.gotypes import STRINGS, Bytes, Map
+from draState._kubelet.statefile import checksum
+from draState._kubelet.syntax import parse
 
 
 def dump_of(forms: Forms, text: str) -> str:
@@ -20,7 +21,7 @@ def dump_of(forms: Forms, text: str) -> str:
 def test_the_checksums_match_published_test_values() -> None:
     assert fnv32a("") == 0x811C9DC5
     assert fnv32a("foobar") == 0xBF9CF968
-    assert crc32("123456789") == 0xCBF43926
+    assert checksum("123456789") == 0xCBF43926
 
 
 def test_a_string_is_hashed_with_its_type() -> None:

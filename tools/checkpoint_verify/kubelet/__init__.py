@@ -1,9 +1,9 @@
-"""Kubelet's own state files, read and judged as kubelet itself would do it, with the standard library alone.
+"""Kubelet's own state files, read and judged as kubelet itself would do it.
 
-A file passes through four rooms. `recognise` tells which file it is. `syntax` and `gojson` decode it the
-way Go does, since kubelet's verdict hangs on Go's rules for letter case, repeated members and nulls.
-One module a file (`cpu`, `memory`, `devices`, `dra`, `pods`) knows its forms, and hashes what `dump` and
-`checksums` make of them. `inspect` puts it together into a KubeletFile.
+A file passes through four rooms. `draState._kubelet` parses and decodes it the way Go does, since kubelet's
+verdict hangs on Go's rules for letter case, repeated members and nulls. `recognise` says which file it is. One
+module per file knows its forms: `cpu`, `memory`, `devices` and `pods` hash what `dump` and `checksums` make of them,
+and `dra` has its verdict from draState, so that an import agrees. `inspect` puts it together into a KubeletFile.
 
 The verdict agrees with kubelet also where kubelet is wrong: a file that it loads although it should not
 is valid, with a warning. A form whose checksum algorithm is not known is unknown, never damaged.

@@ -1,16 +1,9 @@
-"""The two checksums of kubelet's state files. Neither is more than 32 bits wide."""
+"""The checksum of all of kubelet's state files but dra_manager_state. It is 32 bits wide."""
 
 from __future__ import annotations
 
-import zlib
-
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
-
-
-def crc32(text: str) -> int:
-    """CRC-32 (IEEE) of the text: dra_manager_state."""
-    return zlib.crc32(text.encode("utf-8"))
 
 
 def fnv32a(text: str) -> int:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from draState._kubelet.gotypes import (
+    CHECKSUM,
+    EMPTY_STRUCT,
+    STRING,
+    Custom,
+    Field,
+    Map,
+    Struct,
+    UnmarshalError,
+    Value,
+    decode,
+)
+from draState._kubelet.syntax import Node, Object
+
 from . import cpuset, versions
-from .gojson import decode
-from .gotypes import CHECKSUM, EMPTY_STRUCT, STRING, Custom, Field, Map, Struct, UnmarshalError, Value, zero
 from .policyforms import Forms
 from .policystate import TEXT_FORM_SINCE, PolicyState
-from .syntax import Node, Object
 from .unverified import UnverifiedState
 
 
@@ -23,12 +34,12 @@ def _is_flat(document: Node) -> bool:
     entries = document.get("ENTRIES") if isinstance(document, Object) else None
     if not isinstance(entries, Object) or not entries.members:
         return False
-    return all(isinstance(value, bytes) for _, value in entries.members)
+    return all(isinstance(value, str) for _, value in entries.members)
 
 
 def _pod_entry(node: Node) -> Value:
     """A pod's entry, whose CPU list kubelet parses while it decodes."""
-    entry = decode(_POD_ENTRY_TEXT, node, zero(_POD_ENTRY_TEXT))
+    entry = decode(_POD_ENTRY_TEXT, node, _POD_ENTRY_TEXT.zero())
     if entry.problems:
         raise UnmarshalError(entry.problems[0])
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from draState._kubelet.gotypes import CHECKSUM, STRING, STRINGS, Bytes, Field, Map, Slice, Struct, decode
+from draState._kubelet.syntax import Node, Object
+
 from . import notes, versions
 from .checksums import fnv32a
 from .dump import dump_value
-from .gojson import decode
-from .gotypes import CHECKSUM, STRING, STRINGS, Bytes, Field, Map, Slice, Struct
-from .syntax import Node, Object
 from .unverified import UnverifiedState
 from .verdict import Judgement, damaged, valid
 

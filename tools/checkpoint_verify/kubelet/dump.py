@@ -6,7 +6,7 @@ pointer does not use up the "skip", so the next struct field after it prints wit
 
 from __future__ import annotations
 
-from .gotypes import Bytes, Custom, GoType, Integer, Map, Pointer, Slice, String, Struct, Value
+from draState._kubelet.gotypes import Bytes, Custom, GoType, Integer, Map, Pointer, Slice, String, Struct, Value
 
 _NIL = "<nil>"
 

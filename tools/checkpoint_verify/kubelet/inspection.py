@@ -5,7 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Protocol
 
+from draState._kubelet.syntax import Missing, Node, NotJSONError, Object, fold, parse
+
 from . import cpu, devices, dra, memory, pods, versions
+from .plain import Plain, TooDeepError, plain
 from .recognise import (
     ACTUATED,
     ALLOCATED,
@@ -18,7 +21,6 @@ from .recognise import (
     kind_of,
     kind_of_fragment,
 )
-from .syntax import Missing, Node, NotJSONError, Object, Plain, TooDeepError, fold, parse, plain, unquote
 from .verdict import Judgement, KubeletFile, Verdict, damaged, unknown
 
 
@@ -69,7 +71,7 @@ def _reader(kind: str, document: Node) -> Reader:
     if kind == DEVICES:
         return devices.reader(document)
     if kind == DRA:
-        return dra.reader(document)
+        return dra.ClaimState(document)
     return cpu.reader(document) if kind == CPU else memory.reader(document)
 
 
@@ -140,19 +142,18 @@ def _content(document: Node) -> tuple[Plain, str]:
     try:
         shown = plain(document)
         if isinstance(document, Object):
-            shown |= {unquote(raw): _decoded(value) for raw, value in document.members if _is_data(raw, value)}
+            shown |= {
+                name: _decoded(value)
+                for name, value in document.members
+                if isinstance(value, str) and fold(name) == "DATA"
+            }
     except TooDeepError:
         return None, "The content nests too deeply to be shown."
     return shown, ""
 
 
-def _is_data(raw: bytes, value: Node) -> bool:
-    return isinstance(value, bytes) and fold(unquote(raw)) == "DATA"
-
-
-def _decoded(value: Node) -> Plain:
-    text = plain(value)
+def _decoded(text: str) -> Plain:
     try:
         return plain(parse(text.encode("utf-8")))
     except NotJSONError:
-        return text
+        return str(text)

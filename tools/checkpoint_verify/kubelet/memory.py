@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from draState._kubelet.gotypes import CHECKSUM, INT, STRING, UINT64, Field, Map, Pointer, Slice, String, Struct, Value
+from draState._kubelet.syntax import Node
+
 from . import versions
-from .gotypes import CHECKSUM, INT, STRING, UINT64, Field, Map, Pointer, Slice, String, Struct, Value
 from .policyforms import Forms
 from .policystate import TEXT_FORM_SINCE, PolicyState
-from .syntax import Node
 
 
 def reader(document: Node) -> PolicyState:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from draState._kubelet.decoded import Decoded, JsonPath, spelled
+
 from . import versions
-from .gojson import Decoded
 
 _SHOWN = 5  # names in one sentence
 
 
 def about(minor: int, *decodes: Decoded) -> tuple[str, ...]:
     """Warnings about the members that kubelet ignored or read more than once."""
-    unknown = [name for decoded in decodes for name in decoded.unknown]
-    repeated = [name for decoded in decodes for name in decoded.repeated]
+    unknown = [path for decoded in decodes for path in decoded.unknown]
+    repeated = [path for decoded in decodes for path in decoded.repeated]
     sentences = []
     if unknown:
         sentences.append(
@@ -23,6 +24,6 @@ def about(minor: int, *decodes: Decoded) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _list(names: list[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _list(paths: list[JsonPath]) -> str:
+    more = len(paths) - _SHOWN
+    return ", ".join(map(spelled, paths[:_SHOWN])) + (f" and {more} more" if more > 0 else "")

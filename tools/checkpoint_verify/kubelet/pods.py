@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from draState._kubelet.gotypes import CHECKSUM, STRING, Field, Map, Pointer, Slice, Struct, decode, decode_text
+from draState._kubelet.syntax import Missing, Node, Object
+
 from . import notes, versions
 from .checksums import fnv32a_of_string
-from .gojson import decode
-from .gotypes import CHECKSUM, STRING, Field, Map, Pointer, Slice, Struct, zero
 from .quantity import QUANTITY
-from .syntax import Missing, Node, Object, fold, unquote
-from .textstate import decode_text
 from .unverified import UnverifiedState
 from .verdict import Judgement, damaged, valid
 
@@ -46,7 +45,7 @@ def reader(document: Node, old_name: bool = False) -> PodState | UnverifiedState
 
     Under the old name a bare checksum is an empty state of the form before; under the others it is nothing.
     """
-    bare = isinstance(document, Object) and [fold(unquote(raw)) for raw, _ in document.members] == ["CHECKSUM"]
+    bare = isinstance(document, Object) and document.names() == ["CHECKSUM"]
     if is_old_form(document) or (old_name and bare):
         return UnverifiedState(document, OLD_FORM, refused_since=TEXT_FORM_SINCE)
     return PodState(document)
@@ -64,8 +63,8 @@ class PodState:
     """One pod resource checkpoint; all kubelet versions that read the form judge it alike."""
 
     def __init__(self, document: Node) -> None:
-        self._file = decode(_FILE, document, zero(_FILE))
-        self._state = decode_text(self._file.value["Data"], _STATE, zero(_STATE))
+        self._file = decode(_FILE, document, _FILE.zero())
+        self._state = decode_text(_STATE, self._file.value["Data"], _STATE.zero(), "data")
         self._expected = fnv32a_of_string(self._file.value["Data"])
 
     def judge(self, minor: int) -> Judgement:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from draState._kubelet.decoded import Decoded
+from draState._kubelet.gotypes import CHECKSUM, STRING, Field, Map, Struct, Value, decode, decode_text
+from draState._kubelet.syntax import Node
+
 from . import versions
 from .checksums import fnv32a, fnv32a_of_string
 from .dump import dump_pointer
-from .gojson import Decoded, decode
-from .gotypes import CHECKSUM, STRING, Field, Map, Struct, Value, zero
-from .syntax import Node
-from .textstate import decode_text
 
 _SEAL = (Field("Data", STRING, "data"), Field("DataChecksum", CHECKSUM, "dataChecksum"))
 
@@ -57,7 +57,7 @@ class Reading:
     def inner(self) -> Decoded:
         """What the sealed text says."""
         struct = self.forms.text_struct
-        return decode_text(self.outer.value["Data"], struct, _preset(struct))
+        return decode_text(struct, self.outer.value["Data"], _preset(struct), "data")
 
     @cached_property
     def pods(self) -> Decoded:
@@ -113,7 +113,7 @@ class Reading:
 
 def _preset(struct: Struct) -> Value:
     """What kubelet decodes over: zero values, but empty maps at the top level."""
-    return {field.name: {} if isinstance(field.type, Map) else zero(field.type) for field in struct.fields}
+    return {field.name: {} if isinstance(field.type, Map) else field.type.zero() for field in struct.fields}
 
 
 def _checksums(struct: Struct, value: Value, aliases: tuple[str, ...]) -> tuple[int, ...]:

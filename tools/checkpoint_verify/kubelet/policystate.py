@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from draState._kubelet.gotypes import Value
+from draState._kubelet.syntax import Node
+
 from . import notes, versions
-from .gotypes import Value
 from .policyforms import Forms, Reading
-from .syntax import Node
 from .verdict import Judgement, Verdict, damaged, unknown, valid
 
 TEXT_FORM_SINCE = 37

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+from draState._kubelet.statefile import checksum as crc32
+from draState._kubelet.syntax import Missing, Node, NotJSONError, Number, Object, parse
+
 from . import dra, pods
-from .checksums import crc32, fnv32a_of_string
-from .syntax import Missing, Node, NotJSONError, Number, Object, fold, parse, unquote
+from .checksums import fnv32a_of_string
 
 DRA = "dra_manager_state"
 CPU = "cpu_manager_state"
@@ -54,7 +56,7 @@ _BEGINNINGS = tuple(
 def _told_by_content(document: Node) -> str:
     if not isinstance(document, Object):
         return ""
-    names = {fold(unquote(raw)) for raw, _ in document.members}
+    names = set(document.names())
     if "POLICYNAME" in names:
         return _policy_kind(document, names)
     if dra.is_old_form(document):
@@ -64,7 +66,7 @@ def _told_by_content(document: Node) -> str:
     data = document.get("DATA")
     if isinstance(data, Object):
         return _device_kind(data, names)
-    return _text_kind(document, data) if isinstance(data, bytes) else ""
+    return _text_kind(document, data) if isinstance(data, str) else ""
 
 
 def _policy_kind(document: Object, names: set[str]) -> str:
@@ -74,38 +76,37 @@ def _policy_kind(document: Object, names: set[str]) -> str:
         return ""
     # The two managers spell their policies differently: "static" and "Static".
     policy = document.get("POLICYNAME")
-    if policy in (b"none", b"static"):
+    if policy in ("none", "static"):
         return CPU
-    return MEMORY if policy in (b"None", b"Static") else ""
+    return MEMORY if policy in ("None", "Static") else ""
 
 
 def _device_kind(data: Object, names: set[str]) -> str:
-    inside = {fold(unquote(raw)) for raw, _ in data.members}
+    inside = set(data.names())
     known = inside & {"PODDEVICEENTRIES", "REGISTEREDDEVICES"}
     return DEVICES if known or (not inside and names == {"DATA", "CHECKSUM"}) else ""
 
 
-def _text_kind(document: Object, data: bytes) -> str:
+def _text_kind(document: Object, text: str) -> str:
     """DRA and pod files differ in what their text says, else in whose checksum fits, else in letter case."""
     checksum = document.get("CHECKSUM")
-    if isinstance(checksum, bytes) and b":" in checksum:  # another program's checksum
+    if isinstance(checksum, str) and ":" in checksum:  # another program's checksum
         return ""
-    text = unquote(data)
     inside = _inside(text)
-    if inside.get("KIND") == b"DRACheckpoint" or isinstance(inside.get("CLAIMINFOSTATELIST"), list):
+    if inside.get("KIND") == "DRACheckpoint" or isinstance(inside.get("CLAIMINFOSTATELIST"), list):
         return DRA
     if isinstance(checksum, Missing):
         return ""
     if isinstance(inside.get("ENTRIES"), Object):
         return ALLOCATED
-    if isinstance(checksum, Number) and checksum == str(crc32(text)):
+    if isinstance(checksum, Number) and checksum.text == str(crc32(text)):
         return DRA
-    if isinstance(checksum, Number) and checksum == str(fnv32a_of_string(text)):
+    if isinstance(checksum, Number) and checksum.text == str(fnv32a_of_string(text)):
         return ALLOCATED
-    exact = {raw for raw, _ in document.members}
-    if {b"Data", b"Checksum"} <= exact:
+    exact = {name for name, _ in document.members}
+    if {"Data", "Checksum"} <= exact:
         return DRA
-    return ALLOCATED if {b"data", b"checksum"} <= exact else ""
+    return ALLOCATED if {"data", "checksum"} <= exact else ""
 
 
 def _inside(text: str) -> Object:

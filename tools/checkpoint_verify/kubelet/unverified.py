@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from draState._kubelet.syntax import Node, Number, Object
+
 from . import versions
-from .syntax import Node, Number, Object
 from .verdict import Judgement, unknown
 
 _LONGEST = 20  # digits of the largest 64-bit number
@@ -14,8 +15,8 @@ class UnverifiedState:
 
     def __init__(self, document: Node, form: str, refused_since: int | None = None) -> None:
         stored = document.get("CHECKSUM") if isinstance(document, Object) else None
-        digits = isinstance(stored, Number) and stored.isdigit() and len(stored) <= _LONGEST
-        self._stored = int(str(stored)) if digits else None
+        text = stored.text if isinstance(stored, Number) else ""
+        self._stored = int(text) if text.isdigit() and len(text) <= _LONGEST else None
         self._form = form
         self._refused_since = refused_since
 

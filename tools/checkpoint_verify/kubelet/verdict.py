@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from .syntax import Plain
+from .plain import Plain
 
 
 class Verdict(StrEnum):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from checkpoint_verify.kubelet.gojson import Decoded, decode
-from checkpoint_verify.kubelet.gotypes import (
+from draState._kubelet.decoded import Decoded, spelled
+from draState._kubelet.gotypes import (
     INT,
     STRING,
     STRINGS,
@@ -21,9 +23,23 @@ from checkpoint_verify.kubelet.gotypes import (
     Struct,
     UnmarshalError,
     Value,
-    zero,
+    decode,
 )
-from checkpoint_verify.kubelet.syntax import Node, NotJSONError, parse, unquote
+from draState._kubelet.syntax import (
+    MAX_DEPTH,
+    Escaped,
+    Missing,
+    Node,
+    NotJSONError,
+    Number,
+    Object,
+    _document,
+    _StoppedError,
+    parse,
+)
+
+from .test_kubelet_properties import TREES
+from .test_kubelet_properties import spelled as written
 
 PAIR = Struct("pair", (Field("A", STRING, "a"), Field("B", INT, "b")))
 BOX = Struct(
@@ -40,7 +56,7 @@ BOX = Struct(
 
 def decoded(gotype: GoType, text: str | bytes) -> Decoded:
     blob = text.encode() if isinstance(text, str) else text
-    return decode(gotype, parse(blob), zero(gotype))
+    return decode(gotype, parse(blob), gotype.zero())
 
 
 def value_of(gotype: GoType, text: str | bytes) -> Value:
@@ -55,14 +71,14 @@ def test_names_match_in_any_letter_case_and_two_unicode_letters_count_as_ascii(n
 
 
 def test_a_sharp_s_is_not_two_of_them() -> None:
-    assert decoded(BOX, '{"ki\u00df":"x"}').unknown == ["ki\u00df"]
+    assert [spelled(path) for path in decoded(BOX, '{"ki\u00df":"x"}').unknown] == ["ki\u00df"]
 
 
 def test_an_exact_name_and_a_folded_one_are_the_same_field_and_the_last_counts() -> None:
     result = decoded(BOX, '{"kiss":"exact","KISS":"folded"}')
 
     assert result.value["Kiss"] == "folded"
-    assert result.repeated == ["KISS"]
+    assert [spelled(path) for path in result.repeated] == ["kiss"]
 
 
 def test_a_repeated_map_field_merges_and_a_repeated_key_replaces() -> None:
@@ -133,7 +149,8 @@ def test_integer_keys_are_numbers_and_others_are_errors() -> None:
     ],
 )
 def test_bad_utf8_and_lone_surrogates_become_replacement_characters_one_each(raw: bytes, text: str) -> None:
-    assert unquote(raw) == text
+    assert parse(b'"' + raw + b'"') == text
+    assert parse(b'{"' + raw + b'":1}') == Object([(text, Number("1"))])
 
 
 @pytest.mark.parametrize(
@@ -193,3 +210,47 @@ def test_every_cut_of_a_document_is_called_truncated(text: str) -> None:
         with pytest.raises(NotJSONError) as caught:
             parse(blob[:length])
         assert caught.value.reason == "truncated"
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
+def test_depth_ends_where_go_ends_it(opening: str, closing: str) -> None:
+    levels = MAX_DEPTH // len(closing)
+    parse((opening * (levels - 1) + "1" + closing * (levels - 1)).encode())
+    parse((opening * levels + "1" + closing * levels).encode())
+
+    with pytest.raises(NotJSONError) as caught:
+        parse((opening * levels + "[]" + closing * levels).encode())
+    assert (caught.value.reason, caught.value.offset) == ("not-json", levels * len(opening))
+
+
+def test_a_string_that_was_escaped_can_be_told() -> None:
+    assert [type(node) for node in (parse(b'"1"'), parse(b'"\\u0031"'))] == [str, Escaped]
+    assert type(value_of(STRING, '"\\u0031"')) is str
+
+
+def test_after_the_document_only_white_space_may_follow() -> None:
+    for blob in (b"{} ,", b"1,", b'"a" ]', b"[] {}", b"\xc3\xa9"):
+        with pytest.raises(NotJSONError) as caught:
+            parse(blob)
+        assert (caught.value.reason == "trailing-bytes") is not isinstance(caught.value.document, Missing)
+
+
+@given(TREES.map(written) | st.text('{}[]",:1-.eE \n\ttruefalsnNI\x00é', max_size=20))
+def test_the_quick_way_and_the_thorough_one_read_the_same(text: str) -> None:
+    try:
+        thorough = _document(text)
+    except _StoppedError:
+        with pytest.raises(NotJSONError):
+            parse(text.encode())
+    else:
+        assume(thorough[1] == len(text))
+        assert parse(text.encode()) == thorough[0]
+
+
+def test_a_path_shows_no_data() -> None:
+    numa = Struct("s", (Field("Map", Map("m", Slice("l", Map("m", INT)))),))
+
+    result = decoded(numa, '{"Map":{"secret":[{},{"secret":"x"}],"s":[]},"secret name":1,"plain":2}')
+
+    assert result.problems == ["Map[…][1][…] is not a signed integer of 64 bits"]
+    assert [spelled(path) for path in result.unknown] == ["…", "plain"]
