@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 import pytest
@@ -12,3 +13,10 @@ def _ctrl_c_is_an_interrupt() -> None:
     """A shell starts background jobs with SIGINT ignored, and Python then raises no KeyboardInterrupt."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _collections_walk_only_what_tests_make() -> None:
+    """Five thousand collected tests are a heap of a million objects, and simulated deaths collect garbage often."""
+    gc.collect()
+    gc.freeze()

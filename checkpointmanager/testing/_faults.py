@@ -6,6 +6,7 @@ import errno
 import gc
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -51,15 +52,8 @@ class Faults:
     def __iter__(self) -> Iterator[Fault]:
         self.runs = 0
         for failure in self._failures:
-            for at in itertools.count(1):
-                with folder_in(fast_folder()) as left:
-                    fault = self._run(failure, at, left)
-                    if fault is None:
-                        break
-                    if isinstance(failure, Death):
-                        gc.collect()  # now, while their numbers are theirs, the dead close their descriptors
-                    self.runs += 1
-                    yield fault
+            with _only_new_objects_collected() if isinstance(failure, Death) else nullcontext():
+                yield from self._all_of(failure)
 
     def check(self, check: Callable[[Fault], object]) -> Faults:
         """Call `check` for each; what it raises gets the fault as a note."""
@@ -70,6 +64,17 @@ class Faults:
                 error.add_note(str(fault))
                 raise
         return self
+
+    def _all_of(self, failure: Failure) -> Iterator[Fault]:
+        for at in itertools.count(1):
+            with folder_in(fast_folder()) as left:
+                fault = self._run(failure, at, left)
+                if fault is None:
+                    return
+                if isinstance(failure, Death):
+                    gc.collect()  # now, while their numbers are theirs, the dead close their descriptors
+                self.runs += 1
+                yield fault
 
     def _run(self, failure: Failure, at: int, left: Path) -> Fault | None:
         """None if the scenario does not make so many calls."""
@@ -143,3 +148,17 @@ def _without_frames(error: BaseException | None) -> BaseException | None:
         link.__traceback__ = None
         link = link.__cause__ or link.__context__
     return error
+
+
+@contextmanager
+def _only_new_objects_collected() -> Iterator[None]:
+    """Each death is followed by collections, and walking all objects of a large test suite took most of the time."""
+    if gc.get_freeze_count():  # somebody has done so already, and will undo it
+        yield
+        return
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

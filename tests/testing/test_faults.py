@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -71,6 +72,16 @@ def test_what_the_scenario_raised_is_told(classic: None) -> None:
         assert isinstance(fault.error, CheckpointWriteFailed)
         assert fault.error.errno == errno.ENOSPC
         assert f"ENOSPC at: {fault.call}" in str(fault)
+
+
+def test_the_collections_after_a_death_walk_only_what_is_new(classic: None) -> None:
+    gc.unfreeze()  # conftest.py has done the same for all tests
+    try:
+        frozen = {gc.get_freeze_count() > 1000 for fault in every_fault(write, setup=two_generations, errors=())}
+        assert frozen == {False, True}  # the short write, the deaths
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.freeze()
 
 
 def test_it_works_on_pyfakefs(fs: FakeFilesystem) -> None:
