@@ -26,6 +26,9 @@ class Found(NamedTuple, Generic[T]):
     data: T
     unknowns: Unknowns | None
 
+    def __repr__(self) -> str:
+        return f"Found({self.header!r})"  # never data
+
 
 class Reader(Generic[T]):
     """Takes no lock: a reader sees the old bytes or the new ones, and looks twice before it reports damage."""

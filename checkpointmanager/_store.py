@@ -27,6 +27,9 @@ class Put(NamedTuple):
     blob: bytes
     current: Current
 
+    def __repr__(self) -> str:
+        return f"Put({self.key!r}, {len(self.blob)} bytes, {self.current.name})"  # never data
+
 
 @runtime_checkable
 class Store(Protocol):

@@ -200,6 +200,8 @@ class ClaimInfoCache:
         taken: dict[Name, str] = {}
         for claim in after:
             old = before.get(claim.uid)
+            if not any(claim.name):
+                continue  # its name is not known, which is no name
             if old and old.name == claim.name:
                 continue  # it has had the name before, and must be able to go whoever else has it
             others = {*self._uids.get(claim.name, ()), taken.setdefault(claim.name, claim.uid)} - {claim.uid}

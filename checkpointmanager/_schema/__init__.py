@@ -15,9 +15,9 @@ from .._errors import UnstorableValue
 from .._format.keys import is_name
 from .._format.reason import Damaged, Reason, TooNew
 from .codec import codec_for
-from .jsonvalues import Mismatch, check_plain, to_json
+from .jsonvalues import Mismatch, check_plain, first_mismatch, to_json
 from .simpletypes import ANYTHING, Codec, SharedText
-from .unknown import NOTHING_UNKNOWN, UnknownFields, Unknowns, beyond, unknown_fields
+from .unknown import NOTHING_UNKNOWN, FieldMarks, UnknownFields, Unknowns, beyond, unknown_fields
 
 __all__ = ["Encoded", "Schema", "SharedText", "UnknownFields", "Unknowns", "unknown_fields"]
 
@@ -30,6 +30,9 @@ class Encoded(NamedTuple):
     json: bytes
     version: int
     readable_by: int
+
+    def __repr__(self) -> str:
+        return f"Encoded({len(self.json)} bytes, version={self.version}, readable_by={self.readable_by})"  # never data
 
 
 class Schema(Generic[T]):
@@ -94,7 +97,9 @@ class Schema(Generic[T]):
             raise TypeError(f"schema {kind}: give either type=, or encode= and decode= together, or none of them")
         if encode is not None and decode is not None:
             self._codec = _codec_of_pair(encode, decode)
+            self._foreign = True
         else:
+            self._foreign = False
             self._codec = ANYTHING if type is None else codec_for(type)
 
     def accepts(self, kind: str) -> bool:
@@ -108,7 +113,10 @@ class Schema(Generic[T]):
             plain = self._to_plain(value, kept)
             if kept.of_whole:
                 plain = kept.settle_whole(plain)
-            return Encoded(to_json(plain), kept.version, kept.readable_by)
+            json = to_json(plain)
+            if json is None:
+                raise self._first_mismatch(value, plain)
+            return Encoded(json, kept.version, kept.readable_by)
         except Mismatch as mismatch:
             where, why = mismatch.where, mismatch.why
         raise UnstorableValue(where, why)  # out here, so that no chain leads to an error that may quote data
@@ -144,6 +152,10 @@ class Schema(Generic[T]):
             return self._codec.encode(value, unknowns)
         except RecursionError:
             raise Mismatch("is nested too deeply, or contains itself") from None
+
+    def _first_mismatch(self, value: T, plain: Any) -> Mismatch:
+        """Encoded once more, so that the fields of dataclasses are told from the keys of dicts, which are data."""
+        return first_mismatch(plain) if self._foreign else first_mismatch(self._to_plain(value, FieldMarks()), plain)
 
     def _from_plain(self, plain: Any, unknowns: Unknowns) -> T:
         try:

@@ -14,7 +14,7 @@ from enum import Enum, Flag
 from functools import partial
 from typing import Any, Literal
 
-from .jsonvalues import Mismatch, check_plain
+from .jsonvalues import ANY_KEY, Mismatch, check_plain
 from .objects import Member, dataclass_codec, fields_of
 from .simpletypes import (
     ADVICE,
@@ -180,7 +180,7 @@ def _mapping(key: Codec, item: Codec, name: str) -> Codec:
                 try:
                     result[new] = value if type(value) in items_as_is else on_item(value, unknowns)
                 except Mismatch as mismatch:
-                    raise mismatch.inside(new if type(new) is str else old) from None
+                    raise mismatch.inside(ANY_KEY) from None
             if len(result) != len(values):
                 raise Mismatch("has two keys that mean the same")
             return result

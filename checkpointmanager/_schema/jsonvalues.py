@@ -6,7 +6,7 @@ floats. All of that is refused here, with the place of the value and never the v
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any
 
@@ -20,8 +20,14 @@ HIGHEST_INTEGER = 2**64 - 1
 AS_IS: frozenset[type] = frozenset({str, int, bool, type(None)})
 
 
+ANY_KEY = "[*]"  # the step to a dict's member: its key is data, and data has no place in an error
+
+
 class Mismatch(Exception):
-    """A value does not fit. Containers add their step while it travels up, so that `where` is its place."""
+    """A value does not fit. Containers add their step while it travels up, so that `where` is its place.
+
+    A step is an index, the name of a dataclass field, or ANY_KEY.
+    """
 
     def __init__(self, why: str, where: str = "$") -> None:
         super().__init__(why)
@@ -37,22 +43,33 @@ class Mismatch(Exception):
     def where(self) -> str:
         path = "$"
         for step in reversed(self._steps):
-            path = f"{path}[{step}]" if isinstance(step, int) else _at_member(path, step)
+            path += f"[{step}]" if isinstance(step, int) else step if step is ANY_KEY else f".{step}"
         return path + self._below
 
 
-def to_json(plain: Any) -> bytes:
-    """The JSON of plain data, or Mismatch: text that is not Unicode, integers beyond 64 bits, too deep a nesting."""
+class Fields(dict[str, Any]):
+    """The members of a dataclass in plain data, of which those in `names` are known to the program.
+
+    Data is marked so only to find the place of a mismatch, never on the way to a file.
+    """
+
+    def __init__(self, members: Mapping[str, Any], names: Iterable[str]) -> None:
+        super().__init__(members)
+        self.names = frozenset(names)
+
+
+def to_json(plain: Any) -> bytes | None:
+    """The JSON of plain data; None for text that is not Unicode, integers beyond 64 bits, or too deep a nesting."""
     try:
         return orjson.dumps(plain)
     except (TypeError, RecursionError):
-        raise _first_mismatch(plain) from None
+        return None
 
 
 def check_plain(value: Any) -> None:
     """Raise Mismatch unless `value` is made of JSON's types; what AS_IS leaves open is for to_json."""
     if not _is_plain(value, 0):
-        raise _first_mismatch(value)
+        raise first_mismatch(value)
 
 
 def _is_plain(value: Any, depth: int) -> bool:
@@ -73,24 +90,25 @@ def _is_plain(value: Any, depth: int) -> bool:
     return type(value) in AS_IS or (type(value) is float and isfinite(value))
 
 
-def _first_mismatch(value: Any) -> Mismatch:
-    """The quick checks say that something is wrong, not where: look for it."""
-    for where, why in _complaints(value, "$", 0):
-        return Mismatch(why, where)
+def first_mismatch(*forms: Any) -> Mismatch:
+    """The quick checks say that something is wrong, not where: look for it, in one form of the data after the other."""
+    for form in forms:
+        for where, why in _complaints(form, "$", 0):
+            return Mismatch(why, where)
     return Mismatch("cannot be stored as JSON")
 
 
 def _complaints(value: Any, where: str, depth: int) -> Iterator[tuple[str, str]]:
     if depth > MAX_DEPTH:
         yield f"{where[:80]}…", f"is nested more than {MAX_DEPTH} levels deep, or contains itself"
-    elif type(value) is dict:
+    elif type(value) in (dict, Fields):
         for name, member in value.items():
             if type(name) is not str:
                 yield where, f"has a key of type {type(name).__name__}; JSON keys are strings"
             elif _complaint(name):
                 yield where, f"has a key that {_complaint(name)}"
             else:
-                yield from _complaints(member, _at_member(where, name), depth + 1)
+                yield from _complaints(member, where + _step_to(name, value), depth + 1)
     elif type(value) is list:
         for index, member in enumerate(value):
             yield from _complaints(member, f"{where}[{index}]", depth + 1)
@@ -117,5 +135,5 @@ def _has_surrogate(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _at_member(where: str, name: str) -> str:
-    return f"{where}.{name}" if name.isidentifier() else f"{where}[{name!a}]"
+def _step_to(name: str, members: dict[str, Any]) -> str:
+    return f".{name}" if isinstance(members, Fields) and name in members.names else ANY_KEY

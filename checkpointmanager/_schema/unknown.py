@@ -7,8 +7,10 @@ field names and dict keys. Never by a position in a list, where another object m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+from .jsonvalues import Fields
 
 CARRIER = "checkpointmanager.unknown"  # the mark in a dataclass field's metadata
 
@@ -68,11 +70,11 @@ class Unknowns:
 
     version: int
     readable_by: int
-    of_whole: Mapping[str, Any] = field(default_factory=dict)
+    of_whole: Mapping[str, Any] = field(default_factory=dict, repr=False)
     # The object is kept beside what was unknown of it, so that its id stays its own.
-    by_object: dict[int, tuple[object, Mapping[str, Any]]] = field(default_factory=dict)
+    by_object: dict[int, tuple[object, Mapping[str, Any]]] = field(default_factory=dict, repr=False)
     # What is whole already, kept for the same reason.
-    _settled: dict[int, object] = field(default_factory=dict)
+    _settled: dict[int, object] = field(default_factory=dict, repr=False)
 
     def keep(self, owner: object, rest: Mapping[str, Any]) -> None:
         self.by_object[id(owner)] = (owner, rest)
@@ -104,6 +106,16 @@ class Unknowns:
             elif name in whole:
                 whole[name] = self._put_back(whole[name], value)
         return whole
+
+
+class FieldMarks(Unknowns):
+    """Puts nothing back, but marks the objects in what is encoded with it: see Fields."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 0, by_object={0: (None, {})})  # not empty, so that every object is settled
+
+    def settle(self, owner: Any, plain: Any) -> Any:
+        return Fields(plain, [field.name for field in fields(owner)])
 
 
 NOTHING_UNKNOWN = Unknowns(0, 0)  # only for decoding, which then changes nothing in it

@@ -5,12 +5,27 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
-from checkpointmanager import CheckpointError, CheckpointManager, Event, MemoryStore, Schema
+from checkpointmanager import (
+    CheckpointError,
+    CheckpointManager,
+    Current,
+    Event,
+    MemoryStore,
+    Put,
+    Schema,
+    UnknownFields,
+    unknown_fields,
+)
+from checkpointmanager._format.envelope import Header
+from checkpointmanager._reader import Found
 
 from ..damage import flip, ruin
 from ..leases import LEASES, Lease
@@ -71,6 +86,78 @@ def test_of_the_wrong_shape(told: list[object], value: Any) -> None:
 
     attempt(told, manager.get_checkpoint, "a")
     attempt(told, manager.load)
+
+
+@dataclass
+class Sessions:
+    """Keys of dicts are data, as the tokens here; the names of fields are the program's."""
+
+    tokens: dict[str, Any] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
+    by_kind: dict[str, dict[str, int]] = field(default_factory=dict)
+    unknown: UnknownFields = unknown_fields()
+
+
+SESSIONS = Schema("Sessions", type=Sessions)
+KEYED: list[tuple[Any, str]] = [
+    ({"tokens": {SECRET: 1}, "leases": {SECRET: {"holder": 7}}}, "$.leases[*].holder"),
+    ({"leases": {SECRET: {"holder": "a", "tags": ["a", 1]}}}, "$.leases[*].tags[1]"),
+    ({"by_kind": {SECRET: {SECRET: "1"}}}, "$.by_kind[*][*]"),
+    ({"by_kind": {SECRET: []}}, "$.by_kind[*]"),
+]
+
+
+@pytest.mark.parametrize(("value", "where"), KEYED, ids=[where for _, where in KEYED])
+def test_the_keys_of_dicts_that_are_read(told: list[object], value: Any, where: str) -> None:
+    store = MemoryStore()
+    CheckpointManager(store, Schema("Sessions")).create_checkpoint("a", value)
+    manager = CheckpointManager(store, SESSIONS, on_event=told.append)
+
+    attempt(told, manager.get_checkpoint, "a")
+    attempt(told, manager.load)
+    attempt(told, manager.recover_checkpoint, "a")
+
+    assert where in str(told)
+
+
+TOO_LARGE = 2**64
+UNWRITTEN: list[tuple[Sessions, str]] = [
+    (Sessions({SECRET: {SECRET: {1}}}), "$.tokens[*][*]"),
+    (Sessions({SECRET: [{SECRET: TOO_LARGE}]}), "$.tokens[*][0][*]"),
+    (Sessions(leases={SECRET: Lease("a", TOO_LARGE)}), "$.leases[*].seconds"),
+    (Sessions(leases={SECRET: Lease("\ud800")}), "$.leases[*].holder"),
+    (Sessions(leases={SECRET: Lease(7)}), "$.leases[*].holder"),  # type: ignore[arg-type]
+    (Sessions(by_kind={SECRET: {SECRET: TOO_LARGE}}), "$.by_kind[*][*]"),
+    (Sessions(unknown=UnknownFields({SECRET: TOO_LARGE})), "$[*]"),
+    (Sessions(unknown=UnknownFields({SECRET: {1}})), "$.unknown[*]"),
+]
+
+
+@pytest.mark.parametrize(("value", "where"), UNWRITTEN)
+def test_the_keys_of_dicts_that_cannot_be_stored(told: list[object], value: Sessions, where: str) -> None:
+    manager = CheckpointManager(MemoryStore(), SESSIONS)
+
+    attempt(told, manager.create_checkpoint, "a", value)
+    attempt(told, manager.create_checkpoint, "b", value)
+
+    assert [getattr(error, "where", None) for error in told] == [where, where]
+
+
+def test_the_keys_of_what_encode_returns(told: list[object]) -> None:
+    foreign: Schema[Any] = Schema("Sessions", encode=lambda value: value, decode=dict)
+    manager = CheckpointManager(MemoryStore(), foreign)
+
+    for value in ({SECRET: {1}}, {SECRET: TOO_LARGE}, {SECRET: {SECRET + "\ud800": 1}}):
+        attempt(told, manager.create_checkpoint, "a", value)
+
+
+def test_in_what_is_handed_from_room_to_room(told: list[object]) -> None:
+    schema = Schema("Lease", type=Lease)
+    told.append(schema.encode(Lease(SECRET)))
+    value, unknowns = schema.decode(orjson.dumps({"holder": SECRET, SECRET: SECRET}), 2, 1)
+    told.append(unknowns)
+    told.append(Found(Header("Lease", 2, 1, "a", 1, "", datetime.now(UTC)), value, unknowns))
+    told.append(Put("a", SECRET.encode(), Current.ABSENT))
 
 
 @pytest.mark.parametrize("value", [Lease(SECRET, 2**70), Lease("a", SECRET), {SECRET: SECRET}])  # type: ignore[arg-type]
