@@ -13,7 +13,8 @@ and guards the directory with a lock that dies with its holder:
         loaded = manager.load()                                # after a restart: all that is good, and the rest named
 
 A damaged file raises CorruptCheckpoint for its own key and for no other. It stays where it is until it is
-recovered, written anew or removed, and before that its bytes are kept. FORMAT.md describes the file.
+recovered, written anew or removed, and before that its bytes are kept. A whole file that the program cannot use
+raises SchemaMismatch: the schema or a migration is to be mended, not the file. FORMAT.md describes the file.
 """
 
 from ._batch import Batch
@@ -33,6 +34,7 @@ from ._errors import (
     InvalidKey,
     ManagerClosed,
     PlanOutdated,
+    SchemaMismatch,
     UnstorableValue,
     WrongKind,
 )
@@ -92,6 +94,7 @@ __all__ = [
     "RecoveryPlan",
     "Removal",
     "Schema",
+    "SchemaMismatch",
     "SharedText",
     "Store",
     "UnknownFields",

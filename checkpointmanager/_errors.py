@@ -85,6 +85,27 @@ class CheckpointTooNew(CheckpointError):
         self.detail = detail
 
 
+class SchemaMismatch(CheckpointError):
+    """The file is whole, but its data does not fit this program's schema: an error of the program, not corruption.
+
+    `where` is the place in the data, with [*] for any key of a dict. What a migration, decode= or a class raised
+    is the `__cause__`: its type and traceback, without the text, which may quote data.
+    """
+
+    def __init__(self, key: str, path: str, where: str, why: str, *, version: int, generation: int) -> None:
+        super().__init__(
+            f"{path}: version {version} of the data does not fit this program: {where} {why}. The checksum holds, so "
+            "the file is whole. Fix the schema or its migration, and leave the file as it is"
+        )
+        self.key = key
+        self.path = path
+        self.where = where
+        self.why = why
+        self.detail = f"{where} {why}"
+        self.version = version
+        self.generation = generation
+
+
 class PlanOutdated(CheckpointError):
     """The checkpoint is not what it was when its recovery was planned. Nothing was touched."""
 

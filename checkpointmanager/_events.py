@@ -1,4 +1,4 @@
-"""What an agent wants to hear about: damage, recovery, stale files, slow syncs. Never data.
+"""What an agent wants to hear about: damage, misfits, recovery, stale files, slow syncs. Never data.
 
 Each event goes to the logger `checkpointmanager` and to one callback, which runs outside all locks.
 """
@@ -22,6 +22,7 @@ class EventKind(StrEnum):
     """What happened."""
 
     DAMAGE = "damage"
+    SCHEMA_MISMATCH = "schema-mismatch"
     RECOVERED = "recovered"
     QUARANTINED = "quarantined"
     NOT_QUARANTINED = "not-quarantined"
@@ -31,7 +32,11 @@ class EventKind(StrEnum):
     UNRELIABLE_FILE_SYSTEM = "unreliable-file-system"
 
 
-_LEVELS = {EventKind.RECOVERED: logging.INFO, EventKind.STALE_FILES: logging.INFO}
+_LEVELS = {
+    EventKind.RECOVERED: logging.INFO,
+    EventKind.STALE_FILES: logging.INFO,
+    EventKind.SCHEMA_MISMATCH: logging.ERROR,  # no disk is to blame, and no retry helps: the program must be mended
+}
 
 
 @dataclass(frozen=True, slots=True)

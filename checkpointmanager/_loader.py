@@ -15,6 +15,7 @@ from ._errors import (
     CorruptCheckpoint,
     DirectoryLocked,
     DirectoryUnusable,
+    SchemaMismatch,
     WrongKind,
 )
 from ._format.repair import SearchBudget
@@ -62,7 +63,7 @@ class Loader(Generic[T]):
             for key in read_ahead(self._store, sorted(self._store.keys())):
                 try:
                     checkpoints[key] = self._get_repaired(key, repairs) if repair else self._get(key)
-                except (CorruptCheckpoint, CheckpointTooNew, WrongKind) as problem:
+                except (CorruptCheckpoint, CheckpointTooNew, SchemaMismatch, WrongKind) as problem:
                     problems[key] = problem
                 except CheckpointNotFound:
                     continue  # removed since the directory was listed

@@ -124,8 +124,9 @@ class CheckpointManager(Generic[T]):
     def create_checkpoint(self, key: str, data: T, *, overwrite: bool = True) -> Checkpoint[T]:
         """Write `data` under `key`; durable when it returns.
 
-        Replaces what is there, a damaged file too (its bytes go to quarantine first), but never a file that
-        only a newer program can read, nor one of another kind. With overwrite=False any file is left alone.
+        Replaces what is there, a damaged file too (its bytes go to quarantine first), and a whole one that does
+        not fit the schema (it becomes the previous generation), but never a file that only a newer program can
+        read, nor one of another kind. With overwrite=False any file is left alone.
         """
         check_key(key)
         encoded = self._schema.encode(data)
@@ -221,6 +222,7 @@ class CheckpointManager(Generic[T]):
 
         Where it is not possible, rollback=True goes back to the previous generation, which loses the last
         acknowledged change. The damaged bytes are kept in quarantine before anything is replaced.
+        SchemaMismatch: the file is whole, or is so again, and this program cannot use it; nothing is rolled back.
         """
         check_key(key)
         with self._writer.changing(key):

@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
 from ._checkpoint import Checkpoint
-from ._errors import CheckpointNotFound, CheckpointTooNew, CorruptCheckpoint, WrongKind
+from ._errors import CheckpointNotFound, CheckpointTooNew, CorruptCheckpoint, SchemaMismatch, WrongKind
 from ._events import Event, EventKind, Events
 from ._format import repair
 from ._format.envelope import Header, open_sealed
 from ._format.reason import Damaged, TooNew
-from ._schema import Schema, Unknowns
+from ._schema import Misfit, Schema, Unknowns
 from ._store import Store
 
 T = TypeVar("T")
@@ -48,9 +48,19 @@ class Reader(Generic[T]):
         return header
 
     def understand(self, key: str, blob: bytes) -> Found[T]:
-        """What these bytes say as the checkpoint of `key`, or Damaged, TooNew, WrongKind."""
+        """What these bytes say as the checkpoint of `key`, or Damaged, TooNew, WrongKind, SchemaMismatch."""
         header, data = self._open(key, blob)
-        value, unknowns = self._schema.decode(data, header.version, header.readable_by)
+        try:
+            value, unknowns = self._schema.decode(data, header.version, header.readable_by)
+        except Misfit as misfit:
+            raise SchemaMismatch(
+                key,
+                self._store.path_of(key),
+                misfit.where,
+                misfit.why,
+                version=header.version,
+                generation=header.generation,
+            ) from misfit.__cause__
         return Found(header, value, unknowns)
 
     def checkpoint(self, header: Header, data: T, unchanged: bool = False) -> Checkpoint[T]:
@@ -70,7 +80,7 @@ class Reader(Generic[T]):
         """The generation before, if it is a whole checkpoint of this key that this program can read."""
         try:
             return self.understand(key, self._store.read(key, previous=True))
-        except (CheckpointNotFound, Damaged, TooNew, WrongKind):
+        except (CheckpointNotFound, Damaged, TooNew, WrongKind, SchemaMismatch):
             return None
 
     def highest_generation(self, key: str) -> int:
@@ -101,5 +111,9 @@ class Reader(Generic[T]):
             error = CorruptCheckpoint(key, path, damage)
             self._events.emit(Event(EventKind.DAMAGE, path, damage.detail, key, damage.reason))
             raise error from damage.__cause__
+        except SchemaMismatch as mismatch:
+            detail = f"does not fit this program: {mismatch.detail}; the file is whole"
+            self._events.emit(Event(EventKind.SCHEMA_MISMATCH, mismatch.path, detail, key))
+            raise
         except TooNew as too_new:
-            raise CheckpointTooNew(key, self._store.path_of(key), str(too_new)) from None
+            raise CheckpointTooNew(key, self._store.path_of(key), str(too_new)) from too_new.__cause__

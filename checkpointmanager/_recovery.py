@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 from xxhash import xxh3_128_digest
 
 from ._checkpoint import Outcome, Recovery
-from ._errors import CheckpointError, CheckpointTooNew, PlanOutdated
+from ._errors import CheckpointError, CheckpointTooNew, PlanOutdated, SchemaMismatch
 from ._events import Event, EventKind, Events
 from ._format.envelope import open_sealed, seal
 from ._format.reason import SHORTAGES, Damaged, TooNew
@@ -67,6 +67,8 @@ class Recoverer(Generic[T]):
         outcome = Outcome.ROLLED_BACK if cure.rollback_to else Outcome.REPAIRED
         kept = self._writer.replace_damaged(key, reason, cure.blob)
         self._events.emit(Event(EventKind.RECOVERED, plan.path, f"{outcome}: {cure.detail}", key, reason))
+        if cure.mismatch:
+            raise cure.mismatch
         return Recovery(key, outcome, cure.detail, kept)
 
     def _refuse_if_outdated(self, plan: RecoveryPlan) -> None:
@@ -105,6 +107,8 @@ class Recoverer(Generic[T]):
             return None
         try:
             return Cure(mended.blob, mended.finding, self._reader.understand(key, mended.blob))
+        except SchemaMismatch as mismatch:
+            return Cure(mended.blob, mended.finding, None, mismatch=mismatch)
         except (Damaged, TooNew, CheckpointError):
             return None
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._checkpoint import Outcome, Recovery
+from ._errors import SchemaMismatch
 from ._format.reason import Reason
 from ._reader import Found
 
@@ -19,9 +20,10 @@ class Cure(NamedTuple):
 
     blob: bytes
     detail: str
-    found: Found[Any]  # what the bytes say
+    found: Found[Any] | None  # what the bytes say, if the program can use them
     rollback_to: int = 0  # the generation that they go back to; 0 for an exact repair
     comes_from: bytes = b""  # the digest of that generation's own bytes
+    mismatch: SchemaMismatch | None = None  # whole again, but the program does not fit it
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from ._errors import (
     CheckpointNotFound,
     CheckpointWriteFailed,
     CorruptCheckpoint,
+    SchemaMismatch,
     UnstorableValue,
 )
 from ._events import Event, EventKind, Events
@@ -186,6 +187,8 @@ class Writer:
             return Current.FOUND, self._reader.read(key).header.generation
         except CheckpointNotFound:
             return Current.ABSENT, 0
+        except SchemaMismatch as mismatch:
+            return Current.FOUND, mismatch.generation  # a whole checkpoint, so the previous one from now on
         except CorruptCheckpoint as damage:
             if damage.errno in SHORTAGES:
                 raise shortage(key, damage.path, damage.errno) from damage

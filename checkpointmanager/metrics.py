@@ -35,6 +35,7 @@ COUNTERS = {
     "writes_in_doubt": "Writes and removals that may not survive a power loss.",
     "recoveries": "Damaged checkpoints that were repaired or rolled back.",
     "quarantines": "Damaged checkpoints whose bytes were put into quarantine.",
+    "schema_mismatches": "How often a whole checkpoint was met that the program cannot use.",
     "slow_syncs": "Commits in which the disk took more than a second to sync.",
 }
 HISTOGRAMS = {
@@ -46,6 +47,7 @@ _COUNTED_EVENTS = {
     EventKind.RECOVERED: "recoveries",
     EventKind.QUARANTINED: "quarantines",
     EventKind.SLOW_SYNC: "slow_syncs",
+    EventKind.SCHEMA_MISMATCH: "schema_mismatches",
 }
 
 

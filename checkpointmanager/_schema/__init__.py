@@ -16,10 +16,11 @@ from .._format.keys import is_name
 from .._format.reason import Damaged, Reason, TooNew
 from .codec import codec_for
 from .jsonvalues import Mismatch, check_plain, first_mismatch, to_json
+from .misfit import Misfit, refusal
 from .simpletypes import ANYTHING, Codec, SharedText
 from .unknown import NOTHING_UNKNOWN, FieldMarks, UnknownFields, Unknowns, beyond, unknown_fields
 
-__all__ = ["Encoded", "Schema", "SharedText", "UnknownFields", "Unknowns", "unknown_fields"]
+__all__ = ["Encoded", "Misfit", "Schema", "SharedText", "UnknownFields", "Unknowns", "unknown_fields"]
 
 T = TypeVar("T")
 
@@ -122,7 +123,7 @@ class Schema(Generic[T]):
         raise UnstorableValue(where, why)  # out here, so that no chain leads to an error that may quote data
 
     def decode(self, data: bytes | memoryview, version: int, readable_by: int) -> tuple[T, Unknowns | None]:
-        """The value in `data`, and what a newer program wrote beside it; or Damaged, or TooNew."""
+        """The value in `data`, and what a newer program wrote beside it; or Damaged, TooNew, Misfit."""
         newer = version > self.version
         if newer and readable_by > self.version:
             raise TooNew(f"{self._newer(version)} {readable_by} or later may read it")
@@ -138,11 +139,13 @@ class Schema(Generic[T]):
                 unknowns.of_whole = beyond(orjson.loads(data), known)
             return value, unknowns if newer else None
         except orjson.JSONDecodeError:
-            damage: Exception = Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON")
+            problem: Exception = Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON")
+            cause = None
         except Mismatch as mismatch:
-            misfit = f"{mismatch.where} {mismatch.why}"
-            damage = TooNew(f"{self._newer(version)} but {misfit}") if newer else Damaged(Reason.WRONG_SHAPE, misfit)
-        raise damage  # out here for the same reason
+            problem, cause = Misfit(mismatch.where, mismatch.why), mismatch.cause
+            if newer:
+                problem = TooNew(f"{self._newer(version)} but {problem}")
+        raise problem from cause  # out here for the same reason
 
     def __repr__(self) -> str:
         return f"Schema({self.kind!r}, version={self.version}, readable_by={self.readable_by})"
@@ -162,6 +165,10 @@ class Schema(Generic[T]):
             value: T = self._codec.decode(plain, unknowns)
         except RecursionError:
             raise Mismatch("is nested too deeply") from None
+        except Mismatch:
+            raise
+        except Exception as error:  # noqa: BLE001  (such as a __hash__ or a __set__ of the program's own)
+            raise refusal("its type", error) from None
         return value
 
     def _migrated(self, plain: Any, version: int) -> Any:
@@ -204,4 +211,4 @@ def _guarded(function: Callable[[Any], Any], value: Any, name: str) -> Any:
     except Mismatch:
         raise
     except Exception as error:  # noqa: BLE001  (foreign code may raise anything, and its text may quote data)
-        raise Mismatch(f"is refused by {name} with {type(error).__name__}") from None
+        raise refusal(name, error) from None

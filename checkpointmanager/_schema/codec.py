@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Literal
 
 from .jsonvalues import ANY_KEY, Mismatch, check_plain
+from .misfit import without_text
 from .objects import Member, dataclass_codec, fields_of
 from .simpletypes import (
     ADVICE,
@@ -138,8 +139,8 @@ def _each(function: Function, as_is: frozenset[type], source: Any, target: Calla
 def _distinct(cls: Any, values: list[Any]) -> Any:
     try:
         result = cls(values)
-    except TypeError:
-        raise Mismatch("holds what cannot be in a set") from None
+    except TypeError as error:
+        raise Mismatch("holds what cannot be in a set", cause=without_text(error)) from None
     if len(result) != len(values):
         raise Mismatch("holds a value twice, which a set cannot")
     return result

@@ -26,12 +26,13 @@ ANY_KEY = "[*]"  # the step to a dict's member: its key is data, and data has no
 class Mismatch(Exception):
     """A value does not fit. Containers add their step while it travels up, so that `where` is its place.
 
-    A step is an index, the name of a dataclass field, or ANY_KEY.
+    A step is an index, the name of a dataclass field, or ANY_KEY. `cause` is what foreign code raised, without text.
     """
 
-    def __init__(self, why: str, where: str = "$") -> None:
+    def __init__(self, why: str, where: str = "$", cause: Exception | None = None) -> None:
         super().__init__(why)
         self.why = why
+        self.cause = cause
         self._below = where[1:]
         self._steps: list[str | int] = []
 

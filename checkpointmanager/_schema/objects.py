@@ -14,6 +14,7 @@ from types import MemberDescriptorType
 from typing import Any, NamedTuple, cast
 
 from .jsonvalues import Mismatch, check_plain
+from .misfit import refusal
 from .simpletypes import ADVICE, Codec, expect, not_a
 from .unknown import CARRIER, NO_FIELDS, UnknownFields, Unknowns, beyond
 
@@ -106,7 +107,7 @@ def _assignments(members: Sequence[Member], carrier: str | None) -> Iterable[str
 def _construction(members: Sequence[Member]) -> Iterable[str]:
     arguments = ", ".join(f"{member.as_argument}v{number}" for number, member in enumerate(members))
     yield f"  try: return cls({arguments})"
-    yield "  except Exception as error: raise refusal(cls, error) from None"
+    yield "  except Exception as error: raise refusal(cls.__name__, error) from None"
 
 
 def _differs(number: int, member: Member) -> str:
@@ -125,7 +126,7 @@ def _names_of(cls: type, members: Sequence[Member]) -> dict[str, Any]:
         "intern": sys.intern,
         "NO_FIELDS": NO_FIELDS,
         "carried_by": _carried_by,
-        "refusal": _refusal,
+        "refusal": refusal,
     }
     for number, (field, codec) in enumerate(members):
         names[f"encode{number}"] = codec.encode
@@ -154,9 +155,20 @@ def _default_of(field: Field) -> Callable[[], Any]:
     def none() -> Any:
         raise Mismatch("is not there, and has no default")
 
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory
+    factory = field.default_factory
+    if factory is not dataclasses.MISSING:
+        return factory if factory in (list, dict, set, tuple, frozenset) else _guarded_factory(factory)
     return none if field.default is dataclasses.MISSING else constant
+
+
+def _guarded_factory(factory: Callable[[], Any]) -> Callable[[], Any]:
+    def make() -> Any:
+        try:
+            return factory()
+        except Exception as error:  # noqa: BLE001  (the program's own code, which may raise anything)
+            raise refusal("its default factory", error) from None
+
+    return make
 
 
 def _reader_of_newer(
@@ -173,7 +185,7 @@ def _reader_of_newer(
         try:
             value = cls(**arguments)
         except Exception as error:  # noqa: BLE001  (a class may validate with any error, whose text may quote data)
-            raise _refusal(cls, error) from None
+            raise refusal(cls.__name__, error) from None
         unknowns.keep(value, beyond(plain, encode(value, Unknowns(0, 0))))
         return value
 
@@ -188,7 +200,3 @@ def _carried_by(carrier: str, carried: Any, unknowns: Unknowns) -> Mapping[str, 
         raise mismatch.inside(carrier) from None
     unknowns.carry(carried)
     return cast("Mapping[str, Any]", carried)
-
-
-def _refusal(cls: type, error: Exception) -> Mismatch:
-    return Mismatch(f"is refused by {cls.__name__} with {type(error).__name__}")

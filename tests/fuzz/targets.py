@@ -23,6 +23,7 @@ from checkpointmanager._format.keys import is_name
 from checkpointmanager._format.lockowner import LockOwner
 from checkpointmanager._format.reason import Damaged, TooNew
 from checkpointmanager._format.repair import generation_in
+from checkpointmanager._schema import Misfit
 from draState import CLAIMS, POD_CONFIGS, read_dra_manager_state, write_dra_manager_state
 
 from ..checkpoint_verify.kubelet.verdicts import agreed
@@ -111,7 +112,7 @@ def decode_data(choice: int, data: bytes) -> None:
 def _decode_with(schema: Schema[Any], data: bytes | memoryview, version: int, readable_by: int) -> None:
     try:
         value, unknowns = schema.decode(data, version, readable_by)
-    except (Damaged, TooNew):
+    except (Damaged, TooNew, Misfit):
         return
     with suppress(UnstorableValue):  # nested deeper than we write: then it is refused
         encoded = schema.encode(value, unknowns)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import traceback
 import zlib
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checkpoint_verify.kubelet import Verdict
-from checkpointmanager import CheckpointManager, CheckpointTooNew, Reason, Schema
+from checkpointmanager import CheckpointManager, CheckpointTooNew, Schema, SchemaMismatch
 from draState import CLAIMS, ClaimInfoCache
 
 from . import kubelets
 from .naive import Corrupted, open_struct, seal_struct
-from .sandboxes import data_in, reason_for
+from .sandboxes import data_in
 
 
 @dataclass
@@ -175,7 +177,8 @@ def test_kubernetes_102880_a_changed_type_is_reported_and_not_an_empty_state(dir
     with CheckpointManager(directory, Schema("Devices", version=2, type=DevicesPerNuma)) as forgetful:
         loaded = forgetful.load()  # its author has forgotten the migration
         assert not loaded.checkpoints
-        assert reason_for(loaded.problems["pod-1"]) is Reason.WRONG_SHAPE
+        assert isinstance(loaded.problems["pod-1"], SchemaMismatch)
+        assert "$.devices is list, not dict" in str(loaded.problems["pod-1"])
         assert "pod-1" in forgetful, "not new: nobody may take its devices for free"
     assert (directory / "pod-1.json").read_bytes() == blob
 
@@ -187,6 +190,31 @@ def test_kubernetes_102880_a_changed_type_is_reported_and_not_an_empty_state(dir
     )
     with CheckpointManager(directory, migrating) as new:
         assert new.get_checkpoint("pod-1").data == DevicesPerNuma({"-1": ["gpu-0"]})
+
+
+def per_numa(data: dict[str, Any]) -> dict[str, Any]:
+    return {"devices": {"-1": data["device_ids"]}}  # the field was never called so
+
+
+def test_kubernetes_102880_a_migration_that_fails_throws_no_acknowledged_state_away(directory: Path) -> None:
+    """The restore failed in the program, not on the disk: whoever then resets or rolls back loses good state."""
+    with CheckpointManager(directory, Schema("Devices", version=1, type=FlatDevices)) as old:
+        old.create_checkpoint("pod-1", FlatDevices([]))
+        old.create_checkpoint("pod-1", FlatDevices(["gpu-0"]))
+    blob = (directory / "pod-1.json").read_bytes()
+
+    failing = Schema("Devices", version=2, type=DevicesPerNuma, migrations={1: per_numa})
+    with CheckpointManager(directory, failing) as new:
+        for attempt in (new.get_checkpoint, new.recover_checkpoint, partial(new.recover_checkpoint, rollback=True)):
+            with pytest.raises(SchemaMismatch, match="the migration from version 1 with KeyError") as caught:
+                attempt("pod-1")
+            assert traceback.extract_tb((caught.value.__cause__ or caught.value).__traceback__)[-1].name == "per_numa"
+        assert new.verify().intact == 1, "nothing happened to this file"
+
+    assert (directory / "pod-1.json").read_bytes() == blob
+    assert not (directory / ".quarantine").exists()
+    with CheckpointManager(directory, Schema("Devices", version=1, type=FlatDevices)) as old:
+        assert old.get_checkpoint("pod-1").data == FlatDevices(["gpu-0"])
 
 
 @dataclass
@@ -209,6 +237,12 @@ class PreparedWithLess:
 
 
 @dataclass
+class PreparedWithMoreDemands:
+    device: str
+    share: str
+
+
+@dataclass
 class PreparedInOtherOrder:
     status: str
     device: str
@@ -227,3 +261,21 @@ def test_nvidia_1080_a_foreign_struct_that_changes_is_no_corruption(directory: P
         new.update_checkpoint("claim", lambda prepared: prepared)
         assert new.get_checkpoint("claim").data.device == "gpu-0"
         assert new.verify().intact == 1
+
+
+def test_nvidia_1080_a_foreign_struct_that_demands_more_is_a_mismatch_and_its_file_is_whole(directory: Path) -> None:
+    """The cure was to delete the checkpoint on each node, and with it what was prepared."""
+    with CheckpointManager(directory, Schema("Prepared", type=Prepared)) as old:
+        old.create_checkpoint("claim", Prepared("gpu-0", "ready"))
+    blob = (directory / "claim.json").read_bytes()
+
+    with CheckpointManager(directory, Schema("Prepared", type=PreparedWithMoreDemands)) as new:
+        problem = new.load().problems["claim"]
+        assert isinstance(problem, SchemaMismatch)
+        assert "$.share is not there, and has no default" in str(problem)
+        with pytest.raises(SchemaMismatch):
+            new.recover_checkpoint("claim", rollback=True)
+
+    assert (directory / "claim.json").read_bytes() == blob
+    with CheckpointManager(directory, Schema("Prepared", type=PreparedWithMore)) as mended:
+        assert mended.get_checkpoint("claim").data.device == "gpu-0"

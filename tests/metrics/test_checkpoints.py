@@ -55,6 +55,17 @@ def test_one_line_registers_it(directory: Path) -> None:
     assert b"checkpointmanager_writes_total" in generate_latest(registry)
 
 
+def test_what_does_not_fit_the_program_is_counted_and_is_no_damage(figures: Figures) -> None:
+    store = MemoryStore()
+    CheckpointManager(store, Schema("Lease")).create_checkpoint("a", {"holder": 7})
+    figures.directory = store.path
+    manager = CheckpointManager(store, LEASES, metrics=figures.metrics)
+    for _ in range(2):
+        assert manager.load().problems
+    assert figures("schema_mismatches_total") == 2
+    assert [figures("damage_total", reason=reason.value) for reason in Reason] == [0] * len(Reason)
+
+
 def test_writes_bytes_and_skipped_writes_are_counted(directory: Path, figures: Figures) -> None:
     with CheckpointManager(directory, LEASES, metrics=figures.metrics) as manager:
         for holder in ("x", "x", "y"):

@@ -28,6 +28,7 @@ from checkpointmanager import (
     ManagerClosed,
     PlanOutdated,
     Reason,
+    SchemaMismatch,
     UnstorableValue,
     WrongKind,
 )
@@ -48,6 +49,7 @@ ERRORS: list[CheckpointError] = [
     CorruptCheckpoint("k", PATH, Damaged(Reason.UNREADABLE, "I/O error", errno=errno.EIO)),
     CheckpointTooNew("k", PATH, "its file format is 2"),
     PlanOutdated("k", PATH),
+    SchemaMismatch("k", PATH, "$.a[*]", "is str, not int", version=2, generation=7),
     WrongKind("k", PATH, "Claim", "Lease"),
     UnstorableValue("$.a[1]", "is not a finite number"),
     WRITE_FAILED,

@@ -18,6 +18,7 @@ from checkpointmanager import (
     MemoryStore,
     Reason,
     Schema,
+    SchemaMismatch,
     WrongKind,
 )
 
@@ -57,7 +58,6 @@ REASONS = {
     "link": Reason.NOT_A_FILE,
     "longer": Reason.TRAILING_BYTES,
     "nul": Reason.NUL_FILLED,
-    "shapeless": Reason.WRONG_SHAPE,
     "torn": Reason.TRUNCATED,
 }
 
@@ -73,7 +73,8 @@ def test_load_gives_every_good_checkpoint_and_names_the_others(zoo: Path) -> Non
     assert reasons == REASONS
     assert isinstance(loaded.problems["newer"], CheckpointTooNew)
     assert isinstance(loaded.problems["foreign"], WrongKind)
-    assert len(loaded.problems) == len(REASONS) + 2
+    assert isinstance(loaded.problems["shapeless"], SchemaMismatch)
+    assert len(loaded.problems) == len(REASONS) + 3
     assert all(str(zoo / f"{key}.json") in str(error) for key, error in loaded.problems.items())
 
 

@@ -10,8 +10,9 @@ import orjson
 import pydantic
 import pytest
 
-from checkpointmanager import CheckpointManager, CorruptCheckpoint, MemoryStore, Schema, UnstorableValue
-from checkpointmanager._format.reason import Damaged, TooNew
+from checkpointmanager import CheckpointManager, MemoryStore, Schema, SchemaMismatch, UnstorableValue
+from checkpointmanager._format.reason import TooNew
+from checkpointmanager._schema import Misfit
 
 from .test_schema import SECRET, everything_told
 
@@ -116,21 +117,21 @@ def test_what_the_model_refuses_is_told_without_its_text(
 ) -> None:
     """pydantic quotes the input, attrs shows the value: so nothing of their errors goes on but the type."""
     data = orjson.dumps({"holder": "a", "seconds": SECRET})
-    with pytest.raises(TooNew if newer else Damaged) as caught:
+    with pytest.raises(TooNew if newer else Misfit) as caught:
         schema.decode(data, 2 if newer else 1, 1)
     assert "$ is refused by decode with" in str(caught.value)
     assert "Error" in str(caught.value)
     assert SECRET not in everything_told(caught.value)
 
 
-def test_a_refusal_reaches_the_caller_as_corruption_of_this_one_file() -> None:
+def test_a_refusal_reaches_the_caller_as_a_mismatch_of_this_one_file() -> None:
     store = MemoryStore()
     manager = CheckpointManager(store, Schema("Lease"))
     manager.create_checkpoint("good", {"holder": "a"})
     manager.create_checkpoint("bad", {"holder": [SECRET]})
     loaded = CheckpointManager(store, PYDANTIC).load()
     assert loaded.checkpoints["good"].data == PydanticLease(holder="a")
-    assert isinstance(loaded.problems["bad"], CorruptCheckpoint)
+    assert isinstance(loaded.problems["bad"], SchemaMismatch)
     assert "ValidationError" in str(loaded.problems["bad"])
     assert SECRET not in everything_told(loaded.problems["bad"])
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from checkpointmanager import Schema, SharedText
-from checkpointmanager._format.reason import Damaged
+from checkpointmanager._schema import Misfit
 
 
 @dataclass
@@ -140,7 +140,7 @@ def test_a_frozen_object_is_frozen() -> None:
 
 
 def test_a_class_that_validates_is_asked() -> None:
-    with pytest.raises(Damaged, match="refused by Validated with ValueError"):
+    with pytest.raises(Misfit, match="refused by Validated with ValueError"):
         Schema("Object", type=Validated).decode(b'{"name":""}', 1, 1)
 
 
@@ -150,7 +150,7 @@ def test_a_class_with_an_init_of_its_own_is_built_by_it() -> None:
 
 
 def test_a_class_with_a_new_of_its_own_is_built_by_it() -> None:
-    with pytest.raises(Damaged, match="refused by OwnNew with PermissionError"):
+    with pytest.raises(Misfit, match="refused by OwnNew with PermissionError"):
         Schema("Object", type=OwnNew).decode(b'{"name":"a"}', 1, 1)
 
 
@@ -165,7 +165,7 @@ def test_a_class_with_a_new_of_its_own_is_built_by_it() -> None:
     ],
 )
 def test_the_place_of_a_misfit_is_told(cls: Any, data: bytes, says: str) -> None:
-    with pytest.raises(Damaged, match=says):
+    with pytest.raises(Misfit, match=says):
         Schema("Object", type=cls).decode(data, 1, 1)
 
 
@@ -195,5 +195,5 @@ def test_shared_text_is_kept_once_and_is_plain_text_otherwise() -> None:
 
 @pytest.mark.parametrize("data", [b'{"label":1}', b'{"label":"a","labels":[null]}'])
 def test_shared_text_must_be_text(data: bytes) -> None:
-    with pytest.raises(Damaged, match="not str"):
+    with pytest.raises(Misfit, match="not str"):
         Schema("Object", type=Labelled).decode(data, 1, 1)

@@ -1,0 +1,35 @@
+"""A whole file that this program cannot use: how the schema reports it, without a word of the data.
+
+Foreign code takes part in reading: migrations, decode=, default factories, classes that validate. What it raises
+is an error of the program, not of the file. Its type and traceback say where to look; its text may quote data.
+"""
+
+from __future__ import annotations
+
+from .jsonvalues import Mismatch
+
+
+class Misfit(Exception):
+    """Raised by a Schema for data under a good checksum that does not fit; `__cause__` is what refused it, if known."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"{where} {why}")
+        self.where = where
+        self.why = why
+
+
+def refusal(by: str, error: Exception) -> Mismatch:
+    """The mismatch of a value that foreign code refused with an error."""
+    return Mismatch(f"is refused by {by} with {type(error).__name__}", cause=without_text(error))
+
+
+def without_text(error: Exception) -> Exception:
+    """An error of the same type and traceback, without its arguments, its notes and those it came from.
+
+    Only built-in types are made again. Another class may show what it holds, so one of the same name stands for it.
+    """
+    cls = type(error)
+    if cls.__module__ != "builtins" or isinstance(error, BaseExceptionGroup):  # a group is made of errors
+        names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
+        cls = type(cls.__name__, (Exception,), names)
+    return cls.__new__(cls).with_traceback(error.__traceback__)
