@@ -168,7 +168,7 @@ class CheckpointManager(Generic[T]):
         """Read, let `change` make the new value, write; no other writer comes between.
 
         `change` gets a value of its own and may mutate it, but must return the new one. If it raises, nothing
-        is written. Fields that a newer program wrote are kept. A missing key is CheckpointNotFound; with a
+        is written. Fields that the schema does not know are kept. A missing key is CheckpointNotFound; with a
         `default` the change is made to that instead, and the checkpoint is created. Damage raises as ever.
         """
         check_key(key)

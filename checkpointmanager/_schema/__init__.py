@@ -1,7 +1,7 @@
 """What the data of one kind of checkpoint looks like, in every version that was ever written.
 
-A Schema turns typed values into JSON and back, migrates what older programs wrote, and keeps what newer
-programs added. It knows nothing of headers, checksums or files.
+A Schema turns typed values into JSON and back, migrates what older programs wrote, and keeps what other
+programs of this version or a newer one added. It knows nothing of headers, checksums or files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from .codec import codec_for
 from .jsonvalues import Mismatch, check_plain, first_mismatch, to_json
 from .misfit import Misfit, refusal
 from .simpletypes import ANYTHING, Codec, SharedText
-from .unknown import NOTHING_UNKNOWN, FieldMarks, UnknownFields, Unknowns, beyond, unknown_fields
+from .unknown import (
+    DROPPED,
+    NONE_EXPECTED,
+    FieldMarks,
+    UnknownFields,
+    UnknownFound,
+    Unknowns,
+    beyond,
+    unknown_fields,
+)
 
 __all__ = ["Encoded", "Misfit", "Schema", "SharedText", "UnknownFields", "Unknowns", "unknown_fields"]
 
@@ -46,6 +55,9 @@ class Schema(Generic[T]):
     `migrations` maps a version to the function that turns its plain data into that of the next one; where none
     is given the data passes as it is. `readable_by` is the oldest version whose code may read and rewrite what
     this one writes; by default only this version itself.
+
+    Fields that it does not know are kept by updates where the file is of this version or a newer one. In a file of
+    an older version they are what a later one has removed, and go with the next write.
     """
 
     @overload
@@ -112,6 +124,8 @@ class Schema(Generic[T]):
         kept = unknowns or Unknowns(self.version, self.readable_by)
         try:
             plain = self._to_plain(value, kept)
+            if kept.source is not None:
+                kept = self._looked_up(kept)
             if kept.of_whole:
                 plain = kept.settle_whole(plain)
             json = to_json(plain)
@@ -123,21 +137,21 @@ class Schema(Generic[T]):
         raise UnstorableValue(where, why)  # out here, so that no chain leads to an error that may quote data
 
     def decode(self, data: bytes | memoryview, version: int, readable_by: int) -> tuple[T, Unknowns | None]:
-        """The value in `data`, and what a newer program wrote beside it; or Damaged, TooNew, Misfit."""
+        """The value in `data`, and what this program does not know of it; or Damaged, TooNew, Misfit."""
         newer = version > self.version
         if newer and readable_by > self.version:
             raise TooNew(f"{self._newer(version)} {readable_by} or later may read it")
-        unknowns = Unknowns(version, readable_by) if newer else NOTHING_UNKNOWN
         try:
-            plain = orjson.loads(data)
             if version < self.version:
-                plain = self._migrated(plain, version)
-            value = self._from_plain(plain, unknowns)
+                return self._from_plain(self._migrated(orjson.loads(data), version), DROPPED), None
             if newer:
-                known = _guarded(lambda value: self._to_plain(value, Unknowns(0, 0)), value, "encode")
-                # Parsed again: what decode= was given may have been changed by it.
-                unknowns.of_whole = beyond(orjson.loads(data), known)
-            return value, unknowns if newer else None
+                return self._decode_and_keep(data, Unknowns(version, readable_by))
+            if self._foreign:
+                return self._from_plain(orjson.loads(data), DROPPED), self._same_version(readable_by, data)
+            try:
+                return self._from_plain(orjson.loads(data), NONE_EXPECTED), None
+            except UnknownFound:
+                return self._decode_and_keep(data, self._same_version(readable_by))
         except orjson.JSONDecodeError:
             problem: Exception = Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON")
             cause = None
@@ -165,11 +179,28 @@ class Schema(Generic[T]):
             value: T = self._codec.decode(plain, unknowns)
         except RecursionError:
             raise Mismatch("is nested too deeply") from None
-        except Mismatch:
+        except (Mismatch, UnknownFound):
             raise
         except Exception as error:  # noqa: BLE001  (such as a __hash__ or a __set__ of the program's own)
             raise refusal("its type", error) from None
         return value
+
+    def _decode_and_keep(self, data: bytes | memoryview, unknowns: Unknowns) -> tuple[T, Unknowns]:
+        plain = orjson.loads(data)
+        value = self._from_plain(plain, unknowns)
+        known = _guarded(lambda value: self._to_plain(value, Unknowns(0, 0)), value, "encode")
+        # Parsed again for decode=, which may have taken apart what it was given.
+        unknowns.of_whole = beyond(orjson.loads(data) if self._foreign else plain, known)
+        return value, unknowns
+
+    def _same_version(self, readable_by: int, source: bytes | memoryview | None = None) -> Unknowns:
+        return Unknowns(self.version, max(readable_by, self.readable_by), source=source)
+
+    def _looked_up(self, unknowns: Unknowns) -> Unknowns:
+        """What decode= and encode= do not know shows only when both are called, so only updates pay for it."""
+        assert unknowns.source is not None
+        _, found = self._decode_and_keep(unknowns.source, Unknowns(unknowns.version, unknowns.readable_by))
+        return found if found.of_whole else Unknowns(self.version, self.readable_by)
 
     def _migrated(self, plain: Any, version: int) -> Any:
         for step in sorted(self._migrations):

@@ -188,8 +188,17 @@ def _mapping(key: Codec, item: Codec, name: str) -> Codec:
 
         return each
 
-    to_plain, from_plain = convert(key.encode, item.encode), convert(key.decode, item.decode)
-    return Codec(to_plain, from_plain, frozenset({dict}), frozenset({dict}))
+    to_plain, decode = convert(key.encode, item.encode), convert(key.decode, item.decode)
+
+    def spelled_as_ours(values: Any, unknowns: Unknowns) -> Any:
+        result = decode(values, unknowns)
+        if unknowns.version:  # a key in another spelling than ours would be taken for an unknown field
+            members = dict(zip([key.encode(name, unknowns) for name in result], values.values(), strict=True))
+            values.clear()
+            values.update(members)
+        return result
+
+    return Codec(to_plain, decode if key.as_is else spelled_as_ours, frozenset({dict}), frozenset({dict}))
 
 
 def _any_container(cls: type) -> Codec:

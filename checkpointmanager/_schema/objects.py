@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 from .jsonvalues import Mismatch, check_plain
 from .misfit import refusal
 from .simpletypes import ADVICE, Codec, expect, not_a
-from .unknown import CARRIER, NO_FIELDS, UnknownFields, Unknowns, beyond
+from .unknown import CARRIER, NO_FIELDS, NONE_EXPECTED, UnknownFields, UnknownFound, Unknowns, beyond
 
 Field = dataclasses.Field[Any]
 
@@ -48,11 +48,12 @@ def dataclass_codec(cls: type, members: Sequence[Member]) -> Codec:
     """The codec of a dataclass whose members have theirs already."""
     carrier = next((field.name for field in fields_of(cls) if CARRIER in field.metadata), None)
     encode = _function("encode", _encode_source(members, carrier), _names_of(cls, members))
-    names = _names_of(cls, members) | {"with_unknowns": _reader_of_newer(cls, members, carrier, encode)}
-    ending = _construction(members)
+    names = _names_of(cls, members) | {"with_unknowns": _keeper_of_unknowns(cls, members, carrier, encode)}
+    ending = [*_construction(members)]
     if _only_assigns(cls):
         names |= {f"set_{field.name}": getattr(cls, field.name).__set__ for field in dataclasses.fields(cls)}
-        ending = _assignments(members, carrier)
+        ending = [*_assignments(members, carrier)]
+    names["decode_any"] = _function("decode_any", _decode_any_source(members, ending), dict(names))
     decode = _function("decode", _decode_source(members, ending), names)
     return Codec(encode, decode, frozenset({cls}), frozenset({dict}))
 
@@ -76,8 +77,31 @@ def _encode_source(members: Sequence[Member], carrier: str | None) -> Iterable[s
 
 
 def _decode_source(members: Sequence[Member], ending: Iterable[str]) -> Iterable[str]:
+    """For an object with all its members and no other, as this program writes it: so the rest costs it nothing."""
     yield "def decode(plain, unknowns):"
     yield "  if type(plain) is not dict: raise not_a(dict, plain)"
+    yield f"  if len(plain) != {len(members)} or unknowns.version: return decode_any(plain, unknowns)"
+    yield "  try:"
+    yield "    pass"
+    for number, member in enumerate(members):
+        yield f"    v{number} = plain[{member.name!r}]"
+    yield "  except KeyError: return decode_any(plain, unknowns)"
+    yield "  try:"
+    yield "    pass"
+    for number, member in enumerate(members):
+        yield f"    if {_differs(number, member)}:"
+        yield f"      name = {member.name!r}"
+        yield f"      v{number} = decode{number}(v{number}, unknowns)"
+        if member.codec.shared:
+            yield f"    v{number} = intern(v{number})"
+    yield "  except Mismatch as mismatch: raise mismatch.inside(name) from None"
+    yield from ending
+
+
+def _decode_any_source(members: Sequence[Member], ending: Iterable[str]) -> Iterable[str]:
+    """For one that lacks members, or has some that are not known, or was written by a newer program."""
+    yield "def decode_any(plain, unknowns):"
+    yield "  size = len(plain)"
     yield "  try:"
     yield "    name = ''"
     for number, member in enumerate(members):
@@ -87,10 +111,13 @@ def _decode_source(members: Sequence[Member], ending: Iterable[str]) -> Iterable
         yield f"      if {_differs(number, member)}: v{number} = decode{number}(v{number}, unknowns)"
         if member.codec.shared:
             yield f"      v{number} = intern(v{number})"
-        yield f"    else: v{number} = default{number}()"
+        yield "    else:"
+        yield "      size += 1"
+        yield f"      v{number} = default{number}()"
     yield "  except Mismatch as mismatch: raise mismatch.inside(name) from None"
     values = ", ".join(f"v{number}" for number in range(len(members)))
     yield f"  if unknowns.version: return with_unknowns(plain, [{values}], unknowns)"
+    yield f"  if size > {len(members)} and unknowns is NONE_EXPECTED: raise UnknownFound"
     yield from ending
 
 
@@ -125,6 +152,8 @@ def _names_of(cls: type, members: Sequence[Member]) -> dict[str, Any]:
         "Mismatch": Mismatch,
         "intern": sys.intern,
         "NO_FIELDS": NO_FIELDS,
+        "NONE_EXPECTED": NONE_EXPECTED,
+        "UnknownFound": UnknownFound,
         "carried_by": _carried_by,
         "refusal": refusal,
     }
@@ -171,10 +200,10 @@ def _guarded_factory(factory: Callable[[], Any]) -> Callable[[], Any]:
     return make
 
 
-def _reader_of_newer(
+def _keeper_of_unknowns(
     cls: Any, members: Sequence[Member], carrier: str | None, encode: Callable[[Any, Unknowns], Any]
 ) -> Callable[[dict[str, Any], list[Any], Unknowns], Any]:
-    """The rest of decoding where a newer program wrote: what is not known is kept with the object."""
+    """The rest of decoding where fields may be unknown: they are kept with the object."""
     known = {member.name for member in members}
 
     def with_unknowns(plain: dict[str, Any], values: list[Any], unknowns: Unknowns) -> Any:

@@ -1,5 +1,6 @@
-"""Fields that a newer program wrote and this one does not know, kept so that a rewrite does not lose them.
+"""Fields that another program wrote and this one does not know, kept so that a rewrite does not lose them.
 
+It may be newer, or of the same version, built from another branch. Only a migration from an older one drops fields.
 They are kept object by object: with the very object that was read, wherever it moves; else by its place along
 field names and dict keys. Never by a position in a list, where another object may stand by now.
 """
@@ -46,7 +47,7 @@ def _no_fields() -> UnknownFields:
 
 
 def unknown_fields() -> Any:
-    """Declare the dataclass field that carries what a newer version added to this object.
+    """Declare the dataclass field that carries what another program added to this object.
 
     With it the unknown fields go wherever the object goes: through dataclasses.replace, into other lists, and
     into create_checkpoint. Without it, update_checkpoint keeps them as this module's docstring says.
@@ -65,12 +66,14 @@ def unknown_fields() -> Any:
 class Unknowns:
     """What one file holds beyond what this program knows, and the versions that its next writing must state.
 
-    Reading a file of this version or an older one has version 0 here: nothing of it is kept.
+    Where nothing is to be kept, version is 0.
     """
 
     version: int
     readable_by: int
     of_whole: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    # JSON whose unknown fields are looked for only when they are needed; see Schema.
+    source: bytes | memoryview | None = field(default=None, repr=False)
     # The object is kept beside what was unknown of it, so that its id stays its own.
     by_object: dict[int, tuple[object, Mapping[str, Any]]] = field(default_factory=dict, repr=False)
     # What is whole already, kept for the same reason.
@@ -118,7 +121,13 @@ class FieldMarks(Unknowns):
         return Fields(plain, [field.name for field in fields(owner)])
 
 
-NOTHING_UNKNOWN = Unknowns(0, 0)  # only for decoding, which then changes nothing in it
+# Only for decoding, which then changes nothing in them.
+DROPPED = Unknowns(0, 0)  # of a migrated file: its unknown fields are gone on purpose
+NONE_EXPECTED = Unknowns(0, 0)  # of a file of this version: if there are any, UnknownFound says so
+
+
+class UnknownFound(Exception):
+    """Decoding has met the first unknown field; it has to start again, and to keep them."""
 
 
 def beyond(whole: Any, known: Any) -> dict[str, Any]:

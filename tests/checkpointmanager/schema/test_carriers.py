@@ -57,14 +57,22 @@ def test_the_file_takes_the_highest_versions_of_what_it_carries() -> None:
     assert schema.encode(CarrierFleet("f"))[1:] == (3, 2)
 
 
-def test_a_carrier_of_the_same_version_carries_nothing() -> None:
-    CARRIERS.decode(V3.encode(FLEET).json, 3, 1)
-    value, unknowns = CARRIERS.decode(b'{"name":"a","more":1,"devices":[{"id":"b","more":1}]}', 1, 1)
+def test_a_carrier_carries_what_a_program_of_the_same_version_added() -> None:
+    data = b'{"name":"a","more":1,"devices":[{"id":"b","more":2},{"id":"c"}]}'
+    value, _ = CARRIERS.decode(data, 1, 1)
+    assert [dict(rest) for rest in (value.rest, *(d.rest for d in value.devices))] == [{"more": 1}, {"more": 2}, {}]
+    created = CARRIERS.encode(CarrierFleet("new", (value.devices[0], Carrier("n"))))
+    assert created == (b'{"name":"new","devices":[{"more":2,"id":"b"},{"id":"n"}]}', 1, 1)
+
+
+def test_a_carrier_of_an_older_version_carries_nothing() -> None:
+    schema = Schema("Fleet", 2, type=CarrierFleet)
+    value, unknowns = schema.decode(b'{"name":"a","more":1,"devices":[{"id":"b","more":1}]}', 1, 1)
     assert unknowns is None
     for rest in (value.rest, value.devices[0].rest):
         assert dict(rest) == {}
         assert rest.version == 0
-    assert CARRIERS.encode(value) == CARRIERS.encode(CarrierFleet("a", (Carrier("b"),)))
+    assert schema.encode(value) == schema.encode(CarrierFleet("a", (Carrier("b"),)))
 
 
 def test_a_carrier_keeps_also_a_field_of_its_own_name() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import orjson
 import pytest
 
 from checkpointmanager import CheckpointError, CheckpointManager, MemoryStore, Schema, UnstorableValue
@@ -71,11 +72,37 @@ def test_what_was_migrated_is_written_in_the_present_version() -> None:
     assert encoded.json == b'{"holder":"a","seconds":60,"tags":[]}'
 
 
-def test_unknown_fields_of_the_same_or_an_older_version_are_dropped() -> None:
-    for version in (1, 2, 3):
-        schema = Schema("Lease", version=3, type=Lease)
-        value, unknowns = schema.decode(b'{"holder":"a","gone":1}', version, 1)
-        assert b"gone" not in schema.encode(value, unknowns).json
+@pytest.mark.parametrize(("version", "kept"), [(1, False), (2, False), (3, True), (4, True)])
+def test_unknown_fields_are_dropped_with_older_versions_only(version: int, kept: bool) -> None:
+    schema = Schema("Lease", version=3, type=Lease)
+    value, unknowns = schema.decode(b'{"holder":"a","gone":1}', version, 1)
+    assert (b'"gone":1' in schema.encode(value, unknowns).json) is kept
+
+
+@pytest.mark.parametrize("there", [(), ("seconds",), ("tags",), ("seconds", "tags")])
+def test_unknown_fields_are_noticed_whatever_else_is_missing(there: tuple[str, ...]) -> None:
+    """The number of members alone does not show it: one may be missing and another one unknown."""
+    whole = {"holder": "a", "seconds": 3, "tags": []}
+    plain = {name: value for name, value in whole.items() if name == "holder" or name in there}
+    schema = Schema("Lease", type=Lease)
+    for count in range(4):
+        extra = {f"unknown-{number}": number for number in range(count)}
+        value, unknowns = schema.decode(orjson.dumps(plain | extra), 1, 1)
+        assert (unknowns is not None) is (count > 0)
+        assert extra.items() <= orjson.loads(schema.encode(value, unknowns).json).items()
+
+
+@pytest.mark.parametrize(("stated", "ours", "written"), [(1, 2, 2), (2, 1, 2), (1, 1, 1)])
+def test_a_file_of_this_version_keeps_the_stricter_readable_by_with_its_unknown_fields(
+    stated: int, ours: int, written: int
+) -> None:
+    typed = Schema("Lease", version=2, readable_by=ours, type=Lease)
+    foreign: Schema[Any] = Schema("Lease", version=2, readable_by=ours, encode=lambda _: {}, decode=dict)
+    for schema in (typed, foreign):
+        nothing_unknown = schema.encode(Lease("a")).json
+        for data, expected in ((b'{"holder":"a","more":1}', written), (nothing_unknown, ours)):
+            value, unknowns = schema.decode(data, 2, stated)
+            assert schema.encode(value, unknowns)[1:] == (2, expected)
 
 
 def test_a_migration_that_fails_is_a_misfit() -> None:

@@ -1,10 +1,14 @@
-"""Three versions of a program read and rewrite each other's files, and none loses what another one added."""
+"""Programs read and rewrite each other's files, and none loses what another one added.
+
+Three versions of a program; and two of one version that were built from different branches.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pytest
@@ -28,15 +32,22 @@ from ..fleets import (
     updated,
     written,
 )
+from .test_codec import Colour
+
+RICH = Schema("Fleet", 1, type=Fleet3)  # of the version of V1, and yet with all the fields of V3
 
 
 def after(change: Callable[[Fleet1], Fleet1]) -> Fleet3:
-    """What version 3 reads after version 1 has changed its file."""
-    store = written(V3, FLEET)
-    updated(store, V1, change)
-    document = orjson.loads(store.current["k"])
-    assert (document["version"], document["readable_by"], document["generation"]) == (3, 1, 2)
-    return read(store, V3)
+    """What version 3 reads after version 1 has changed its file; the same if both call it version 1."""
+    results = []
+    for other, version in ((V3, 3), (RICH, 1)):
+        store = written(other, FLEET)
+        updated(store, V1, change)
+        document = orjson.loads(store.current["k"])
+        assert (document["version"], document["readable_by"], document["generation"]) == (version, 1, 2)
+        results.append(read(store, other))
+    assert results[0] == results[1]
+    return results[0]
 
 
 def test_everything_is_kept_when_an_older_program_changes_one_field() -> None:
@@ -174,6 +185,28 @@ def test_what_an_older_program_may_not_read_it_may_not_rewrite() -> None:
         CheckpointManager(store, V1).create_checkpoint("k", Fleet1("fresh"))
     assert store.current == before
     assert read(store, V2).zone == "zone"
+
+
+@dataclass
+class Rack:
+    fleets: dict[UUID, Fleet1]
+    ports: dict[Colour, int] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_key_in_another_spelling_is_not_taken_for_an_unknown_field(version: int) -> None:
+    """It would be put back beside ours, and nobody could read a file with two keys that mean the same."""
+    schema = Schema("Rack", 1, type=Rack)
+    name, spelled = UUID(int=0xAB), UUID(int=0xAB).hex.upper()
+    plain = {"fleets": {spelled: {"name": "a", "unknown": 1}, str(UUID(int=1)): {"name": "b"}}, "more": 2}
+    value, unknowns = schema.decode(orjson.dumps(plain), version, 1)
+
+    value.fleets[name] = replace(value.fleets[name], name="renamed")
+    rewritten = orjson.loads(schema.encode(value, unknowns).json)
+
+    assert rewritten["more"] == 2
+    assert rewritten["fleets"].keys() == {str(name), str(UUID(int=1))}
+    assert rewritten["fleets"][str(name)].items() >= {"name": "renamed", "unknown": 1}.items()
 
 
 @pytest.mark.parametrize(
