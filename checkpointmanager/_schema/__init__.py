@@ -49,8 +49,10 @@ class Schema(Generic[T]):
     """A kind of data: its type, its version, and how to read what other versions wrote.
 
     `type` is a dataclass, or any type made of dataclasses, lists, tuples, dicts, sets, enums, Literal, datetime,
-    UUID, text, numbers, booleans and None. For other models give `encode` (value -> plain JSON data) and `decode`
-    (the way back). With neither, the data is any JSON value. SharedText is text that many objects have in common.
+    UUID, text, numbers, booleans and None. The keys of a dict are text, integers of 64 bits (in the file decimal
+    digits, as Go writes them), UUIDs, datetimes, or an enum or Literal of text or of integers. For other models
+    give `encode` (value -> plain JSON data) and `decode` (the way back). With neither, the data is any JSON value.
+    SharedText is text that many objects have in common.
 
     `migrations` maps a version to the function that turns its plain data into that of the next one; where none
     is given the data passes as it is. `readable_by` is the oldest version whose code may read and rewrite what

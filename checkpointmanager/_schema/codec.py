@@ -27,6 +27,7 @@ from .simpletypes import (
     Codec,
     Function,
     SharedText,
+    as_key,
     choices,
     expect,
     not_a,
@@ -164,9 +165,10 @@ def _fixed_tuple(items: list[Codec]) -> Codec:
     return Codec(encode, decode, frozenset({tuple}), frozenset({list}))
 
 
-def _mapping(key: Codec, item: Codec, name: str) -> Codec:
-    if key.json != {str}:
-        raise TypeError(f"{name}: JSON keys are text, so a dict's keys must be stored as text; {ADVICE}")
+def _mapping(key_type: Codec, item: Codec, name: str) -> Codec:
+    key = as_key(key_type)
+    if key is None:
+        raise TypeError(f"{name}: JSON keys are text, so a dict's keys are stored as text or as integers; {ADVICE}")
     keys_as_is, items_as_is = key.as_is, item.as_is
 
     def convert(on_key: Function, on_item: Function) -> Function:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -9,7 +10,7 @@ from sys import intern
 from typing import Annotated, Any
 from uuid import UUID
 
-from .jsonvalues import AS_IS, Mismatch, check_plain
+from .jsonvalues import AS_IS, HIGHEST_INTEGER, LOWEST_INTEGER, Mismatch, check_plain
 from .unknown import Unknowns
 
 Function = Callable[[Any, Unknowns], Any]
@@ -17,6 +18,7 @@ NONE = type(None)
 SharedText = Annotated[
     str, "checkpointmanager.shared"
 ]  # for fields whose text many objects have in common: memory holds it once
+_DECIMAL = re.compile("0|-?[1-9][0-9]{0,19}")  # no plus, no leading zero, no other digits than these
 ADVICE = "declare it with another type, or give the schema encode= and decode="
 
 
@@ -65,6 +67,33 @@ def choices(by_plain: dict[tuple[type, Any], Any], name: str) -> Codec:
 
     python = frozenset(cls for cls, _ in by_choice)
     return Codec(chosen(by_choice), chosen(by_plain), python, frozenset(cls for cls, _ in by_plain))
+
+
+def as_key(codec: Codec) -> Codec | None:
+    """The codec of such values as keys of a dict; None if they cannot be.
+
+    Keys are text in JSON. Integers are spelled in decimal, as Go does, and read in that one spelling only, so that
+    no two keys mean the same.
+    """
+    if codec.json == {str}:
+        return codec
+    if codec.json != {int}:
+        return None
+
+    def spell(value: Any, unknowns: Unknowns) -> Any:
+        number = codec.encode(value, unknowns)
+        if not LOWEST_INTEGER <= number <= HIGHEST_INTEGER:
+            raise Mismatch("is an integer beyond 64 bits")
+        return str(number)
+
+    def parse(plain: Any, unknowns: Unknowns) -> Any:
+        expect(plain, str)
+        number = int(plain) if _DECIMAL.fullmatch(plain) else None
+        if number is None or not LOWEST_INTEGER <= number <= HIGHEST_INTEGER:
+            raise Mismatch("is not an integer of 64 bits in plain decimal digits")
+        return codec.decode(number, unknowns)
+
+    return Codec(spell, parse, codec.python, frozenset({str}))
 
 
 def _exactly(cls: type) -> Codec:

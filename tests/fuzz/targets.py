@@ -60,6 +60,7 @@ class Tree:
     leaves: list[Leaf] = field(default_factory=list)
     by_name: dict[str, Leaf] = field(default_factory=dict)
     by_uid: dict[UUID, bool] = field(default_factory=dict)
+    by_number: dict[int, Leaf] = field(default_factory=dict)
     either: Leaf | str | list[int] | None = None
     below: list[Tree] = field(default_factory=list)
     anything: Any = None

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NewType
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from checkpointmanager._schema import Misfit
 from .test_jsonvalues import exactly, json_values, text
 
 Name = NewType("Name", str)
+Number = NewType("Number", int)
 
 
 class Colour(StrEnum):
@@ -32,6 +34,11 @@ class Colour(StrEnum):
 class Level(IntEnum):
     LOW = 1
     HIGH = 10
+
+
+class Digit(Enum):
+    ZERO = 0
+    MINUS_ONE = -1
 
 
 class Shape(Enum):
@@ -110,6 +117,13 @@ VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (dict[UUID, Device], st.dictionaries(st.uuids(), devices, max_size=3)),
     (dict[datetime, int], st.dictionaries(moments, integers, max_size=3)),
     (dict[str, None], st.dictionaries(text, st.none())),
+    (dict[int, str], st.dictionaries(integers, text)),
+    (dict[Number, Device], st.dictionaries(integers.map(Number), devices, max_size=3)),
+    (dict[Level, int], st.dictionaries(st.sampled_from(Level), integers)),
+    (dict[Digit, int], st.dictionaries(st.sampled_from(Digit), integers)),
+    (dict[Literal[-1, 0, 7], bool], st.dictionaries(st.sampled_from([-1, 0, 7]), st.booleans())),
+    (dict[Literal["a", "b"], bool], st.dictionaries(st.sampled_from(["a", "b"]), st.booleans())),
+    (dict[int, dict[int, list[int]]], st.dictionaries(integers, st.dictionaries(integers, st.lists(integers)))),
     (set[str], st.sets(text)),
     (frozenset[int], st.frozensets(integers)),
     (set[str | float | None], st.sets(text | floats | st.none())),
@@ -128,7 +142,7 @@ VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
 
 @pytest.mark.parametrize(("cls", "values"), VALUES, ids=[str(cls).split("checkpointmanager.")[-1] for cls, _ in VALUES])
 def test_a_value_comes_back_as_it_was(cls: Any, values: st.SearchStrategy[Any]) -> None:
-    """38 types, 50 values of each."""
+    """45 types, 50 values of each."""
     schema = Schema("Value", type=cls)
 
     @given(values)
@@ -192,6 +206,15 @@ DEVICE = Device("p")
         (list[str], ["a", "\ud800"], "$[1]", "a lone surrogate"),
         (dict[str, int], {"\ud800": 1}, "$", "a key that holds a lone surrogate"),
         (dict[str, int], {1: 1}, "$", "a key that is int, not str"),
+        (dict[int, int], {"1": 1}, "$", "a key that is str, not int"),
+        (dict[int, int], {True: 1}, "$", "a key that is bool, not int"),
+        (dict[int, int], {1.0: 1}, "$", "a key that is float, not int"),
+        (dict[int, int], {Level.LOW: 1}, "$", "a key that is Level, not int"),
+        (dict[int, int], {2**64: 1}, "$", "a key that is an integer beyond 64 bits"),
+        (dict[int, int], {-(2**63) - 1: 1}, "$", "a key that is an integer beyond 64 bits"),
+        (dict[int, int], {7: "x"}, "$[*]", "is str, not int"),
+        (dict[Level, int], {1: 1}, "$", "a key that is none of the declared choices"),
+        (dict[Literal[1], int], {True: 1}, "$", "a key that is none of the declared choices"),
         (dict[Colour, int], {"red": 1}, "$", "a key that is none of the declared choices"),
         (dict[UUID, list[int]], {UUID(int=1): ["x"]}, "$[*][0]", "is str, not int"),
         (dict[Colour, int], {Colour.RED: "x"}, "$[*]", "is str, not int"),
@@ -282,6 +305,37 @@ def test_data_of_the_wrong_shape_is_a_misfit_with_its_place(cls: Any, data: byte
     with pytest.raises(Misfit) as caught:
         Schema("Value", type=cls).decode(data, 1, 1)
     assert str(caught.value) == detail
+
+
+EDGES = {0: "zero", -1: "minus", 2**64 - 1: "highest", -(2**63): "lowest"}
+
+
+def test_integer_keys_are_spelled_as_go_spells_them() -> None:
+    schema = Schema("Map", type=dict[int, str])
+    data = b'{"0":"zero","-1":"minus","18446744073709551615":"highest","-9223372036854775808":"lowest"}'
+    assert schema.encode(EDGES).json == data
+    assert schema.decode(data, 1, 1)[0] == EDGES
+    assert Schema("Map", type=dict[Level, bool]).encode({Level.HIGH: True}).json == b'{"10":true}'
+
+
+SPELLINGS = ["", "-", "+1", "01", "-0", "00", "-01", "1.0", "1e3", " 1", "1 ", "1_0", "0x1", "١", "１", "one", "None"]
+BEYOND = [str(2**64), str(-(2**63) - 1), "9" * 20, "1" * 5000]
+
+
+@pytest.mark.parametrize("key", [*SPELLINGS, *BEYOND], ids=lambda key: ascii(key)[:24])
+def test_an_integer_key_in_any_other_spelling_is_refused(key: str) -> None:
+    """So no two keys of a file can mean the same."""
+    with pytest.raises(Misfit) as caught:
+        Schema("Map", type=dict[int, str]).decode(orjson.dumps({key: "x"}), 1, 1)
+    assert str(caught.value) == "$ has a key that is not an integer of 64 bits in plain decimal digits"
+
+
+def test_integer_keys_that_a_migration_left_as_numbers_are_refused() -> None:
+    schema = Schema(
+        "Map", 2, type=dict[int, str], migrations={1: lambda plain: {int(key): plain[key] for key in plain}}
+    )
+    with pytest.raises(Misfit, match="a key that is int, not str"):
+        schema.decode(b'{"1":"x"}', 1, 1)
 
 
 def test_objects_nested_beyond_all_measure_are_a_misfit_and_no_crash() -> None:

@@ -40,6 +40,11 @@ class Level(IntEnum):
     LOW = 1
 
 
+class Mixed(Enum):
+    ONE = 1
+    TWO = "1"
+
+
 class Colour(StrEnum):
     RED = "red"
 
@@ -104,7 +109,14 @@ class Box(Generic[T]):
         (Ratio, "only text, integers, booleans and None can be choices"),
         (Literal[b"x"], "only text, integers, booleans and None can be choices"),
         (Literal[Colour.RED], "only text, integers, booleans and None can be choices"),
-        (dict[int, str], "JSON keys are text"),
+        (dict[float, str], "JSON keys are text"),
+        (dict[bool, str], "JSON keys are text"),
+        (dict[int | str, str], "JSON keys are text"),
+        (dict[int | None, str], "JSON keys are text"),
+        (dict[Literal[1, "1"], str], "JSON keys are text"),
+        (dict[Literal[True], str], "JSON keys are text"),
+        (dict[Mixed, str], "JSON keys are text"),
+        (dict[Ratio, str], "only text, integers, booleans and None can be choices"),
         (dict[A, str], "JSON keys are text"),
         (dict[str | None, str], "JSON keys are text"),
         (A | B, "look alike in JSON"),

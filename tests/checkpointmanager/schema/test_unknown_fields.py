@@ -191,6 +191,7 @@ def test_what_an_older_program_may_not_read_it_may_not_rewrite() -> None:
 class Rack:
     fleets: dict[UUID, Fleet1]
     ports: dict[Colour, int] = field(default_factory=dict)
+    slots: dict[int, Fleet1] = field(default_factory=dict)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -198,13 +199,19 @@ def test_a_key_in_another_spelling_is_not_taken_for_an_unknown_field(version: in
     """It would be put back beside ours, and nobody could read a file with two keys that mean the same."""
     schema = Schema("Rack", 1, type=Rack)
     name, spelled = UUID(int=0xAB), UUID(int=0xAB).hex.upper()
-    plain = {"fleets": {spelled: {"name": "a", "unknown": 1}, str(UUID(int=1)): {"name": "b"}}, "more": 2}
+    plain: dict[str, Any] = {
+        "fleets": {spelled: {"name": "a", "unknown": 1}, str(UUID(int=1)): {"name": "b"}},
+        "more": 2,
+    }
+    plain["slots"] = {"-7": {"name": "c", "unknown": 3}}
     value, unknowns = schema.decode(orjson.dumps(plain), version, 1)
 
     value.fleets[name] = replace(value.fleets[name], name="renamed")
+    value.slots = {-7: replace(value.slots[-7])}
     rewritten = orjson.loads(schema.encode(value, unknowns).json)
 
     assert rewritten["more"] == 2
+    assert rewritten["slots"]["-7"]["unknown"] == 3
     assert rewritten["fleets"].keys() == {str(name), str(UUID(int=1))}
     assert rewritten["fleets"][str(name)].items() >= {"name": "renamed", "unknown": 1}.items()
 
