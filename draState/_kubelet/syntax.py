@@ -76,8 +76,8 @@ def parse(blob: bytes) -> Node:
             return _quickly(text)
     try:
         document, end = _document(text)
-    except _StoppedError as stopped:
-        raise NotJSONError(stopped.reason, _offset(blob, stopped.position)) from None
+    except NotJSONError as stopped:
+        raise NotJSONError(stopped.reason, _offset(blob, stopped.offset)) from None
     if end != len(text):
         raise NotJSONError("trailing-bytes", _offset(blob, end), document)
     return document
@@ -123,13 +123,6 @@ def _quickly(text: str) -> Node:
     return document
 
 
-class _StoppedError(Exception):
-    def __init__(self, reason: str, position: int) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.position = position
-
-
 _SPACE = r"[ \t\r\n]*+"
 _STRING = r'"([^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+)'
 _NUMBER = r"(-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)"
@@ -143,7 +136,7 @@ _Add = Callable[[Any], None]
 
 
 def _document(text: str) -> tuple[Node, int]:
-    """The document, and where it and the white space after it end."""
+    """The document, and where it and the white space after it end. Positions are those of characters."""
     root: list[Node] = []
     add: _Add = root.append
     above: list[tuple[_Add, re.Pattern[str]]] = []
@@ -155,7 +148,7 @@ def _document(text: str) -> tuple[Node, int]:
             raise _stopped(text, position, in_object=pattern is _MEMBER and may_add)
         name, string, number, literal, comma, opening, closing, closing_comma = found.groups()
         if not (may_close if closing else may_add):
-            raise _StoppedError("not-json", _after_space(text, position))
+            raise NotJSONError("not-json", _after_space(text, position))
         position = found.end()
         if closing:
             add, pattern = above.pop()
@@ -174,7 +167,7 @@ def _document(text: str) -> tuple[Node, int]:
                 add(value)
             if opening:
                 if len(above) >= MAX_DEPTH:
-                    raise _StoppedError("not-json", position - 1)
+                    raise NotJSONError("not-json", position - 1)
                 above.append((add, pattern))
                 add = value.members.append if isinstance(value, Object) else value.append  # type: ignore[union-attr]
                 pattern = _MEMBER if opening == "{" else _ELEMENT
@@ -191,7 +184,7 @@ _NAME = re.compile(_STRING + '"')
 _CUT_TOKEN = re.compile(_STRING + r"(?:\\(?:u[0-9a-fA-F]{0,3})?)?|t|tr|tru|f|fa|fal|fals|n|nu|nul|-|[.eE][+-]?|")
 
 
-def _stopped(text: str, position: int, in_object: bool) -> _StoppedError:
+def _stopped(text: str, position: int, in_object: bool) -> NotJSONError:
     """Why there was no match: look for the parts of a member one by one."""
     position = _after_space(text, position)
     name = _NAME.match(text, position) if in_object else None
@@ -200,8 +193,8 @@ def _stopped(text: str, position: int, in_object: bool) -> _StoppedError:
         if text[position : position + 1] == ":":
             position = _after_space(text, position + 1)
         elif position < len(text):
-            return _StoppedError("not-json", position)
-    return _StoppedError("truncated" if _CUT_TOKEN.fullmatch(text, position) else "not-json", position)
+            return NotJSONError("not-json", position)
+    return NotJSONError("truncated" if _CUT_TOKEN.fullmatch(text, position) else "not-json", position)
 
 
 def _after_space(text: str, position: int) -> int:

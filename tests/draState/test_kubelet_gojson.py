@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -34,7 +36,6 @@ from draState._kubelet.syntax import (
     Number,
     Object,
     _document,
-    _StoppedError,
     parse,
 )
 
@@ -223,6 +224,16 @@ def test_depth_ends_where_go_ends_it(opening: str, closing: str) -> None:
     assert (caught.value.reason, caught.value.offset) == ("not-json", levels * len(opening))
 
 
+def test_depth_ends_there_also_where_python_would_go_on() -> None:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(2 * MAX_DEPTH)
+    try:
+        with pytest.raises(NotJSONError):
+            parse(b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1))
+    finally:
+        sys.setrecursionlimit(limit)
+
+
 def test_a_string_that_was_escaped_can_be_told() -> None:
     assert [type(node) for node in (parse(b'"1"'), parse(b'"\\u0031"'))] == [str, Escaped]
     assert type(value_of(STRING, '"\\u0031"')) is str
@@ -239,7 +250,7 @@ def test_after_the_document_only_white_space_may_follow() -> None:
 def test_the_quick_way_and_the_thorough_one_read_the_same(text: str) -> None:
     try:
         thorough = _document(text)
-    except _StoppedError:
+    except NotJSONError:
         with pytest.raises(NotJSONError):
             parse(text.encode())
     else:
