@@ -14,6 +14,8 @@ from typing import Any, TypeVar, overload
 from . import _acknowledgements as acknowledgements
 from ._diskimage import scan
 from ._injector import Death, Error, Failure, Injector, ShortWrite
+from ._oscalls import EXCHANGES
+from ._recorder import Recorder
 from ._scratch import close, fast_folder, folder_in
 from ._watch import Call
 
@@ -42,15 +44,21 @@ class Faults:
     """What every_fault returns. `runs` is the number of faults of the last whole iteration."""
 
     def __init__(
-        self, setup: Callable[[Path], Any], scenario: Callable[[Any], object], failures: Sequence[Failure]
+        self,
+        setup: Callable[[Path], Any],
+        scenario: Callable[[Any], object],
+        failures: Sequence[Failure],
+        exchanges: Sequence[str] = EXCHANGES,
     ) -> None:
         self._setup = setup
         self._scenario = scenario
         self._failures = failures
+        self._exchanges = exchanges
         self.runs = 0
 
     def __iter__(self) -> Iterator[Fault]:
         self.runs = 0
+        self._check_that_all_is_seen()
         for failure in self._failures:
             with _only_new_objects_collected() if isinstance(failure, Death) else nullcontext():
                 yield from self._all_of(failure)
@@ -76,6 +84,20 @@ class Faults:
                 self.runs += 1
                 yield fault
 
+    def _check_that_all_is_seen(self) -> None:
+        """UnseenChange if the scenario does something that could not be made to fail."""
+        with folder_in(fast_folder()) as folder:
+            directory = folder / "agent"
+            directory.mkdir(0o700)
+            given = self._setup(directory)
+            try:
+                recorder = Recorder(str(folder), self._exchanges)
+                with recorder.recording():
+                    self._scenario(given)
+                recorder.result()
+            finally:
+                close(given)
+
     def _run(self, failure: Failure, at: int, left: Path) -> Fault | None:
         """None if the scenario does not make so many calls."""
         collected = acknowledgements.Collected()
@@ -84,7 +106,7 @@ class Faults:
             directory = folder / "agent"
             directory.mkdir(0o700)
             given = self._setup(directory)
-            injector = Injector(str(folder), failure, at, only="write" if isinstance(failure, ShortWrite) else "")
+            injector = Injector(str(folder), failure, at, exchanges=self._exchanges)
             error = self._attempt(injector, given)
             if injector.failed is None:
                 close(given)
@@ -115,7 +137,11 @@ class Faults:
 
 @overload
 def every_fault(
-    scenario: Callable[[Path], object], *, errors: Sequence[int] = ERRORS, deaths: bool = True
+    scenario: Callable[[Path], object],
+    *,
+    errors: Sequence[int] = ERRORS,
+    deaths: bool = True,
+    exchanges: Sequence[str] = EXCHANGES,
 ) -> Faults: ...
 @overload
 def every_fault(
@@ -124,6 +150,7 @@ def every_fault(
     setup: Callable[[Path], T],
     errors: Sequence[int] = ERRORS,
     deaths: bool = True,
+    exchanges: Sequence[str] = EXCHANGES,
 ) -> Faults: ...
 def every_fault(
     scenario: Callable[[Any], object],
@@ -131,14 +158,16 @@ def every_fault(
     setup: Callable[[Path], Any] = lambda directory: directory,
     errors: Sequence[int] = ERRORS,
     deaths: bool = True,
+    exchanges: Sequence[str] = EXCHANGES,
 ) -> Faults:
     """Iterate over every call of `scenario` that may fail, with every one of `errors`, and over every place to die.
 
     Each time `setup` makes a new directory ready and gives the scenario its argument, without faults. Then comes
-    the scenario with one; what it raises is in the Fault.
+    the scenario with one; what it raises is in the Fault. Before, it is run once without: what cannot be seen, and so
+    cannot be made to fail, is UnseenChange. `exchanges` are as in every_crash.
     """
     failures: list[Failure] = [Error(number) for number in errors]
-    return Faults(setup, scenario, [*failures, ShortWrite(), *([Death()] if deaths else [])])
+    return Faults(setup, scenario, [*failures, ShortWrite(), *([Death()] if deaths else [])], exchanges)
 
 
 def _without_frames(error: BaseException | None) -> BaseException | None:

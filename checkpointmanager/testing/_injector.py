@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple
 
 from ._acknowledgements import tell_of_failed_sync
+from ._oscalls import EXCHANGES
 from ._watch import SYNCS, Call, Make, Watch
+
+WRITES = frozenset({"write", "pwrite", "writev", "pwritev"})
 
 
 class Killed(BaseException):
@@ -67,9 +70,17 @@ class Injector:
     """
 
     def __init__(
-        self, root: str, failure: Failure, at: int, only: str = "", *, about: str = "", lasting: bool = False
+        self,
+        root: str,
+        failure: Failure,
+        at: int,
+        only: str = "",
+        *,
+        about: str = "",
+        lasting: bool = False,
+        exchanges: Iterable[str] = EXCHANGES,
     ) -> None:
-        self._watch = Watch(root, self._around)
+        self._watch = Watch(root, self._around, exchanges)
         self._failure = failure
         self._at = at
         self._only = only
@@ -119,7 +130,7 @@ class Injector:
         if not fails:
             return make()
         if isinstance(self._failure, ShortWrite):
-            return make(arguments[0], bytes(arguments[1])[: max(len(arguments[1]) // 2, 1)], *arguments[2:])
+            return make(*_halved(call.name, *arguments))
         assert not isinstance(self._failure, Death)
         if call.name == "close" or (isinstance(self._failure, Interruption) and self._failure.after):
             with suppress(OSError):
@@ -136,11 +147,20 @@ class Injector:
             self.calls.append(call)
             if self._only not in ("", call.name) or self._about not in call.about:
                 return False
+            if isinstance(self._failure, ShortWrite) and call.name not in WRITES:
+                return False
             self._count += 1
             fails = self._count == self._at or (self._lasting and self._count > self._at)
             if fails and self.failed is None:
                 self.failed = call
             return fails
+
+
+def _halved(call: str, descriptor: int, data: Any, *others: Any) -> tuple[Any, ...]:
+    """The arguments of a write of half as many bytes, but at least one."""
+    blob = b"".join(bytes(buffer) for buffer in data) if call.endswith("v") else bytes(data)
+    half = blob[: max(len(blob) // 2, 1)]
+    return (descriptor, [half] if call.endswith("v") else half, *others)
 
 
 @contextmanager

@@ -5,32 +5,55 @@ On pyfakefs `os` is a stand-in with the same functions, so the same code works t
 
 from __future__ import annotations
 
+import builtins
 import importlib
+import io
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from types import ModuleType
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from types import MethodType, ModuleType
 from typing import Any
 
-Function = Callable[..., Any]
+from ._standins import Function, StandIn, standing_in
+
 Wrap = Callable[[str, Function], Function]  # the call's name and the real function -> what is called in its place
 
 # Functions that are no call of `os`: they take a directory's descriptor and swap two names in it (renameat2).
 EXCHANGES = ("checkpointmanager._filestore.system.exchange",)
 EXCHANGE = "exchange"
 
+# Every function of `os` that may be wrapped.
+SEEN = (
+    *("open", "close", "dup", "dup2", "lseek", "read", "readv", "pread", "preadv", "fsync", "fdatasync", "sync"),
+    *("write", "writev", "pwrite", "pwritev", "sendfile", "copy_file_range", "splice", "posix_fallocate"),
+    *("truncate", "ftruncate", "link", "symlink", "rename", "replace", "unlink", "remove", "mkdir", "rmdir"),
+    *("stat", "lstat", "fstat", "listdir", "scandir", "chmod", "fchmod"),
+)
+
+
+OF_TWO_DESCRIPTORS = frozenset({"dup2", "sendfile", "copy_file_range", "splice"})
+
 
 @contextmanager
-def wrapped(names: Iterable[str], wrap: Wrap, past_os: Mapping[str, str]) -> Iterator[None]:
-    """Inside, each of these functions of `os` is what `wrap` made of it.
+def wrapped(
+    names: Iterable[str], wrap: Wrap, past_os: Mapping[str, str], opening: Callable[[Function], Function]
+) -> Iterator[None]:
+    """Inside, each of these functions of `os` is what `wrap` made of it, whoever calls it; open() is that of `opening`.
 
-    So are those of `past_os`, where they exist: dotted names, with the name of the call that they make.
+    So are those of `past_os`, where they exist: dotted names, with the name of the call that they make. What a real
+    function does by itself (as those of pyfakefs do) is not seen.
     """
+    quiet = threading.local()
     with ExitStack() as stack:
+        stack.enter_context(_standing_in())
         for name in names:
-            if hasattr(os, name):
-                stack.enter_context(_attribute(os, name, wrap(name, getattr(os, name))))
+            for stand_in in _stand_ins_of(name, stack):
+                stack.enter_context(_handled(stand_in, _heard(wrap, name, _last(stand_in), quiet)))
+        if is_faked():
+            _give_to_importers(stack)
+        _open_by(opening, stack)
         for dotted, name in past_os.items():
             if (real := _found(dotted)) is not None:
                 stack.enter_context(_everywhere(real, wrap(name, real)))
@@ -69,6 +92,13 @@ def descriptors_of(inodes: Iterable[tuple[int, int]]) -> dict[int, tuple[int, in
     return found
 
 
+def path_of(descriptor: int) -> str:
+    """What a descriptor is of, whoever opened it; "" where the kernel does not say."""
+    with suppress(OSError):
+        return "" if is_faked() else os.readlink(f"/proc/self/fd/{descriptor}")
+    return ""
+
+
 def is_below(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
@@ -80,19 +110,81 @@ def _descriptors() -> list[int]:
     return list(range(3, 256))  # pyfakefs, whose first three are not files
 
 
-@contextmanager
-def _attribute(owner: Any, name: str, wrapper: Function) -> Iterator[None]:
-    """Whoever asks whether the function knows `dir_fd` gets the same answer as before."""
-    real = getattr(owner, name)
-    able = [group for group in (os.supports_dir_fd, os.supports_follow_symlinks, os.supports_fd) if real in group]
-    with replaced(owner, name, wrapper):
-        for group in able:
-            group.add(wrapper)
+_known: dict[str, StandIn] = {}  # for each of SEEN, and for open()
+
+
+def _standing_in() -> AbstractContextManager[None]:
+    """On pyfakefs there is only a stand-in for the stand-ins, made anew for each test."""
+    if is_faked():
+        return nullcontext()
+    if not _known:
+        system = importlib.import_module(os.name)
+        _known.update({name: StandIn(getattr(system, name)) for name in SEEN if hasattr(system, name)})
+        _known["open()"] = StandIn(io.open)
+    return standing_in(_known.values())
+
+
+def _stand_ins_of(name: str, stack: ExitStack) -> Iterator[StandIn]:
+    """The one for the real function; another one if somebody has put his own function in its place in `os`."""
+    if not hasattr(os, name):
+        return
+    if not is_faked():
+        yield _known[name]
+    there = getattr(os, name)
+    if not isinstance(there, StandIn):
+        there = StandIn(there)
+        stack.enter_context(replaced(os, name, there))
+    if there is not _known.get(name):
+        yield there
+
+
+def _give_to_importers(stack: ExitStack) -> None:
+    """Of pyfakefs, which has given its own functions to those that had imported some from `os`."""
+    for module in list(sys.modules.values()):
+        for alias, value in list(getattr(module, "__dict__", {}).items()):
+            if isinstance(value, MethodType) and value.__self__ is os:
+                stand_in = getattr(os, value.__name__)
+                if isinstance(stand_in, StandIn):
+                    stack.enter_context(replaced(module, alias, stand_in))
+
+
+def _heard(wrap: Wrap, name: str, below: Function, quiet: Any) -> Function:
+    def quietly(*arguments: Any, **options: Any) -> Any:
+        quiet.now = True
         try:
-            yield
+            return below(*arguments, **options)
         finally:
-            for group in able:
-                group.discard(wrapper)
+            quiet.now = False
+
+    wrapper = wrap(name, quietly)
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return (below if getattr(quiet, "now", False) else wrapper)(*arguments, **options)
+
+    return call
+
+
+def _last(stand_in: StandIn) -> Function:
+    return stand_in.handlers[-1] if stand_in.handlers else stand_in.real
+
+
+@contextmanager
+def _handled(stand_in: StandIn, handler: Function) -> Iterator[None]:
+    stand_in.handlers.append(handler)
+    try:
+        yield
+    finally:
+        stand_in.handlers.remove(handler)
+
+
+def _open_by(opening: Callable[[Function], Function], stack: ExitStack) -> None:
+    if is_faked():
+        opened = opening(builtins.open)
+        stack.enter_context(replaced(builtins, "open", opened))
+        stack.enter_context(replaced(io, "open", opened))
+    else:
+        stand_in = _known["open()"]
+        stack.enter_context(_handled(stand_in, opening(_last(stand_in))))
 
 
 def _found(dotted: str) -> Function | None:

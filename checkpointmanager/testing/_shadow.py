@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from ._diskimage import ROOT, DiskImage, Entry, Node, scan
 from ._operations import NameChange, Operation, Recording, Resize, Write
 from ._oscalls import is_below
+from ._standins import UnseenChange
 
 OUTSIDE = Entry(-1, "")  # where the directory itself has its name
-
-
-class UnseenChange(Exception):
-    """Something changed the directory in a way that the recorder does not see, so no crash can be simulated."""
 
 
 class Shadow:
@@ -26,6 +24,7 @@ class Shadow:
         self.names = {**self._before.names, OUTSIDE: ROOT}
         self.contents = dict(self._before.contents)
         self.operations: list[Operation] = []
+        self._refused: list[str] = []  # paths of what was there before anybody saw it come
 
     def find(self, path: Any, base: int | None = None) -> Entry | None:
         """The place of a path; None outside of the directory. `base` is the node that it is relative to."""
@@ -43,9 +42,20 @@ class Shadow:
             base = self.names.get(Entry(base, folder), -1)
         return Entry(base, name)
 
+    def at(self, entry: Entry) -> int:
+        """What an entry stands for."""
+        if entry not in self.names:
+            self.refuse(self.text(entry))
+        return self.names[entry]
+
+    def refuse(self, path: str) -> NoReturn:
+        """Also for later: the program may catch the exception."""
+        self._refused.append(path)
+        raise self._unseen([path])
+
     def node(self, entry: Entry) -> int | None:
         """What an entry stands for, through symbolic links; None if they lead outside."""
-        node = self.names[entry]
+        node = self.at(entry)
         if self._nodes[node].kind != "symlink":
             return node
         target = self.find(os.path.realpath(os.path.join(self.root, self.path(node))))
@@ -86,9 +96,9 @@ class Shadow:
         if size != len(self.contents[node]):
             self._alter(Resize(f"truncate {self.path(node)} to {size}", node, size))
 
-    def bring_in(self, entry: Entry) -> int:
-        """A file that came from outside: nobody knows what of it is synced, so none of it is."""
-        image, _ = scan(os.path.join(self.root, self.text(entry)))
+    def bring_in(self, path: str) -> int:
+        """A file from outside, which is about to come in."""
+        image, _ = scan(path)
         node = self.new(image.nodes[ROOT].kind, image.nodes[ROOT].mode)
         if node in self.contents:
             self.put(node, 0, image.contents[ROOT])
@@ -99,14 +109,19 @@ class Shadow:
 
     def recording(self) -> Recording:
         """What was recorded, or UnseenChange if the directory is not as it would have to be."""
+        if self._refused:
+            raise self._unseen(self._refused)
         mirrored, real = self.image().identity(), scan(self.root)[0].identity()
         if mirrored != real:
             paths = sorted({str(entry[0]) for entry in set(mirrored) ^ set(real)})  # type: ignore[index]
-            raise UnseenChange(
-                f"{self.root}: {', '.join(paths)} changed in a way that cannot be recorded. Known are the functions of "
-                "`os`, open() and pathlib (without pyfakefs); not other processes, mmap or code in C"
-            )
+            raise self._unseen(paths)
         return Recording(self._before, tuple(self.operations), self._nodes)
+
+    def _unseen(self, paths: Sequence[str]) -> UnseenChange:
+        return UnseenChange(
+            f"{self.root}: {', '.join(paths)} changed in a way that cannot be recorded. Known are the functions of "
+            "`os`, open() and pathlib (without pyfakefs); not other processes, mmap or code in C"
+        )
 
     def _alter(self, operation: Write | Resize) -> None:
         self.operations.append(operation)

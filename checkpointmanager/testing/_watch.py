@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import builtins
-import io
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 from ._files import open_recorded
-from ._oscalls import EXCHANGE, EXCHANGES, descriptors_of, is_below, replaced, wrapped
+from ._oscalls import EXCHANGE, EXCHANGES, OF_TWO_DESCRIPTORS, SEEN, descriptors_of, is_below, path_of, wrapped
 
-CALLS = (
-    *("open", "close", "read", "write", "pwrite", "fsync", "fdatasync", "truncate", "ftruncate", "lseek"),
-    *("link", "symlink", "rename", "replace", "unlink", "remove", "mkdir", "rmdir"),
-    *("stat", "lstat", "fstat", "listdir", "scandir", "chmod", "fchmod"),
-)
-# Functions that reach the kernel past `os`, and what the call is.
-PAST_OS = {**dict.fromkeys(EXCHANGES, EXCHANGE), "checkpointmanager._filestore.system.fcntl_at_once": "fcntl"}
-NAMES = {"link": slice(2), "rename": slice(2), "replace": slice(2), EXCHANGE: slice(1, 3)}  # among the arguments
+CALLS = tuple(name for name in SEEN if name != "sync")  # which cannot fail, and says nothing of the directory
+LEASES = {"checkpointmanager._filestore.system.fcntl_at_once": "fcntl"}  # reaches the kernel past `os`
 SYNCS = frozenset({"fsync", "fdatasync"})
+
+# Which arguments are files, and which keyword goes with each; by default it is the first, with dir_fd.
+FILES: dict[str, tuple[tuple[int, str], ...]] = {
+    **dict.fromkeys(("link", "rename", "replace"), ((0, "src_dir_fd"), (1, "dst_dir_fd"))),
+    **dict.fromkeys(OF_TWO_DESCRIPTORS, ((0, ""), (1, ""))),
+    "symlink": ((1, "dir_fd"),),
+}
+OF_ONE_FILE = ((0, "dir_fd"),)
 
 
 class Call(NamedTuple):
@@ -42,9 +42,10 @@ Around = Callable[[Call, Make, tuple[Any, ...]], Any]  # gets the call and its a
 class Watch:
     """Hands each call that concerns what is in `root` to `around`, in the thread that makes it."""
 
-    def __init__(self, root: str, around: Around) -> None:
+    def __init__(self, root: str, around: Around, exchanges: Iterable[str] = EXCHANGES) -> None:
         self._roots = {os.path.abspath(root), os.path.realpath(root)}
         self._around = around
+        self._past_os = {**dict.fromkeys(exchanges, EXCHANGE), **LEASES}
         self.open = _opened_before(root)  # descriptor -> what it is of
         self.opened_before = frozenset(self.open)
         self.repeated_syncs: list[Call] = []  # of a descriptor whose sync had failed: such a sync says nothing
@@ -53,21 +54,25 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        opening = partial(open_recorded, self, builtins.open)
-        with (
-            wrapped(CALLS, self._wrap, PAST_OS),
-            replaced(builtins, "open", opening),
-            replaced(io, "open", opening),
-        ):
+        with wrapped(CALLS, self._wrap, self._past_os, partial(partial, open_recorded, self)):
             yield
 
     def concerns(self, file: Any, dir_fd: int | None = None) -> bool:
         if isinstance(file, int):
-            return file in self.open
+            return self._name_of(file) is not None
         if dir_fd is not None and not os.path.isabs(file):
-            return dir_fd in self.open
+            return self._name_of(dir_fd) is not None
         path = os.path.abspath(os.fsdecode(file))
         return any(is_below(path, root) for root in self._roots)
+
+    def _name_of(self, descriptor: int) -> str | None:
+        """Also of one that was made in a way nobody saw, by fcntl for instance."""
+        if descriptor not in self.open:
+            path = path_of(descriptor)
+            for root in self._roots:
+                if is_below(path, root):
+                    self.open[descriptor] = os.path.relpath(path, root)
+        return self.open.get(descriptor)
 
     @property
     def _busy(self) -> bool:
@@ -75,23 +80,33 @@ class Watch:
 
     def _wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
-            file: Any = arguments[0] if arguments else "."
-            if self._busy or not self.concerns(file, options.get("dir_fd", options.get("src_dir_fd"))):
+            files = _files(name, arguments, options)
+            if self._busy or not any(self.concerns(*file) for file in files):
+                if name == "close":
+                    self.open.pop(arguments[0], None)
                 return real(*arguments, **options)
-            met = Call(name, self._about(name, arguments))
+            met = Call(name, " ".join(self._told(file) for file, _ in files))
 
             def make(*others: Any) -> Any:
                 if name == "close":
-                    self.open.pop(file, None)
-                    self._failed_syncs.discard(file)
+                    self.open.pop(arguments[0], None)
+                    self._failed_syncs.discard(arguments[0])
                 result = real(*(others or arguments), **options)
-                if name == "open":
-                    self.open[result] = met.about
+                if name in ("open", "dup", "dup2"):
+                    self._opened(result, met.about if name == "open" else self._name_of(arguments[0]))
                 return result
 
             return self._met(met, make, arguments)
 
         return call
+
+    def _opened(self, descriptor: int, name: str | None) -> None:
+        self.open.pop(descriptor, None)
+        if name is not None:
+            self.open[descriptor] = name
+
+    def _told(self, file: Any) -> str:
+        return self._name_of(file) or str(file) if isinstance(file, int) else os.fsdecode(file)
 
     def _met(self, call: Call, make: Make, arguments: tuple[Any, ...]) -> Any:
         syncs = call.name in SYNCS
@@ -106,10 +121,6 @@ class Watch:
             raise
         finally:
             self._thread.busy = False
-
-    def _about(self, name: str, arguments: tuple[Any, ...]) -> str:
-        named = arguments[NAMES.get(name, slice(1))]
-        return " ".join(self.open.get(part, str(part)) if isinstance(part, int) else str(part) for part in named)
 
 
 @contextmanager
@@ -137,6 +148,16 @@ def watching(
 
     with Watch(os.fspath(directory), around).watching():
         yield calls
+
+
+def _files(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> list[tuple[Any, int | None]]:
+    """What the call is about: paths, each with the directory that it is relative to, or descriptors."""
+    if name == EXCHANGE:
+        directory, *names = arguments
+        return [(one, directory) for one in names]
+    listed = [(arguments[at], key) for at, key in FILES.get(name, OF_ONE_FILE) if at < len(arguments)]
+    found = [(file.fileno() if hasattr(file, "fileno") else file, options.get(key)) for file, key in listed]
+    return [file if file[0] is not None else (".", None) for file in found] or [(".", None)]
 
 
 def _opened_before(root: str) -> dict[int, str]:

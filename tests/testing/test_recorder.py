@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager._filestore import system
-from checkpointmanager.testing import UnseenChange, acknowledge, every_crash
+from checkpointmanager.testing import UnseenChange, acknowledge, every_crash, every_fault
 from checkpointmanager.testing._powerloss import MAX_CHOICES
 
 from .protocols import opened, sync, write
@@ -71,6 +74,116 @@ def test_calls_of_os_are_seen() -> None:
         "sync .",
         "sync file",
     ]
+
+
+def test_arguments_may_be_named() -> None:
+    def scenario(directory: Path) -> None:
+        descriptor = os.open(path=directory / "file", flags=os.O_WRONLY | os.O_CREAT, mode=0o600)
+        os.fsync(fd=descriptor)
+        os.close(fd=descriptor)
+        os.rename(src=directory / "file", dst=directory / "renamed")
+        os.mkdir(path=directory / "folder", mode=0o700)
+        os.unlink(path=directory / "renamed")
+        os.close(os.open(path=os.devnull, flags=os.O_RDONLY))
+
+    names = ["rename file to renamed", "mkdir folder", "unlink renamed"]
+    assert operations(scenario) == ["create file", "fsync file", *names]
+
+
+def test_bytes_that_the_kernel_moves_are_seen() -> None:
+    def scenario(directory: Path) -> None:
+        write(directory / "source", b"0123456789")
+        with opened(directory / "source") as source, opened(directory / "target", os.O_RDWR | os.O_CREAT) as target:
+            os.sendfile(target, source, 0, 2)
+            os.copy_file_range(source, target, 2, 4)
+            os.copy_file_range(source, target, 2, 0, 6)
+            os.pwritev(target, [b"a", b"b"], 8)
+            os.posix_fallocate(target, 0, 12)
+            os.lseek(target, 0, os.SEEK_SET)
+            os.readv(target, [bytearray(1)])
+            os.write(target, b"!")
+            reading, writing = os.pipe()
+            os.write(writing, b"piped")
+            os.splice(reading, target, 5, offset_dst=12)
+            os.close(reading)
+            os.close(writing)
+
+    assert operations(scenario)[3:] == [
+        "create target",
+        "write 2 bytes at 0 to target",
+        "write 2 bytes at 2 to target",
+        "write 2 bytes at 6 to target",
+        "write 2 bytes at 8 to target",
+        "truncate target to 12",
+        "write 1 bytes at 1 to target",
+        "write 5 bytes at 12 to target",
+    ]
+
+
+def durable(scenario: Callable[[Path], object]) -> set[bytes | None]:
+    """What may be in the file when the scenario is over."""
+
+    def to_the_end(directory: Path) -> None:
+        scenario(directory)
+        acknowledge("the end")
+
+    return {crash.state.image.files().get("file") for crash in every_crash(to_the_end) if crash.acknowledged}
+
+
+def through(directory: Path, flags: int, *pieces: bytes) -> None:
+    with opened(directory / "file", os.O_WRONLY | os.O_CREAT | flags) as descriptor:
+        sync(directory)
+        for piece in pieces:
+            os.write(descriptor, piece)
+
+
+@pytest.mark.parametrize("flags", [os.O_SYNC, os.O_DSYNC], ids=["O_SYNC", "O_DSYNC"])
+def test_a_write_through_is_durable(flags: int) -> None:
+    assert durable(lambda directory: through(directory, flags, b"one", b"two")) == {b"onetwo"}
+    assert len(durable(lambda directory: through(directory, 0, b"one", b"two"))) > 1
+
+
+def test_a_single_write_through_is_durable() -> None:
+    def scenario(directory: Path) -> None:
+        with opened(directory / "file", os.O_WRONLY | os.O_CREAT) as descriptor:
+            sync(directory)
+            os.pwritev(descriptor, [b"text"], 0, os.RWF_DSYNC)
+
+    assert durable(scenario) == {b"text"}
+
+
+def test_a_write_through_makes_no_other_bytes_durable() -> None:
+    def scenario(directory: Path) -> None:
+        write(directory / "file", b"other", synced=False)
+        through(directory, os.O_SYNC | os.O_APPEND, b"text")
+
+    assert len(durable(scenario)) > 1
+
+
+def test_a_file_that_was_opened_for_writing_through_before_is_known() -> None:
+    def setup(directory: Path) -> int:
+        return os.open(directory / "file", os.O_WRONLY | os.O_CREAT | os.O_DSYNC)
+
+    def scenario(descriptor: int) -> None:
+        os.write(descriptor, b"line\n")
+        os.close(descriptor)
+
+    crashes = every_crash(scenario, setup=setup)
+    assert [operation.text for operation in crashes.operations] == ["write 5 bytes at 0 to file", "O_SYNC file"]
+
+
+def test_a_file_without_a_name_may_get_one() -> None:
+    def scenario(directory: Path) -> None:
+        descriptor = os.open(directory, os.O_TMPFILE | os.O_RDWR, 0o600)
+        os.write(descriptor, b"text")
+        os.fsync(descriptor)
+        os.link(f"/proc/self/fd/{descriptor}", directory / "file", src_dir_fd=0, follow_symlinks=True)
+        os.close(descriptor)
+        sync(directory)
+        os.close(os.open(directory, os.O_TMPFILE | os.O_RDWR, 0o600))
+
+    assert durable(scenario) == {b"text"}
+    assert {crash.state.image.files().get("file") for crash in every_crash(scenario)} == {None, b"text"}
 
 
 def test_an_exchange_of_the_file_store_is_seen() -> None:
@@ -144,6 +257,44 @@ def test_a_file_from_outside_is_not_taken_for_synced(tmp_path: Path) -> None:
 def test_what_other_processes_do_is_an_error() -> None:
     with pytest.raises(UnseenChange, match="foreign changed in a way"):
         every_crash(lambda directory: subprocess.run(["touch", directory / "foreign"], check=True))
+
+
+CHILD = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text('by a child')"
+
+
+def by_a_child(path: Path) -> None:
+    subprocess.run([sys.executable, "-c", CHILD, path], check=True)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda temp, file: temp.rename(file),
+        lambda temp, file: file.hardlink_to(temp),
+        lambda temp, _: os.unlink(temp),
+        lambda temp, _: os.truncate(temp, 0),
+        lambda temp, _: temp.read_bytes(),
+        lambda temp, _: temp.write_bytes(b""),
+        lambda temp, file: os.rename(temp, file.parent / "folder" / "file"),
+    ],
+    ids=["rename", "link", "unlink", "truncate", "read", "write", "rename elsewhere"],
+)
+def test_a_file_that_another_process_made_is_an_error_also_when_it_is_used(use: Callable[[Path, Path], object]) -> None:
+    def scenario(directory: Path) -> None:
+        (directory / "folder").mkdir()
+        by_a_child(directory / "temp")
+        with suppress(Exception):  # as a server does, to live on
+            use(directory / "temp", directory / "file")
+
+    with pytest.raises(UnseenChange, match="temp changed in a way"):
+        every_crash(scenario)
+
+
+def test_faults_refuse_what_they_cannot_make_fail() -> None:
+    with pytest.raises(UnseenChange, match="foreign changed in a way"):
+        list(every_fault(lambda directory: by_a_child(directory / "foreign")))
+    with pytest.raises(UnseenChange, match="raw changed in a way"):
+        list(every_fault(lambda directory: io.FileIO(directory / "raw", "w").close()))
 
 
 def test_pathlib_on_pyfakefs_is_an_error(fs: FakeFilesystem) -> None:

@@ -1,0 +1,187 @@
+"""Lets a function be called through a stand-in, wherever a program keeps it and under whatever name.
+
+`from os import fsync as sync`, a class attribute, a default argument, a closure or a partial took the function long
+before anybody watched. Whoever holds it is found through the garbage collector and gets the stand-in, until the end.
+Who cannot be given one is an error: calls through it would never be seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import inspect
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+Function = Callable[..., Any]
+
+# The usual keywords need no second look; others may name arguments that are expected by position.
+KEYWORDS = frozenset({"dir_fd", "src_dir_fd", "dst_dir_fd", "follow_symlinks"})
+# Test tools keep functions to put them back, or to show them. A set is asked, not called.
+TOOLS = ("_pytest.", "pyfakefs.", "hypothesis.", "unittest.mock")
+NEVER_CALLED = (set, frozenset, types.FrameType, types.GeneratorType)
+
+
+class UnseenChange(Exception):
+    """A directory is changed in a way that cannot be seen, so nothing can be proved about it."""
+
+
+class StandIn:
+    """Does what its function does, or what the last of `handlers` does. Made once, and good for ever.
+
+    No function itself, since a function in a class would become a method. Equal to its function, so that it is found
+    in os.supports_dir_fd.
+    """
+
+    def __init__(self, real: Function) -> None:
+        self.real = real
+        self.handlers: list[Function] = []
+        self.settled = 0  # how many references there were when all were accounted for
+        for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            setattr(self, name, getattr(real, name, None))
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        if options and not options.keys() <= KEYWORDS:
+            bound = inspect.signature(self.real).bind(*arguments, **options)
+            bound.apply_defaults()
+            arguments, options = bound.args, bound.kwargs
+        return (self.handlers[-1] if self.handlers else self.real)(*arguments, **options)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other == self.real
+
+    def __hash__(self) -> int:
+        return hash(self.real)
+
+
+_installed = 0  # how often, one inside the other
+_remembered: list[Callable[[], Any]] = []  # holders that were found before, by reference or weak reference
+
+
+@contextmanager
+def standing_in(stand_ins: Iterable[StandIn]) -> Iterator[None]:
+    """Inside, whoever holds one of the functions calls its stand-in."""
+    global _installed  # noqa: PLW0603
+    there = {id(stand_in.real): stand_in for stand_in in stand_ins}
+    holders: list[Any] = []
+    _installed += 1
+    try:
+        if _installed == 1:
+            _install(there, holders)
+        yield
+    finally:
+        _installed -= 1
+        back = {id(stand_in): stand_in.real for stand_in in there.values()}  # not before: it would be found as well
+        for holder in holders:
+            exchange(holder, back)
+
+
+def exchange(holder: Any, table: Mapping[int, Any]) -> bool:
+    """Replace every value in the holder that the table has, by id. False if there was none, or it cannot be done."""
+    if isinstance(holder, types.FunctionType):
+        return _exchanged(table, enumerate(holder.__defaults__ or ()), lambda at, new: _set_default(holder, at, new))
+    if isinstance(holder, types.CellType):
+        with suppress(ValueError):  # it has become empty
+            return _exchanged(table, [("", holder.cell_contents)], lambda _, new: setattr(holder, "cell_contents", new))
+        return False
+    if isinstance(holder, functools.partial):
+        parts = (holder.args, holder.keywords, vars(holder))
+        return _exchanged(table, [("", holder.func)], lambda _, new: holder.__setstate__((new, *parts)))  # type: ignore[attr-defined]
+    if isinstance(holder, staticmethod):
+        return _exchanged(table, [("", holder.__func__)], lambda _, new: holder.__init__(new))  # type: ignore[misc]
+    if isinstance(holder, dict):
+        return _exchanged(table, holder.items(), holder.__setitem__)
+    if isinstance(holder, list):
+        return _exchanged(table, enumerate(holder), holder.__setitem__)
+    if isinstance(holder, type):
+        return _exchanged(table, vars(holder).items(), lambda name, new: setattr(holder, name, new))
+    slots = [name for kind in type(holder).__mro__ for name, slot in vars(kind).items() if _is_slot(slot)]
+    values = {name: getattr(holder, name, None) for name in slots} | dict(getattr(holder, "__dict__", {}))
+    return _exchanged(table, values.items(), lambda name, new: object.__setattr__(holder, name, new))
+
+
+def _exchanged(table: Mapping[int, Any], values: Iterable[tuple[Any, Any]], put: Callable[[Any, Any], object]) -> bool:
+    found = [(key, table[id(value)]) for key, value in list(values) if id(value) in table]
+    for key, new in found:
+        put(key, new)
+    return bool(found)
+
+
+def _install(there: Mapping[int, StandIn], holders: list[Any]) -> None:
+    """Those that held one before are quickly asked. Only if there are more references than then, all are searched."""
+    for remembered in list(_remembered):
+        holder = remembered()
+        if holder is None:
+            _remembered.remove(remembered)
+        elif exchange(holder, there):
+            holders.append(holder)
+    if all(sys.getrefcount(stand_in.real) <= stand_in.settled for stand_in in there.values()):
+        return
+    if _search(there, holders):
+        gc.collect()  # it may be of an earlier test, and only waits to be freed
+        if refusal := _search(there, holders):
+            raise UnseenChange(refusal)
+    for stand_in in there.values():
+        stand_in.settled = sys.getrefcount(stand_in.real)
+
+
+def _search(there: Mapping[int, StandIn], holders: list[Any]) -> str:
+    """Exchange all that can be, and say of what is left why it matters."""
+    refusal = ""
+    own = {id(part) for stand_in in there.values() for part in (stand_in, vars(stand_in))} | {id(there)}
+    for referrer in gc.get_referrers(*tuple(stand_in.real for stand_in in there.values())):
+        if id(referrer) not in own and not isinstance(referrer, NEVER_CALLED):
+            for holder in _holders_behind(referrer):
+                if exchange(holder, there):
+                    holders.append(holder)
+                    _remember(holder)
+                elif not _is_harmless(referrer):
+                    refusal = _refusal(referrer, there)
+    return refusal
+
+
+def _holders_behind(referrer: Any) -> list[Any]:
+    """The class behind its dict, the function behind its defaults; for most it is the referrer itself."""
+    if isinstance(referrer, tuple):
+        functions = [one for one in gc.get_referrers(referrer) if isinstance(one, types.FunctionType)]
+        return functions or [referrer]
+    if isinstance(referrer, dict) and "__module__" in referrer and "__doc__" in referrer:
+        return [one for one in gc.get_referrers(referrer) if isinstance(one, type)] or [referrer]
+    return [referrer]
+
+
+def _remember(holder: Any) -> None:
+    """Only where that keeps nothing alive that a test wants to be rid of."""
+    if isinstance(holder, types.CellType) or (isinstance(holder, dict) and "__spec__" in holder):
+        _remembered.append(lambda: holder)
+    elif isinstance(holder, types.FunctionType | type):
+        _remembered.append(weakref.ref(holder))
+
+
+def _is_harmless(referrer: Any) -> bool:
+    """A patcher's note of what to put back (the module comes first), or something of a test tool."""
+    if isinstance(referrer, tuple) and referrer and isinstance(referrer[0], types.ModuleType):
+        return True
+    return any(type(one).__module__.startswith(TOOLS) for one in (referrer, *gc.get_referrers(referrer)))
+
+
+def _refusal(referrer: Any, there: Mapping[int, StandIn]) -> str:
+    names = sorted({there[id(held)].real.__name__ for held in gc.get_referents(referrer) if id(held) in there})
+    return (
+        f"a {type(referrer).__name__} holds {', '.join(names)}, and calls through it cannot be seen. "
+        "Call it as a function of `os`, or keep it in a module, class, object, list or dict"
+    )
+
+
+def _set_default(function: types.FunctionType, at: int, new: Any) -> None:
+    defaults = list(function.__defaults__ or ())
+    defaults[at] = new
+    function.__defaults__ = tuple(defaults)
+
+
+def _is_slot(slot: object) -> bool:
+    return isinstance(slot, types.MemberDescriptorType)
