@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 from . import _acknowledgements as acknowledgements
 from ._operations import Operation
-from ._oscalls import EXCHANGES
+from ._oscalls import EXCHANGES, standing_by
 from ._powerloss import PowerLoss, State
 from ._recorder import Recorder
 from ._scratch import close, fast_folder, folder_in
@@ -63,7 +63,7 @@ class Crashes:
         self.states = 0
         self.left_out = 0
         collected = acknowledgements.Collected()
-        with folder_in(self._folder) as directory:
+        with standing_by(), folder_in(self._folder) as directory:
             with acknowledgements.to(collected):
                 given = setup(directory)
             try:
@@ -83,11 +83,12 @@ class Crashes:
     def __iter__(self) -> Iterator[Crash]:
         losses = PowerLoss(self._recording, self._ignore)
         self.states = self.left_out = 0
-        for state in losses:
-            self.states += 1
-            with folder_in(self._folder) as directory:
-                state.image.write(str(directory))
-                yield Crash(directory, self.promised + state.acknowledged, state)
+        with standing_by():
+            for state in losses:
+                self.states += 1
+                with folder_in(self._folder) as directory:
+                    state.image.write(str(directory))
+                    yield Crash(directory, self.promised + state.acknowledged, state)
         self.left_out = losses.left_out
 
     def check(self, check: Callable[[Crash], object]) -> Crashes:

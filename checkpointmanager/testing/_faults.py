@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 from . import _acknowledgements as acknowledgements
 from ._diskimage import scan
 from ._injector import Death, Error, Failure, Injector, ShortWrite
-from ._oscalls import EXCHANGES
+from ._oscalls import EXCHANGES, standing_by
 from ._recorder import Recorder
 from ._scratch import close, fast_folder, folder_in
 from ._watch import Call
@@ -58,10 +58,11 @@ class Faults:
 
     def __iter__(self) -> Iterator[Fault]:
         self.runs = 0
-        self._check_that_all_is_seen()
-        for failure in self._failures:
-            with _only_new_objects_collected() if isinstance(failure, Death) else nullcontext():
-                yield from self._all_of(failure)
+        with standing_by():
+            self._check_that_all_is_seen()
+            for failure in self._failures:
+                with _only_new_objects_collected() if isinstance(failure, Death) else nullcontext():
+                    yield from self._all_of(failure)
 
     def check(self, check: Callable[[Fault], object]) -> Faults:
         """Call `check` for each; what it raises gets the fault as a note."""
@@ -111,13 +112,14 @@ class Faults:
             if injector.failed is None:
                 close(given)
                 return None
-            if not injector.dead:
+            if injector.dead:
+                injector.bury()  # as the kernel does; a lease of the dead would make us wait
+            else:
                 close(given)
-            # Of a dead one nothing has been freed yet: `error` holds all its frames, and no finalizer has run.
+            # Of a dead one no object has been freed yet: `error` holds all its frames, and no finalizer has run.
             scan(str(directory))[0].write(str(left))
         if injector.dead:
             error = None
-            injector.bury()
             gc.collect()
             injector.clear_the_grave()
         raised = _without_frames(error)

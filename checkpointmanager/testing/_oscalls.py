@@ -47,7 +47,7 @@ def wrapped(
     """
     quiet = threading.local()
     with ExitStack() as stack:
-        stack.enter_context(_standing_in())
+        stack.enter_context(standing_by())
         for name in names:
             for stand_in in _stand_ins_of(name, stack):
                 stack.enter_context(_handled(stand_in, _heard(wrap, name, _last(stand_in), quiet)))
@@ -113,8 +113,11 @@ def _descriptors() -> list[int]:
 _known: dict[str, StandIn] = {}  # for each of SEEN, and for open()
 
 
-def _standing_in() -> AbstractContextManager[None]:
-    """On pyfakefs there is only a stand-in for the stand-ins, made anew for each test."""
+def standing_by() -> AbstractContextManager[None]:
+    """Inside, whoever takes a function of `os` takes one that can be wrapped. It saves the search for them later.
+
+    Not on pyfakefs, which has its own functions for each test.
+    """
     if is_faked():
         return nullcontext()
     if not _known:

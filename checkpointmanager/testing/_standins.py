@@ -40,16 +40,20 @@ class StandIn:
     def __init__(self, real: Function) -> None:
         self.real = real
         self.handlers: list[Function] = []
+        self._signature: inspect.Signature | None = None
         self.settled = 0  # how many references there were when all were accounted for
         for name in ("__name__", "__qualname__", "__module__", "__doc__"):
             setattr(self, name, getattr(real, name, None))
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
+        if not self.handlers:
+            return self.real(*arguments, **options)
         if options and not options.keys() <= KEYWORDS:
-            bound = inspect.signature(self.real).bind(*arguments, **options)
+            self._signature = self._signature or inspect.signature(self.real)
+            bound = self._signature.bind(*arguments, **options)
             bound.apply_defaults()
             arguments, options = bound.args, bound.kwargs
-        return (self.handlers[-1] if self.handlers else self.real)(*arguments, **options)
+        return self.handlers[-1](*arguments, **options)
 
     def __eq__(self, other: object) -> bool:
         return other is self or other == self.real
@@ -58,7 +62,8 @@ class StandIn:
         return hash(self.real)
 
 
-_installed = 0  # how often, one inside the other
+_installed = 0  # how often: whoever comes last takes the stand-ins away
+_holders: list[Any] = []  # that have one now
 _remembered: list[Callable[[], Any]] = []  # holders that were found before, by reference or weak reference
 
 
@@ -67,17 +72,17 @@ def standing_in(stand_ins: Iterable[StandIn]) -> Iterator[None]:
     """Inside, whoever holds one of the functions calls its stand-in."""
     global _installed  # noqa: PLW0603
     there = {id(stand_in.real): stand_in for stand_in in stand_ins}
-    holders: list[Any] = []
     _installed += 1
     try:
         if _installed == 1:
-            _install(there, holders)
+            _install(there)
         yield
     finally:
         _installed -= 1
-        back = {id(stand_in): stand_in.real for stand_in in there.values()}  # not before: it would be found as well
-        for holder in holders:
-            exchange(holder, back)
+        if not _installed:
+            back = {id(stand_in): stand_in.real for stand_in in there.values()}  # not before: it would be found as well
+            while _holders:
+                exchange(_holders.pop(), back)
 
 
 def exchange(holder: Any, table: Mapping[int, Any]) -> bool:
@@ -111,33 +116,32 @@ def _exchanged(table: Mapping[int, Any], values: Iterable[tuple[Any, Any]], put:
     return bool(found)
 
 
-def _install(there: Mapping[int, StandIn], holders: list[Any]) -> None:
+def _install(there: Mapping[int, StandIn]) -> None:
     """Those that held one before are quickly asked. Only if there are more references than then, all are searched."""
     for remembered in list(_remembered):
         holder = remembered()
         if holder is None:
             _remembered.remove(remembered)
         elif exchange(holder, there):
-            holders.append(holder)
-    if all(sys.getrefcount(stand_in.real) <= stand_in.settled for stand_in in there.values()):
-        return
-    if _search(there, holders):
+            _holders.append(holder)
+    taken = {key: one for key, one in there.items() if sys.getrefcount(one.real) > one.settled}
+    if taken and _search(taken):
         gc.collect()  # it may be of an earlier test, and only waits to be freed
-        if refusal := _search(there, holders):
+        if refusal := _search(taken):
             raise UnseenChange(refusal)
     for stand_in in there.values():
         stand_in.settled = sys.getrefcount(stand_in.real)
 
 
-def _search(there: Mapping[int, StandIn], holders: list[Any]) -> str:
+def _search(there: Mapping[int, StandIn]) -> str:
     """Exchange all that can be, and say of what is left why it matters."""
     refusal = ""
-    own = {id(part) for stand_in in there.values() for part in (stand_in, vars(stand_in))} | {id(there)}
+    own = {id(part) for stand_in in there.values() for part in (stand_in, vars(stand_in))} | {id(there), id(_holders)}
     for referrer in gc.get_referrers(*tuple(stand_in.real for stand_in in there.values())):
         if id(referrer) not in own and not isinstance(referrer, NEVER_CALLED):
             for holder in _holders_behind(referrer):
                 if exchange(holder, there):
-                    holders.append(holder)
+                    _holders.append(holder)
                     _remember(holder)
                 elif not _is_harmless(referrer):
                     refusal = _refusal(referrer, there)
