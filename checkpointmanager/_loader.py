@@ -1,8 +1,7 @@
-"""All of a directory at once. One bad file is reported and costs nothing but itself."""
+"""Loading: one checkpoint, or all of a directory, where one bad file is reported and costs nothing but itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -11,17 +10,16 @@ from ._errors import (
     CheckpointError,
     CheckpointNotFound,
     CheckpointTooNew,
-    CheckpointWriteFailed,
     CorruptCheckpoint,
     DirectoryLocked,
-    DirectoryUnusable,
+    ManagerClosed,
     SchemaMismatch,
     WrongKind,
 )
 from ._format.repair import SearchBudget
 from ._gcpause import gc_paused
 from ._readahead import read_ahead
-from ._reader import Reader
+from ._reader import Found, Reader
 from ._recovery import Recoverer
 from ._store import Store
 from ._writer import Writer
@@ -39,21 +37,24 @@ class _Repairs:
 
 
 class Loader(Generic[T]):
-    """Goes through all keys in order; `get` is the manager's own way to read one."""
+    """All reads of a manager. The writer forgets what turns out bad, so that the next write is never "unchanged"."""
 
-    def __init__(
-        self,
-        store: Store,
-        reader: Reader[T],
-        writer: Writer,
-        recoverer: Recoverer[T],
-        get: Callable[[str], Checkpoint[T]],
-    ) -> None:
+    def __init__(self, store: Store, reader: Reader[T], writer: Writer, recoverer: Recoverer[T]) -> None:
         self._store = store
         self._reader = reader
         self._writer = writer
         self._recoverer = recoverer
-        self._get = get
+
+    def read(self, key: str) -> Found[T]:
+        try:
+            return self._reader.read(key)
+        except CheckpointError:
+            self._writer.forget(key)
+            raise
+
+    def get(self, key: str) -> Checkpoint[T]:
+        found = self.read(key)
+        return self._reader.checkpoint(found.header, found.data)
 
     def load(self, *, repair: bool) -> Loaded[T]:
         checkpoints: dict[str, Checkpoint[T]] = {}
@@ -62,7 +63,7 @@ class Loader(Generic[T]):
         with gc_paused():
             for key in read_ahead(self._store, sorted(self._store.keys())):
                 try:
-                    checkpoints[key] = self._get_repaired(key, repairs) if repair else self._get(key)
+                    checkpoints[key] = self._get_repaired(key, repairs) if repair else self.get(key)
                 except (CorruptCheckpoint, CheckpointTooNew, SchemaMismatch, WrongKind) as problem:
                     problems[key] = problem
                 except CheckpointNotFound:
@@ -86,7 +87,7 @@ class Loader(Generic[T]):
     def _get_repaired(self, key: str, repairs: _Repairs) -> Checkpoint[T]:
         """Whatever stops a repair, the error of the damage is what remains."""
         try:
-            return self._get(key)
+            return self.get(key)
         except CorruptCheckpoint:
             if repairs.refused:
                 raise
@@ -99,6 +100,8 @@ class Loader(Generic[T]):
                     return self._reader.checkpoint(found.header, found.data)
             except DirectoryLocked:
                 repairs.refused = True
-            except (CheckpointWriteFailed, DirectoryUnusable):
+            except (CheckpointNotFound, CheckpointTooNew, SchemaMismatch, WrongKind, ManagerClosed):
+                raise  # it is something else by now
+            except CheckpointError:
                 pass
             raise

@@ -14,7 +14,6 @@ from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
 from ._batch import Batch, Changes, Committed
 from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
 from ._errors import (
-    CheckpointError,
     CheckpointExists,
     CheckpointNotFound,
     UnstorableValue,
@@ -117,7 +116,7 @@ class CheckpointManager(Generic[T]):
         self._reader: Reader[T] = Reader(self._store, self._schema, boot, self._events)
         self._writer = Writer(self._store, self._schema.kind, self._reader, boot, self._events, metrics=metrics)
         self._recoverer = Recoverer(self._store, self._reader, self._writer, self._events)
-        self._loader = Loader(self._store, self._reader, self._writer, self._recoverer, self._get)
+        self._loader = Loader(self._store, self._reader, self._writer, self._recoverer)
         if metrics:
             metrics.opened(self._store)
 
@@ -146,7 +145,7 @@ class CheckpointManager(Generic[T]):
         With a `default` that one error becomes the default. Damage never does.
         """
         try:
-            return self._get(check_key(key))
+            return self._loader.get(check_key(key))
         except CheckpointNotFound:
             if default is NO_DEFAULT:
                 raise
@@ -174,7 +173,7 @@ class CheckpointManager(Generic[T]):
         check_key(key)
         with self._writer.changing(key):
             try:
-                found: Found[Any] | None = self._read(key)
+                found: Found[Any] | None = self._loader.read(key)
             except CheckpointNotFound:
                 if default is NO_DEFAULT:
                     raise
@@ -275,17 +274,6 @@ class CheckpointManager(Generic[T]):
 
     def __repr__(self) -> str:
         return f"CheckpointManager({self._store.path!r}, {self._schema!r})"
-
-    def _get(self, key: str) -> Checkpoint[T]:
-        found = self._read(key)
-        return self._reader.checkpoint(found.header, found.data)
-
-    def _read(self, key: str) -> Found[T]:
-        try:
-            return self._reader.read(key)
-        except CheckpointError:
-            self._writer.forget(key)  # whatever is written next, it is not "unchanged"
-            raise
 
     def _commit(self, changes: Changes) -> Committed:
         with self._writer.changing(*changes):

@@ -10,15 +10,19 @@ import pytest
 
 from checkpointmanager import (
     CheckpointManager,
+    CheckpointNotFound,
     CheckpointWriteFailed,
     CorruptCheckpoint,
     DirectoryLocked,
     Event,
     EventKind,
+    InsecureDirectory,
     MemoryStore,
     Outcome,
     Put,
     Reason,
+    Schema,
+    SchemaMismatch,
 )
 from checkpointmanager._format import repair
 from checkpointmanager._format.reason import Damaged
@@ -105,6 +109,19 @@ def test_a_lost_lock_repairs_nothing_and_does_not_raise(manager: LeaseManager, d
         manager.create_checkpoint("b", OLD)
 
 
+def test_a_lock_that_cannot_be_opened_repairs_nothing_and_does_not_raise(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES, boot_id=BOOT, sharing=True) as manager:
+        manager.create_checkpoint("a", OLD)
+        flip(real_directory / "a.json")
+        (real_directory / ".lock").unlink()
+        (real_directory / ".lock").mkdir()
+
+        loaded = manager.load(repair=True)
+        assert isinstance(loaded.problems["a"], CorruptCheckpoint)
+        with pytest.raises(InsecureDirectory):
+            manager.recover_checkpoint("a")
+
+
 class Faulty(MemoryStore):
     """Fails to write, to keep, or to read from the n-th read on."""
 
@@ -184,6 +201,23 @@ def test_a_file_that_is_whole_at_the_next_look_is_no_recovery() -> None:
     assert (loaded.problems, loaded.recoveries) == ({}, {})
 
 
+def test_a_checkpoint_removed_before_it_could_be_repaired_is_left_out() -> None:
+    store, damaged = flipped_in_memory()
+    looks = iter([damaged, damaged])
+
+    def read(key: str, *, previous: bool = False) -> bytes:
+        try:
+            return next(looks)
+        except StopIteration:
+            raise CheckpointNotFound(key, store.path_of(key)) from None
+
+    manager = CheckpointManager(store, LEASES)
+    store.read = read  # type: ignore[method-assign]
+
+    loaded = manager.load(repair=True)
+    assert (loaded.checkpoints, loaded.problems, loaded.recoveries) == ({}, {}, {})
+
+
 def test_what_cannot_be_repaired_costs_nothing_but_itself(manager: LeaseManager, directory: Path) -> None:
     for key in "abc":
         manager.create_checkpoint(key, OLD)
@@ -234,3 +268,14 @@ def test_a_lock_that_others_hold_is_waited_for_once(real_directory: Path) -> Non
             loaded = sharer.load(repair=True)
     assert loaded.problems.keys() == {"a", "b", "c"}
     assert waits == ["a"]
+
+
+def test_a_repaired_file_that_does_not_fit_the_program_is_a_mismatch_and_no_damage(directory: Path) -> None:
+    with CheckpointManager(directory, Schema("Lease", type=dict[str, int])) as manager:
+        manager.create_checkpoint("a", {"holder": 5})
+    flip(directory / "a.json")
+
+    with CheckpointManager(directory, LEASES) as manager:
+        loaded = manager.load(repair=True)
+        assert isinstance(loaded.problems["a"], SchemaMismatch)
+        assert manager.verify().problems == {}, "it is whole again"

@@ -122,6 +122,20 @@ def test_going_back_from_bytes_that_tell_nothing_goes_above_the_previous(
     assert manager.create_checkpoint("a", NEW).generation == 7
 
 
+def test_going_back_goes_above_what_the_damaged_bytes_state(manager: LeaseManager, directory: Path) -> None:
+    for n in range(9):
+        manager.create_checkpoint("a", Lease("a", n))
+        if n == 3:
+            fourth = (directory / "a.json").read_bytes()
+    ruin(directory / "a.json")
+    (directory / ".previous-a").write_bytes(fourth)  # as a failed write may leave it: older than one before
+
+    manager.recover_checkpoint("a", rollback=True)
+
+    assert manager.get_checkpoint("a").data == Lease("a", 3)
+    assert manager.get_checkpoint("a").generation == 10
+
+
 def test_without_a_previous_generation_nothing_is_touched(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     ruin(directory / "a.json")
