@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from checkpointmanager import CheckpointError, CheckpointManager, MemoryStore
 from checkpointmanager.testing import damage
-from draState import CLAIMS, ClaimConflict, ClaimInfoCache
+from draState import CLAIMS, ClaimConflict, ClaimInfo, ClaimInfoCache
 
 from ..checkpointmanager.oscalls import watched
 from .claims import GPU, info_of, state_of
@@ -112,6 +112,41 @@ def test_two_new_claims_of_one_name_are_refused_too(node: Node) -> None:
     assert len(node.cache) == 0
 
 
+def test_a_conflict_is_found_behind_a_claim_that_keeps_its_name(node: Node) -> None:
+    node.cache.put(info_of("a", name="first"), info_of("b", name="second"))
+
+    with pytest.raises(ClaimConflict):
+        node.cache.put(info_of("a", ["pod-1"], name="first"), info_of("c", name="second"))
+
+    assert {claim.uid for claim in node.cache} == {"a", "b"}
+    assert node.cache.get("a") == info_of("a", name="first")
+    assert_indexes_agree(node.cache)
+    assert_memory_equals_disk(node)
+
+
+def test_a_claim_cannot_take_the_name_of_another_by_a_change(node: Node) -> None:
+    node.cache.put(info_of("a", name="first"), info_of("b", name="second"))
+    with pytest.raises(ClaimConflict):
+        node.cache.put(info_of("a", name="second"))
+    assert node.cache.get("a") == info_of("a", name="first")
+
+
+def test_of_two_claims_with_one_name_the_trusted_one_is_found() -> None:
+    """Their files were written by programs that did not look."""
+    store = MemoryStore()
+    with CheckpointManager(store, CLAIMS) as manager:
+        manager.create_checkpoint("b", state_of("b", name="same"))
+        manager.create_checkpoint("c", state_of("c", name="same"))
+    cache = ClaimInfoCache(store)
+    first = cache.by_name("default", "same")
+    assert first
+    assert first.uid == "b"
+    cache._swap(replace(first, unknown="damaged"))
+    second = cache.by_name("default", "same")
+    assert second
+    assert second.uid == "c"
+
+
 def test_two_files_of_one_name_can_both_be_changed_and_go(directory: Path) -> None:
     with CheckpointManager(directory, CLAIMS) as manager:
         manager.create_checkpoint("a", state_of("a", ["pod-1", "pod-2"], name="same"))
@@ -141,6 +176,24 @@ def test_a_record_of_an_earlier_boot_says_so(node: Node) -> None:
     assert (a.from_this_boot, b.from_this_boot) == (False, True)
     assert node.cache.report().earlier_boot == ("a",)
     node.restart()
+    assert node.cache.report().earlier_boot == ("a",)
+
+
+def test_a_claim_of_an_earlier_boot_stays_one_until_it_is_written(node: Node) -> None:
+    node.cache.put(info_of("a", ["pod-1"]), info_of("b", ["pod-1"]))
+    node.reboot("boot-b")
+
+    def annotate_one_and_write_the_other(known: Mapping[str, ClaimInfo]) -> list[ClaimInfo]:
+        more_pods = replace(known["b"], state=state_of("b", ["pod-1", "pod-2"]))
+        return [replace(known["a"], annotations={"seen": "yes"}), more_pods]
+
+    node.cache.change(["a", "b"], annotate_one_and_write_the_other)
+
+    noted, written = node.cache.get("a"), node.cache.get("b")
+    assert noted
+    assert written
+    assert (noted.annotations, noted.from_this_boot) == ({"seen": "yes"}, False)
+    assert written.from_this_boot
     assert node.cache.report().earlier_boot == ("a",)
 
 

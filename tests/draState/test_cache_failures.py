@@ -283,3 +283,35 @@ def test_a_result_in_doubt_is_not_served_until_it_is_recorded(node: Node) -> Non
     node.manager.prepare_resources(pod)
 
     assert node.manager.get_resources(pod, "main").cdi_devices
+
+
+def test_an_error_that_says_nothing_of_doubt_leaves_none(node: Node) -> None:
+    node.cache.put(info_of("a", ["pod-1"]))
+    node.store.fail("store", CheckpointError("refused"))
+
+    with pytest.raises(CheckpointError, match="refused"):
+        node.cache.put(info_of("a", ["pod-2"]))
+
+    assert node.cache.get("a") == info_of("a", ["pod-1"])
+    assert not node.cache.report().degraded
+
+
+def test_a_deletion_that_is_refused_without_doubt_keeps_a_trusted_claim(node: Node) -> None:
+    node.cache.put(info_of("a", ["pod-1"]))
+    node.store.fail("delete", CheckpointError("refused"))
+
+    with pytest.raises(CheckpointError, match="refused"):
+        node.cache.delete("a")
+
+    claim = node.cache.get("a")
+    assert claim
+    assert (claim.unpreparing, claim.prepared, claim.unknown) == (True, False, "")
+    assert_memory_equals_disk(node)
+
+
+def test_deleting_a_claim_that_is_not_there_is_no_error(node: Node) -> None:
+    node.cache.delete("nobody")
+    node.store.fail("delete", CheckpointError("refused"))
+    with pytest.raises(CheckpointError, match="refused"):
+        node.cache.delete("nobody")
+    assert len(node.cache) == 0

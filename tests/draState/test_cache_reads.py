@@ -121,3 +121,13 @@ def test_readers_and_other_claims_go_on_while_a_driver_works(real_node: Node, op
     assert during["get"].unpreparing == (operation == "unprepare")
     assert not during["get"].prepared
     assert during["might"]
+
+
+def test_a_reader_that_finds_an_index_older_or_newer_than_the_claims_leaves_those_out(node: Node) -> None:
+    """Reads take no lock, so they may come between the two. Here the index is as such a reader would see it."""
+    node.cache.put(info_of("a", ["pod-1"]))
+    node.cache._pods["pod-9"] = ("gone", "a")
+    node.cache._uids["default", "other"] = ("gone", "a")
+
+    assert node.cache.of_pod("pod-9") == ()
+    assert node.cache.by_name("default", "other") is None

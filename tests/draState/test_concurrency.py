@@ -6,14 +6,17 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
-from checkpointmanager import CheckpointManager
-from draState import CLAIMS, ClaimInfo, Pod
+import pytest
 
-from .claims import GPU, NIC, claim_of, info_of, pod_of
+from checkpointmanager import CheckpointManager
+from draState import CLAIMS, ClaimInfo, ClaimInfoCache, Pod
+
+from .claims import GPU, NIC, claim_of, info_of, pod_of, state_of
 from .drivers import Doorstop
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
 
@@ -206,3 +209,35 @@ def test_everything_at_once_keeps_every_invariant(real_node: Node) -> None:
     real_node.manager.reconcile([], complete=True)
     assert real_node.files() == []
     assert real_node.gpu.prepared == real_node.nic.prepared == set()
+
+
+SECOND: dict[str, Callable[[ClaimInfoCache], object]] = {
+    "change": lambda cache: cache.change(["a"], lambda known: [replace(known["a"], annotations={"second": "yes"})]),
+    "mark": lambda cache: cache.mark("a", annotations={"second": "yes"}),
+    "delete": lambda cache: cache.delete("a"),
+}
+
+
+@pytest.mark.parametrize("second", SECOND)
+def test_who_changes_a_claim_is_waited_for(node: Node, second: str) -> None:
+    node.cache.put(info_of("a", ["pod-1"]))
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(known: Mapping[str, ClaimInfo]) -> list[ClaimInfo]:
+        inside.set()
+        assert go_on.wait(20)
+        return [replace(known["a"], state=state_of("a", ["pod-2"]))]
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(node.cache.change, ["a"], slow)
+        assert inside.wait(20)
+        other = pool.submit(SECOND[second], node.cache)
+        with pytest.raises(TimeoutError):
+            other.result(0.1)
+        go_on.set()
+        first.result(20)
+        other.result(20)
+    claim = node.cache.get("a")
+    assert (claim is None) == (second == "delete")
+    if claim:
+        assert (claim.annotations, claim.state) == ({"second": "yes"}, state_of("a", ["pod-2"]))

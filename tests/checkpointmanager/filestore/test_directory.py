@@ -151,6 +151,20 @@ def test_files_of_dead_writers_are_swept(directory: Path) -> None:
     assert "2 unfinished and 1 orphaned" in events[0].detail
 
 
+@pytest.mark.parametrize(("name", "sort"), [(".tmp-1", "1 unfinished and 0"), (".previous-gone", "0 unfinished and 1")])
+def test_either_sort_of_stale_file_is_swept_and_told_alone(directory: Path, name: str, sort: str) -> None:
+    events: list[Event] = []
+    directory.mkdir(mode=0o700)
+    (directory / name).write_bytes(b"of a dead writer")
+
+    FileStore(directory, emit=events.append).close()
+
+    (event,) = events
+    assert (event.kind, event.path) == (EventKind.STALE_FILES, str(directory))
+    assert f"removed {sort} orphaned" in event.detail
+    assert not (directory / name).exists()
+
+
 def test_a_reader_sweeps_nothing(directory: Path) -> None:
     directory.mkdir(mode=0o700)
     (directory / ".tmp-1").write_bytes(b"of a writer at work")
@@ -206,3 +220,57 @@ def test_a_path_that_is_none_is_refused_quietly(
     with pytest.raises(error):
         FileStore(path)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("what", ["list_checkpoints", "load", "verify", "__len__"])
+def test_a_directory_that_cannot_be_listed_is_an_error_and_not_an_empty_one(real_directory: Path, what: str) -> None:
+    with CheckpointManager(real_directory) as manager:
+        manager.create_checkpoint("a", 1)
+        with (
+            mock.patch.object(os, "listdir", side_effect=OSError(errno.EIO, "I/O error")),
+            pytest.raises(DirectoryUnusable, match="I/O error") as failure,
+        ):
+            getattr(manager, what)()
+    assert failure.value.errno == errno.EIO
+    assert failure.value.path == str(real_directory)
+
+
+def test_a_directory_that_cannot_be_listed_cannot_be_opened(real_directory: Path) -> None:
+    with (
+        mock.patch.object(os, "listdir", side_effect=OSError(errno.EIO, "I/O error")),
+        pytest.raises(DirectoryUnusable, match="I/O error"),
+    ):
+        CheckpointManager(real_directory)
+    CheckpointManager(real_directory).close()  # nothing of the attempt is in the way
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_fifo_in_a_directory_s_place_is_refused_and_not_waited_for(tmp_path: Path, read_only: bool) -> None:
+    os.mkfifo(tmp_path / "claims")
+
+    with pytest.raises(DirectoryUnusable):
+        CheckpointManager(tmp_path / "claims", read_only=read_only)
+
+
+def test_a_relative_path_is_meant_from_where_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock is taken by path at every write of one that shares."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with CheckpointManager("claims", sharing=True) as manager:
+        monkeypatch.chdir("elsewhere")
+        manager.create_checkpoint("a", 1)
+
+    assert (tmp_path / "claims" / "a.json").exists()
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_processes_that_make_it_at_the_same_time_are_not_in_each_other_s_way(real_directory: Path) -> None:
+    mkdir = os.mkdir
+
+    def come_second(path: str, mode: int) -> None:
+        mkdir(path, mode)
+        mkdir(path, mode)
+
+    with mock.patch.object(os, "mkdir", come_second):
+        CheckpointManager(real_directory / "below").close()

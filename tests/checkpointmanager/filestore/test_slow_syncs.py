@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
@@ -55,3 +56,12 @@ def test_a_meter_is_told_of_the_slower_one(real_directory: Path, took: tuple[flo
     store.close()
 
     assert told == [0.5]
+
+
+def test_only_a_commit_that_synced_is_told_as_a_sync(real_directory: Path) -> None:
+    told: list[str] = []
+    with closing(FileStore(real_directory, on_sync=lambda path, _: told.append(path))) as store, store.writing():
+        store.commit([])
+        assert told == []
+        store.commit([Put("a", b"1", Current.ABSENT)])
+        assert told == [str(real_directory)]

@@ -1,4 +1,4 @@
-"""Failures amid a commit that no rung above distinguishes: what is refused, what is cleaned up, what is said."""
+"""A commit that fails half-way: what it refuses, what it cleans up, what its error says."""
 
 from __future__ import annotations
 

@@ -1,0 +1,79 @@
+"""What a FileStore promises besides the common suite: when it is closed, refused or interrupted."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from checkpointmanager import CheckpointError, Current, FileStore, ManagerClosed, Put, Reason
+from checkpointmanager._filestore.ownership import Ownership
+
+CALLS: dict[str, Callable[[FileStore], object]] = {
+    "keys": lambda store: store.keys(),
+    "exists": lambda store: store.exists("a"),
+    "read": lambda store: store.read("a"),
+    "expect": lambda store: store.expect(["a"]),
+    "writing": lambda store: store.writing().__enter__(),
+    "commit": lambda store: store.commit([Put("a", b"new", Current.ABSENT)]),
+    "quarantine": lambda store: store.quarantine("a", Reason.EMPTY),
+}
+
+
+def open_files() -> list[str]:
+    return sorted(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("sharing", [False, True], ids=["owner", "sharer"])
+def test_a_closed_store_refuses_every_call(directory: Path, call: str, sharing: bool) -> None:
+    store = FileStore(directory, sharing=sharing)
+    store.close()
+
+    with pytest.raises(ManagerClosed, match="is closed"):
+        CALLS[call](store)
+
+
+@pytest.mark.parametrize("seconds", [-1, -0.001, math.nan])
+def test_a_lock_timeout_that_is_no_time_is_refused_and_nothing_made(directory: Path, seconds: float) -> None:
+    with pytest.raises(ValueError, match="lock_timeout is a number of seconds from 0"):
+        FileStore(directory, lock_timeout=seconds)
+    assert not directory.exists()
+
+
+def test_a_system_without_posix_files_is_told_what_works(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(CheckpointError, match="a MemoryStore works here"):
+        FileStore(directory)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_opening_leaves_neither_lock_nor_descriptor(
+    real_directory: Path, error: type[BaseException]
+) -> None:
+    FileStore(real_directory).close()
+    before = open_files()
+
+    with mock.patch.object(FileStore, "_take_over", side_effect=error), pytest.raises(error) as caught:
+        FileStore(real_directory)
+
+    assert open_files() == before
+    FileStore(real_directory).close()
+    assert caught.type is error  # and its traceback, which still holds the store, is no hindrance
+
+
+@pytest.mark.parametrize(("sharing", "seconds"), [(False, 0.0), (True, 10.0)], ids=["owner", "sharer"])
+def test_without_options_an_owner_waits_for_nobody_and_a_sharer_ten_seconds(
+    directory: Path, sharing: bool, seconds: float
+) -> None:
+    with mock.patch("checkpointmanager._filestore.Ownership", wraps=Ownership) as ownership:
+        store = FileStore(directory, sharing=sharing)
+    store.close()
+
+    assert ownership.call_args.kwargs["timeout"] == seconds
+    assert store.max_bytes == 64 * 1024 * 1024

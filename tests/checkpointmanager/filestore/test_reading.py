@@ -1,0 +1,113 @@
+"""Reading a file: in pieces, while it grows, while it is leased, and when the system refuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from checkpointmanager import DirectoryUnusable, FileStore, Reason
+from checkpointmanager._format.reason import Damaged
+
+from .test_filestore import CALLS, open_files
+
+
+@pytest.fixture
+def store(real_directory: Path) -> Iterator[FileStore]:
+    """Of ten bytes a file at most; in the file of key `a` there are ten."""
+    with closing(FileStore(real_directory, max_bytes=10)) as store:
+        (real_directory / "a.json").write_bytes(b"0123456789")
+        yield store
+
+
+@pytest.mark.parametrize("piece", [1, 3, 10])
+def test_a_file_that_the_system_hands_out_in_pieces_is_read_whole(store: FileStore, piece: int) -> None:
+    read = os.read
+    with mock.patch.object(os, "read", lambda descriptor, size: read(descriptor, min(size, piece))):
+        assert store.read("a") == b"0123456789"
+
+
+@contextmanager
+def growing(file: Path, tail: bytes) -> Iterator[None]:
+    """The file grows between the look at its size and the first read."""
+    fstat = os.fstat
+
+    def grow(descriptor: int) -> os.stat_result:
+        status = fstat(descriptor)
+        with open(file, "ab") as more:
+            more.write(tail)
+        return status
+
+    with mock.patch.object(os, "fstat", grow):
+        yield
+
+
+@pytest.mark.parametrize("tail", [b"5", b"56789"])
+def test_a_file_that_grows_while_it_is_read_is_read_to_its_new_end(
+    store: FileStore, real_directory: Path, tail: bytes
+) -> None:
+    (real_directory / "a.json").write_bytes(b"01234")
+    with growing(real_directory / "a.json", tail):
+        assert store.read("a") == b"01234" + tail
+
+
+def test_a_file_that_grows_over_the_limit_while_it_is_read_is_too_large(store: FileStore, real_directory: Path) -> None:
+    with growing(real_directory / "a.json", b"abcdef"), pytest.raises(Damaged, match="over the limit of") as caught:
+        store.read("a")
+    assert caught.value.reason is Reason.TOO_LARGE
+
+
+def test_a_file_that_is_leased_for_a_moment_is_read_when_that_has_passed(store: FileStore) -> None:
+    steps: list[str] = []
+    opening = store._directory.open
+
+    def leased(name: str) -> int:
+        if "waited" not in steps:
+            steps.append("refused")
+            raise BlockingIOError(errno.EAGAIN, "leased")
+        return opening(name)
+
+    with (
+        mock.patch.object(store._directory, "open", leased),
+        mock.patch("time.sleep", side_effect=lambda _: steps.append("waited")),
+    ):
+        assert store.read("a") == b"0123456789"
+    assert steps == ["refused", "waited"]
+
+
+def test_a_hint_that_the_kernel_refuses_leaves_no_descriptor_open(
+    real_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[int] = []
+
+    def fadvise(descriptor: int, *_: int) -> None:
+        refused.append(descriptor)
+        raise OSError(errno.ESPIPE, "no hints here")
+
+    with closing(FileStore(real_directory)) as store:
+        (real_directory / "a.json").write_bytes(b"1")
+        monkeypatch.setattr(os, "posix_fadvise", fadvise)
+        before = open_files()
+        store.expect(["a", "a"])
+        assert open_files() == before
+    assert len(refused) == 2
+
+
+@pytest.mark.parametrize(("call", "expected"), [("exists", DirectoryUnusable), ("read", Damaged)])
+def test_the_error_of_the_system_is_named_as_the_cause(
+    real_directory: Path, call: str, expected: type[Exception]
+) -> None:
+    failure = OSError(errno.EIO, os.strerror(errno.EIO))
+    with (
+        closing(FileStore(real_directory)) as store,
+        mock.patch.object(store._directory, "stat", side_effect=failure),
+        mock.patch.object(store._directory, "open", side_effect=failure),
+        pytest.raises(expected) as caught,
+    ):
+        CALLS[call](store)
+    assert caught.value.__cause__ is failure
