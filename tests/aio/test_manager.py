@@ -23,8 +23,8 @@ from checkpointmanager import (
     Schema,
 )
 from checkpointmanager.aio import AsyncCheckpointManager
+from checkpointmanager.testing import damage
 
-from ..checkpointmanager.damage import flip
 from .gates import held_syncs, until
 
 
@@ -87,7 +87,7 @@ def test_a_load_repairs_on_the_way_if_asked(directory: Path) -> None:
     async def main() -> None:
         async with AsyncCheckpointManager(directory, LEASES) as manager:
             await manager.create_checkpoint("a", Lease("x"))
-            flip(directory / "a.json")
+            damage.flip_bit(directory, "a")
             assert (await manager.load()).problems.keys() == {"a"}
             loaded = await manager.load(repair=True)
             assert loaded.checkpoints["a"].data == Lease("x")
@@ -101,7 +101,7 @@ def test_a_recovery_is_planned_and_then_applied(directory: Path) -> None:
         async with AsyncCheckpointManager(directory, LEASES) as manager:
             await manager.create_checkpoint("a", Lease("x"))
             await manager.create_checkpoint("b", Lease("y"))
-            flip(directory / "a.json")
+            damage.flip_bit(directory, "a")
             (directory / "b.json").write_bytes(b"")
             plan = await manager.plan_recovery("a")
             assert (plan.outcome, plan.exact, plan.lost) == (Outcome.REPAIRED, True, "nothing")

@@ -1,4 +1,4 @@
-"""Directories to look at, made by the library itself, and ways to hurt what is in them."""
+"""Directories to look at, made by the library itself; checkpointmanager.testing hurts what is in them."""
 
 from __future__ import annotations
 
@@ -35,23 +35,6 @@ def _template(count: int) -> Path:
                 batch.create_checkpoint(f"claim-{number}", claim(number))
         manager.create_checkpoint("claim-0", claim(0) | {"pods": ["pod-0", "pod-9"]})
     return directory
-
-
-def flip(path: Path, byte: int = -20, bit: int = 0) -> None:
-    """One bit, as a bad memory cell would."""
-    blob = bytearray(path.read_bytes())
-    blob[byte] ^= 1 << bit
-    path.write_bytes(blob)
-
-
-def ruin(path: Path) -> None:
-    """More than can be repaired; the text stays JSON."""
-    blob = path.read_bytes()
-    path.write_bytes(blob.replace(b"default", b"dungeon"))
-
-
-def truncate(path: Path, size: int) -> None:
-    path.write_bytes(path.read_bytes()[:size])
 
 
 def snapshot(directory: Path) -> dict[str, tuple[bytes, int, int]]:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from checkpointmanager.testing import damage
+
 from .command import called, checkpoint_verify
-from .state import flip, ruin, truncate
 
 
 def diagnosis(path: Path) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def diagnosis(path: Path) -> dict[str, Any]:
 def test_a_flipped_bit_is_found_wherever_it_is(directory: Path, byte: int, bit: int) -> None:
     path = directory / "claim-1.json"
     offset = byte % path.stat().st_size
-    flip(path, byte, bit)
+    damage.flip_bit(directory, "claim-1", byte * 8 + bit)
 
     told = diagnosis(path)
 
@@ -75,7 +76,7 @@ def _large_checkpoint(directory: Path) -> bytes:
 
 def test_an_edit_by_hand_is_told_from_rot_also_by_the_time_of_the_file(directory: Path) -> None:
     path = directory / "claim-1.json"
-    ruin(path)
+    damage.edit_by_hand(directory, "claim-1")
     os.utime(path, (time.time() + 3600, time.time() + 3600))
 
     told = diagnosis(path)
@@ -129,7 +130,7 @@ def test_a_newer_program_s_file_is_not_damaged(directory: Path) -> None:
 
 
 def test_with_a_previous_generation_rollback_is_offered_and_what_is_lost_is_said(directory: Path) -> None:
-    truncate(directory / "claim-0.json", 80)
+    damage.truncate(directory, "claim-0", 80)
 
     out = called("diagnose", directory, "claim-0").out
 
@@ -140,7 +141,7 @@ def test_with_a_previous_generation_rollback_is_offered_and_what_is_lost_is_said
 def test_a_running_agent_is_to_be_stopped_first(directory: Path) -> None:
     from checkpointmanager import CheckpointManager
 
-    truncate(directory / "claim-1.json", 80)
+    damage.truncate(directory, "claim-1", 80)
     with CheckpointManager(directory, owner="the agent"):
         ended = checkpoint_verify("diagnose", directory, "claim-1")
 
@@ -148,9 +149,9 @@ def test_a_running_agent_is_to_be_stopped_first(directory: Path) -> None:
 
 
 def test_the_commands_it_prints_work(directory: Path) -> None:
-    flip(directory / "claim-1.json")
-    ruin(directory / "claim-0.json")
-    ruin(directory / "claim-2.json")
+    damage.flip_bit(directory, "claim-1")
+    damage.edit_by_hand(directory, "claim-0")
+    damage.edit_by_hand(directory, "claim-2")
 
     for key in ("claim-1", "claim-0", "claim-2"):
         for remedy in diagnosis(directory / f"{key}.json")["remedies"]:

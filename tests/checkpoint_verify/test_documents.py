@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from checkpoint_verify import prometheus
+from checkpointmanager.testing import damage
 
 from .command import called, checkpoint_verify
-from .state import flip
 
 PREAMBLE = {"schema", "tool", "command", "time", "exit_code"}
 FINDING = {"path", "state", "reason", "detail", "key", "bytes", "header", "kubelet"}
@@ -29,7 +29,7 @@ VERIFY: dict[str, Any] = {
 
 
 def test_the_document_of_verify_has_these_members_and_no_others(directory: Path) -> None:
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
 
     document = checkpoint_verify("--json", directory).document
 
@@ -72,12 +72,12 @@ def test_the_verdicts(directory: Path, tmp_path: Path) -> None:
     (directory / ".tmp-dead-1").write_bytes(b"")
     assert verdict(directory) == "warnings"
     assert verdict(tmp_path / "nowhere") == "could-not-look"
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
     assert verdict(directory, tmp_path / "nowhere") == "damaged"
 
 
 def test_metrics_are_readable_by_all_complete_and_without_keys(directory: Path, tmp_path: Path) -> None:
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
     (directory / ".tmp-dead-1").write_bytes(b"")
     target = tmp_path / "metrics.prom"
     os.umask(0o077)
@@ -131,7 +131,7 @@ def test_metrics_that_cannot_be_written_end_with_3_unless_there_is_damage(direct
     nowhere = tmp_path / "none" / "m.prom"
 
     assert called("-q", "--prometheus", nowhere, directory).code == 3
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
     assert called("-q", "--prometheus", nowhere, directory).code == 1
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from checkpointmanager.testing import damage
+
 from .command import LIMIT, NOBODY, arguments, checkpoint_verify, environment
-from .state import flip, ruin
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
@@ -32,7 +33,7 @@ def test_every_subcommand_ends_with_0_for_good_and_1_for_damage(directory: Path,
     filled = [word.format(d=directory) for word in words]
 
     assert checkpoint_verify(*filled).code == 0
-    ruin(directory / "claim-1.json")
+    damage.edit_by_hand(directory, "claim-1")
     assert checkpoint_verify(*filled).code == 1
 
 
@@ -85,7 +86,7 @@ def test_damage_wins_over_a_file_that_may_not_be_read(reachable_directory: Path)
     (directory / "claim-1.json").chmod(0)
 
     assert checkpoint_verify(directory, user=NOBODY).code == 3
-    flip(directory / "claim-2.json")
+    damage.flip_bit(directory, "claim-2")
     ended = checkpoint_verify(directory, user=NOBODY)
 
     assert ended.code == 1

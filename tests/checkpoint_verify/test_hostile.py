@@ -15,9 +15,10 @@ import pytest
 
 from checkpoint_verify import disk, examine, scan
 from checkpoint_verify.finding import State
+from checkpointmanager.testing import damage
 
 from .command import called, checkpoint_verify
-from .state import flip, make, snapshot
+from .state import make, snapshot
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make device nodes")
 
@@ -96,7 +97,7 @@ def test_names_that_are_no_utf8_or_hold_commands_for_the_terminal_are_escaped(di
 def test_a_non_utf8_directory_is_verified_listed_and_repaired(tmp_path: Path) -> None:
     directory = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     make(directory)
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
 
     for words in (("verify",), ("list",), ("export",), ("diagnose", "-d"), ("show", "-d")):
         target = ["claim-1"] if "-d" in words else []
@@ -110,7 +111,7 @@ def test_a_directory_may_be_named_through_a_link_but_repair_wants_the_real_path(
     directory: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "link").symlink_to(directory)
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
     before = snapshot(directory)
 
     assert checkpoint_verify(tmp_path / "link").code == 1
@@ -125,7 +126,7 @@ def test_a_directory_that_is_replaced_by_a_link_meanwhile_is_still_the_one_that_
     directory: Path, tmp_path: Path
 ) -> None:
     decoy = make(tmp_path / "decoy")
-    flip(decoy / "claim-3.json")
+    damage.flip_bit(decoy, "claim-3")
 
     found = scan.scan(str(directory), scan.Surroundings(str(directory)))
     first = next(iter(found))

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from checkpointmanager.testing import damage
+
 from .command import called, checkpoint_verify
-from .state import claim, flip, ruin, truncate
+from .state import claim
 
 
 def test_list_has_a_row_for_every_checkpoint_also_for_damaged_ones(directory: Path) -> None:
-    truncate(directory / "claim-2.json", 90)
+    damage.truncate(directory, "claim-2", 90)
 
     ended = checkpoint_verify("list", directory)
 
@@ -39,7 +41,7 @@ def test_list_has_a_row_for_every_checkpoint_also_for_damaged_ones(directory: Pa
     ],
 )
 def test_list_sorts_and_filters(directory: Path, words: tuple[str, ...], keys: list[str]) -> None:
-    truncate(directory / "claim-2.json", 90)
+    damage.truncate(directory, "claim-2", 90)
 
     rows = called("list", "--json", *words, directory).document["checkpoints"]
 
@@ -49,7 +51,7 @@ def test_list_sorts_and_filters(directory: Path, words: tuple[str, ...], keys: l
 
 
 def test_a_filter_does_not_hide_damage_from_the_exit_code(directory: Path) -> None:
-    truncate(directory / "claim-2.json", 90)
+    damage.truncate(directory, "claim-2", 90)
 
     assert called("list", "--state", "good", directory).code == 1
 
@@ -70,7 +72,7 @@ def test_diff_of_two_keys(directory: Path) -> None:
 
 
 def test_diff_with_a_damaged_one_says_so_and_compares_nothing(directory: Path) -> None:
-    ruin(directory / "claim-2.json")
+    damage.edit_by_hand(directory, "claim-2")
 
     ended = called("diff", directory, "claim-1", "claim-2")
 
@@ -79,7 +81,7 @@ def test_diff_with_a_damaged_one_says_so_and_compares_nothing(directory: Path) -
 
 
 def test_export_has_everything_and_damaged_ones_as_base64_with_their_reason(directory: Path) -> None:
-    flip(directory / "claim-2.json")
+    damage.flip_bit(directory, "claim-2")
 
     ended = checkpoint_verify("export", directory)
 
@@ -93,7 +95,7 @@ def test_export_has_everything_and_damaged_ones_as_base64_with_their_reason(dire
 
 
 def test_masked_values_are_nowhere_in_the_export_not_even_in_damaged_bytes(directory: Path) -> None:
-    flip(directory / "claim-2.json")
+    damage.flip_bit(directory, "claim-2")
 
     masked = called("export", "--mask", "$.data.token", "--mask", "$..pods[*]", directory)
     opened = called("export", "--mask", "$.data.token", "--unmasked-damage", directory)

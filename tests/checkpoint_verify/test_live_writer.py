@@ -14,9 +14,10 @@ from checkpoint_verify import command_export, disk
 from checkpoint_verify.content import Content, load
 from checkpoint_verify.examine import NAMED, Circumstances
 from checkpointmanager import CheckpointManager
+from checkpointmanager.testing import damage
 
 from .command import called, checkpoint_verify, environment
-from .state import claim, flip, make, snapshot
+from .state import claim, make, snapshot
 
 WRITER = """
 import itertools, sys
@@ -124,7 +125,7 @@ def test_header_and_data_are_of_one_generation_when_the_file_is_replaced_between
 
 def test_repair_is_refused_names_the_holder_and_touches_nothing(tmp_path: Path) -> None:
     directory = make(tmp_path / "claims")
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
     with CheckpointManager(directory, owner="the agent"):
         before = snapshot(directory)
 

@@ -10,9 +10,10 @@ import pytest
 
 from checkpoint_verify.agentuser import acting_as_agent
 from checkpointmanager import CheckpointManager
+from checkpointmanager.testing import damage
 
 from .command import NOBODY, checkpoint_verify, on_terminal
-from .state import CLAIMS, claim, flip, ruin, snapshot, truncate
+from .state import CLAIMS, claim, snapshot
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave files to somebody else")
 
@@ -24,7 +25,7 @@ def kept(directory: Path) -> list[bytes]:
 def test_a_flipped_bit_is_turned_back_exactly_and_the_damaged_bytes_are_kept(directory: Path) -> None:
     path = directory / "claim-1.json"
     good = path.read_bytes()
-    flip(path)
+    damage.flip_bit(directory, "claim-1", -160)
     damaged = path.read_bytes()
 
     ended = checkpoint_verify("repair", "--yes", path)
@@ -38,7 +39,7 @@ def test_a_flipped_bit_is_turned_back_exactly_and_the_damaged_bytes_are_kept(dir
 
 
 def test_without_rollback_what_cannot_be_repaired_exactly_is_left_alone(directory: Path) -> None:
-    ruin(directory / "claim-0.json")
+    damage.edit_by_hand(directory, "claim-0")
     before = snapshot(directory)
 
     ended = checkpoint_verify("repair", "--yes", "-d", directory, "claim-0")
@@ -49,7 +50,7 @@ def test_without_rollback_what_cannot_be_repaired_exactly_is_left_alone(director
 
 
 def test_rollback_brings_the_previous_generation_and_says_what_is_lost(directory: Path) -> None:
-    ruin(directory / "claim-0.json")
+    damage.edit_by_hand(directory, "claim-0")
 
     ended = checkpoint_verify("repair", "--rollback", "--yes", "-d", directory, "claim-0")
 
@@ -63,7 +64,7 @@ def test_rollback_brings_the_previous_generation_and_says_what_is_lost(directory
 
 def test_discard_removes_only_what_is_hopeless_and_keeps_its_bytes(directory: Path) -> None:
     for key in ("claim-0", "claim-1"):
-        truncate(directory / f"{key}.json", 60)
+        damage.truncate(directory, key, 60)
     hopeless = (directory / "claim-1.json").read_bytes()
 
     ended = checkpoint_verify("repair", "--all", "--discard", "--yes", directory)
@@ -76,9 +77,9 @@ def test_discard_removes_only_what_is_hopeless_and_keeps_its_bytes(directory: Pa
 
 
 def test_all_at_once(directory: Path) -> None:
-    flip(directory / "claim-1.json")
-    ruin(directory / "claim-0.json")
-    ruin(directory / "claim-2.json")
+    damage.flip_bit(directory, "claim-1")
+    damage.edit_by_hand(directory, "claim-0")
+    damage.edit_by_hand(directory, "claim-2")
 
     ended = checkpoint_verify("repair", "--all", "--rollback", "--discard", "--yes", directory)
 
@@ -89,7 +90,7 @@ def test_all_at_once(directory: Path) -> None:
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(directory: Path) -> None:
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
     (directory / ".tmp-dead-1").write_bytes(b"half")
     before = snapshot(directory)
 
@@ -101,7 +102,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(directory: Path) -> None:
 
 
 def test_in_a_pipe_nobody_can_be_asked_so_yes_is_needed(directory: Path) -> None:
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
     before = snapshot(directory)
 
     ended = checkpoint_verify("repair", "--all", directory)
@@ -114,7 +115,7 @@ def test_in_a_pipe_nobody_can_be_asked_so_yes_is_needed(directory: Path) -> None
 @pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
 def test_on_a_terminal_it_asks_and_does_as_it_is_told(directory: Path, typed: bytes, code: int) -> None:
     path = directory / "claim-1.json"
-    flip(path)
+    damage.flip_bit(directory, "claim-1")
     damaged = path.read_bytes()
 
     ended = on_terminal("repair", "--all", directory, typed=typed)
@@ -152,8 +153,8 @@ def test_root_repairs_as_the_agent_would(reachable_directory: Path) -> None:
     for path in (directory, *directory.iterdir()):
         os.chown(path, NOBODY, NOBODY)
     (directory / "claim-1.json").chmod(0o644)
-    flip(directory / "claim-1.json")
-    ruin(directory / "claim-0.json")
+    damage.flip_bit(directory, "claim-1")
+    damage.edit_by_hand(directory, "claim-0")
 
     ended = checkpoint_verify("repair", "--all", "--rollback", "--yes", directory)
 
@@ -165,7 +166,7 @@ def test_root_repairs_as_the_agent_would(reachable_directory: Path) -> None:
     for key in ("claim-0", "claim-1"):
         assert stat.S_IMODE((directory / f"{key}.json").stat().st_mode) == 0o600
     # The agent itself, which is not root, finds everything usable: it locks, keeps damaged bytes and repairs.
-    flip(directory / "claim-3.json")
+    damage.flip_bit(directory, "claim-3")
     ended = checkpoint_verify("repair", "--all", "--yes", directory, user=NOBODY)
     assert ended.code == 0, ended
 
@@ -177,7 +178,7 @@ def test_in_a_directory_of_root_the_lock_file_shows_who_the_agent_is(reachable_d
     for path in directory.iterdir():
         os.chown(path, NOBODY, NOBODY)
     os.chown(directory, 0, NOBODY)
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
 
     assert checkpoint_verify("repair", "--all", "--yes", directory).code == 0
 
@@ -190,7 +191,7 @@ def test_a_file_that_the_agent_cannot_read_is_left_with_the_command_that_helps(r
     directory = reachable_directory
     for path in (directory, *directory.iterdir()):
         os.chown(path, NOBODY, NOBODY)
-    flip(directory / "claim-0.json")
+    damage.flip_bit(directory, "claim-0")
     os.chown(directory / "claim-0.json", 0, 0)  # what a repair by hand as root leaves behind
     before = snapshot(directory)
 
@@ -208,7 +209,7 @@ def test_a_directory_that_the_agent_cannot_reach_from_here_is_said_so(reachable_
     for path in (directory, *directory.iterdir()):
         os.chown(path, NOBODY, NOBODY)
     directory.parent.chmod(0o700)  # root's, as kubelet's folder of pods is
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
     before = snapshot(directory)
 
     ended = checkpoint_verify("repair", "--all", "--yes", directory)
@@ -237,7 +238,7 @@ def test_without_the_right_to_the_directory_nothing_is_changed(reachable_directo
     directory.chmod(0o755)
     for path in directory.iterdir():
         path.chmod(0o644)
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
     before = snapshot(directory)
 
     ended = checkpoint_verify("repair", "--all", "--yes", directory, user=NOBODY)
@@ -248,7 +249,7 @@ def test_without_the_right_to_the_directory_nothing_is_changed(reachable_directo
 
 
 def test_the_json_document_of_a_repair(directory: Path) -> None:
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
 
     document = checkpoint_verify("repair", "--all", "--yes", "--json", directory).document
 

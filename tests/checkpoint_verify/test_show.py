@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from checkpointmanager.testing import damage
+
 from .command import called, checkpoint_verify
-from .state import claim, flip, ruin, truncate
+from .state import claim
 
 
 def test_a_good_checkpoint_is_shown_with_header_and_data(directory: Path) -> None:
@@ -47,7 +49,7 @@ def test_previous_shows_the_generation_before(directory: Path) -> None:
 
 def test_raw_gives_the_very_bytes_also_of_a_damaged_file(directory: Path) -> None:
     path = directory / "claim-1.json"
-    flip(path)
+    damage.flip_bit(directory, "claim-1")
 
     ended = called("show", "--raw", path)
 
@@ -58,7 +60,7 @@ def test_raw_gives_the_very_bytes_also_of_a_damaged_file(directory: Path) -> Non
 def test_a_flipped_bit_is_marked_at_its_offset_in_hex(directory: Path) -> None:
     path = directory / "claim-1.json"
     offset = path.read_bytes().index(b"default")
-    flip(path, offset, 5)
+    damage.flip_bit(directory, "claim-1", offset * 8 + 5)
 
     lines = called("show", path).lines
 
@@ -72,7 +74,7 @@ def test_a_flipped_bit_is_marked_at_its_offset_in_hex(directory: Path) -> None:
 @pytest.mark.parametrize("size", [1, 20, 36, 100, 160, 176, 250])
 def test_half_a_file_is_shown_as_far_as_it_goes(directory: Path, size: int) -> None:
     path = directory / "claim-1.json"
-    truncate(path, size)
+    damage.truncate(directory, "claim-1", size)
 
     ended = called("show", path)
 
@@ -82,11 +84,11 @@ def test_half_a_file_is_shown_as_far_as_it_goes(directory: Path, size: int) -> N
 
 
 def test_what_was_edited_is_shown_whole_and_the_place_is_said_to_be_unknown(directory: Path) -> None:
-    ruin(directory / "claim-1.json")
+    damage.edit_by_hand(directory, "claim-1")
 
     out = called("show", directory / "claim-1.json").out
 
-    assert '"namespace": "dungeon"' in out
+    assert '"edited": "by hand"' in out
     assert "the checksum does not say where" in out
 
 

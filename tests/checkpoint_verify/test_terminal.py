@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from checkpoint_verify.commands import COMMANDS
+from checkpointmanager.testing import damage
 
 from .command import called, checkpoint_verify, environment, on_terminal
-from .state import flip, make
+from .state import make
 
 
 def test_colour_on_a_terminal_and_none_in_a_pipe(directory: Path) -> None:
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
 
     shown = on_terminal(directory)
     piped = checkpoint_verify(directory, TERM="xterm-256color")
@@ -33,7 +34,7 @@ def test_colour_on_a_terminal_and_none_in_a_pipe(directory: Path) -> None:
     ids=lambda w: w[0],
 )
 def test_the_other_screens_work_on_a_terminal(directory: Path, words: tuple[str, ...]) -> None:
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
 
     ended = on_terminal(words[0], directory, *words[1:])
 
@@ -44,7 +45,7 @@ def test_the_other_screens_work_on_a_terminal(directory: Path, words: tuple[str,
 
 def test_a_command_to_copy_is_never_wrapped(tmp_path: Path) -> None:
     directory = make(tmp_path / ("long" * 30))
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
 
     ended = on_terminal("diagnose", directory / "claim-1.json", columns=60)
 
@@ -52,7 +53,7 @@ def test_a_command_to_copy_is_never_wrapped(tmp_path: Path) -> None:
 
 
 def test_colour_can_be_refused(directory: Path) -> None:
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
 
     for shown in (on_terminal(directory, NO_COLOR="1"), on_terminal(directory, TERM="dumb")):
         assert not shown.colours
@@ -94,7 +95,7 @@ def test_without_rich_the_plain_screen_is_shown_on_a_terminal(
 
 
 def test_a_locale_without_the_letters_does_not_end_the_run(directory: Path) -> None:
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
 
     ended = checkpoint_verify("diff", directory, "claim-0", "--previous", PYTHONIOENCODING="ascii")
 

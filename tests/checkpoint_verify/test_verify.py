@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from checkpointmanager.testing import damage
+
 from .command import called, checkpoint_verify
-from .state import flip, make, ruin, snapshot, truncate
+from .state import make, snapshot
 
 
 def test_a_good_directory_is_good_and_stays_untouched(directory: Path) -> None:
@@ -38,8 +40,8 @@ def test_the_summary_tells_counts_kinds_generations_boots_and_the_lock(directory
 
 
 def test_each_damaged_file_is_one_line_with_reason_meaning_and_next_step(directory: Path) -> None:
-    flip(directory / "claim-1.json")
-    truncate(directory / "claim-2.json", 100)
+    damage.flip_bit(directory, "claim-1")
+    damage.truncate(directory, "claim-2", 100)
 
     ended = checkpoint_verify(directory)
 
@@ -56,7 +58,7 @@ def test_each_damaged_file_is_one_line_with_reason_meaning_and_next_step(directo
 @pytest.mark.parametrize("length", [1, 60, 200])
 def test_the_verdict_fits_80_characters_however_long_the_path(tmp_path: Path, length: int) -> None:
     directory = make(tmp_path / ("d" * length))
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
 
     assert len(called(directory).lines[0]) <= 80
     assert len(called(directory / "claim-1.json").lines[0]) <= 80
@@ -105,7 +107,7 @@ def test_leftover_temp_files_a_torn_previous_and_an_orphan_are_warnings_and_stri
     directory: Path,
 ) -> None:
     (directory / ".tmp-dead-1").write_bytes(b"half")
-    truncate(directory / ".previous-claim-0", 50)
+    os.truncate(directory / ".previous-claim-0", 50)
     shutil.copy(directory / "claim-1.json", directory / ".previous-gone")
 
     ended = called(directory)
@@ -149,7 +151,7 @@ def test_quarantined_copies_are_counted_and_not_judged(directory: Path) -> None:
 
 def test_several_paths_are_told_apart_and_the_worst_counts(directory: Path, tmp_path: Path) -> None:
     other = make(tmp_path / "others", 2)
-    ruin(other / "claim-1.json")
+    damage.edit_by_hand(other, "claim-1")
 
     ended = called(directory, other, "/nonexistent")
 
@@ -159,7 +161,7 @@ def test_several_paths_are_told_apart_and_the_worst_counts(directory: Path, tmp_
 
 def test_quiet_says_nothing_and_the_exit_code_tells(directory: Path) -> None:
     assert (called("--quiet", directory).out, called("-q", directory).code) == ("", 0)
-    flip(directory / "claim-1.json")
+    damage.flip_bit(directory, "claim-1")
     assert (called("--quiet", directory).out, called("-q", directory).code) == ("", 1)
 
 
@@ -217,7 +219,7 @@ def test_a_file_larger_than_memory_should_hold_is_verified_in_a_stream(tmp_path:
     with CheckpointManager(tmp_path / "large") as manager:
         manager.create_checkpoint("a", "x" * (3 << 20))
         manager.create_checkpoint("b", "x" * (3 << 20))
-    flip(tmp_path / "large" / "b.json", 2 << 20)
+    damage.flip_bit(tmp_path / "large", "b", (2 << 20) * 8)
 
     document = called("--json", tmp_path / "large").document
 

@@ -6,13 +6,6 @@ import os
 from pathlib import Path
 
 
-def flip(path: Path, byte: int = -20) -> None:
-    """One bit, as a bad memory cell would."""
-    blob = bytearray(path.read_bytes())
-    blob[byte] ^= 1
-    path.write_bytes(blob)
-
-
 def ruin(path: Path) -> None:
     """More than can be repaired, but the header still says which generation it was."""
     blob = bytearray(path.read_bytes())

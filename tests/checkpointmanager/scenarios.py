@@ -12,8 +12,8 @@ from unittest import mock
 
 from checkpointmanager import CheckpointManager, CheckpointNotFound, Outcome
 from checkpointmanager._filestore import recycle
+from checkpointmanager.testing import damage
 
-from .damage import flip, ruin
 from .leases import LEASES, NEW, OLD, Lease, LeaseManager
 
 
@@ -55,13 +55,13 @@ def orphaned(directory: Path) -> LeaseManager:
 
 def flipped(directory: Path) -> LeaseManager:
     known(directory).close()
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     return CheckpointManager(directory, LEASES)
 
 
 def ruined(directory: Path) -> LeaseManager:
     known(directory).close()
-    ruin(directory / "a.json")
+    damage.flip_byte(directory, "a")
     return CheckpointManager(directory, LEASES)
 
 

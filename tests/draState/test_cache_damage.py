@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import CheckpointError, CheckpointManager, CheckpointTooNew, Schema, WrongKind
+from checkpointmanager.testing import damage
 from draState import ClaimInfo, ClaimInfoState
 
-from ..checkpointmanager.damage import flip, ruin
 from .claims import GPU, NIC, claim_of, info_of, pod_of, state_of
 from .node import Node, assert_indexes_agree
 
@@ -22,7 +22,7 @@ def damaged_node(node: Node) -> Node:
     node.cache.put(info_of("b", ["pod-1"], ["gpu-1"]), info_of("c"))
     node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
     node.cache.put(info_of("a", ["pod-1", "pod-2"], ["gpu-0", "gpu-2"]))
-    ruin(node.file_of("a"))
+    damage.flip_byte(node.directory, "a")
     node.restart()
     return node
 
@@ -31,7 +31,7 @@ def damaged_node(node: Node) -> Node:
 def test_a_flipped_bit_is_repaired_at_the_start(node: Node, byte: int) -> None:
     node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
     before = node.file_of("a").read_bytes()
-    flip(node.file_of("a"), byte)
+    damage.flip_bit(node.directory, "a", byte * 8)
 
     node.restart()
 

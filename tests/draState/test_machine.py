@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from pyfakefs.fake_filesystem import FakeFilesystem
 
+from checkpointmanager.testing import damage
 from draState import ClaimInvalid, PrepareFailed, UnprepareFailed
 
-from ..checkpointmanager.damage import flip, ruin
 from .claims import GPU, NIC, claim_of, pod_of
 from .drivers import Died, RecordingDriver
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
@@ -119,7 +119,7 @@ class NodeMachine(RuleBasedStateMachine):
         uid = data.draw(st.sampled_from(sorted(self.references)))
         if uid not in self.unknown:
             self.node.stop()
-            flip(self.node.file_of(uid), data.draw(st.integers(0, 200)))
+            damage.flip_bit(self.node.directory, uid, data.draw(st.integers(0, 200)) * 8)
             self.node.start()
             self._learn_about_unknown_claims()
 
@@ -129,7 +129,7 @@ class NodeMachine(RuleBasedStateMachine):
         """What the generation before said is all that is known; other claims are as they were."""
         uid = data.draw(st.sampled_from(sorted(self.references)))
         self.node.stop()
-        ruin(self.node.file_of(uid))
+        damage.edit_by_hand(self.node.directory, uid)  # whatever was done to it before
         self.node.start()
         self.unknown.add(uid)
         self._learn_about_unknown_claims()

@@ -9,9 +9,9 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointWriteFailed
+from checkpointmanager.testing import damage
 from draState import PodConfig, PodConfigStore, PodSyncReport
 
-from ..checkpointmanager.damage import flip
 from .failing_disk import failing, full, io_error, undeletable
 from .podconfigs import BEFORE, config_of, filled, mtus, mtus_on_disk, opened, restarted
 
@@ -38,7 +38,7 @@ def test_damage_that_cannot_be_repaired_on_a_full_disk_costs_its_own_pod_until_t
     store: PodConfigStore, real_directory: Path
 ) -> None:
     store.close()
-    flip(real_directory / "pod-1.json")
+    damage.flip_bit(real_directory, "pod-1")
 
     with full(), opened(real_directory) as after:
         assert mtus(after) == {"pod-2": BEFORE["pod-2"]}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointManager, Reason, Schema, SchemaMismatch
-from tests.checkpointmanager.damage import flip
+from checkpointmanager.testing import damage
 
 from .sandboxes import reason_for
 
@@ -40,7 +40,7 @@ def test_kubernetes_139050_nothing_is_decoded_from_a_file_that_does_not_verify(d
         for data in ({"default": "0-3"}, {"default": "0-1"}):
             manager.create_checkpoint("cpus", data)
         decoded.clear()
-        flip(directory / "cpus.json")
+        damage.flip_bit(directory, "cpus")
 
         assert reason_for(manager.load().problems["cpus"]) is Reason.CHECKSUM_MISMATCH
         assert decoded == [], "not a byte of it was looked at"

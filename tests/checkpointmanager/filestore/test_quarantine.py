@@ -10,8 +10,9 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, CorruptCheckpoint, Event, EventKind
+from checkpointmanager.testing import damage
 
-from ..damage import flip, names, quarantined, ruin
+from ..damage import names, quarantined
 from ..faults import injected, recorded
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 from ..scenarios import links_refused, ruined
@@ -19,7 +20,7 @@ from ..scenarios import links_refused, ruined
 
 def test_a_damaged_file_stays_under_its_name_however_often_it_is_read(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
     for _ in range(3):
@@ -48,7 +49,7 @@ def test_the_bytes_are_kept_whatever_replaces_them(directory: Path, how: str) ->
     with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-    ruin(directory / "a.json")
+    damage.flip_byte(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
     with CheckpointManager(directory, LEASES) as manager:

@@ -16,9 +16,10 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import CheckpointManager, Outcome
 from checkpointmanager._filestore import FileStore
+from checkpointmanager.testing import damage
 
 from .. import recycling
-from ..damage import names, ruin
+from ..damage import names
 from ..faults import Faults, Killed, Mode, injected, open_descriptors
 from ..recycling import Manager, files_of, previous_of, put, recycles, written_twice
 
@@ -74,7 +75,7 @@ def test_a_batch_recycles_too(manager: Manager, directory: Path) -> None:
 def test_going_back_after_recycled_writes_finds_the_right_generation(manager: Manager, directory: Path) -> None:
     for number in range(3):
         manager.create_checkpoint("a", number)
-    ruin(directory / "a.json")
+    damage.flip_byte(directory, "a")
 
     assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.ROLLED_BACK
     assert manager.get_checkpoint("a").data == 1

@@ -17,8 +17,8 @@ from checkpointmanager import (
     Schema,
     UnstorableValue,
 )
+from checkpointmanager.testing import damage
 
-from ..damage import flip, ruin
 from ..leases import NEW, OLD, Lease
 from ..samples import HEADER, MEMBERS, with_checksum
 
@@ -49,11 +49,11 @@ def test_every_kind_and_version_is_read(mixed: Path) -> None:
 def test_every_kind_is_recovered_as_its_own_program_would(mixed: Path, schema: Schema[Lease]) -> None:
     path = mixed / f"{schema.kind}.json"
     good = path.read_bytes()
-    flip(path)
+    damage.flip_bit(path.parent, path.stem)
     with CheckpointManager(mixed, ANY_KIND) as manager:
         assert manager.plan_recovery(schema.kind).apply().outcome is Outcome.REPAIRED
         assert path.read_bytes() == good
-        ruin(path)
+        damage.ruin(path.parent, path.stem)
         assert manager.recover_checkpoint(schema.kind, rollback=True).outcome is Outcome.ROLLED_BACK
     with CheckpointManager(mixed, schema) as manager:
         found = manager.get_checkpoint(schema.kind)

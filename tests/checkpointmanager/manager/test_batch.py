@@ -11,8 +11,9 @@ import pytest
 
 from checkpointmanager import BatchFailed, CheckpointManager, CheckpointTooNew, CheckpointWriteFailed, Schema
 from checkpointmanager import UnstorableValue as Unstorable
+from checkpointmanager.testing import damage
 
-from ..damage import flip, names, quarantined
+from ..damage import names, quarantined
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 
 
@@ -189,7 +190,7 @@ def test_damage_found_by_a_batch_leaves_the_previous_generation(directory: Path)
     with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
 
     with CheckpointManager(directory, LEASES) as manager:
         with manager.batch() as batch:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import CheckpointManager, CheckpointNotFound, CorruptCheckpoint, InvalidKey, Schema, WrongKind
+from checkpointmanager.testing import damage
 
-from ..damage import flip
 from ..leases import NEW, OLD, Lease, LeaseManager
 
 
@@ -33,7 +33,7 @@ def test_get_prefers_the_checkpoint_to_the_default(manager: LeaseManager) -> Non
 
 def test_get_never_returns_the_default_for_damage(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     with pytest.raises(CorruptCheckpoint):
         manager.get_checkpoint("a", None)
 
@@ -79,7 +79,7 @@ def test_update_without_a_default_still_needs_a_checkpoint(manager: LeaseManager
 
 def test_update_never_makes_a_default_of_damage(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
     with pytest.raises(CorruptCheckpoint):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import CheckpointManager, CorruptCheckpoint, Event, EventKind, Reason
+from checkpointmanager.testing import damage
 
-from ..damage import flip, ruin
 from ..leases import LEASES, NEW, OLD, LeaseManager
 
 
@@ -29,7 +29,7 @@ def test_a_quiet_life_has_no_events(manager: LeaseManager, events: list[Event]) 
 
 def test_damage_names_key_path_and_reason(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
     manager.create_checkpoint("a", OLD)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
 
     with pytest.raises(CorruptCheckpoint):
         manager.get_checkpoint("a")
@@ -57,7 +57,7 @@ def test_each_thing_is_told_once(directory: Path, action: str) -> None:
     with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-    ruin(directory / "a.json")
+    damage.flip_byte(directory, "a")
     events: list[Event] = []
     act, expected = ACTIONS[action]
 
@@ -162,7 +162,7 @@ def test_a_callback_that_changes_on_every_event_ends(directory: Path) -> None:
 
     with CheckpointManager(directory, LEASES, on_event=recover) as manager:
         manager.create_checkpoint("a", OLD)
-        flip(directory / "a.json")
+        damage.flip_bit(directory, "a")
         with pytest.raises(CorruptCheckpoint):
             manager.get_checkpoint("a")
         assert manager.get_checkpoint("a").data == OLD
@@ -205,7 +205,7 @@ def test_nothing_is_printed(real_directory: Path, capfd: pytest.CaptureFixture[s
     with CheckpointManager(real_directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-        ruin(real_directory / "a.json")
+        damage.flip_byte(real_directory, "a")
         manager.load()
         manager.recover_checkpoint("a", rollback=True)
         manager.remove_checkpoint("a")

@@ -21,8 +21,8 @@ from checkpointmanager import (
     SchemaMismatch,
     WrongKind,
 )
+from checkpointmanager.testing import damage
 
-from ..damage import flip
 from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
 
 
@@ -39,7 +39,7 @@ def zoo(directory: Path) -> Path:
         for key in ("good-1", "good-2", "flipped", "original"):
             manager.create_checkpoint(key, OLD)
         manager.remove_checkpoint("nobody")
-    flip(directory / "flipped.json")
+    damage.flip_bit(directory, "flipped")
     (directory / "copied.json").write_bytes((directory / "original.json").read_bytes())
     (directory / "empty.json").write_bytes(b"")
     (directory / "nul.json").write_bytes(bytes(500))

@@ -26,14 +26,15 @@ from checkpointmanager import (
 )
 from checkpointmanager._format import repair
 from checkpointmanager._format.reason import Damaged
+from checkpointmanager.testing import damage
 
-from ..damage import flip, names, quarantined, ruin
+from ..damage import names, quarantined
 from ..leases import BOOT, LEASES, NEW, OLD, LeaseManager
 
 
 def test_without_being_asked_nothing_is_repaired(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     loaded = manager.load()
 
     assert loaded.problems.keys() == {"a"}
@@ -45,7 +46,7 @@ def test_a_flipped_bit_is_repaired_on_the_way(manager: LeaseManager, directory: 
     for key in "abc":
         manager.create_checkpoint(key, OLD)
     good = (directory / "b.json").read_bytes()
-    flip(directory / "b.json")
+    damage.flip_bit(directory, "b")
     damaged = (directory / "b.json").read_bytes()
 
     loaded = manager.load(repair=True)
@@ -61,7 +62,7 @@ def test_a_flipped_bit_is_repaired_on_the_way(manager: LeaseManager, directory: 
 
 def test_one_damaged_file_is_one_damage_event(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
     manager.create_checkpoint("a", OLD)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     manager.load(repair=True)
     assert [event.kind for event in events] == [EventKind.DAMAGE, EventKind.QUARANTINED, EventKind.RECOVERED]
 
@@ -88,7 +89,7 @@ def test_what_only_a_rollback_could_help_stays_a_problem(
 
 def test_read_only_repairs_nothing_and_does_not_raise(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     manager.close()
 
     with CheckpointManager(directory, LEASES, boot_id=BOOT, read_only=True) as reader:
@@ -100,7 +101,7 @@ def test_read_only_repairs_nothing_and_does_not_raise(manager: LeaseManager, dir
 
 def test_a_lost_lock_repairs_nothing_and_does_not_raise(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     (directory / ".lock").unlink()
 
     loaded = manager.load(repair=True)
@@ -112,7 +113,7 @@ def test_a_lost_lock_repairs_nothing_and_does_not_raise(manager: LeaseManager, d
 def test_a_lock_that_cannot_be_opened_repairs_nothing_and_does_not_raise(real_directory: Path) -> None:
     with CheckpointManager(real_directory, LEASES, boot_id=BOOT, sharing=True) as manager:
         manager.create_checkpoint("a", OLD)
-        flip(real_directory / "a.json")
+        damage.flip_bit(real_directory, "a")
         (real_directory / ".lock").unlink()
         (real_directory / ".lock").mkdir()
 
@@ -221,8 +222,8 @@ def test_a_checkpoint_removed_before_it_could_be_repaired_is_left_out() -> None:
 def test_what_cannot_be_repaired_costs_nothing_but_itself(manager: LeaseManager, directory: Path) -> None:
     for key in "abc":
         manager.create_checkpoint(key, OLD)
-    ruin(directory / "a.json")
-    flip(directory / "b.json")
+    damage.ruin(directory, "a")
+    damage.flip_bit(directory, "b")
 
     loaded = manager.load(repair=True)
     assert loaded.problems.keys() == {"a"}
@@ -258,7 +259,7 @@ def test_a_lock_that_others_hold_is_waited_for_once(real_directory: Path) -> Non
     with CheckpointManager(real_directory, LEASES, boot_id=BOOT) as owner:
         for key in "abc":
             owner.create_checkpoint(key, OLD)
-            flip(real_directory / f"{key}.json")
+            damage.flip_bit(real_directory, key)
     waits: list[str] = []
 
     with CheckpointManager(real_directory, LEASES, boot_id=BOOT, sharing=True, lock_timeout=0) as sharer:
@@ -273,7 +274,7 @@ def test_a_lock_that_others_hold_is_waited_for_once(real_directory: Path) -> Non
 def test_a_repaired_file_that_does_not_fit_the_program_is_a_mismatch_and_no_damage(directory: Path) -> None:
     with CheckpointManager(directory, Schema("Lease", type=dict[str, int])) as manager:
         manager.create_checkpoint("a", {"holder": 5})
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
 
     with CheckpointManager(directory, LEASES) as manager:
         loaded = manager.load(repair=True)

@@ -21,8 +21,9 @@ from checkpointmanager import (
     UnstorableValue,
     WrongKind,
 )
+from checkpointmanager.testing import damage
 
-from ..damage import flip, names, quarantined, ruin
+from ..damage import names, quarantined
 from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
 
 NEWER = Schema("Lease", version=2, type=Lease)
@@ -179,13 +180,13 @@ def test_what_was_seen_missing_or_damaged_is_not_taken_for_unchanged(
         (directory / "a.json").unlink()
         assert "a" not in manager
     elif look == "verify":
-        ruin(directory / "a.json")
+        damage.flip_byte(directory, "a")
         assert manager.verify().problems
     elif look == "load":
-        ruin(directory / "a.json")
+        damage.flip_byte(directory, "a")
         assert manager.load().problems
     elif look == "recover":
-        ruin(directory / "a.json")
+        damage.flip_byte(directory, "a")
         manager.recover_checkpoint("a")
     else:
         (directory / "a.json").unlink()
@@ -271,7 +272,7 @@ def test_create_over_damage_keeps_the_bytes_and_the_previous_generation(director
     with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
     with CheckpointManager(directory, LEASES) as manager:

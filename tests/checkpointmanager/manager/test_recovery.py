@@ -21,8 +21,9 @@ from checkpointmanager import (
     Schema,
 )
 from checkpointmanager._format.reason import Damaged
+from checkpointmanager.testing import damage
 
-from ..damage import flip, names, quarantined, ruin
+from ..damage import names, quarantined, ruin
 from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
 
 
@@ -52,7 +53,7 @@ def test_a_flipped_bit_is_repaired_exactly(
 ) -> None:
     manager.create_checkpoint("a", OLD)
     good = (directory / "a.json").read_bytes()
-    flip(directory / "a.json", byte)
+    damage.flip_bit(directory, "a", byte * 8)
     damaged = (directory / "a.json").read_bytes()
 
     recovery = manager.recover_checkpoint("a")
@@ -76,7 +77,7 @@ def test_trailing_bytes_are_cut_off(manager: LeaseManager, directory: Path) -> N
 def test_going_back_must_be_asked_for(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
-    ruin(directory / "a.json")
+    damage.flip_byte(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
     recovery = manager.recover_checkpoint("a")
@@ -93,7 +94,7 @@ def test_going_back_gives_the_old_data_a_generation_above_all_seen(directory: Pa
     with CheckpointManager(directory, LEASES, boot_id="boot-before") as manager:
         before = manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-    ruin(directory / "a.json")
+    damage.flip_byte(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
     with CheckpointManager(directory, LEASES, boot_id=BOOT) as manager:
@@ -138,7 +139,7 @@ def test_going_back_goes_above_what_the_damaged_bytes_state(manager: LeaseManage
 
 def test_without_a_previous_generation_nothing_is_touched(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    ruin(directory / "a.json")
+    damage.flip_byte(directory, "a")
     damaged = (directory / "a.json").read_bytes()
     inode = os.stat(directory / "a.json").st_ino
 
@@ -153,7 +154,7 @@ def test_without_a_previous_generation_nothing_is_touched(manager: LeaseManager,
 
 def test_what_cannot_be_recovered_is_not_taken_for_unchanged(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    ruin(directory / "a.json")
+    damage.flip_byte(directory, "a")
     manager.recover_checkpoint("a")
 
     assert not manager.create_checkpoint("a", OLD).unchanged
@@ -167,7 +168,7 @@ def test_bytes_that_would_be_whole_but_another_programs_are_not_put_back(
     with CheckpointManager(directory, schema) as theirs:
         theirs.create_checkpoint("a", OLD)
         theirs.create_checkpoint("a", NEW)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
     with CheckpointManager(directory, LEASES) as manager:
@@ -178,7 +179,7 @@ def test_bytes_that_would_be_whole_but_another_programs_are_not_put_back(
 def test_a_torn_previous_generation_is_not_gone_back_to(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
-    ruin(directory / "a.json")
+    damage.flip_byte(directory, "a")
     ruin(directory / ".previous-a")
 
     assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
@@ -188,7 +189,7 @@ def test_the_previous_generation_of_another_key_is_not_gone_back_to(manager: Lea
     for key in "ab":
         manager.create_checkpoint(key, OLD)
         manager.create_checkpoint(key, NEW)
-    ruin(directory / "a.json")
+    damage.flip_byte(directory, "a")
     (directory / ".previous-a").write_bytes((directory / ".previous-b").read_bytes())
 
     assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
@@ -249,7 +250,7 @@ def test_a_shortage_that_comes_while_it_repairs_is_no_reason_to_go_back(
 ) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     damaged = (directory / "a.json").read_bytes()
     read, left = manager._store.read, iter([True])  # the second look, before damage is told, comes to nothing
 
@@ -267,7 +268,7 @@ def test_a_shortage_that_comes_while_it_repairs_is_no_reason_to_go_back(
 def test_a_repaired_checkpoint_counts_on(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     manager.recover_checkpoint("a")
 
     assert manager.get_checkpoint("a").generation == 2
@@ -280,7 +281,7 @@ def test_a_repaired_checkpoint_counts_on(manager: LeaseManager, directory: Path)
 def test_bytes_that_would_be_whole_but_of_another_key_are_not_put_back(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("b", OLD)
     (directory / "a.json").write_bytes((directory / "b.json").read_bytes())
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
     assert manager.recover_checkpoint("a").outcome is Outcome.HOPELESS

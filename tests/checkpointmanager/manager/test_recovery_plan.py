@@ -26,8 +26,9 @@ from checkpointmanager import (
 )
 from checkpointmanager._format import repair
 from checkpointmanager._format.reason import Damaged
+from checkpointmanager.testing import damage
 
-from ..damage import flip, names, quarantined, ruin
+from ..damage import names, quarantined
 from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
 
 
@@ -52,7 +53,7 @@ def test_a_whole_checkpoint_needs_nothing(manager: LeaseManager, directory: Path
 def test_an_exact_repair_loses_nothing(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
     manager.create_checkpoint("a", OLD)
     good = (directory / "a.json").read_bytes()
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     damaged = (directory / "a.json").read_bytes()
     before = everything(directory)
 
@@ -76,7 +77,7 @@ def test_an_exact_repair_loses_nothing(manager: LeaseManager, directory: Path, e
 def test_a_rollback_says_what_it_costs_and_needs_consent(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
-    ruin(directory / "a.json")
+    damage.ruin(directory, "a")
     before = everything(directory)
 
     plan = manager.plan_recovery("a")
@@ -94,7 +95,7 @@ def test_a_rollback_says_what_it_costs_and_needs_consent(manager: LeaseManager, 
 
 def test_what_is_hopeless_is_left_unless_it_is_to_be_discarded(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    ruin(directory / "a.json")
+    damage.ruin(directory, "a")
     damaged = (directory / "a.json").read_bytes()
     before = everything(directory)
 
@@ -148,7 +149,7 @@ def test_another_programs_checkpoint_has_no_plan(
 def test_a_plan_takes_no_lock_and_another_manager_applies_it(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     good = (directory / "a.json").read_bytes()
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
 
     with CheckpointManager(directory, LEASES, boot_id=BOOT, read_only=True) as reader:  # while the manager owns it
         plan = reader.plan_recovery("a")
@@ -187,12 +188,12 @@ def put_a_folder_there(manager: LeaseManager, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [write_anew, damage_more, remove, put_a_folder_there])
-@pytest.mark.parametrize("harm", [flip, ruin, lambda path: path.write_bytes(b""), lambda _: None])
+@pytest.mark.parametrize("harm", [damage.flip_bit, damage.ruin, damage.empty, lambda *_: None])
 def test_a_file_that_has_changed_since_the_plan_is_left_alone(
     manager: LeaseManager, directory: Path, harm: Any, change: Any
 ) -> None:
     manager.create_checkpoint("a", OLD)
-    harm(directory / "a.json")
+    harm(directory, "a")
     plan = manager.plan_recovery("a")
     change(manager, directory)
     before = names(directory)
@@ -210,9 +211,9 @@ def test_a_previous_generation_that_has_changed_since_the_plan_is_not_gone_back_
     for key in "ab":
         manager.create_checkpoint(key, OLD)
         manager.create_checkpoint(key, NEW)
-        ruin(directory / f"{key}.json")
+        damage.ruin(directory, key)
     changed, gone = manager.plan_recovery("a"), manager.plan_recovery("b")
-    flip(directory / ".previous-a")
+    damage.ruin(directory, "a", previous=True)
     (directory / ".previous-b").unlink()
 
     for plan in (changed, gone):
@@ -223,7 +224,7 @@ def test_a_previous_generation_that_has_changed_since_the_plan_is_not_gone_back_
 
 def test_a_plan_is_applied_once(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     plan = manager.plan_recovery("a")
     plan.apply()
     with pytest.raises(PlanOutdated):
@@ -234,7 +235,7 @@ def test_the_search_for_a_bit_runs_once(
     manager: LeaseManager, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager.create_checkpoint("a", OLD)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     searches: list[int] = []
     search = repair._with_bit_flipped
 
@@ -247,7 +248,7 @@ def test_the_search_for_a_bit_runs_once(
     assert len(searches) == 1
     plan.apply()
     assert len(searches) == 1
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
     manager.recover_checkpoint("a")
     assert len(searches) == 2
 
@@ -290,7 +291,7 @@ def test_a_shortage_while_the_previous_generation_is_read_is_not_hopeless(
 ) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
-    ruin(directory / "a.json")
+    damage.ruin(directory, "a")
     read = manager._store.read
 
     def reads(key: str, *, previous: bool = False) -> bytes:
@@ -306,6 +307,6 @@ def test_a_shortage_while_the_previous_generation_is_read_is_not_hopeless(
 def test_no_plan_shows_data(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", Lease("s3cret"))
     manager.create_checkpoint("a", Lease("s3cret-too"))
-    ruin(directory / "a.json")
+    damage.ruin(directory, "a")
     assert "s3cret" not in repr(manager.plan_recovery("a"))
     assert os.fspath(directory) in repr(manager.plan_recovery("a"))

@@ -26,8 +26,8 @@ from checkpointmanager import (
 )
 from checkpointmanager._format.envelope import Header
 from checkpointmanager._reader import Found
+from checkpointmanager.testing import damage
 
-from ..damage import flip, ruin
 from ..leases import LEASES, Lease
 
 SECRET = "s3cr3t-t0ken"
@@ -68,8 +68,8 @@ def test_through_a_whole_life(directory: Path, told: list[object]) -> None:
         attempt(told, manager.get_checkpoint, "a")
         attempt(told, manager.load)
         attempt(told, manager.batch)
-        for hurt in (flip, ruin, flip):
-            hurt(directory / "a.json")
+        for hurt in (damage.flip_bit, damage.flip_byte, damage.flip_bit):
+            hurt(directory, "a")
             attempt(told, manager.get_checkpoint, "a")
             attempt(told, manager.load)
             attempt(told, manager.verify)

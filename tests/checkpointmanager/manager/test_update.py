@@ -14,8 +14,8 @@ from checkpointmanager import (
     ManagerClosed,
     UnstorableValue,
 )
+from checkpointmanager.testing import damage
 
-from ..damage import flip
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 
 
@@ -125,7 +125,7 @@ def test_a_change_function_must_not_write_because_two_of_them_could_wait_for_eac
 
 def test_a_damaged_checkpoint_is_not_updated(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    flip(directory / "a.json")
+    damage.flip_bit(directory, "a")
 
     with pytest.raises(CorruptCheckpoint):
         manager.update_checkpoint("a", longer)
