@@ -145,7 +145,7 @@ class Injector:
         """Note it, and say whether it fails."""
         with self._guard:
             self.calls.append(call)
-            if self._only not in ("", call.name) or self._about not in call.about:
+            if self._only not in ("", call.name) or not call.concerns(self._about):
                 return False
             if isinstance(self._failure, ShortWrite) and call.name not in WRITES:
                 return False
@@ -176,9 +176,10 @@ def failing(
 ) -> Iterator[Injector]:
     """Inside, the n-th call of this name that concerns what is in `directory` fails with this errno or exception.
 
-    With no `call` every one counts, with `about` only those whose names contain it. With `after` the call is made
-    first: so does a signal, or a server that dies before it answers. With `lasting` all later ones fail as well.
-    What you get has `calls`, all that were met, and `failed`, the first that failed, or None.
+    With no `call` every one counts, with `about` only those about this name: that of a file, or "." for the directory
+    itself. With `after` the call is made first: so does a signal, or a server that dies before it answers. With
+    `lasting` all later ones fail as well. What you get has `calls`, all that were met, and `failed`, the first that
+    failed, or None.
     """
     raised = OSError(failure, os.strerror(failure)) if isinstance(failure, int) else failure
     kind: Failure = Error(failure) if isinstance(failure, int) and not after else Interruption(raised, after)

@@ -14,7 +14,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 Function = Callable[..., Any]
@@ -125,12 +125,26 @@ def _install(there: Mapping[int, StandIn]) -> None:
         elif exchange(holder, there):
             _holders.append(holder)
     taken = {key: one for key, one in there.items() if sys.getrefcount(one.real) > one.settled}
-    if taken and _search(taken):
-        gc.collect()  # it may be of an earlier test, and only waits to be freed
-        if refusal := _search(taken):
-            raise UnseenChange(refusal)
+    with _thawed() if taken else nullcontext():
+        if taken and _search(taken):
+            gc.collect()  # it may be of an earlier test, and only waits to be freed
+            if refusal := _search(taken):
+                raise UnseenChange(refusal)
     for stand_in in there.values():
         stand_in.settled = sys.getrefcount(stand_in.real)
+
+
+@contextmanager
+def _thawed() -> Iterator[None]:
+    """The collector shows nothing of objects that somebody has frozen."""
+    frozen = gc.get_freeze_count()
+    if frozen:
+        gc.unfreeze()
+    try:
+        yield
+    finally:
+        if frozen:
+            gc.freeze()
 
 
 def _search(there: Mapping[int, StandIn]) -> str:

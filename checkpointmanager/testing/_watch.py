@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,10 @@ class Call(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name} {self.about}"
+
+    def concerns(self, name: str) -> bool:
+        """True if one of its names is this one, in whatever folder; "" stands for any."""
+        return not name or re.search(rf"(?:^|[ /]){re.escape(name)}(?: |$)", self.about) is not None
 
 
 Make = Callable[..., Any]  # makes the call; with other arguments if it is given any

@@ -28,6 +28,11 @@ def until(condition: Callable[[], object], limit: float = LIMIT) -> None:
         time.sleep(0.002)
 
 
+def open_descriptors() -> int:
+    """Of this process."""
+    return len(os.listdir("/proc/self/fd"))
+
+
 def run_together(*works: Callable[[], object]) -> None:
     """Each in a thread of its own. Threads that wait for each other are an error, and do not keep the test alive."""
     errors: list[BaseException] = []

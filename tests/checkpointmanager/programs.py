@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpointmanager import CheckpointError, CheckpointManager
-
-from .oscalls import watched
+from checkpointmanager.testing import Call, watching
 
 COMMAND = "node-agent"  # what the holder of a lock is called in messages
 
@@ -42,6 +41,7 @@ class RemoteAgent:
     """An agent with one manager of any JSON value."""
 
     def open(self, directory: Path, **options: Any) -> int:
+        self.directory = directory
         self.manager: CheckpointManager[Any] = CheckpointManager(directory, **options)
         return os.getpid()
 
@@ -67,12 +67,12 @@ class RemoteAgent:
         """Write, but stop (as by SIGSTOP) before the first such system call of the write."""
         stopped = threading.Event()
 
-        def stop(name: str, _: tuple[Any, ...]) -> None:
-            if name == call and not stopped.is_set():
+        def stop(met: Call) -> None:
+            if met.name == call and not stopped.is_set():
                 stopped.set()
                 os.kill(os.getpid(), signal.SIGSTOP)
 
-        with watched(stop):
+        with watching(self.directory, before=stop):
             return self.create(key, data)
 
     def fork(self) -> int:
@@ -125,15 +125,18 @@ def update_in_threads(directory: Path, say: int, *, threads: int, first: int) ->
         list(pool.map(update, [KEYS[thread::threads] for thread in range(threads)]))
 
 
-def die_before_call(number: int, work: Callable[[], object]) -> None:
-    """Do the work, but be killed just before its n-th system call."""
+def die_before_call(number: int, folder: Path, work: Callable[[], object]) -> None:
+    """Do the work, but be killed just before its n-th system call that concerns what is in the folder.
+
+    Calls that only look are not counted: to die before them is to die before the next.
+    """
     calls = itertools.count(1)
 
-    def die(_: str, __: tuple[Any, ...]) -> None:
-        if next(calls) == number:
+    def die(call: Call) -> None:
+        if call.name not in ("read", "fstat", "lseek", "fcntl") and next(calls) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with watched(die):
+    with watching(folder, before=die):
         work()
 
 

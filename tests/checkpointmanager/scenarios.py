@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 
 from checkpointmanager import CheckpointManager, CheckpointNotFound, Outcome
-from checkpointmanager._filestore import recycle
-from checkpointmanager.testing import damage
+from checkpointmanager.testing import damage, failing
 
 from .leases import LEASES, NEW, OLD, Lease, LeaseManager
 
@@ -24,7 +22,7 @@ class Scenario(NamedTuple):
     act: Callable[[LeaseManager], object]
     before: Lease | None
     after: Lease | None
-    world: Callable[[], AbstractContextManager[Any]] = nullcontext
+    world: Callable[[Path], AbstractContextManager[Any]] = nullcontext  # what the system refuses meanwhile
 
 
 def empty(directory: Path) -> LeaseManager:
@@ -61,7 +59,7 @@ def flipped(directory: Path) -> LeaseManager:
 
 def ruined(directory: Path) -> LeaseManager:
     known(directory).close()
-    damage.flip_byte(directory, "a")
+    damage.ruin(directory, "a")
     return CheckpointManager(directory, LEASES)
 
 
@@ -87,22 +85,18 @@ def all_known(directory: Path) -> LeaseManager:
     return manager
 
 
-def not_exchanged() -> AbstractContextManager[Any]:
-    return mock.patch.object(recycle, "exchange", side_effect=OSError(errno.EINVAL, "Invalid argument"))
+def not_exchanged(directory: Path) -> AbstractContextManager[Any]:
+    return failing(directory, "exchange", errno.EINVAL, lasting=True)
+
+
+def links_refused(directory: Path) -> AbstractContextManager[Any]:
+    return failing(directory, "link", errno.EPERM, lasting=True)
 
 
 @contextmanager
-def neither_links_nor_leases() -> Iterator[None]:
-    refused = OSError(errno.EINVAL, "Invalid argument")
-    with links_refused(), mock.patch.object(recycle, "fcntl_at_once", side_effect=refused):
+def neither_links_nor_leases(directory: Path) -> Iterator[None]:
+    with links_refused(directory), failing(directory, "fcntl", errno.EINVAL, lasting=True):
         yield
-
-
-def links_refused() -> AbstractContextManager[Any]:
-    def link(*_: object, **__: object) -> None:
-        raise PermissionError(1, "no hard links here")
-
-    return mock.patch.object(os, "link", link)
 
 
 def update(manager: LeaseManager) -> None:

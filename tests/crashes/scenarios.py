@@ -92,7 +92,7 @@ def four_times_damaged(directory: Path) -> Manager:
     for value in range(4):
         with new(directory) as manager:
             put(manager, "a", value)
-        damage.flip_byte(folder_of(directory), "a")
+        damage.ruin(folder_of(directory), "a")
     return damaged(damage.flip_byte)(directory)
 
 

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpointmanager import CheckpointError, CheckpointManager, MemoryStore
-from checkpointmanager.testing import damage
+from checkpointmanager.testing import damage, watching
 from draState import CLAIMS, ClaimConflict, ClaimInfo, ClaimInfoCache
 
-from ..checkpointmanager.oscalls import watched
 from .claims import GPU, info_of, state_of
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
 from .stores import WatchedStore, lost_sync, no_space
@@ -203,10 +202,10 @@ def test_one_change_costs_the_same_with_10_claims_and_with_1000(real_directory: 
         node.cache.put(*(info_of(f"claim-{number}", [f"pod-{number}"]) for number in range(count)))
         changes = [info_of("claim-3", ["pod-3", f"another-{number}"]) for number in range(3)]
         made = [
-            calls_of(lambda: node.cache.put(info_of("new"))),
-            *(calls_of(partial(node.cache.put, change)) for change in changes),
-            calls_of(lambda: node.cache.mark("claim-3", prepared=True)),
-            calls_of(lambda: node.cache.delete("new")),
+            calls_of(node.directory, lambda: node.cache.put(info_of("new"))),
+            *(calls_of(node.directory, partial(node.cache.put, change)) for change in changes),
+            calls_of(node.directory, lambda: node.cache.mark("claim-3", prepared=True)),
+            calls_of(node.directory, lambda: node.cache.delete("new")),
         ]
         node.stop()
         return made
@@ -218,12 +217,11 @@ def test_one_change_costs_the_same_with_10_claims_and_with_1000(real_directory: 
     assert ("fsync" in put, mark, "fsync" in delete) == (True, [], True)
 
 
-def calls_of(work: Callable[[], object]) -> list[str]:
-    """The system calls that it makes."""
-    calls: list[str] = []
-    with watched(lambda name, _: calls.append(name)):
+def calls_of(directory: Path, work: Callable[[], object]) -> list[str]:
+    """The system calls that it makes there."""
+    with watching(directory) as calls:
         work()
-    return calls
+    return [call.name for call in calls]
 
 
 # Indexes, whatever happens

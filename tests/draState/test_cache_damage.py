@@ -22,7 +22,7 @@ def damaged_node(node: Node) -> Node:
     node.cache.put(info_of("b", ["pod-1"], ["gpu-1"]), info_of("c"))
     node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
     node.cache.put(info_of("a", ["pod-1", "pod-2"], ["gpu-0", "gpu-2"]))
-    damage.flip_byte(node.directory, "a")
+    damage.ruin(node.directory, "a")
     node.restart()
     return node
 

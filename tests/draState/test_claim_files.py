@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,11 +20,11 @@ from checkpointmanager import (
     MemoryStore,
     Schema,
 )
-from checkpointmanager.testing import damage
+from checkpointmanager.testing import damage, failing
 from draState import CLAIMS, ClaimInfo, ClaimInfoCache, ClaimInfoState, Device, DriverState
 
 from .claims import GPU, info_of, state_of
-from .failing_disk import failing, full, io_error
+from .failing_disk import full
 
 Open = Callable[[], ClaimInfoCache]
 
@@ -113,7 +114,7 @@ def test_a_claim_that_cannot_be_stored_costs_none_of_the_others(directory: Path)
 def test_one_error_names_what_cannot_be_stored_and_what_the_disk_refused(real_directory: Path) -> None:
     cache = ClaimInfoCache(real_directory)
 
-    with full(), pytest.raises(BatchFailed) as failed:
+    with full(real_directory), pytest.raises(BatchFailed) as failed:
         cache.put(ClaimInfo(UNSTORABLE), info_of("a"))
 
     cache.close()
@@ -181,7 +182,7 @@ def test_damage_that_cannot_be_repaired_on_a_full_disk_does_not_keep_it_from_sta
     damage.flip_bit(real_directory, "a")
     events: list[Event] = []
 
-    with full():
+    with full(real_directory):
         cache = ClaimInfoCache(real_directory, on_event=events.append)
     cache.close()
 
@@ -194,9 +195,9 @@ def test_damage_that_cannot_be_repaired_on_a_full_disk_does_not_keep_it_from_sta
 
 
 @pytest.mark.parametrize("flipped", [False, True])
-@pytest.mark.parametrize("failures", range(1, 9))
+@pytest.mark.parametrize("nth", range(1, 9))
 def test_a_disk_that_fails_some_reads_does_not_keep_it_from_starting(
-    real_directory: Path, failures: int, flipped: bool
+    real_directory: Path, nth: int, flipped: bool
 ) -> None:
     """A flaky EIO, at every read of the start in turn: also at those that come after an exact repair."""
     cache = ClaimInfoCache(real_directory)
@@ -204,9 +205,8 @@ def test_a_disk_that_fails_some_reads_does_not_keep_it_from_starting(
     cache.close()
     if flipped:
         damage.flip_bit(real_directory, "a")
-    trouble = iter([*[False] * (failures - 1), True])
 
-    with failing("read", io_error, lambda _: next(trouble, False)):
+    with failing(real_directory, "read", errno.EIO, nth=nth):
         cache = ClaimInfoCache(real_directory)
 
     cache.close()

@@ -9,10 +9,10 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointWriteFailed
-from checkpointmanager.testing import damage
+from checkpointmanager.testing import damage, failing
 from draState import PodConfig, PodConfigStore, PodSyncReport
 
-from .failing_disk import failing, full, io_error, undeletable
+from .failing_disk import full, undeletable
 from .podconfigs import BEFORE, config_of, filled, mtus, mtus_on_disk, opened, restarted
 
 
@@ -40,7 +40,7 @@ def test_damage_that_cannot_be_repaired_on_a_full_disk_costs_its_own_pod_until_t
     store.close()
     damage.flip_bit(real_directory, "pod-1")
 
-    with full(), opened(real_directory) as after:
+    with full(real_directory), opened(real_directory) as after:
         assert mtus(after) == {"pod-2": BEFORE["pod-2"]}
         assert after.problems.keys() == {"pod-1"}
 
@@ -51,9 +51,11 @@ def test_a_pod_that_could_not_be_read_for_a_moment_is_none_the_worse(
     store: PodConfigStore, real_directory: Path
 ) -> None:
     store.close()
-    trouble = iter([True, True])  # readers look twice
-
-    with failing("read", io_error, lambda _: next(trouble, False)), opened(real_directory) as after:
+    with (
+        failing(real_directory, "read", nth=1),
+        failing(real_directory, "read", nth=2),
+        opened(real_directory) as after,
+    ):
         assert mtus(after) == BEFORE
         assert after.problems == {}
 
@@ -92,9 +94,9 @@ def test_a_damaged_pod_that_cannot_be_written_stays_a_problem(store: PodConfigSt
     (real_directory / "pod-1.json").write_bytes(b"damage")
 
     with opened(real_directory) as after:
-        with full(), pytest.raises(CheckpointWriteFailed):
+        with full(real_directory), pytest.raises(CheckpointWriteFailed):
             after.set_device_config("pod-1", "eth0", config_of())
-        with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed):
+        with undeletable(real_directory, "pod-1"), pytest.raises(CheckpointWriteFailed):
             after.delete_pod("pod-1")
 
         assert after.problems.keys() == {"pod-1"}

@@ -23,7 +23,7 @@ def store(real_directory: Path) -> Iterator[PodConfigStore]:
 
 
 def test_a_set_on_a_full_disk_changes_nothing(store: PodConfigStore, real_directory: Path) -> None:
-    with full():
+    with full(real_directory):
         for pod in ("pod-1", "pod-3"):
             with pytest.raises(CheckpointWriteFailed) as failed:
                 store.set_device_config(pod, "eth0", config_of(mtu=9))
@@ -39,7 +39,7 @@ def test_a_set_on_a_full_disk_changes_nothing(store: PodConfigStore, real_direct
 
 
 def test_the_same_set_succeeds_when_there_is_room_again(store: PodConfigStore, real_directory: Path) -> None:
-    with full(), pytest.raises(CheckpointWriteFailed):
+    with full(real_directory), pytest.raises(CheckpointWriteFailed):
         store.set_device_config("pod-1", "eth0", config_of(mtu=9))
 
     store.set_device_config("pod-1", "eth0", config_of(mtu=9))
@@ -48,7 +48,7 @@ def test_the_same_set_succeeds_when_there_is_room_again(store: PodConfigStore, r
 
 
 def test_a_set_in_doubt_is_told_and_memory_does_not_run_ahead(store: PodConfigStore, real_directory: Path) -> None:
-    with unsynced(), pytest.raises(CheckpointWriteFailed) as failed:
+    with unsynced(real_directory), pytest.raises(CheckpointWriteFailed) as failed:
         store.set_device_config("pod-1", "eth0", config_of(mtu=9))
 
     assert failed.value.in_doubt
@@ -58,7 +58,7 @@ def test_a_set_in_doubt_is_told_and_memory_does_not_run_ahead(store: PodConfigSt
 
 @pytest.mark.parametrize("mtu", [9, 1])
 def test_a_set_in_doubt_is_settled_by_the_next_one(mtu: int, store: PodConfigStore, real_directory: Path) -> None:
-    with unsynced(), pytest.raises(CheckpointWriteFailed):
+    with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
         store.set_device_config("pod-1", "eth0", config_of("claim-1", 9))
 
     store.set_device_config("pod-1", "eth0", config_of("claim-1", mtu))
@@ -67,17 +67,17 @@ def test_a_set_in_doubt_is_settled_by_the_next_one(mtu: int, store: PodConfigSto
     assert restarted(store, real_directory)["pod-1"] == {"eth0": mtu, "eth1": 2}
 
 
-def test_an_interrupted_set_leaves_memory_as_it_was(store: PodConfigStore) -> None:
-    with unsynced(KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+def test_an_interrupted_set_leaves_memory_as_it_was(store: PodConfigStore, real_directory: Path) -> None:
+    with unsynced(real_directory, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         store.set_device_config("pod-1", "eth0", config_of(mtu=9))
 
     assert mtus(store) == BEFORE
 
 
 def test_synchronize_settles_what_is_in_doubt_for_what_memory_has(store: PodConfigStore, real_directory: Path) -> None:
-    with unsynced(), pytest.raises(CheckpointWriteFailed):
+    with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
         store.set_device_config("pod-1", "eth0", config_of(mtu=9))
-    with unsynced(), pytest.raises(CheckpointWriteFailed):
+    with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
         store.set_device_config("pod-3", "eth0", config_of(mtu=9))
 
     report = store.synchronize(lambda: ["pod-1", "pod-2", "pod-3"], complete=True)
@@ -86,11 +86,11 @@ def test_synchronize_settles_what_is_in_doubt_for_what_memory_has(store: PodConf
     assert mtus(store) == mtus_on_disk(real_directory) == BEFORE
 
 
-@pytest.mark.parametrize("doubt", [unsynced, lambda: unsynced(KeyboardInterrupt)])
+@pytest.mark.parametrize("doubt", [unsynced, lambda directory: unsynced(directory, KeyboardInterrupt())])
 def test_a_claim_whose_set_is_in_doubt_can_be_deleted(
-    doubt: Callable[[], AbstractContextManager[None]], store: PodConfigStore, real_directory: Path
+    doubt: Callable[[Path], AbstractContextManager[object]], store: PodConfigStore, real_directory: Path
 ) -> None:
-    with doubt():
+    with doubt(real_directory):
         for pod in ("pod-1", "pod-3"):
             with pytest.raises((CheckpointWriteFailed, KeyboardInterrupt)):
                 store.set_device_config(pod, "eth2", config_of("claim-3", 9))
@@ -101,7 +101,7 @@ def test_a_claim_whose_set_is_in_doubt_can_be_deleted(
 
 
 def test_a_failed_delete_still_removes_the_pod_from_memory(store: PodConfigStore, real_directory: Path) -> None:
-    with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed) as failed:
+    with undeletable(real_directory, "pod-1"), pytest.raises(CheckpointWriteFailed) as failed:
         store.delete_pod("pod-1")
 
     assert failed.value.errno == errno.ENOSPC
@@ -111,7 +111,7 @@ def test_a_failed_delete_still_removes_the_pod_from_memory(store: PodConfigStore
 
 
 def test_what_a_failed_delete_left_is_found_by_synchronize(store: PodConfigStore, real_directory: Path) -> None:
-    with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed):
+    with undeletable(real_directory, "pod-1"), pytest.raises(CheckpointWriteFailed):
         store.delete_pod("pod-1")
 
     report = store.synchronize(lambda: ["pod-1", "pod-2"], complete=True)
@@ -123,7 +123,7 @@ def test_what_a_failed_delete_left_is_found_by_synchronize(store: PodConfigStore
 def test_what_a_failed_delete_left_is_found_by_synchronize_of_the_next_process(
     store: PodConfigStore, real_directory: Path
 ) -> None:
-    with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed):
+    with undeletable(real_directory, "pod-1"), pytest.raises(CheckpointWriteFailed):
         store.delete_pod("pod-1")
     store.close()
 
@@ -133,7 +133,7 @@ def test_what_a_failed_delete_left_is_found_by_synchronize_of_the_next_process(
 
 
 def test_a_delete_can_be_repeated(store: PodConfigStore, real_directory: Path) -> None:
-    with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed):
+    with undeletable(real_directory, "pod-1"), pytest.raises(CheckpointWriteFailed):
         store.delete_pod("pod-1")
 
     store.delete_pod("pod-1")
@@ -142,7 +142,7 @@ def test_a_delete_can_be_repeated(store: PodConfigStore, real_directory: Path) -
 
 
 def test_a_pod_that_is_set_after_a_failed_delete_starts_anew(store: PodConfigStore, real_directory: Path) -> None:
-    with undeletable("pod-1"), pytest.raises(CheckpointWriteFailed):
+    with undeletable(real_directory, "pod-1"), pytest.raises(CheckpointWriteFailed):
         store.delete_pod("pod-1")
 
     store.set_device_config("pod-1", "eth7", config_of(mtu=7))
@@ -150,11 +150,11 @@ def test_a_pod_that_is_set_after_a_failed_delete_starts_anew(store: PodConfigSto
     assert mtus(store)["pod-1"] == mtus_on_disk(real_directory)["pod-1"] == {"eth7": 7}
 
 
-@pytest.mark.parametrize("fault", [full, unsynced, lambda: undeletable("pod-2")])
+@pytest.mark.parametrize("fault", [full, unsynced, lambda directory: undeletable(directory, "pod-2")])
 def test_a_failed_delete_of_a_claim_takes_effect_in_memory_and_is_finished_when_repeated(
-    fault: Callable[[], AbstractContextManager[None]], store: PodConfigStore, real_directory: Path
+    fault: Callable[[Path], AbstractContextManager[object]], store: PodConfigStore, real_directory: Path
 ) -> None:
-    with fault(), pytest.raises(CheckpointWriteFailed):
+    with fault(real_directory), pytest.raises(CheckpointWriteFailed):
         store.delete_claim("claim-1")
     assert mtus(store) == {"pod-1": {"eth1": 2}}
 
@@ -165,30 +165,32 @@ def test_a_failed_delete_of_a_claim_takes_effect_in_memory_and_is_finished_when_
     assert restarted(store, real_directory) == {"pod-1": {"eth1": 2}}
 
 
-def test_a_repeated_delete_of_a_claim_names_only_its_own_pods(store: PodConfigStore) -> None:
-    with full(), undeletable("pod-2"), pytest.raises(CheckpointWriteFailed):
+def test_a_repeated_delete_of_a_claim_names_only_its_own_pods(store: PodConfigStore, real_directory: Path) -> None:
+    with full(real_directory), undeletable(real_directory, "pod-2"), pytest.raises(CheckpointWriteFailed):
         store.delete_claim("claim-1")
 
     assert store.delete_claim("claim-3") == ()
     assert store.delete_claim("claim-1") == ("pod-1", "pod-2")
 
 
-def test_a_repeated_delete_of_a_claim_concerns_only_the_pods_where_it_failed(store: PodConfigStore) -> None:
-    with undeletable("pod-2"), pytest.raises(CheckpointWriteFailed):
+def test_a_repeated_delete_of_a_claim_concerns_only_the_pods_where_it_failed(
+    store: PodConfigStore, real_directory: Path
+) -> None:
+    with undeletable(real_directory, "pod-2"), pytest.raises(CheckpointWriteFailed):
         store.delete_claim("claim-1")
 
     assert store.delete_claim("claim-1") == ("pod-2",)
 
 
-def test_a_set_that_certainly_failed_leaves_nothing_of_its_claim(store: PodConfigStore) -> None:
-    with full(), pytest.raises(CheckpointWriteFailed):
+def test_a_set_that_certainly_failed_leaves_nothing_of_its_claim(store: PodConfigStore, real_directory: Path) -> None:
+    with full(real_directory), pytest.raises(CheckpointWriteFailed):
         store.set_device_config("pod-1", "eth2", config_of("claim-3"))
 
     assert store.delete_claim("claim-3") == ()
 
 
 def test_synchronize_finishes_the_failed_delete_of_a_claim(store: PodConfigStore, real_directory: Path) -> None:
-    with full(), undeletable("pod-2"), pytest.raises(CheckpointWriteFailed):
+    with full(real_directory), undeletable(real_directory, "pod-2"), pytest.raises(CheckpointWriteFailed):
         store.delete_claim("claim-1")
 
     report = store.synchronize(lambda: ["pod-1", "pod-2"], complete=True)
@@ -201,7 +203,7 @@ def test_synchronize_on_a_failing_disk_serves_only_live_pods_and_says_what_is_le
     store: PodConfigStore, real_directory: Path
 ) -> None:
     store.set_device_config("pod-3", "eth0", config_of(mtu=4))
-    with undeletable("pod-1"):
+    with undeletable(real_directory, "pod-1"):
         report = store.synchronize(lambda: ["pod-2"], complete=True)
 
     assert (report.removed, report.kept, list(report.failed)) == (("pod-3",), ("pod-2",), ["pod-1"])

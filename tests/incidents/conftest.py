@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from checkpointmanager import Event
 
 from .disk import Disk
 from .gpus import GpuDriver
-from .platter import Platter
 
 
 @pytest.fixture
@@ -30,13 +28,6 @@ def disk(fs: FakeFilesystem) -> Disk:
 @pytest.fixture
 def real_directory(tmp_path: Path) -> Path:
     return tmp_path / "state"
-
-
-@pytest.fixture
-def platter(tmp_path: Path) -> Iterator[Platter]:
-    """A real disk whose power can be cut."""
-    with Platter(tmp_path / "before", tmp_path / "after") as platter:
-        yield platter
 
 
 @pytest.fixture

@@ -1,4 +1,8 @@
-"""A small disk that can be filled to the last byte, and freed again."""
+"""A small disk that can be filled to the last byte, and freed again.
+
+On pyfakefs, since here the disk itself must run out of room in the middle of a write; checkpointmanager.testing makes
+single calls fail.
+"""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkpointmanager import CheckpointManager, Schema
-from draState import ClaimInfoCache, DRAManager
+from checkpointmanager import CheckpointError, CheckpointManager, Schema
+from checkpointmanager.testing import every_fault
+from draState import ClaimInfoCache, DRAError, DRAManager
 
-from .deaths import every_death, every_failure
 from .gpus import DRIVER, GpuDriver, pod
 
 ALL_CPUS = list(range(8))
@@ -28,7 +28,7 @@ class Cpus:
 CPUS = Schema("Cpus", type=Cpus)
 
 
-def test_kubernetes_84783_an_assignment_and_what_it_leaves_are_one_change(tmp_path: Path) -> None:
+def test_kubernetes_84783_an_assignment_and_what_it_leaves_are_one_change() -> None:
     """The assignment and the default set were saved one after the other; a crash between them leaked CPUs."""
 
     def assign_in_two_writes(manager: CheckpointManager[Any]) -> None:
@@ -39,17 +39,16 @@ def test_kubernetes_84783_an_assignment_and_what_it_leaves_are_one_change(tmp_pa
         manager.update_checkpoint("cpus", lambda cpus: Cpus(cpus.free[2:], {"pod": cpus.free[:2]}))
 
     unsound = 0
-    for directory in every_death(tmp_path / "naive", _two_checkpoints, assign_in_two_writes):
-        with CheckpointManager(directory) as manager:
+    for death in every_fault(assign_in_two_writes, setup=_two_checkpoints, errors=()):
+        with CheckpointManager(death.directory) as manager:
             unsound += not Cpus(*(manager.get_checkpoint(key).data for key in ("free", "assigned"))).is_sound()
     assert unsound, "the way that failed"
 
-    deaths = 0
-    for directory in every_death(tmp_path / "ours", _one_checkpoint, assign):
-        with CheckpointManager(directory, CPUS) as manager:
+    deaths = every_fault(assign, setup=_one_checkpoint, errors=())
+    for death in deaths:
+        with CheckpointManager(death.directory, CPUS) as manager:
             assert manager.get_checkpoint("cpus").data.is_sound()
-        deaths += 1
-    assert deaths > 10, "one for each system call of the write"
+    assert deaths.runs > 10, "one for each system call of the write"
 
 
 def _two_checkpoints(directory: Path) -> CheckpointManager[Any]:
@@ -83,17 +82,23 @@ def add_and_delete(node: Node) -> None:
     node.manager.unprepare_resources("pod-1")
 
 
-def test_azure_container_networking_4829_memory_and_disk_agree_whatever_fails(tmp_path: Path) -> None:
+def test_azure_container_networking_4829_memory_and_disk_agree_whatever_fails() -> None:
     """ADD and DEL went through two stores in opposite order; one failed, and file and memory parted."""
-    failures = 0
-    for directory, node in every_failure(tmp_path, Node, add_and_delete, errno.EIO):
+    nodes: list[Node] = []
+
+    def started(directory: Path) -> Node:
+        nodes.append(Node(directory))
+        return nodes[-1]
+
+    failures = every_fault(add_and_delete, setup=started, errors=[errno.EIO], deaths=False)
+    for failure in failures:
+        assert isinstance(failure.error, CheckpointError | DRAError | None)
+        node = nodes[-1]
         in_memory = {claim.uid: claim.state for claim in node.cache if not claim.unknown}
         in_doubt = node.cache.report().unknown
-        node.close()
-        restarted = ClaimInfoCache(directory)
+        restarted = ClaimInfoCache(failure.directory)
         on_disk = {claim.uid: claim.state for claim in restarted if claim.uid not in in_doubt}
         restarted.close()
         assert on_disk == in_memory
         assert set(node.driver.set_up.values()) <= {*on_disk, *in_doubt}, "every device in use has its record"
-        failures += 1
-    assert failures > 20, "one for each system call of both"
+    assert failures.runs > 20, "one for each system call of both"

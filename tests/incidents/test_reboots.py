@@ -11,10 +11,10 @@ import pytest
 
 from checkpoint_verify.kubelet import Verdict
 from checkpointmanager import CheckpointManager, Event, EventKind, Reason
+from checkpointmanager.testing import every_fault
 from draState import ClaimNotPrepared
 
 from . import kubelets
-from .deaths import every_death
 from .gpus import DRIVER, POOL, GpuDriver, node, pod
 from .sandboxes import Sandbox, Sandboxes, names, opened, quarantined, reason_for
 
@@ -51,7 +51,7 @@ def test_nvidia_951_devices_are_set_up_again_after_a_reboot(directory: Path, dri
         assert agent.cache.report().earlier_boot == (), "the file says so too"
 
 
-def test_rocm_86_data_and_boot_are_one_transaction(tmp_path: Path) -> None:
+def test_rocm_86_data_and_boot_are_one_transaction() -> None:
     """The boot id was kept in a file beside the state; a crash between the two made one boot's data another's."""
 
     def write_both(manager: CheckpointManager[str]) -> None:
@@ -65,8 +65,8 @@ def test_rocm_86_data_and_boot_are_one_transaction(tmp_path: Path) -> None:
         return manager
 
     wrong = 0
-    for directory in every_death(tmp_path / "naive", given_both, write_both):
-        with CheckpointManager(directory) as manager:
+    for death in every_fault(write_both, setup=given_both, errors=()):
+        with CheckpointManager(death.directory) as manager:
             boot, devices = (manager.get_checkpoint(key).data for key in ("boot", "devices"))
             wrong += devices != f"of {boot}"
     assert wrong, "the way that failed"
@@ -76,10 +76,11 @@ def test_rocm_86_data_and_boot_are_one_transaction(tmp_path: Path) -> None:
             before.create_checkpoint("pod", Sandbox("of boot-1"))
         return opened(directory, boot_id="boot-2")
 
-    for directory in every_death(
-        tmp_path / "ours", given, lambda manager: manager.create_checkpoint("pod", Sandbox("of boot-2"))
-    ):
-        with opened(directory) as manager:
+    def write(manager: Sandboxes) -> None:
+        manager.create_checkpoint("pod", Sandbox("of boot-2"))
+
+    for death in every_fault(write, setup=given, errors=()):
+        with opened(death.directory) as manager:
             checkpoint = manager.get_checkpoint("pod")
             assert checkpoint.data.pod == f"of {checkpoint.boot}"
 

@@ -46,7 +46,7 @@ def test_nvidia_1100_a_bad_checksum_is_an_event_and_a_degraded_start(
     directory: Path, driver: GpuDriver, claim_file: Path, events: list[Event]
 ) -> None:
     """A bad checksum ended the plugin before its health server was up, so nobody was told anything."""
-    damage.flip_byte(directory, "uid-1")
+    damage.ruin(directory, "uid-1")
     bad = claim_file.read_bytes()
 
     with node(directory, driver, on_event=events.append) as agent:
@@ -67,7 +67,7 @@ def test_nvidia_1259_a_damaged_claim_is_not_reset_to_empty(
     directory: Path, driver: GpuDriver, claim_file: Path
 ) -> None:
     """The proposed cure was to start from empty, until somebody saw that this leaks every prepared device."""
-    damage.flip_byte(directory, "uid-1")
+    damage.ruin(directory, "uid-1")
     bad = claim_file.read_bytes()
 
     with node(directory, driver) as agent:
@@ -86,7 +86,7 @@ def test_dra_example_driver_240_an_unreadable_claim_fails_closed_and_heals(
     directory: Path, driver: GpuDriver, claim_file: Path
 ) -> None:
     """An unreadable file was a nil dereference; reset to empty it could not heal, as kubelet prepares only once."""
-    damage.flip_byte(directory, "uid-1")
+    damage.ruin(directory, "uid-1")
     restarted = GpuDriver(driver.allocations)
 
     with node(directory, restarted) as agent:
@@ -185,7 +185,7 @@ def test_tencentdb_agent_memory_770_a_save_keeps_the_damaged_bytes_first(directo
     """The damaged file could have been rescued, but the agent wrote its empty state over it."""
     with CheckpointManager(directory) as manager:
         manager.create_checkpoint("memory", {"facts": ["a", "b", "c", "d", "e", "f"]})
-    damage.flip_byte(directory, "memory")
+    damage.ruin(directory, "memory")
     bad = (directory / "memory.json").read_bytes()
 
     with CheckpointManager(directory) as manager:
@@ -199,7 +199,7 @@ def test_tencentdb_agent_memory_770_bytes_that_cannot_be_kept_are_not_replaced(r
     """The same on a disk that has no room for a copy: then even less may be written over the only one."""
     with CheckpointManager(real_directory) as manager:
         manager.create_checkpoint("memory", {"facts": ["a", "b", "c", "d", "e", "f"]})
-    damage.flip_byte(real_directory, "memory")
+    damage.ruin(real_directory, "memory")
     bad = (real_directory / "memory.json").read_bytes()
 
     no_room = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

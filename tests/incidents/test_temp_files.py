@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from checkpointmanager import CheckpointManager, Event, EventKind
-from tests.checkpointmanager.oscalls import watched
+from checkpointmanager import CheckpointError, CheckpointManager, Event, EventKind
+from checkpointmanager.testing import Call, every_fault, watching
 from tests.checkpointmanager.processes import Child
 
-from .deaths import every_failure
 from .disk import Disk
 from .sandboxes import Sandbox, Sandboxes, names, opened
 
@@ -25,11 +24,11 @@ def write_and_die(directory: Path, call: str, _: int) -> None:
     """Is killed just before the first such system call of a write."""
     manager = opened(directory)
 
-    def die(name: str, _: object) -> None:
-        if name == call:
+    def die(met: Call) -> None:
+        if met.name == call:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with watched(die):
+    with watching(directory, before=die):
         manager.create_checkpoint("state", Sandbox("pod", ports=list(range(1000))))
 
 
@@ -95,7 +94,7 @@ def test_scalyr_agent_1221_a_full_disk_leaves_no_temp_file(directory: Path, disk
     assert names(directory) == [".lock", "state.json"]
 
 
-def test_kubernetes_52119_no_error_path_leaves_a_temp_file(tmp_path: Path) -> None:
+def test_kubernetes_52119_no_error_path_leaves_a_temp_file() -> None:
     """The review of kubelet's atomic write found that its temp file stayed behind whenever a step failed."""
 
     def given(directory: Path) -> Sandboxes:
@@ -103,10 +102,11 @@ def test_kubernetes_52119_no_error_path_leaves_a_temp_file(tmp_path: Path) -> No
         manager.create_checkpoint("state", Sandbox("pod"))
         return manager
 
-    failures = 0
-    for directory, _ in every_failure(
-        tmp_path, given, lambda manager: manager.create_checkpoint("state", Sandbox("other")), errno.ENOSPC
-    ):
-        assert names(directory, ".tmp-") == []
-        failures += 1
-    assert failures > 7, "one for each system call of the write"
+    def overwrite(manager: Sandboxes) -> None:
+        manager.create_checkpoint("state", Sandbox("other"))
+
+    failures = every_fault(overwrite, setup=given, errors=[errno.ENOSPC], deaths=False)
+    for failure in failures:
+        assert isinstance(failure.error, CheckpointError | None)
+        assert names(failure.directory, ".tmp-") == []
+    assert failures.runs > 7, "one for each system call of the write"

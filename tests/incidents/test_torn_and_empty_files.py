@@ -12,7 +12,7 @@ import pytest
 
 from checkpoint_verify.kubelet import Verdict
 from checkpointmanager import CheckpointManager, Event, EventKind, Outcome, Reason, Schema
-from tests.checkpointmanager.oscalls import watched
+from checkpointmanager.testing import Call, watching
 
 from . import kubelets
 from .sandboxes import Sandbox, data_in, naive_load, names, opened, quarantined, reason_for
@@ -153,7 +153,11 @@ def test_cilium_12367_readers_never_see_half_a_file(real_directory: Path) -> Non
     with opened(real_directory) as manager:
         manager.create_checkpoint("pod-a", Sandbox("pod-a", "old"))
         old = data_in(path)
-        with watched(before=lambda *_: seen.append(data_in(path)), after=lambda *_: seen.append(data_in(path))):
+
+        def look(_: Call) -> None:
+            seen.append(data_in(path))
+
+        with watching(real_directory, before=look, after=look):
             manager.create_checkpoint("pod-a", Sandbox("pod-a", "new"))
         new = data_in(path)
 

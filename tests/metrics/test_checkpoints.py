@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from checkpoint_verify import prometheus
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Event, MemoryStore, Reason, Schema
 from checkpointmanager.metrics import CheckpointMetrics
-from tests.checkpointmanager.faults import injected, recorded
+from checkpointmanager.testing import watching
 
 
 @dataclass
@@ -133,9 +133,9 @@ def test_measuring_adds_no_system_call(directory: Path, figures: Figures) -> Non
     for number, metrics in enumerate([None, figures.metrics]):
         with CheckpointManager(directory / str(number), LEASES, metrics=metrics) as manager:
             manager.create_checkpoint("a", Lease("x"))
-            with injected(recorded()) as record:
+            with watching(directory / str(number)) as made:
                 manager.create_checkpoint("a", Lease("y"))
-                calls.append([call.name for call in record.calls])
+            calls.append([call.name for call in made])
     assert calls[0] == calls[1] != []
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 
+from checkpointmanager import CheckpointManager, CheckpointWriteFailed
 from checkpointmanager.testing import Call, acknowledge, every_crash, failing, watching
 
 
@@ -112,9 +113,18 @@ def test_the_nth_of_all_calls_fails(tmp_path: Path) -> None:
 def test_a_call_is_chosen_by_what_it_is_about(tmp_path: Path) -> None:
     save(tmp_path / "good")
     with failing(tmp_path, "rename", about="bad"):
-        save(tmp_path / "good")
+        for harmless in ("good", "badly", "not-bad"):
+            save(tmp_path / harmless)
         with pytest.raises(OSError, match="Input/output error"):
             save(tmp_path / "bad")
+
+
+def test_the_sync_of_the_directory_itself_is_chosen_by_a_dot(tmp_path: Path) -> None:
+    with CheckpointManager(tmp_path) as manager:
+        with failing(tmp_path, "fsync", about=".") as injector, pytest.raises(CheckpointWriteFailed) as caught:
+            manager.create_checkpoint("a", 1)
+        assert caught.value.in_doubt
+        assert injector.failed == Call("fsync", ".")
 
 
 def test_a_lasting_failure_does_not_end(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_kills_at_random_moments_lose_no_claim_and_leak_no_device(tmp_path: Path
 @pytest.mark.usefixtures("no_waiting_for_the_disk")
 def test_kills_before_each_system_call_lose_no_claim_and_leak_no_device(tmp_path: Path) -> None:
     def life(ledger: Ledger, step: int, agent: Callable[[int], None]) -> None:
-        with Child(lambda say: die_before_call(2 * step, partial(agent, say))) as child:
+        with Child(lambda say: die_before_call(2 * step, tmp_path, partial(agent, say))) as child:
             ledger.read(child.read_to_end())
             assert child.wait() == -signal.SIGKILL
 

@@ -81,12 +81,16 @@ def test_kills_before_each_system_call_lose_nothing_that_was_acknowledged(direct
     journal = Journal()
     for step in range(1, STEPS + 1):
         work = partial(program, directory, seed=step, first=journal.last + 1)
-        with Child(lambda say, step=step, work=work: die_before_call(step, partial(work, say))) as writer:  # type: ignore[misc]
+        with Child(_dying(directory, step, work)) as writer:
             journal.read(writer.read_to_end())
             assert writer.wait() == -signal.SIGKILL
         if directory.exists():
             _check(directory, journal)
     assert journal.acknowledged > STEPS // 4
+
+
+def _dying(directory: Path, step: int, work: Callable[[int], object]) -> Callable[[int], None]:
+    return lambda say: die_before_call(step, directory.parent, partial(work, say))
 
 
 def _overwrite_in_place(store: FileStore, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, Exception]:
@@ -107,7 +111,7 @@ def test_the_same_kills_do_find_a_writer_that_overwrites_in_place(directory: Pat
         work = partial(write_without_end, directory, seed=step, first=journal.last + 1)
         with (
             mock.patch.object(FileStore, "commit", _overwrite_in_place),
-            Child(lambda say, step=step, work=work: die_before_call(step, partial(work, say))) as writer,  # type: ignore[misc]
+            Child(_dying(directory, step, work)) as writer,
         ):
             journal.read(writer.read_to_end())
             assert writer.wait() == -signal.SIGKILL

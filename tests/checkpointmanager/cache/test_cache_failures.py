@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import errno
-import os
-import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -47,18 +44,9 @@ def cache(real_directory: Path) -> Iterator[LeaseCache]:
         yield cache
 
 
-@contextmanager
-def unsynced(error: Callable[[], BaseException] = lambda: OSError(errno.EIO, "I/O error")) -> Iterator[None]:
+def unsynced(directory: Path, error: int | BaseException = errno.EIO) -> AbstractContextManager[object]:
     """The names are changed, but whether that survives a power loss is not known."""
-    real = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise error()
-        real(descriptor)
-
-    with mock.patch.object(os, "fsync", fsync):
-        yield
+    return failing(directory, "fsync", error, about=".", lasting=True)
 
 
 def known(cache: LeaseCache, key: str) -> CacheEntry[Lease]:
@@ -94,8 +82,8 @@ def test_a_failed_removal_keeps_the_value(cache: LeaseCache, real_directory: Pat
     assert cache.entries() == before
 
 
-def test_a_write_in_doubt_serves_the_old_value_and_keeps_the_new_one(cache: LeaseCache) -> None:
-    with unsynced(), pytest.raises(CheckpointWriteFailed) as failed:
+def test_a_write_in_doubt_serves_the_old_value_and_keeps_the_new_one(cache: LeaseCache, real_directory: Path) -> None:
+    with unsynced(real_directory), pytest.raises(CheckpointWriteFailed) as failed:
         cache.put("a", NEW)
 
     assert cache["a"] == OLD
@@ -106,13 +94,13 @@ def test_a_write_in_doubt_serves_the_old_value_and_keeps_the_new_one(cache: Leas
     assert cache.problems == {"a": failed.value}
 
 
-def test_every_outcome_that_is_in_doubt_is_kept(cache: LeaseCache) -> None:
+def test_every_outcome_that_is_in_doubt_is_kept(cache: LeaseCache, real_directory: Path) -> None:
     changes: list[Callable[[], None]] = [
         lambda: cache.put("a", NEW),
         lambda: cache.delete("a"),
         lambda: cache.put("a", OTHER),
     ]
-    with unsynced():
+    with unsynced(real_directory):
         for change in changes:
             with pytest.raises(CheckpointWriteFailed):
                 change()
@@ -121,8 +109,8 @@ def test_every_outcome_that_is_in_doubt_is_kept(cache: LeaseCache) -> None:
     assert cache["a"] == OLD
 
 
-def test_a_new_key_in_doubt_is_there_without_a_value(cache: LeaseCache) -> None:
-    with unsynced(), pytest.raises(CheckpointWriteFailed):
+def test_a_new_key_in_doubt_is_there_without_a_value(cache: LeaseCache, real_directory: Path) -> None:
+    with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
         cache.put("b", NEW)
 
     assert "b" in cache
@@ -134,8 +122,8 @@ def test_a_new_key_in_doubt_is_there_without_a_value(cache: LeaseCache) -> None:
         cache.get("b", OLD)
 
 
-def test_a_removal_in_doubt_of_what_is_not_there_leaves_no_entry(cache: LeaseCache) -> None:
-    with unsynced(), pytest.raises(CheckpointWriteFailed):
+def test_a_removal_in_doubt_of_what_is_not_there_leaves_no_entry(cache: LeaseCache, real_directory: Path) -> None:
+    with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
         cache.delete("nobody")
 
     assert "nobody" not in cache
@@ -143,7 +131,7 @@ def test_a_removal_in_doubt_of_what_is_not_there_leaves_no_entry(cache: LeaseCac
 
 @pytest.mark.parametrize("settle", ["put", "put the same again", "delete"])
 def test_the_next_change_that_succeeds_settles_a_doubt(cache: LeaseCache, real_directory: Path, settle: str) -> None:
-    with unsynced(), pytest.raises(CheckpointWriteFailed):
+    with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
         cache.put("a", NEW)
 
     if settle == "delete":
@@ -158,8 +146,10 @@ def test_the_next_change_that_succeeds_settles_a_doubt(cache: LeaseCache, real_d
 
 
 @pytest.mark.parametrize("interrupted", [KeyboardInterrupt, SystemExit, RuntimeError])
-def test_an_interrupted_change_is_in_doubt(cache: LeaseCache, interrupted: type[BaseException]) -> None:
-    with unsynced(interrupted), pytest.raises(interrupted):
+def test_an_interrupted_change_is_in_doubt(
+    cache: LeaseCache, real_directory: Path, interrupted: type[BaseException]
+) -> None:
+    with unsynced(real_directory, interrupted()), pytest.raises(interrupted):
         cache.change(["a", "b"], lambda _: {"a": NEW, "b": NEW})
 
     assert cache["a"] == OLD
@@ -262,7 +252,7 @@ def test_damage_outranks_doubt(cache: LeaseCache, real_directory: Path) -> None:
     cache.close()
     damage.truncate(real_directory, "a")
     with opened(real_directory) as again:
-        with unsynced(), pytest.raises(CheckpointWriteFailed):
+        with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
             again.put("a", NEW)
 
         assert isinstance(again.problems["a"], CheckpointWriteFailed | CorruptCheckpoint)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import errno
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +20,7 @@ from checkpointmanager import (
     MemoryStore,
     Put,
 )
+from checkpointmanager.testing import failing
 
 from ..leases import BOOT, LEASES, NEW, OLD, Lease
 
@@ -71,15 +71,10 @@ def test_it_is_called_when_readers_of_the_key_see_the_new_entry(directory: Path)
 def test_a_failed_write_is_no_swap_and_a_doubt_is_one(real_directory: Path) -> None:
     swaps: list[Swap] = []
     with opened(real_directory, swaps) as cache:
-        refused = OSError(28, "No space left on device")
-        with mock.patch.object(os, "write", side_effect=refused), pytest.raises(CheckpointWriteFailed):
+        with failing(real_directory, "write", errno.ENOSPC), pytest.raises(CheckpointWriteFailed):
             cache.put("a", OLD)
         assert swaps == []
-        real, synced = os.fsync, iter([True, False])
-        with (
-            mock.patch.object(os, "fsync", lambda fd: real(fd) if next(synced) else os.write(-1, b"")),
-            pytest.raises(CheckpointWriteFailed),
-        ):
+        with failing(real_directory, "fsync", errno.EIO, about="."), pytest.raises(CheckpointWriteFailed):
             cache.put("a", OLD)
 
     ((key, old, new),) = swaps

@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -17,29 +15,20 @@ from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Current,
 from checkpointmanager._filestore.commit import Commit
 from checkpointmanager._filestore.directory import Directory
 from checkpointmanager._filestore.recycle import Recycler
+from checkpointmanager.testing import Call, failing, watching
 
-from ..damage import names
-from ..faults import injected, open_descriptors, recorded
+from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease
-from ..oscalls import watched
+from ..processes import open_descriptors
 from ..scenarios import found, known, orphaned
-
-
-def failing(call: str, name: str) -> Any:
-    """The call fails where its last argument is this name; all others are made."""
-    real: Callable[..., Any] = getattr(os, call)
-
-    def made(*arguments: Any, **options: Any) -> Any:
-        if arguments[-1] == name:
-            raise OSError(errno.EIO, "Input/output error")
-        return real(*arguments, **options)
-
-    return mock.patch.object(os, call, made)
 
 
 def test_where_the_previous_generation_cannot_be_kept_nothing_is_written(real_directory: Path) -> None:
     with found(real_directory) as manager:
-        with failing("rename", ".previous-a"), pytest.raises(CheckpointWriteFailed) as caught:
+        with (
+            failing(real_directory, "rename", about=".previous-a", lasting=True),
+            pytest.raises(CheckpointWriteFailed) as caught,
+        ):
             manager.create_checkpoint("a", NEW)
         assert (caught.value.errno, caught.value.in_doubt) == (errno.EIO, False)
         assert manager.get_checkpoint("a").data == OLD
@@ -48,7 +37,10 @@ def test_where_the_previous_generation_cannot_be_kept_nothing_is_written(real_di
 
 def test_where_an_orphan_cannot_be_removed_no_checkpoint_gets_it_as_its_past(real_directory: Path) -> None:
     with orphaned(real_directory) as manager:
-        with failing("unlink", ".previous-a"), pytest.raises(CheckpointWriteFailed) as caught:
+        with (
+            failing(real_directory, "unlink", about=".previous-a", lasting=True),
+            pytest.raises(CheckpointWriteFailed) as caught,
+        ):
             manager.create_checkpoint("a", NEW)
         assert (caught.value.errno, caught.value.in_doubt) == (errno.EIO, False)
         assert "a" not in manager
@@ -62,30 +54,27 @@ def test_a_removal_leaves_nothing_of_either_generation(real_directory: Path) -> 
 
 def test_a_removal_that_failed_leaves_both_generations(real_directory: Path) -> None:
     with known(real_directory) as manager:
-        with failing("unlink", "a.json"), pytest.raises(CheckpointWriteFailed):
+        with failing(real_directory, "unlink", about="a.json", lasting=True), pytest.raises(CheckpointWriteFailed):
             manager.remove_checkpoint("a")
         assert names(real_directory) == [".lock", ".previous-a", "a.json"]
 
 
 def test_a_failure_has_the_error_of_the_system_as_its_cause(real_directory: Path) -> None:
     with CheckpointManager(real_directory, LEASES) as manager:
-        with failing("rename", "a.json"), pytest.raises(CheckpointWriteFailed) as caught:
+        with (
+            failing(real_directory, "rename", about="a.json", lasting=True),
+            pytest.raises(CheckpointWriteFailed) as caught,
+        ):
             manager.create_checkpoint("a", NEW)
         assert isinstance(caught.value.__cause__, OSError)
         assert str(real_directory / "a.json") in str(caught.value)
 
 
 def test_a_close_that_fails_after_a_failed_sync_hides_nothing_and_leaves_nothing(real_directory: Path) -> None:
-    close = os.close
-
-    def closed_with_an_error(descriptor: int) -> None:
-        close(descriptor)
-        raise OSError(errno.EDQUOT, "Disk quota exceeded")
-
     with CheckpointManager(real_directory, LEASES) as manager:
         with (
-            mock.patch.object(os, "fsync", side_effect=OSError(errno.EIO, "Input/output error")),
-            mock.patch.object(os, "close", closed_with_an_error),
+            failing(real_directory, "fsync", errno.EIO, lasting=True),
+            failing(real_directory, "close", errno.EDQUOT, lasting=True),
             pytest.raises(CheckpointWriteFailed) as caught,
         ):
             manager.create_checkpoint("a", NEW)
@@ -94,30 +83,30 @@ def test_a_close_that_fails_after_a_failed_sync_hides_nothing_and_leaves_nothing
 
 
 def test_until_it_has_its_name_each_file_is_called_unfinished(real_directory: Path) -> None:
-    with found(real_directory) as manager, injected(recorded()) as record:
+    with found(real_directory) as manager, watching(real_directory) as calls:
         manager.create_checkpoint("a", NEW)
-    moved = [call.about for call in record.calls if call.name == "rename"]
-    assert [name.split("->")[1] for name in moved] == [".previous-a", "a.json"]
+    moved = [call.about for call in calls if call.name == "rename"]
+    assert [name.split()[1] for name in moved] == [".previous-a", "a.json"]
     assert all(name.startswith(".tmp-") for name in moved)
 
 
 def test_a_write_that_changed_no_name_syncs_none(real_directory: Path) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager, injected(recorded()) as record:
-        with failing("rename", "a.json"), pytest.raises(CheckpointWriteFailed):
+    with CheckpointManager(real_directory, LEASES) as manager:
+        with failing(real_directory, "rename", about="a.json") as injector, pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", NEW)
-        assert [call.name for call in record.calls].count("fsync") == 1, "of the data"
+        assert [call.name for call in injector.calls].count("fsync") == 1, "of the data"
 
 
 def test_a_batch_has_few_files_open_at_once(real_directory: Path) -> None:
     open_at_sync: list[int] = []
 
-    def look(call: str, _: object) -> None:
-        if call == "fsync":
+    def look(call: Call) -> None:
+        if call.name == "fsync":
             open_at_sync.append(open_descriptors())
 
     with CheckpointManager(real_directory, LEASES) as manager:
         before = open_descriptors()
-        with watched(look), manager.batch() as batch:
+        with watching(real_directory, before=look), manager.batch() as batch:
             for number in range(300):
                 batch.create_checkpoint(f"key-{number}", Lease("a", number))
         assert len(open_at_sync) == 301

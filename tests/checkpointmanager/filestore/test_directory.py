@@ -14,9 +14,9 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 from checkpointmanager import CheckpointManager, DirectoryUnusable, Event, EventKind, FileStore, InsecureDirectory
 from checkpointmanager._filestore import Durability
 from checkpointmanager._filestore.system import file_system_of
+from checkpointmanager.testing import Call, failing, watching
 
-from ..damage import names
-from ..faults import Call, injected, recorded
+from ..contents import names
 from ..leases import LEASES, NEW, OLD
 
 
@@ -37,40 +37,26 @@ def test_it_is_made_private_with_its_parents(real_directory: Path) -> None:
 
 
 def test_every_new_entry_is_synced_in_its_parent_before_the_next(real_directory: Path) -> None:
-    with injected(recorded()) as record:
+    with watching(real_directory.parent) as calls:
         CheckpointManager(real_directory / "b", LEASES).close()
 
-    calls = [call for call in record.calls if call.name in ("mkdir", "open", "fsync")]
+    calls = [call for call in calls if call.name in ("mkdir", "open", "fsync")]
     for made in (real_directory, real_directory / "b"):
         at = calls.index(Call("mkdir", str(made)))
-        assert calls[at + 1] == Call("open", str(made.parent))
-        assert calls[at + 2].name == "fsync"
+        assert calls[at + 1 : at + 3] == [Call("open", str(made.parent)), Call("fsync", str(made.parent))]
 
 
 def test_it_is_synced_once_before_anything_is_served(real_directory: Path) -> None:
     CheckpointManager(real_directory, LEASES).close()
-    fsync = os.fsync
-    synced: list[str] = []
-
-    def note(descriptor: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-        fsync(descriptor)
-
-    with mock.patch.object(os, "fsync", note):
+    with watching(real_directory.parent) as calls:
         CheckpointManager(real_directory, LEASES).close()
 
+    synced = [call.about for call in calls if call.name == "fsync"]
     assert synced == [str(real_directory.parent), str(real_directory)]
 
 
 def test_a_parent_that_may_not_be_read_is_passed_through(real_directory: Path) -> None:
-    real_open = os.open
-
-    def refuse(path: str, flags: int, *rest: int, **options: int) -> int:
-        if path == str(real_directory.parent):
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return real_open(path, flags, *rest, **options)
-
-    with mock.patch.object(os, "open", refuse):
+    with failing(real_directory.parent, "open", errno.EACCES, about=real_directory.parent.name, lasting=True):
         CheckpointManager(real_directory, LEASES).close()
 
 
@@ -177,9 +163,9 @@ def test_a_reader_sweeps_nothing(directory: Path) -> None:
 def test_a_leftover_of_a_killed_process_does_not_disturb_one_that_shares(real_directory: Path) -> None:
     """Both count their temp files from one, so they must not count in the same names."""
     with CheckpointManager(real_directory, LEASES, sharing=True) as manager:
-        with injected(recorded()) as record:
+        with watching(real_directory) as calls:
             manager.create_checkpoint("a", OLD)
-        (temp,) = {call.about for call in record.calls if call.name == "open" and call.about.startswith(".tmp-")}
+        (temp,) = {call.about for call in calls if call.name == "open" and call.about.startswith(".tmp-")}
         _, process, number = temp.split("-")
         for ahead in range(1, 5):
             (real_directory / f".tmp-00000000-{int(number) + ahead}").write_bytes(b"left by another")
@@ -226,20 +212,14 @@ def test_a_path_that_is_none_is_refused_quietly(
 def test_a_directory_that_cannot_be_listed_is_an_error_and_not_an_empty_one(real_directory: Path, what: str) -> None:
     with CheckpointManager(real_directory) as manager:
         manager.create_checkpoint("a", 1)
-        with (
-            mock.patch.object(os, "listdir", side_effect=OSError(errno.EIO, "I/O error")),
-            pytest.raises(DirectoryUnusable, match="I/O error") as failure,
-        ):
+        with failing(real_directory, "listdir"), pytest.raises(DirectoryUnusable, match="Input/output") as failure:
             getattr(manager, what)()
     assert failure.value.errno == errno.EIO
     assert failure.value.path == str(real_directory)
 
 
 def test_a_directory_that_cannot_be_listed_cannot_be_opened(real_directory: Path) -> None:
-    with (
-        mock.patch.object(os, "listdir", side_effect=OSError(errno.EIO, "I/O error")),
-        pytest.raises(DirectoryUnusable, match="I/O error"),
-    ):
+    with failing(real_directory, "listdir"), pytest.raises(DirectoryUnusable, match="Input/output error"):
         CheckpointManager(real_directory)
     CheckpointManager(real_directory).close()  # nothing of the attempt is in the way
 

@@ -13,8 +13,7 @@ import pytest
 from checkpointmanager import CheckpointError, CheckpointManager, DirectoryUnusable
 from checkpointmanager._filestore.directory import Directory
 
-from ..faults import open_descriptors
-from ..processes import in_forked_child
+from ..processes import in_forked_child, open_descriptors
 
 
 def test_a_refused_directory_leaves_no_descriptor_open(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,10 +25,11 @@ from checkpointmanager import (
     DirectoryLocked,
     DirectoryUnusable,
 )
+from checkpointmanager.testing import Call, failing, watching
 
-from ..damage import names, quarantined
-from ..faults import Call, Faults, Mode, injected, open_descriptors
+from ..contents import names, quarantined
 from ..leases import LEASES, NEW, OLD, LeaseManager
+from ..processes import open_descriptors
 from ..scenarios import CURES, WRITES, Scenario, data_of
 
 pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
@@ -38,55 +38,64 @@ ERRORS = [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EMFILE, errn
 by_errno = pytest.mark.parametrize("number", ERRORS, ids=lambda number: errno.errorcode[number])
 
 
-def every_call(number: int) -> Iterator[Faults]:
-    for at in itertools.count():
-        yield Faults(OSError(number, os.strerror(number)), at)
+class Attempt(NamedTuple):
+    """What came of one, with the call that failed in it (None: there were not so many) and all that were made."""
+
+    nth: int
+    outcome: Any  # a result, or one of our errors
+    failed: Call | None
+    failure: OSError
+    calls: list[Call]
 
 
-def attempt(faults: Faults, act: Any, *arguments: Any) -> Any:
-    """What came out: a result, or one of our errors. Anything else is a failure of the test."""
-    try:
-        with injected(faults):
-            return act(*arguments)
-    except CheckpointError as error:
-        error.__traceback__ = None  # its frames would keep descriptors open
-        return error
+def attempt(directory: Path, number: int, nth: int, act: Any, *arguments: Any, lasting: bool = False) -> Attempt:
+    """The n-th call fails. What comes out is a result or one of our errors; anything else fails the test."""
+    failure = OSError(number, os.strerror(number))
+    with failing(directory, failure=failure, nth=nth, lasting=lasting) as injector:
+        try:
+            outcome = act(*arguments)
+        except CheckpointError as error:
+            error.__traceback__ = None  # its frames would keep descriptors open
+            outcome = error
+    assert lasting or injector.repeated_syncs == []
+    return Attempt(nth, outcome, injector.failed, failure, injector.calls)
 
 
-def is_an_answer(number: int, faults: Faults) -> bool:
+def is_an_answer(tried: Attempt) -> bool:
     """ENOENT of the checkpoint itself is no failure but says that there is none, and is believed."""
-    call = faults.failed
+    call = tried.failed
     return (
-        number == errno.ENOENT
+        tried.failure.errno == errno.ENOENT
         and call is not None
         and call.name in ("open", "unlink", "link")
         and call.about.startswith("a.json")
     )
 
 
-def check_write(directory: Path, number: int, faults: Faults, scenario: Scenario) -> None:
+def check_write(directory: Path, number: int, nth: int, scenario: Scenario) -> Attempt:
     descriptors = open_descriptors()
     with scenario.prepare(directory) as manager:
         manager_descriptors = open_descriptors()
-        with scenario.world():
-            outcome = attempt(faults, scenario.act, manager)
+        with scenario.world(directory):
+            tried = attempt(directory, number, nth, scenario.act, manager)
+        outcome = tried.outcome
         assert open_descriptors() == manager_descriptors, "a descriptor is left open"
-        assert faults.repeated_syncs == []
         now = data_of(manager)
-        if is_an_answer(number, faults):
+        if is_an_answer(tried):
             assert outcome is None or isinstance(outcome, CheckpointNotFound | Checkpoint)
         elif isinstance(outcome, CheckpointError):
-            check_error(outcome, number, faults)
+            check_error(outcome, tried)
         else:
             assert now == scenario.after
         if failed := failure_of_a(outcome):
             assert now == (scenario.after if failed.in_doubt else scenario.before)
         assert now in (scenario.before, scenario.after)
-        if faults.failed is None or faults.failed.name != "unlink":
+        if tried.failed is None or tried.failed.name != "unlink":
             assert names(directory, ".tmp-") == []
-        check_memory(manager, outcome, number, faults, scenario)
+        check_memory(manager, tried, scenario)
     assert open_descriptors() == descriptors
     check_reopened(directory, scenario)
+    return tried
 
 
 def failure_of_a(error: Any) -> CheckpointWriteFailed | None:
@@ -94,28 +103,29 @@ def failure_of_a(error: Any) -> CheckpointWriteFailed | None:
     return failure if isinstance(failure, CheckpointWriteFailed) else None
 
 
-def check_error(error: CheckpointError, number: int, faults: Faults) -> None:
-    assert faults.failed is not None
-    if faults.failed.about == ".lock" and number == errno.ENOENT:
+def check_error(error: CheckpointError, tried: Attempt) -> None:
+    assert tried.failed is not None
+    if tried.failed.about == ".lock" and tried.failure.errno == errno.ENOENT:
         assert isinstance(error, DirectoryLocked), "the lock file is gone"
         return
     assert isinstance(error, CheckpointWriteFailed)
     assert isinstance(error, OSError)
-    assert error.errno == number
-    assert error.in_doubt == is_the_last_sync(faults)
-    assert error.__cause__ is faults.failure or isinstance(error, BatchFailed)
+    assert error.errno == tried.failure.errno
+    assert error.in_doubt == is_the_last_sync(tried)
+    assert error.__cause__ is tried.failure or isinstance(error, BatchFailed)
 
 
-def is_the_last_sync(faults: Faults) -> bool:
+def is_the_last_sync(tried: Attempt) -> bool:
     """The one of the directory, when a name that matters has changed."""
-    assert faults.failed is not None
-    earlier = faults.calls[: faults.at]
+    assert tried.failed is not None
+    earlier = tried.calls[: tried.nth - 1]
     changed = any(call.name in ("rename", "unlink", "exchange") and call.about.endswith(".json") for call in earlier)
-    return faults.failed.name == "fsync" and changed
+    return tried.failed.name == "fsync" and changed
 
 
-def check_memory(manager: LeaseManager, outcome: Any, number: int, faults: Faults, scenario: Scenario) -> None:
-    if is_an_answer(number, faults):
+def check_memory(manager: LeaseManager, tried: Attempt, scenario: Scenario) -> None:
+    outcome = tried.outcome
+    if is_an_answer(tried):
         manager.create_checkpoint("a", NEW)
         return
     if isinstance(outcome, DirectoryLocked):
@@ -144,11 +154,10 @@ def check_reopened(directory: Path, scenario: Scenario) -> None:
 @by_errno
 @pytest.mark.parametrize("name", WRITES)
 def test_a_write_that_fails_at_any_call_is_all_or_nothing(tmp_path: Path, name: str, number: int) -> None:
-    for faults in every_call(number):
-        check_write(tmp_path / str(faults.at), number, faults, WRITES[name])
-        if faults.failed is None:
+    for nth in itertools.count(1):
+        if check_write(tmp_path / str(nth), number, nth, WRITES[name]).failed is None:
             break
-    assert faults.at >= 4
+    assert nth > 4
 
 
 @by_errno
@@ -157,37 +166,37 @@ def test_a_cure_that_fails_at_any_call_leaves_the_damaged_bytes_or_the_good_ones
     tmp_path: Path, name: str, number: int
 ) -> None:
     prepare, act, cured, outcome_of_success = CURES[name]
-    for faults in every_call(number):
-        directory = tmp_path / str(faults.at)
+    for nth in itertools.count(1):
+        directory = tmp_path / str(nth)
         with prepare(directory) as manager:
             descriptors = open_descriptors()
             damaged = (directory / "a.json").read_bytes()
-            outcome = attempt(faults, act, manager)
+            tried = attempt(directory, number, nth, act, manager)
+            outcome = tried.outcome
             assert open_descriptors() == descriptors
-            assert faults.repeated_syncs == []
             bytes_now = (directory / "a.json").read_bytes()
-            if is_an_answer(number, faults):
+            if is_an_answer(tried):
                 continue
             if isinstance(outcome, CorruptCheckpoint):
                 assert outcome.errno == number == errno.EMFILE, "a shortage is no reason to give up the bytes"
-            elif isinstance(outcome, CheckpointError) and faults.failed and faults.failed.about != ".lock":
+            elif isinstance(outcome, CheckpointError) and tried.failed and tried.failed.about != ".lock":
                 assert isinstance(outcome, CheckpointWriteFailed)
                 assert outcome.errno == number
                 assert (bytes_now != damaged) == outcome.in_doubt
             if bytes_now != damaged:
                 assert quarantined(directory) == [damaged], "kept before it was replaced"
                 assert manager.get_checkpoint("a").data == cured
-            if faults.failed is None or faults.failed.name != "unlink":
+            if tried.failed is None or tried.failed.name != "unlink":
                 assert names(directory, ".tmp-") == []
         with CheckpointManager(directory, LEASES) as manager:
             act(manager)
             assert manager.get_checkpoint("a").data == cured
             assert damaged in quarantined(directory)
             assert len(quarantined(directory)) == 1
-        if faults.failed is None:
+        if tried.failed is None:
             assert outcome_of_success in (None, outcome.outcome if outcome_of_success else None)
             break
-    assert faults.at >= 15
+    assert nth > 15
 
 
 def leftovers(directory: Path) -> None:
@@ -209,66 +218,69 @@ def is_forgiven_at_opening(number: int, call: Call) -> bool:
 @by_errno
 @pytest.mark.parametrize("new", [True, False], ids=["a new directory", "one with leftovers"])
 def test_an_open_that_fails_at_any_call_can_be_repeated(tmp_path: Path, number: int, new: bool) -> None:
-    for faults in every_call(number):
-        directory = tmp_path / str(faults.at) / "agent" / "leases"
+    for nth in itertools.count(1):
+        root = tmp_path / str(nth)
+        directory = root / "lib" / "agent" / "leases"
+        root.mkdir()
         if not new:
             leftovers(directory)
         descriptors = open_descriptors()
-        outcome = attempt(faults, CheckpointManager, directory, LEASES)
-        assert faults.repeated_syncs == []
+        tried = attempt(root, number, nth, CheckpointManager, directory, LEASES)
+        outcome, failed = tried.outcome, tried.failed
         if isinstance(outcome, CheckpointManager):
-            assert faults.failed is None or is_forgiven_at_opening(number, faults.failed)
+            assert failed is None or is_forgiven_at_opening(number, failed)
             outcome.close()
-        elif faults.failed and faults.failed.about.endswith(".lock") and number in (errno.ENOENT, errno.EACCES):
+        elif failed and failed.about.endswith(".lock") and number in (errno.ENOENT, errno.EACCES):
             assert isinstance(outcome, DirectoryLocked | DirectoryUnusable)  # filelock takes it for contention
         else:
             assert isinstance(outcome, DirectoryUnusable)
             assert number in (outcome.errno, errno.ENOENT)  # filelock then tries to make the directory
-            assert outcome.__cause__ is faults.failure or number == errno.ENOENT
+            assert outcome.__cause__ is tried.failure or number == errno.ENOENT
         assert open_descriptors() == descriptors, "a descriptor is left open"
 
         with CheckpointManager(directory, LEASES) as manager:
             assert names(directory) == [".lock"] if new else [".lock", "a.json"]
             assert manager.verify().problems == {}
             manager.create_checkpoint("a", NEW)
-        if faults.failed is None:
+        if failed is None:
             break
-    assert faults.at >= 10
+    assert nth > 10
 
 
 @by_errno
 def test_a_write_under_sharing_that_fails_at_any_call_gives_the_lock_back(tmp_path: Path, number: int) -> None:
-    for faults in every_call(number):
-        directory = tmp_path / str(faults.at)
+    for nth in itertools.count(1):
+        directory = tmp_path / str(nth)
         with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as manager:
             manager.create_checkpoint("a", OLD)
             descriptors = open_descriptors()
-            attempt(faults, manager.create_checkpoint, "a", NEW)
+            tried = attempt(directory, number, nth, manager.create_checkpoint, "a", NEW)
             assert open_descriptors() == descriptors
             with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as other:
                 assert data_of(other) in (OLD, NEW)
                 other.create_checkpoint("b", NEW)
             manager.create_checkpoint("a", NEW)
             assert names(directory, ".tmp-") == []
-        if faults.failed is None:
+        if tried.failed is None:
             break
-    assert faults.at >= 15
+    assert nth > 15
 
 
 @by_errno
 def test_a_read_that_fails_is_told_and_forgotten(tmp_path: Path, number: int) -> None:
     """A single failure is not even seen: readers look twice. One that lasts is `unreadable`."""
-    with CheckpointManager(tmp_path / "leases", LEASES) as manager:
+    directory = tmp_path / "leases"
+    with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
-        for faults in every_call(number):
-            outcome = attempt(faults, manager.get_checkpoint, "a")
-            if faults.failed is None:
+        for nth in itertools.count(1):
+            tried = attempt(directory, number, nth, manager.get_checkpoint, "a")
+            if tried.failed is None:
                 break
-            if not is_an_answer(number, faults):
-                assert outcome.data == OLD
-        for at in range(3):
-            lasting = Faults(OSError(number, os.strerror(number)), at, Mode.DEAD)
-            outcome = attempt(lasting, manager.get_checkpoint, "a")
+            if not is_an_answer(tried):
+                assert tried.outcome.data == OLD
+        assert nth > 4
+        for nth in range(1, 4):
+            outcome = attempt(directory, number, nth, manager.get_checkpoint, "a", lasting=True).outcome
             if number != errno.ENOENT:
                 assert isinstance(outcome, CorruptCheckpoint)
                 assert (outcome.reason, outcome.errno) == ("unreadable", number)
@@ -277,10 +289,11 @@ def test_a_read_that_fails_is_told_and_forgotten(tmp_path: Path, number: int) ->
 
 @by_errno
 def test_a_question_that_cannot_be_answered_is_an_error_and_not_a_no(tmp_path: Path, number: int) -> None:
-    with CheckpointManager(tmp_path / "leases", LEASES) as manager:
+    directory = tmp_path / "leases"
+    with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         for question in (manager.__contains__, lambda _: manager.list_checkpoints(), lambda _: len(manager)):
-            outcome = attempt(Faults(OSError(number, os.strerror(number)), 0), question, "a")
+            outcome = attempt(directory, number, 1, question, "a").outcome
             if question == manager.__contains__ and number == errno.ENOENT:
                 assert outcome is False
             else:
@@ -290,13 +303,15 @@ def test_a_question_that_cannot_be_answered_is_an_error_and_not_a_no(tmp_path: P
 
 def test_the_enumeration_is_as_large_as_it_claims(tmp_path: Path) -> None:
     """Each scenario's calls, times seven errors. The number is only here to be noticed when it falls."""
-    calls = 0
+    made = 0
     for number, scenario in enumerate(WRITES.values()):
-        with scenario.prepare(tmp_path / str(number)) as manager, scenario.world(), injected(Faults(None, -1)) as run:
+        directory = tmp_path / str(number)
+        with scenario.prepare(directory) as manager, scenario.world(directory), watching(directory) as calls:
             scenario.act(manager)
-        calls += len(run.calls)
+        made += len(calls)
     for number, (prepare, act, _, _) in enumerate(CURES.values(), 100):
-        with prepare(tmp_path / str(number)) as manager, injected(Faults(None, -1)) as run:
+        directory = tmp_path / str(number)
+        with prepare(directory) as manager, watching(directory) as calls:
             act(manager)
-        calls += len(run.calls)
-    assert calls * len(ERRORS) >= 1000
+        made += len(calls)
+    assert made * len(ERRORS) >= 1000

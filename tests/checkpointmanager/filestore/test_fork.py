@@ -15,8 +15,8 @@ import pytest
 
 from checkpointmanager import CheckpointManager, DirectoryLocked, ManagerClosed
 from checkpointmanager._filestore.inflight import InFlight
+from checkpointmanager.testing import Call, watching
 
-from ..oscalls import watched
 from ..processes import LIMIT, Agent, in_forked_child
 from ..programs import open_and_close
 
@@ -178,16 +178,16 @@ def test_a_child_forked_while_a_sharer_writes_does_not_keep_the_lock(directory: 
 @each_operation
 @pytest.mark.parametrize("call", ["fsync", "rename"])
 def test_a_fork_amid_another_threads_write_does_not_hang_the_child(
-    manager: Manager, operation: Callable[[Manager], object], call: str
+    manager: Manager, directory: Path, operation: Callable[[Manager], object], call: str
 ) -> None:
     inside, go_on = threading.Event(), threading.Event()
 
-    def wait(name: str, _: object) -> None:
-        if name == call and threading.current_thread() is not threading.main_thread():
+    def wait(met: Call) -> None:
+        if met.name == call and threading.current_thread() is not threading.main_thread():
             inside.set()
             assert go_on.wait(LIMIT)
 
-    with ThreadPoolExecutor(1) as pool, watched(wait):
+    with ThreadPoolExecutor(1) as pool, watching(directory, before=wait):
         write = pool.submit(manager.create_checkpoint, "claim", 7)
         try:
             assert inside.wait(LIMIT)

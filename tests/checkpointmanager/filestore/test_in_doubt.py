@@ -8,17 +8,17 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFailed
+from checkpointmanager.testing import Call, failing, watching
 
-from ..faults import Call, injected, recorded
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
-from ..oscalls import watched
 from ..scenarios import data_of
 
 
@@ -28,17 +28,13 @@ def manager(real_directory: Path) -> Iterator[LeaseManager]:
         yield manager
 
 
-@contextmanager
-def no_directory_sync(error: BaseException | None = None) -> Iterator[None]:
-    fsync = os.fsync
+Unsynced = Callable[[], AbstractContextManager[object]]
 
-    def fail(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise error or OSError(errno.EIO, "Input/output error")
-        fsync(descriptor)
 
-    with mock.patch.object(os, "fsync", fail):
-        yield
+@pytest.fixture
+def unsynced(real_directory: Path) -> Unsynced:
+    """No sync of the directory succeeds; files are synced."""
+    return partial(failing, real_directory, "fsync", about=".", lasting=True)
 
 
 CHANGES: dict[str, Callable[[LeaseManager], object]] = {
@@ -48,10 +44,10 @@ CHANGES: dict[str, Callable[[LeaseManager], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_error_says_that_the_outcome_is_in_doubt(manager: LeaseManager, change: str) -> None:
+def test_the_error_says_that_the_outcome_is_in_doubt(manager: LeaseManager, change: str, unsynced: Unsynced) -> None:
     manager.create_checkpoint("a", OLD)
 
-    with no_directory_sync(), pytest.raises(CheckpointWriteFailed, match="may not survive a power loss") as caught:
+    with unsynced(), pytest.raises(CheckpointWriteFailed, match="may not survive a power loss") as caught:
         CHANGES[change](manager)
 
     assert (caught.value.in_doubt, caught.value.errno, caught.value.key) == (True, errno.EIO, "a")
@@ -61,59 +57,63 @@ def test_the_error_says_that_the_outcome_is_in_doubt(manager: LeaseManager, chan
 
 @pytest.mark.parametrize("first", CHANGES)
 @pytest.mark.parametrize("again", CHANGES)
-def test_the_same_value_is_written_again_until_it_is_durable(manager: LeaseManager, first: str, again: str) -> None:
+def test_the_same_value_is_written_again_until_it_is_durable(
+    manager: LeaseManager, first: str, again: str, unsynced: Unsynced, real_directory: Path
+) -> None:
     manager.create_checkpoint("a", OLD)
     for generation in (2, 3, 4):
-        with no_directory_sync(), pytest.raises(CheckpointWriteFailed):
+        with unsynced(), pytest.raises(CheckpointWriteFailed):
             CHANGES[first](manager)
         assert manager.get_checkpoint("a").generation == generation
 
-    with injected(recorded()) as record:
+    with watching(real_directory) as calls:
         CHANGES[again](manager)
 
-    synced = [call.name for call in record.calls if call.name in ("write", "fsync", "rename")]
+    synced = [call.name for call in calls if call.name in ("write", "fsync", "rename")]
     assert synced[:2] == ["write", "fsync"], "through a fresh file"
     assert synced[-2:] == ["rename", "fsync"]
     assert manager.get_checkpoint("a").generation == 5
     assert manager.create_checkpoint("a", NEW).unchanged
 
 
-def test_the_old_value_after_a_write_in_doubt_is_written_as_well(manager: LeaseManager) -> None:
+def test_the_old_value_after_a_write_in_doubt_is_written_as_well(manager: LeaseManager, unsynced: Unsynced) -> None:
     manager.create_checkpoint("a", OLD)
-    with no_directory_sync(), pytest.raises(CheckpointWriteFailed):
+    with unsynced(), pytest.raises(CheckpointWriteFailed):
         manager.create_checkpoint("a", NEW)
 
     assert not manager.create_checkpoint("a", OLD).unchanged
     assert data_of(manager) == OLD
 
 
-def test_an_interrupt_between_rename_and_sync_is_in_doubt_too(manager: LeaseManager) -> None:
+def test_an_interrupt_between_rename_and_sync_is_in_doubt_too(manager: LeaseManager, real_directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    with no_directory_sync(KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+    with failing(real_directory, "fsync", KeyboardInterrupt(), about="."), pytest.raises(KeyboardInterrupt):
         manager.create_checkpoint("a", NEW)
 
     assert data_of(manager) == NEW
     assert not manager.create_checkpoint("a", NEW).unchanged
 
 
-def test_a_removal_in_doubt_is_synced_when_it_is_repeated(manager: LeaseManager) -> None:
+def test_a_removal_in_doubt_is_synced_when_it_is_repeated(
+    manager: LeaseManager, unsynced: Unsynced, real_directory: Path
+) -> None:
     manager.create_checkpoint("a", OLD)
-    with no_directory_sync(), pytest.raises(CheckpointWriteFailed) as caught:
+    with unsynced(), pytest.raises(CheckpointWriteFailed) as caught:
         manager.remove_checkpoint("a")
     assert caught.value.in_doubt
     assert "a" not in manager
 
-    with no_directory_sync(), pytest.raises(CheckpointWriteFailed):
+    with unsynced(), pytest.raises(CheckpointWriteFailed):
         manager.remove_checkpoint("a")
-    with injected(recorded()) as record:
+    with watching(real_directory) as calls:
         manager.remove_checkpoint("a")
-    calls = [call.name for call in record.calls if call.about == "a.json" or call.name == "fsync"]
-    assert calls[-2:] == ["unlink", "fsync"]
+    changed = [call for call in calls if call.about == "a.json" or call.name == "fsync"]
+    assert changed[-2:] == [Call("unlink", "a.json"), Call("fsync", ".")]
 
 
-def test_a_removal_in_doubt_does_not_make_the_next_create_unchanged(manager: LeaseManager) -> None:
+def test_a_removal_in_doubt_does_not_make_the_next_create_unchanged(manager: LeaseManager, unsynced: Unsynced) -> None:
     manager.create_checkpoint("a", OLD)
-    with no_directory_sync(), pytest.raises(CheckpointWriteFailed):
+    with unsynced(), pytest.raises(CheckpointWriteFailed):
         manager.remove_checkpoint("a")
 
     created = manager.create_checkpoint("a", OLD)
@@ -122,11 +122,11 @@ def test_a_removal_in_doubt_does_not_make_the_next_create_unchanged(manager: Lea
     assert data_of(manager) == OLD
 
 
-def test_every_write_of_a_batch_that_waited_for_the_sync_is_in_doubt(manager: LeaseManager) -> None:
+def test_every_write_of_a_batch_that_waited_for_the_sync_is_in_doubt(manager: LeaseManager, unsynced: Unsynced) -> None:
     manager.create_checkpoint("same", OLD)
     manager.create_checkpoint("going", OLD)
 
-    with no_directory_sync(), pytest.raises(BatchFailed) as caught, manager.batch() as batch:
+    with unsynced(), pytest.raises(BatchFailed) as caught, manager.batch() as batch:
         batch.create_checkpoint("a", NEW)
         batch.create_checkpoint("b", NEW)
         batch.create_checkpoint("same", OLD)
@@ -142,23 +142,25 @@ def test_every_write_of_a_batch_that_waited_for_the_sync_is_in_doubt(manager: Le
     assert manager.get_checkpoint("b").generation == 2
 
 
-def test_a_failed_sync_of_one_thread_puts_those_in_doubt_that_renamed_before_it(manager: LeaseManager) -> None:
+def test_a_failed_sync_of_one_thread_puts_those_in_doubt_that_renamed_before_it(
+    manager: LeaseManager, unsynced: Unsynced, real_directory: Path
+) -> None:
     """The kernel tells of a lost write once a descriptor, so the one that hears of it must tell the others."""
     others: list[CheckpointWriteFailed] = []
 
     def write_another() -> None:
-        with no_directory_sync(), pytest.raises(CheckpointWriteFailed) as other:
+        with unsynced(), pytest.raises(CheckpointWriteFailed) as other:
             manager.create_checkpoint("b", NEW)
         others.append(other.value)
 
     another = threading.Thread(target=write_another)
 
-    def another_comes_between(name: str, arguments: tuple[object, ...], _: object) -> None:
-        if name == "rename" and arguments[1] == "a.json":
+    def another_comes_between(call: Call) -> None:
+        if call.name == "rename" and call.concerns("a.json"):
             another.start()
             another.join()
 
-    with watched(after=another_comes_between), pytest.raises(CheckpointWriteFailed) as caught:
+    with watching(real_directory, after=another_comes_between), pytest.raises(CheckpointWriteFailed) as caught:
         manager.create_checkpoint("a", NEW)
 
     assert caught.value.in_doubt
@@ -167,41 +169,38 @@ def test_a_failed_sync_of_one_thread_puts_those_in_doubt_that_renamed_before_it(
     assert manager.create_checkpoint("a", NEW).unchanged, "a failure of the past does not haunt later writes"
 
 
-def test_durability_atomic_syncs_the_data_and_not_the_names(real_directory: Path) -> None:
+def test_durability_atomic_syncs_the_data_and_not_the_names(real_directory: Path, unsynced: Unsynced) -> None:
     with CheckpointManager(real_directory, LEASES, durability="atomic") as manager:
-        with injected(recorded()) as record:
+        with watching(real_directory) as calls:
             manager.create_checkpoint("a", OLD)
         assert manager.create_checkpoint("a", OLD).unchanged
-        assert [call.name for call in record.calls].count("fsync") == 1
-        with no_directory_sync():
+        assert [call.name for call in calls].count("fsync") == 1
+        with unsynced():
             manager.create_checkpoint("a", NEW)
             manager.remove_checkpoint("a")
 
 
-def test_a_data_sync_that_failed_is_not_repeated_and_the_file_not_used(manager: LeaseManager) -> None:
+def test_a_data_sync_that_failed_is_not_repeated_and_the_file_not_used(
+    manager: LeaseManager, real_directory: Path
+) -> None:
     manager.create_checkpoint("a", OLD)
-    failed: list[int] = []
-
-    def fail(descriptor: int) -> None:
-        failed.append(descriptor)
-        raise OSError(errno.EIO, "Input/output error")
-
     with (
-        injected(recorded()) as record,
-        mock.patch.object(os, "fsync", fail),
+        failing(real_directory, "fsync", lasting=True) as injector,
         pytest.raises(CheckpointWriteFailed, match="the old content is still in place") as caught,
     ):
         manager.create_checkpoint("a", NEW)
 
-    assert len(failed) == 1
+    (failed,) = [call for call in injector.calls if call.name == "fsync"]
     assert not caught.value.in_doubt
-    assert not any(call.name in ("rename", "link") for call in record.calls)
-    assert Call("close", str(failed[0])) in record.calls
+    assert not any(call.name in ("rename", "link") for call in injector.calls)
+    assert Call("close", failed.about) in injector.calls
     assert data_of(manager) == OLD
 
 
-def test_repeating_a_create_that_was_refused_before_the_rename_is_no_doubt_at_all(manager: LeaseManager) -> None:
-    with mock.patch.object(os, "rename", side_effect=OSError(errno.EDQUOT, "quota")):
+def test_repeating_a_create_that_was_refused_before_the_rename_is_no_doubt_at_all(
+    manager: LeaseManager, real_directory: Path
+) -> None:
+    with failing(real_directory, "rename", errno.EDQUOT, lasting=True):
         for _ in range(2):
             with pytest.raises(CheckpointWriteFailed) as caught:
                 manager.create_checkpoint("a", Lease("a"))
@@ -215,13 +214,13 @@ def test_a_failed_sync_is_not_missed_by_a_writer_whose_own_sync_succeeded_meanwh
     manager.create_checkpoint("b", OLD)
     fsync = os.fsync
     first, other_is_done = threading.Lock(), threading.Event()
-    failing = threading.Event()
+    fails = threading.Event()
 
     def fail_once(descriptor: int) -> None:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             fsync(descriptor)
         elif first.acquire(blocking=False):
-            failing.set()
+            fails.set()
             other_is_done.wait(0.5)  # it must not be before this has failed: so this is waited for in vain
             raise OSError(errno.EIO, "Input/output error")
 
@@ -232,7 +231,7 @@ def test_a_failed_sync_is_not_missed_by_a_writer_whose_own_sync_succeeded_meanwh
 
     with mock.patch.object(os, "fsync", fail_once), ThreadPoolExecutor(2) as pool:
         one = pool.submit(write, "a")
-        assert failing.wait(20)
+        assert fails.wait(20)
         other = pool.submit(write, "b")
         other.add_done_callback(lambda _: other_is_done.set())
         assert one.result(20)

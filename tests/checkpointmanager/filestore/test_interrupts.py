@@ -5,75 +5,98 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 import pytest
 
 from checkpointmanager import CheckpointManager
+from checkpointmanager.testing import Call, dying, failing
 
-from ..damage import names, quarantined
-from ..faults import Faults, Killed, Mode, injected, open_descriptors
+from ..contents import names, quarantined
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
-from ..scenarios import CURES, WRITES, data_of
+from ..processes import open_descriptors
+from ..scenarios import CURES, WRITES, data_of, neither_links_nor_leases
 from .test_faults import leftovers
 
 pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
 
 
-def interrupted(faults: Faults, act: Callable[..., object], *arguments: object) -> bool:
-    try:
-        with injected(faults):
+by_moment = pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
+
+
+class Moment(NamedTuple):
+    """When a Ctrl-C comes: before the n-th call, or just after it."""
+
+    nth: int
+    after: bool
+    interrupt: KeyboardInterrupt
+
+
+def interrupted(directory: Path, moment: Moment, act: Callable[..., object], *arguments: object) -> Call | None:
+    """The call at which it came; None if there were not so many."""
+    with failing(directory, failure=moment.interrupt, nth=moment.nth, after=moment.after) as injector:
+        try:
             act(*arguments)
-    except (KeyboardInterrupt, Killed):
-        assert faults.failed is not None
-        return True
-    assert faults.failed is None, "nothing may swallow an interrupt"
-    return False
+        except KeyboardInterrupt:
+            assert injector.failed is not None
+            return injector.failed
+    assert injector.failed is None, "nothing may swallow an interrupt"
+    return None
 
 
-@pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER])
-def test_a_sharer_that_is_interrupted_at_any_call_gives_the_lock_back(tmp_path: Path, mode: Mode) -> None:
-    for at in itertools.count():
-        directory = tmp_path / str(at)
-        faults = Faults(KeyboardInterrupt(), at, mode)
+def killed(directory: Path, nth: int, act: Callable[..., object], *arguments: object) -> bool:
+    """False if there were not so many calls."""
+    lived = False
+    with dying(directory, nth=nth) as injector:
+        act(*arguments)
+        lived = True
+    assert lived != injector.dead, "nothing may swallow a death"
+    return injector.dead
+
+
+@by_moment
+def test_a_sharer_that_is_interrupted_at_any_call_gives_the_lock_back(tmp_path: Path, after: bool) -> None:
+    for nth in itertools.count(1):
+        directory = tmp_path / str(nth)
         with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as manager:
             manager.create_checkpoint("a", OLD)
-            was_interrupted = interrupted(faults, manager.create_checkpoint, "a", NEW)
+            call = interrupted(directory, Moment(nth, after, KeyboardInterrupt()), manager.create_checkpoint, "a", NEW)
             with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as other:
                 other.create_checkpoint("b", NEW)
             manager.create_checkpoint("a", OLD)
-        if not was_interrupted:
+        if not call:
             break
-    assert at > 10
+    assert nth > 11
 
 
-@pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER])
+@by_moment
 @pytest.mark.parametrize("name", WRITES)
-def test_an_interrupt_at_any_call_leaves_nothing_behind(tmp_path: Path, name: str, mode: Mode) -> None:
+def test_an_interrupt_at_any_call_leaves_nothing_behind(tmp_path: Path, name: str, after: bool) -> None:
     scenario = WRITES[name]
-    for at in itertools.count():
-        directory = tmp_path / str(at)
-        faults = Faults(KeyboardInterrupt(), at, mode)
+    for nth in itertools.count(1):
+        directory = tmp_path / str(nth)
         with scenario.prepare(directory) as manager:
             descriptors = open_descriptors()
-            with scenario.world():
-                was_interrupted = interrupted(faults, scenario.act, manager)
-            if not (mode is Mode.AFTER and faults.failed and faults.failed.name == "open"):
+            with scenario.world(directory):
+                call = interrupted(directory, Moment(nth, after, KeyboardInterrupt()), scenario.act, manager)
+            if not (after and call and call.name == "open"):
                 # An interrupt just when open returns leaves a number that nobody has seen: no Python program can
                 # close it. All others are closed.
                 assert open_descriptors() == descriptors
-            if not (mode is Mode.BEFORE and faults.failed and faults.failed.name == "unlink"):
+            if after or not call or call.name != "unlink":
                 assert names(directory, ".tmp-") == []
             assert data_of(manager) in (scenario.before, scenario.after)
-            if was_interrupted:
+            if call:
                 check_that_the_key_is_in_doubt(manager, scenario.after or NEW)
         with CheckpointManager(directory, LEASES) as manager:
             assert names(directory, ".tmp-") == []
             assert manager.verify().problems == {}
-        if not was_interrupted:
+        if not call:
             break
-    assert at >= 4
+    assert nth > 4
 
 
 def check_that_the_key_is_in_doubt(manager: LeaseManager, lease: Lease) -> None:
@@ -90,57 +113,59 @@ def open_and_close(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("new", [True, False], ids=["a new directory", "one with leftovers"])
-@pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER])
-def test_an_interrupted_open_leaves_nothing_open_and_nothing_locked(tmp_path: Path, mode: Mode, new: bool) -> None:
-    for at in itertools.count():
-        directory = tmp_path / str(at) / "leases"
+@by_moment
+def test_an_interrupted_open_leaves_nothing_open_and_nothing_locked(tmp_path: Path, after: bool, new: bool) -> None:
+    for nth in itertools.count(1):
+        root = tmp_path / str(nth)
+        directory = root / "agent" / "leases"
+        root.mkdir()
         if not new:
             leftovers(directory)
         descriptors = open_descriptors()
-        faults = Faults(KeyboardInterrupt(), at, mode)
-        was_interrupted = interrupted(faults, open_and_close, directory)
-        if not (mode is Mode.AFTER and faults.failed and faults.failed.name == "open"):
-            faults.failure = None  # its traceback holds the frames of the call, and they hold the directory
+        moment = Moment(nth, after, KeyboardInterrupt())
+        call = interrupted(root, moment, open_and_close, directory)
+        if not (after and call and call.name == "open"):
+            moment.interrupt.__traceback__ = None  # it holds the frames of the call, and they hold the directory
             assert open_descriptors() == descriptors
         with CheckpointManager(directory, LEASES) as manager:
             assert names(directory, ".tmp-") == []
             manager.create_checkpoint("a", NEW)
-        if not was_interrupted:
+        if not call:
             break
-    assert at >= 10
+    assert nth > 10
 
 
 @pytest.mark.parametrize("name", WRITES)
 def test_a_kill_at_any_call_leaves_old_or_new(tmp_path: Path, name: str) -> None:
     """From one call on nothing happens any more, as after SIGKILL; another process opens the directory."""
     scenario = WRITES[name]
-    for at in itertools.count():
-        directory = tmp_path / str(at)
+    for nth in itertools.count(1):
+        directory = tmp_path / str(nth)
         manager = scenario.prepare(directory)
-        with scenario.world():
-            killed = interrupted(Faults(Killed(), at, Mode.DEAD), scenario.act, manager)
+        with scenario.world(directory):
+            died = killed(directory, nth, scenario.act, manager)
         manager.close()
         with CheckpointManager(directory, LEASES) as reopened:
             assert names(directory, ".tmp-") == []
             assert reopened.verify().problems == {}
-            assert data_of(reopened) in ((scenario.before, scenario.after) if killed else (scenario.after,))
+            assert data_of(reopened) in ((scenario.before, scenario.after) if died else (scenario.after,))
             for key in "abc":
                 reopened.create_checkpoint(key, Lease("next"))
             assert names(directory, ".tmp-") == []
             assert reopened.get_checkpoint("a").data == Lease("next")
-        if not killed:
+        if not died:
             break
-    assert at >= 4
+    assert nth > 4
 
 
 @pytest.mark.parametrize("name", CURES)
 def test_a_kill_at_any_call_of_a_cure_leaves_the_damaged_bytes_or_the_good_ones(tmp_path: Path, name: str) -> None:
     prepare, act, cured, _ = CURES[name]
-    for at in itertools.count():
-        directory = tmp_path / str(at)
+    for nth in itertools.count(1):
+        directory = tmp_path / str(nth)
         manager = prepare(directory)
         damaged = (directory / "a.json").read_bytes()
-        killed = interrupted(Faults(Killed(), at, Mode.DEAD), act, manager)
+        died = killed(directory, nth, act, manager)
         manager.close()
         now = (directory / "a.json").read_bytes()
         assert now == damaged or quarantined(directory) == [damaged]
@@ -148,9 +173,9 @@ def test_a_kill_at_any_call_of_a_cure_leaves_the_damaged_bytes_or_the_good_ones(
             act(reopened)
             assert reopened.get_checkpoint("a").data == cured
         assert quarantined(directory) == [damaged]
-        if not killed:
+        if not died:
             break
-    assert at >= 15
+    assert nth > 15
 
 
 @pytest.mark.parametrize("most", [1, 7, 100])
@@ -161,7 +186,7 @@ def test_short_writes_are_continued(real_directory: Path, most: int, links: bool
 
     with CheckpointManager(real_directory, LEASES) as manager, world:
         manager.create_checkpoint("a", OLD)
-        with WRITES["update where links are refused"].world() if not links else mock.MagicMock():
+        with nullcontext() if links else neither_links_nor_leases(real_directory):
             manager.create_checkpoint("a", NEW)
         with manager.batch() as batch:
             batch.create_checkpoint("b", OLD)

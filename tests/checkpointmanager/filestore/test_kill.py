@@ -63,7 +63,7 @@ def _kill_before_each_call(
     for number in range(1, MOST_CALLS):
         directory = tmp_path / str(number)
         prepare(directory)
-        with Child(lambda _, n=number, d=directory: die_before_call(n, work(d))) as child:  # type: ignore[misc]
+        with Child(lambda _, n=number, d=directory: die_before_call(n, tmp_path, work(d))) as child:  # type: ignore[misc]
             ended = child.wait()
         assert ended in (0, -signal.SIGKILL)
         yield directory

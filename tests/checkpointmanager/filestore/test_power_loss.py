@@ -13,9 +13,9 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointManager
+from checkpointmanager.testing import watching
 
 from ..journal import Journal
-from ..oscalls import watched
 from ..processes import Child
 from ..programs import write_without_end
 from ..volume import Volume, VolumeUnavailable
@@ -66,22 +66,10 @@ def _calls_of(directory: Path, change: Callable[[Manager], object], durability: 
     with CheckpointManager(directory, durability=durability) as manager:
         manager.create_checkpoint("claim", "before")
         manager.create_checkpoint("other", "before")
-        with watched(after=_noting(calls)):
+        with watching(directory, after=lambda call: calls.append(str(call))):
             change(manager)
             calls.append("return")
     return calls
-
-
-def _noting(calls: list[str]) -> Callable[[str, tuple[Any, ...], Any], None]:
-    names: dict[int, str] = {}  # of open files; the directory of a store that is open already is not among them
-
-    def note(call: str, arguments: tuple[Any, ...], result: Any) -> None:
-        if call == "open":
-            names[result] = str(arguments[0])
-        told = [names.get(argument, "directory") if isinstance(argument, int) else argument for argument in arguments]
-        calls.append(" ".join([call, *(str(name) for name in told[: 2 if call in ("rename", "link") else 1])]))
-
-    return note
 
 
 def _commits(calls: list[str]) -> dict[str, int]:
@@ -109,7 +97,7 @@ def test_names_are_synced_after_the_last_change_and_before_it_is_acknowledged(
 ) -> None:
     calls = _calls_of(directory, change)
     changes = [place for place, call in enumerate(calls) if call.split()[0] in ("rename", "unlink", "link")]
-    synced = max(place for place, call in enumerate(calls) if call == "fsync directory")
+    synced = max(place for place, call in enumerate(calls) if call == "fsync .")
     assert len(changes) >= files
     assert max(changes) < synced < calls.index("return")
 
@@ -120,7 +108,7 @@ def test_atomic_durability_leaves_out_the_directory_sync_and_nothing_else(
 ) -> None:
     syncs = [call for call in _calls_of(directory, change, "atomic") if call.startswith("fsync ")]
     assert len(syncs) == files
-    assert "fsync directory" not in syncs
+    assert "fsync ." not in syncs
 
 
 def test_a_directory_is_synced_before_anything_in_it_is_served(directory: Path) -> None:
@@ -128,7 +116,7 @@ def test_a_directory_is_synced_before_anything_in_it_is_served(directory: Path) 
     (directory / ".tmp-left").touch()
     (directory / ".previous-gone").touch()
     calls: list[str] = []
-    with watched(after=_noting(calls)), CheckpointManager(directory):
+    with watching(directory, after=lambda call: calls.append(str(call))), CheckpointManager(directory):
         calls.append("return")
     swept = [calls.index("unlink .tmp-left"), calls.index("unlink .previous-gone")]
     synced = max(place for place, call in enumerate(calls) if call == f"fsync {directory}")

@@ -6,14 +6,13 @@ import errno
 import itertools
 import os
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from checkpointmanager import CheckpointManager, CheckpointNotFound, CheckpointWriteFailed, Outcome
+from checkpointmanager.testing import Call, dying, failing, watching
 
-from ..damage import names
-from ..faults import Call, Faults, Killed, Mode, injected, recorded
+from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 from ..scenarios import known, links_refused
 
@@ -53,13 +52,12 @@ def test_where_links_are_refused_it_is_a_synced_copy(real_directory: Path, numbe
     with CheckpointManager(real_directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         before = (real_directory / "a.json").read_bytes()
-        refuse = mock.patch.object(os, "link", side_effect=OSError(number, os.strerror(number)))
-        with refuse, injected(recorded()) as record:
+        with failing(real_directory, "link", number, lasting=True), watching(real_directory) as made:
             manager.create_checkpoint("a", NEW)
 
     assert (real_directory / ".previous-a").read_bytes() == before
     assert os.stat(real_directory / ".previous-a").st_mode & 0o777 == 0o600
-    calls = [call.name for call in record.calls]
+    calls = [call.name for call in made]
     assert calls.count("fsync") == 3
     assert calls.index("rename") > [n for n, name in enumerate(calls) if name == "fsync"][1], "synced, then named"
     assert names(real_directory, ".tmp-") == []
@@ -68,8 +66,7 @@ def test_where_links_are_refused_it_is_a_synced_copy(real_directory: Path, numbe
 def test_another_failure_of_the_link_fails_the_write(real_directory: Path) -> None:
     with CheckpointManager(real_directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
-        full = mock.patch.object(os, "link", side_effect=OSError(errno.ENOSPC, "full"))
-        with full, pytest.raises(CheckpointWriteFailed):
+        with failing(real_directory, "link", errno.ENOSPC), pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", NEW)
         assert manager.get_checkpoint("a").data == OLD
 
@@ -89,16 +86,9 @@ def test_both_names_on_one_inode_after_a_kill_leave_no_temp_file(directory: Path
 
 
 def test_both_names_on_one_inode_after_a_failed_rename_leave_no_temp_file(real_directory: Path) -> None:
-    rename = os.rename
-
-    def fail(old: str, new: str, **options: int) -> None:
-        if new == "a.json":
-            raise OSError(errno.EIO, "Input/output error")
-        rename(old, new, **options)
-
     with CheckpointManager(real_directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
-        with mock.patch.object(os, "rename", fail), pytest.raises(CheckpointWriteFailed):
+        with failing(real_directory, "rename", about="a.json"), pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", NEW)
         assert os.stat(real_directory / "a.json").st_nlink == 2
         manager.create_checkpoint("a", NEW)
@@ -122,33 +112,28 @@ def test_an_orphan_is_gone_and_synced_before_a_new_checkpoint_gets_its_name(real
     with CheckpointManager(real_directory, LEASES) as manager:
         manager.create_checkpoint("other", OLD)
         os.rename(real_directory / "other.json", real_directory / ".previous-a")
-        with injected(recorded()) as record:
+        with watching(real_directory) as calls:
             manager.create_checkpoint("a", NEW)
 
-    calls = [call if call.name in ("rename", "unlink") else Call(call.name, "") for call in record.calls]
     unlinked = calls.index(Call("unlink", ".previous-a"))
-    assert calls[unlinked + 1].name == "fsync"
+    assert calls[unlinked + 1] == Call("fsync", ".")
     assert calls[unlinked + 2].name == "rename"
-    assert calls[unlinked + 2].about.endswith("->a.json")
+    assert calls[unlinked + 2].about.endswith(" a.json")
     assert names(real_directory) == [".lock", "a.json"]
 
 
 @pytest.mark.parametrize("how", ["removed", "in a batch"])
 def test_a_removed_checkpoint_never_comes_back(tmp_path: Path, how: str) -> None:
     """Killed at each call of the removal: the checkpoint is there or gone, and once gone it stays gone."""
-    for at in itertools.count():
-        directory = tmp_path / str(at)
+    for nth in itertools.count(1):
+        directory = tmp_path / str(nth)
         manager = known(directory)
-        faults = Faults(Killed(), at, Mode.DEAD)
-        try:
-            with injected(faults):
-                if how == "removed":
-                    manager.remove_checkpoint("a")
-                else:
-                    with manager.batch() as batch:
-                        batch.remove_checkpoint("a")
-        except Killed:
-            pass
+        with dying(directory, nth=nth) as injector:
+            if how == "removed":
+                manager.remove_checkpoint("a")
+            else:
+                with manager.batch() as batch:
+                    batch.remove_checkpoint("a")
         manager.close()
         gone = not (directory / "a.json").exists()
 
@@ -161,24 +146,17 @@ def test_a_removed_checkpoint_never_comes_back(tmp_path: Path, how: str) -> None
                 assert previous_of(reopened) is None
                 (directory / "a.json").write_bytes(b"")
                 assert reopened.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
-        if faults.failed is None:
+        if not injector.dead:
             break
-    assert at >= 4
+    assert nth > 4
     assert gone
 
 
 def test_a_previous_generation_that_cannot_be_removed_is_an_orphan_that_nobody_reads(real_directory: Path) -> None:
-    unlink = os.unlink
-
-    def stuck(name: str, **options: int) -> None:
-        if name == ".previous-a":
-            raise OSError(errno.EIO, "Input/output error")
-        unlink(name, **options)
-
     with CheckpointManager(real_directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-        with mock.patch.object(os, "unlink", stuck):
+        with failing(real_directory, "unlink", about=".previous-a", lasting=True):
             manager.remove_checkpoint("a")
         assert names(real_directory, ".previous") == [".previous-a"]
         manager.create_checkpoint("a", Lease("a third"))
@@ -194,38 +172,26 @@ def test_the_copy_is_not_needed_for_a_checkpoint_deleted_by_hand(manager: LeaseM
 
 
 def test_a_copy_that_fails_leaves_no_half_copy(real_directory: Path) -> None:
-    write = os.write
     with CheckpointManager(real_directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
-        writes = itertools.count()
-
-        def full(descriptor: int, blob: bytes) -> int:
-            if next(writes) == 1:
-                raise OSError(errno.ENOSPC, "full")
-            return write(descriptor, blob)
-
-        with links_refused(), mock.patch.object(os, "write", full), pytest.raises(CheckpointWriteFailed):
+        full = failing(real_directory, "write", errno.ENOSPC, nth=2)
+        with links_refused(real_directory), full, pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", NEW)
         assert names(real_directory) == [".lock", "a.json"]
         assert manager.get_checkpoint("a").data == OLD
 
 
-@pytest.mark.parametrize("call", ["exchange", "sync"])
+@pytest.mark.parametrize("call", ["exchange", "fsync"])
 def test_a_value_that_could_not_be_written_never_becomes_the_previous_generation(
-    real_directory: Path, call: str, monkeypatch: pytest.MonkeyPatch
+    recyclable_directory: Path, call: str
 ) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
+    with CheckpointManager(recyclable_directory, LEASES) as manager:
         for n in range(3):
             manager.create_checkpoint("a", Lease("a", n))
 
-        def fail(*_: object) -> None:
-            raise OSError(errno.EIO, "the disk is broken")
-
-        with monkeypatch.context() as broken:
-            room = "recycle" if call == "exchange" else "commit"
-            broken.setattr(f"checkpointmanager._filestore.{room}.{call}", fail)
-            with pytest.raises(CheckpointWriteFailed, match="still in place"):
-                manager.create_checkpoint("a", Lease("a", 99))
+        broken = failing(recyclable_directory, call)
+        with broken, pytest.raises(CheckpointWriteFailed, match="still in place"):
+            manager.create_checkpoint("a", Lease("a", 99))
 
         assert manager.get_checkpoint("a").data == Lease("a", 2)
         assert manager.previous_checkpoint("a") is None, "a rollback would have brought the failed value"

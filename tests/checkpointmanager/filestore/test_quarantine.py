@@ -10,10 +10,9 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, CorruptCheckpoint, Event, EventKind
-from checkpointmanager.testing import damage
+from checkpointmanager.testing import Call, damage, failing, watching
 
-from ..damage import names, quarantined
-from ..faults import injected, recorded
+from ..contents import names, quarantined
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 from ..scenarios import links_refused, ruined
 
@@ -49,7 +48,7 @@ def test_the_bytes_are_kept_whatever_replaces_them(directory: Path, how: str) ->
     with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-    damage.flip_byte(directory, "a")
+    damage.ruin(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
     with CheckpointManager(directory, LEASES) as manager:
@@ -82,45 +81,32 @@ def test_the_newest_four_of_a_key_are_kept(manager: LeaseManager, directory: Pat
 
 
 def test_it_is_synced_before_the_name_is_taken(real_directory: Path) -> None:
-    fsync, rename = os.fsync, os.rename
-    done: list[str] = []
-
-    def note_sync(descriptor: int) -> None:
-        done.append("sync " + Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.split("-")[0])
-        fsync(descriptor)
-
-    def note_rename(old: str, new: str, **options: int) -> None:
-        done.append(f"rename to {new}")
-        rename(old, new, **options)
-
-    with (
-        ruined(real_directory) as manager,
-        mock.patch.object(os, "fsync", note_sync),
-        mock.patch.object(os, "rename", note_rename),
-    ):
+    with ruined(real_directory) as manager, watching(real_directory) as calls:
         manager.create_checkpoint("a", NEW)
 
-    kept = ["sync leases", "sync a.json", "sync .quarantine"]
-    assert done == [*kept, "sync .tmp", "rename to a.json", "sync leases"]
+    done = [str(call).partition("-")[0] for call in calls if call.name in ("fsync", "rename")]
+    kept = ["fsync .", "fsync a.json", "fsync .quarantine"]
+    assert done == [*kept, "fsync .tmp", "rename .tmp", "fsync ."]
+    assert [call.about.split()[1] for call in calls if call.name == "rename"] == ["a.json"]
 
 
 def test_the_folder_is_synced_even_if_an_earlier_attempt_made_it(real_directory: Path) -> None:
     """The first attempt makes the folder and cannot sync its name; the second must."""
     with ruined(real_directory) as manager:
-        with mock.patch.object(os, "fsync", side_effect=OSError(errno.EIO, "")), pytest.raises(CheckpointWriteFailed):
+        with failing(real_directory, "fsync", lasting=True), pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", NEW)
         assert (real_directory / ".quarantine").is_dir()
-        with injected(recorded()) as record:
+        with watching(real_directory) as calls:
             manager.create_checkpoint("a", NEW)
 
-    names_of_calls = [call.name for call in record.calls]
-    assert names_of_calls[names_of_calls.index("mkdir") + 1] == "fsync"
+    made = next(place for place, call in enumerate(calls) if call.name == "mkdir")
+    assert calls[made + 1] == Call("fsync", ".")
 
 
 def test_where_links_are_refused_it_is_a_copy(real_directory: Path) -> None:
     with ruined(real_directory) as manager:
         damaged = (real_directory / "a.json").read_bytes()
-        with links_refused():
+        with links_refused(real_directory):
             manager.create_checkpoint("a", NEW)
 
     assert quarantined(real_directory) == [damaged]
@@ -129,8 +115,8 @@ def test_where_links_are_refused_it_is_a_copy(real_directory: Path) -> None:
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()], ids=["full", "Ctrl-C"])
 def test_a_copy_that_fails_leaves_no_half_copy(real_directory: Path, error: BaseException) -> None:
     with ruined(real_directory) as manager:
-        ended = mock.patch.object(os, "write", side_effect=error)
-        with links_refused(), ended, pytest.raises((CheckpointWriteFailed, KeyboardInterrupt)):
+        ended = failing(real_directory, "write", error)
+        with links_refused(real_directory), ended, pytest.raises((CheckpointWriteFailed, KeyboardInterrupt)):
             manager.create_checkpoint("a", NEW)
     assert quarantined(real_directory) == []
 
@@ -139,7 +125,7 @@ def test_a_copy_that_fails_is_told_as_such_even_if_half_of_it_is_stuck(real_dire
     with ruined(real_directory) as manager:
         full = mock.patch.object(os, "write", side_effect=OSError(errno.ENOSPC, "full"))
         stuck = mock.patch.object(os, "unlink", side_effect=OSError(errno.EPERM, "immutable"))
-        with links_refused(), full, stuck, pytest.raises(CheckpointWriteFailed) as caught:
+        with links_refused(real_directory), full, stuck, pytest.raises(CheckpointWriteFailed) as caught:
             manager.create_checkpoint("a", NEW)
     assert caught.value.errno == errno.ENOSPC
 
@@ -148,7 +134,7 @@ def test_an_unreadable_file_is_not_replaced_where_it_could_only_be_copied(real_d
     with ruined(real_directory) as manager:
         damaged = (real_directory / "a.json").read_bytes()
         bad_block = mock.patch.object(os, "read", side_effect=OSError(errno.EIO, "bad block"))
-        with links_refused(), bad_block, pytest.raises(CheckpointWriteFailed) as caught:
+        with links_refused(real_directory), bad_block, pytest.raises(CheckpointWriteFailed) as caught:
             manager.create_checkpoint("a", NEW)
 
     assert (caught.value.errno, caught.value.in_doubt) == (errno.EIO, False)

@@ -11,7 +11,7 @@ import pytest
 
 from checkpointmanager import CheckpointError, CheckpointManager, CheckpointWriteFailed
 
-from ..damage import names, quarantined
+from ..contents import names, quarantined
 from ..leases import LEASES, OLD, LeaseManager
 
 KEYS = ("a", "a.b", "a.b.c")  # each is the beginning of the next, with a dot after it

@@ -16,11 +16,11 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import CheckpointManager, Outcome
 from checkpointmanager._filestore import FileStore
-from checkpointmanager.testing import damage
+from checkpointmanager.testing import damage, dying
 
 from .. import recycling
-from ..damage import names
-from ..faults import Faults, Killed, Mode, injected, open_descriptors
+from ..contents import names
+from ..processes import open_descriptors
 from ..recycling import Manager, files_of, previous_of, put, recycles, written_twice
 
 
@@ -75,7 +75,7 @@ def test_a_batch_recycles_too(manager: Manager, directory: Path) -> None:
 def test_going_back_after_recycled_writes_finds_the_right_generation(manager: Manager, directory: Path) -> None:
     for number in range(3):
         manager.create_checkpoint("a", number)
-    damage.flip_byte(directory, "a")
+    damage.ruin(directory, "a")
 
     assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.ROLLED_BACK
     assert manager.get_checkpoint("a").data == 1
@@ -137,8 +137,9 @@ def test_two_names_of_one_file_are_left_alone(directory: Path) -> None:
     with recycling.never():
         for number in range(2):
             dead.create_checkpoint("a", number)
-        with injected(Faults(Killed(), 7, Mode.DEAD)), pytest.raises(Killed):
+        with dying(directory, nth=8) as injector:
             dead.create_checkpoint("a", 2)
+    assert str(injector.failed).endswith(" a.json")
     dead.close()
     assert len(set(files_of(directory))) == 1
 

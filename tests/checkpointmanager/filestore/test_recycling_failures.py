@@ -14,11 +14,10 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFailed
-from checkpointmanager._filestore import recycle
 from checkpointmanager._filestore.commit import Commit
+from checkpointmanager.testing import Killed, failing
 
-from ..damage import names
-from ..faults import Faults, Killed, Mode, injected
+from ..contents import names
 from ..processes import run_together
 from ..recycling import Manager, previous_of, put, recycles, written_twice
 
@@ -34,14 +33,9 @@ def manager(directory: Path) -> Iterator[Manager]:
         yield manager
 
 
-def no_directory_sync() -> Any:
-    error = OSError(errno.EIO, "Input/output error")
-    return mock.patch("checkpointmanager._filestore.directory.sync", side_effect=error)
-
-
 def test_not_after_a_directory_sync_that_failed(manager: Manager, directory: Path) -> None:
     """The disk may still call the spare the current checkpoint."""
-    with no_directory_sync(), pytest.raises(CheckpointWriteFailed) as caught:
+    with failing(directory, "fsync", about="."), pytest.raises(CheckpointWriteFailed) as caught:
         manager.create_checkpoint("a", 3)
     assert caught.value.in_doubt
     assert not recycles(directory, put(manager, 3))
@@ -51,31 +45,30 @@ def test_not_after_a_directory_sync_that_failed(manager: Manager, directory: Pat
 def test_not_for_any_key_of_a_batch_in_doubt(manager: Manager, directory: Path) -> None:
     for number in range(2):
         manager.create_checkpoint("b", number)
-    with no_directory_sync(), pytest.raises(BatchFailed), manager.batch() as batch:
+    with failing(directory, "fsync", about="."), pytest.raises(BatchFailed), manager.batch() as batch:
         batch.create_checkpoint("a", 3)
         batch.create_checkpoint("b", 3)
     assert not recycles(directory, put(manager, 4))
     assert not recycles(directory, put(manager, 4, "b"), "b")
 
 
-@pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.AFTER])
-def test_not_after_an_interrupt_at_any_call(directory: Path, mode: Mode) -> None:
-    for at in itertools.count():
-        folder = directory / str(at)
+@pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
+def test_not_after_an_interrupt_at_any_call(directory: Path, after: bool) -> None:
+    for nth in itertools.count(1):
+        folder = directory / str(nth)
         with CheckpointManager(folder) as manager:
             for number in range(2):
                 manager.create_checkpoint("a", number)
-            faults = Faults(KeyboardInterrupt(), at, mode)
             try:
-                with injected(faults):
+                with failing(folder, failure=KeyboardInterrupt(), nth=nth, after=after):
                     manager.create_checkpoint("a", 2)
             except KeyboardInterrupt:
                 # At the first call it was only looked whether the lock is still ours.
-                assert recycles(folder, put(manager, 3)) == (at == 0)
+                assert recycles(folder, put(manager, 3)) == (nth == 1)
                 assert recycles(folder, put(manager, 4))
             else:
                 break
-    assert at == 11
+    assert nth == 12
 
 
 @pytest.mark.parametrize("failure", ["killed", "EIO"])
@@ -103,18 +96,17 @@ def test_a_spare_that_was_torn_is_no_damage(directory: Path, failure: str) -> No
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM])
 def test_where_names_cannot_be_exchanged_it_is_found_out_once(manager: Manager, directory: Path, number: int) -> None:
-    with mock.patch.object(recycle, "exchange", side_effect=OSError(number, os.strerror(number))) as exchange:
+    with failing(directory, "exchange", number, lasting=True) as injector:
         for value, before in ((3, "second"), (4, 3), (5, 4)):
             manager.create_checkpoint("a", value)
             assert (manager.get_checkpoint("a").data, previous_of(manager)) == (value, before)
             assert names(directory) == [".lock", ".previous-a", "a.json"]
-    exchange.assert_called_once()
+    assert [call.name for call in injector.calls].count("exchange") == 1
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EROFS])
 def test_another_failure_of_the_exchange_fails_the_write(manager: Manager, directory: Path, number: int) -> None:
-    broken = mock.patch.object(recycle, "exchange", side_effect=OSError(number, os.strerror(number)))
-    with broken, pytest.raises(CheckpointWriteFailed) as caught:
+    with failing(directory, "exchange", number), pytest.raises(CheckpointWriteFailed) as caught:
         manager.create_checkpoint("a", 3)
     assert (caught.value.errno, caught.value.in_doubt) == (number, False)
     assert manager.get_checkpoint("a").data == "second"
@@ -123,10 +115,10 @@ def test_another_failure_of_the_exchange_fails_the_write(manager: Manager, direc
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EACCES, errno.ENOLCK, errno.ENOSYS])
 def test_where_there_are_no_leases_it_is_found_out_once(manager: Manager, directory: Path, number: int) -> None:
-    with mock.patch.object(recycle, "fcntl_at_once", side_effect=OSError(number, os.strerror(number))) as lease:
+    with failing(directory, "fcntl", number, lasting=True) as injector:
         for value in range(3, 6):
             assert not recycles(directory, put(manager, value))
-    lease.assert_called_once()
+    assert [call.name for call in injector.calls].count("fcntl") == 1
     assert (manager.get_checkpoint("a").data, previous_of(manager)) == (5, 4)
 
 

@@ -18,8 +18,8 @@ from checkpointmanager import (
     CheckpointNotFound,
     DirectoryLocked,
 )
+from checkpointmanager.testing import Call, watching
 
-from ..oscalls import watched
 from ..processes import LIMIT, Agent, Child
 
 PROCESSES = 4
@@ -214,12 +214,12 @@ def test_what_a_killed_child_left_is_not_in_the_way_of_its_parent(
 ) -> None:
     sharer.create_checkpoint("claim", 1)
 
-    def die(call: str, _: object) -> None:
-        if call == "rename":
+    def die(call: Call) -> None:
+        if call.name == "rename":
             os.kill(os.getpid(), signal.SIGKILL)
 
     def write_and_die(_: int) -> None:
-        with CheckpointManager(directory, sharing=True) as own, watched(die):
+        with CheckpointManager(directory, sharing=True) as own, watching(directory, before=die):
             own.create_checkpoint("claim", 2)
 
     with Child(write_and_die) as child:

@@ -18,7 +18,7 @@ from checkpointmanager import (
     Reason,
 )
 
-from ..damage import names
+from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease
 
 SECRET = b"the target must stay as it is"

@@ -10,7 +10,7 @@ import pytest
 
 from checkpointmanager import CheckpointManager, InvalidKey
 
-from ..damage import names
+from ..contents import names
 from ..leases import OLD, Lease
 
 BAD_KEYS: list[Any] = [

@@ -13,7 +13,7 @@ from checkpointmanager import BatchFailed, CheckpointManager, CheckpointTooNew, 
 from checkpointmanager import UnstorableValue as Unstorable
 from checkpointmanager.testing import damage
 
-from ..damage import names, quarantined
+from ..contents import names, quarantined
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 
 

@@ -57,7 +57,7 @@ def test_each_thing_is_told_once(directory: Path, action: str) -> None:
     with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-    damage.flip_byte(directory, "a")
+    damage.ruin(directory, "a")
     events: list[Event] = []
     act, expected = ACTIONS[action]
 
@@ -205,7 +205,7 @@ def test_nothing_is_printed(real_directory: Path, capfd: pytest.CaptureFixture[s
     with CheckpointManager(real_directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-        damage.flip_byte(real_directory, "a")
+        damage.ruin(real_directory, "a")
         manager.load()
         manager.recover_checkpoint("a", rollback=True)
         manager.remove_checkpoint("a")

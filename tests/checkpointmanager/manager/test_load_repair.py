@@ -28,7 +28,7 @@ from checkpointmanager._format import repair
 from checkpointmanager._format.reason import Damaged
 from checkpointmanager.testing import damage
 
-from ..damage import names, quarantined
+from ..contents import names, quarantined
 from ..leases import BOOT, LEASES, NEW, OLD, LeaseManager
 
 

@@ -23,7 +23,7 @@ from checkpointmanager import (
 )
 from checkpointmanager.testing import damage
 
-from ..damage import names, quarantined
+from ..contents import names, quarantined
 from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
 
 NEWER = Schema("Lease", version=2, type=Lease)
@@ -180,13 +180,13 @@ def test_what_was_seen_missing_or_damaged_is_not_taken_for_unchanged(
         (directory / "a.json").unlink()
         assert "a" not in manager
     elif look == "verify":
-        damage.flip_byte(directory, "a")
+        damage.ruin(directory, "a")
         assert manager.verify().problems
     elif look == "load":
-        damage.flip_byte(directory, "a")
+        damage.ruin(directory, "a")
         assert manager.load().problems
     elif look == "recover":
-        damage.flip_byte(directory, "a")
+        damage.ruin(directory, "a")
         manager.recover_checkpoint("a")
     else:
         (directory / "a.json").unlink()

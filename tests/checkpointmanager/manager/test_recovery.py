@@ -23,7 +23,7 @@ from checkpointmanager import (
 from checkpointmanager._format.reason import Damaged
 from checkpointmanager.testing import damage
 
-from ..damage import names, quarantined, ruin
+from ..contents import names, quarantined
 from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
 
 
@@ -77,7 +77,7 @@ def test_trailing_bytes_are_cut_off(manager: LeaseManager, directory: Path) -> N
 def test_going_back_must_be_asked_for(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
-    damage.flip_byte(directory, "a")
+    damage.ruin(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
     recovery = manager.recover_checkpoint("a")
@@ -94,7 +94,7 @@ def test_going_back_gives_the_old_data_a_generation_above_all_seen(directory: Pa
     with CheckpointManager(directory, LEASES, boot_id="boot-before") as manager:
         before = manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-    damage.flip_byte(directory, "a")
+    damage.ruin(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
     with CheckpointManager(directory, LEASES, boot_id=BOOT) as manager:
@@ -128,7 +128,7 @@ def test_going_back_goes_above_what_the_damaged_bytes_state(manager: LeaseManage
         manager.create_checkpoint("a", Lease("a", n))
         if n == 3:
             fourth = (directory / "a.json").read_bytes()
-    ruin(directory / "a.json")
+    damage.ruin(directory, "a")
     (directory / ".previous-a").write_bytes(fourth)  # as a failed write may leave it: older than one before
 
     manager.recover_checkpoint("a", rollback=True)
@@ -139,7 +139,7 @@ def test_going_back_goes_above_what_the_damaged_bytes_state(manager: LeaseManage
 
 def test_without_a_previous_generation_nothing_is_touched(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    damage.flip_byte(directory, "a")
+    damage.ruin(directory, "a")
     damaged = (directory / "a.json").read_bytes()
     inode = os.stat(directory / "a.json").st_ino
 
@@ -154,7 +154,7 @@ def test_without_a_previous_generation_nothing_is_touched(manager: LeaseManager,
 
 def test_what_cannot_be_recovered_is_not_taken_for_unchanged(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
-    damage.flip_byte(directory, "a")
+    damage.ruin(directory, "a")
     manager.recover_checkpoint("a")
 
     assert not manager.create_checkpoint("a", OLD).unchanged
@@ -179,8 +179,8 @@ def test_bytes_that_would_be_whole_but_another_programs_are_not_put_back(
 def test_a_torn_previous_generation_is_not_gone_back_to(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
-    damage.flip_byte(directory, "a")
-    ruin(directory / ".previous-a")
+    damage.ruin(directory, "a")
+    damage.ruin(directory, "a", previous=True)
 
     assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
 
@@ -189,7 +189,7 @@ def test_the_previous_generation_of_another_key_is_not_gone_back_to(manager: Lea
     for key in "ab":
         manager.create_checkpoint(key, OLD)
         manager.create_checkpoint(key, NEW)
-    damage.flip_byte(directory, "a")
+    damage.ruin(directory, "a")
     (directory / ".previous-a").write_bytes((directory / ".previous-b").read_bytes())
 
     assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS

@@ -28,7 +28,7 @@ from checkpointmanager._format import repair
 from checkpointmanager._format.reason import Damaged
 from checkpointmanager.testing import damage
 
-from ..damage import names, quarantined
+from ..contents import names, quarantined
 from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
 
 
@@ -62,7 +62,7 @@ def test_an_exact_repair_loses_nothing(manager: LeaseManager, directory: Path, e
     assert (plan.outcome, plan.exact, plan.lost, plan.rollback_to) == (Outcome.REPAIRED, True, "nothing", 0)
     assert plan.reason is Reason.CHECKSUM_MISMATCH
     assert plan.damage.startswith("the file says xxh3:")
-    assert "bit 0 of byte" in plan.detail
+    assert "bit 3 of byte" in plan.detail
     assert everything(directory) == before
     assert [event.kind for event in events] == [EventKind.DAMAGE]
 

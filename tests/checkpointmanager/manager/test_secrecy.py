@@ -68,7 +68,7 @@ def test_through_a_whole_life(directory: Path, told: list[object]) -> None:
         attempt(told, manager.get_checkpoint, "a")
         attempt(told, manager.load)
         attempt(told, manager.batch)
-        for hurt in (damage.flip_bit, damage.flip_byte, damage.flip_bit):
+        for hurt in (damage.flip_bit, damage.ruin, damage.flip_bit):
             hurt(directory, "a")
             attempt(told, manager.get_checkpoint, "a")
             attempt(told, manager.load)

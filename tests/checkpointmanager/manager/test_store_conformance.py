@@ -10,7 +10,7 @@ import pytest
 from checkpointmanager import CheckpointNotFound, Current, FileStore, MemoryStore, Put, Reason, Store
 from checkpointmanager._format.reason import Damaged
 
-from ..damage import quarantined
+from ..contents import quarantined
 
 
 @pytest.fixture(params=["FileStore on pyfakefs", "FileStore on disk", "MemoryStore"])

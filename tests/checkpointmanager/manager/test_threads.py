@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointManager, CheckpointNotFound, Event, EventKind
+from checkpointmanager.testing import Call, watching
 
-from ..oscalls import watched
 from ..processes import LIMIT, Child, run_together
 
 THREADS = 16
@@ -101,10 +101,12 @@ def test_batches_that_overlap_neither_deadlock_nor_lose(directory: Path) -> None
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename", "write"])
-def test_a_writer_that_hangs_holds_up_its_own_key_only(manager: CheckpointManager[Any], call: str) -> None:
+def test_a_writer_that_hangs_holds_up_its_own_key_only(
+    manager: CheckpointManager[Any], directory: Path, call: str
+) -> None:
     manager.create_checkpoint("stuck", 0)
     with ThreadPoolExecutor(3) as pool:
-        with _first_write_hanging_at(call) as go_on:
+        with _first_write_hanging_at(call, directory) as go_on:
             stuck = pool.submit(manager.create_checkpoint, "stuck", 1)
             assert go_on.somebody_hangs.wait(LIMIT)
             behind = pool.submit(manager.create_checkpoint, "stuck", 2)
@@ -210,17 +212,17 @@ class _Hanging(threading.Event):
 
 
 @contextmanager
-def _first_write_hanging_at(call: str) -> Iterator[_Hanging]:
+def _first_write_hanging_at(call: str, directory: Path) -> Iterator[_Hanging]:
     go_on = _Hanging()
     first = threading.Lock()
 
-    def hang(name: str, _: object) -> None:
-        if name == call and first.acquire(blocking=False):
+    def hang(met: Call) -> None:
+        if met.name == call and first.acquire(blocking=False):
             go_on.somebody_hangs.set()
             assert go_on.wait(LIMIT)
 
     try:
-        with watched(hang):
+        with watching(directory, before=hang):
             yield go_on
     finally:
         go_on.set()

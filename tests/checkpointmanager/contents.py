@@ -1,16 +1,9 @@
-"""Ways to hurt a file, and to look at what is left of a directory."""
+"""What a directory holds: the names in it, and the bytes that it keeps in quarantine."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-
-
-def ruin(path: Path) -> None:
-    """More than can be repaired, but the header still says which generation it was."""
-    blob = bytearray(path.read_bytes())
-    blob[-30:-20] = b"##########"
-    path.write_bytes(blob)
 
 
 def names(directory: Path, prefix: str = "") -> list[str]:
