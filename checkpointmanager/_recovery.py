@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 from xxhash import xxh3_128_digest
 
 from ._checkpoint import Outcome, Recovery
-from ._errors import CheckpointError, CheckpointTooNew, PlanOutdated, SchemaMismatch
+from ._errors import CheckpointError, CheckpointTooNew, CheckpointWriteFailed, PlanOutdated, SchemaMismatch
 from ._events import Event, EventKind, Events
 from ._format.envelope import open_sealed, seal
 from ._format.reason import SHORTAGES, Damaged, TooNew
@@ -76,6 +76,8 @@ class Recoverer(Generic[T]):
             same = self._glance(plan.key).digest == plan._seen
             if plan._cure and plan._cure.rollback_to:
                 same = same and _digest(self._store.read(plan.key, previous=True)) == plan._cure.comes_from
+        except CheckpointWriteFailed:
+            raise  # a shortage, which says nothing about the file
         except (Damaged, CheckpointError) as error:
             raise PlanOutdated(plan.key, plan.path) from error
         if not same:

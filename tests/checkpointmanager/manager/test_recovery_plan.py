@@ -304,6 +304,20 @@ def test_a_shortage_while_the_previous_generation_is_read_is_not_hopeless(
         manager.plan_recovery("a")
 
 
+def test_a_shortage_while_a_plan_is_applied_does_not_outdate_it() -> None:
+    store = Sight()
+    store.answers = []
+    manager = CheckpointManager(store, LEASES)
+    manager.create_checkpoint("a", OLD)
+    store.current["a"] += b"x"
+    plan = manager.plan_recovery("a")
+    store.answers = [Damaged(Reason.UNREADABLE, "Too many open files", errno=errno.EMFILE)]
+
+    with pytest.raises(CheckpointWriteFailed, match="Too many open files"):
+        plan.apply()
+    assert plan.apply().outcome is Outcome.REPAIRED
+
+
 def test_no_plan_shows_data(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", Lease("s3cret"))
     manager.create_checkpoint("a", Lease("s3cret-too"))
