@@ -28,6 +28,7 @@ class Directory:
         self.descriptor = -1
         self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
         self.sync_error: OSError | None = None  # the last one
+        self._listing = threading.Lock()  # one at a time: all listings of a descriptor read on from one position
         self._syncing = threading.Lock()
         self._syncs_begun = self._last_ended = self._last_failed = 0  # numbers of syncs; guarded by _syncing
         self.token = os.urandom(4).hex()  # no other process uses the same: one that was killed may have left files
@@ -49,7 +50,8 @@ class Directory:
         try:
             if self.descriptor < 0:  # which listdir takes for the working directory
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-            return os.listdir(self.descriptor)
+            with self._listing:
+                return os.listdir(self.descriptor)
         except OSError as error:
             raise DirectoryUnusable(self.path, error) from error
 
