@@ -25,7 +25,8 @@ class MemoryStore:
         self.exclusive = True
         self.current: dict[str, bytes] = {}
         self.previous: dict[str, bytes] = {}
-        self.quarantined: dict[str, list[tuple[Reason, bytes]]] = {}
+        self.kept: dict[str, dict[str, bytes]] = {}  # in quarantine: by key, then by where it is said to be
+        self._quarantines = 0
         self._lock = threading.Lock()
 
     def path_of(self, key: str) -> str:
@@ -71,11 +72,21 @@ class MemoryStore:
 
     def quarantine(self, key: str, reason: Reason) -> str:
         with self._lock:
-            kept = self.quarantined.setdefault(key, [])
-            if (reason, self.current[key]) not in kept:
-                kept.append((reason, self.current[key]))
-            del kept[:-KEPT_PER_KEY]
-        return f"{self.path_of(key)}#quarantine"
+            kept = self.kept.setdefault(key, {})
+            blob = self.current[key]
+            for kept_as, copy in kept.items():
+                if copy == blob:
+                    return kept_as
+            self._quarantines += 1
+            kept_as = f"{self.path_of(key)}.{self._quarantines}.{reason}"
+            kept[kept_as] = blob
+            for oldest in list(kept)[:-KEPT_PER_KEY]:
+                del kept[oldest]
+        return kept_as
+
+    def quarantined(self) -> dict[str, list[str]]:
+        with self._lock:
+            return {key: list(kept) for key, kept in self.kept.items()}
 
     def close(self) -> None:
         """Nothing to give back: the next manager finds what this one wrote."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum, auto
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -75,7 +75,14 @@ class Store(Protocol):
         ...
 
     def quarantine(self, key: str, reason: Reason) -> str:
-        """Keep a durable copy of what stands under the name now, and return where. Raises OSError."""
+        """Keep a durable copy of what stands under the name now, and return where. Raises OSError.
+
+        What is kept already is not kept again. The oldest copies of a key may go when there are many.
+        """
+        ...
+
+    def quarantined(self) -> Mapping[str, Sequence[str]]:
+        """Where the copies of each key are kept, oldest first; nothing of a key that has none."""
         ...
 
     def close(self) -> None:

@@ -19,7 +19,6 @@ from prometheus_client.registry import Collector
 
 from ._errors import CheckpointError, CheckpointWriteFailed
 from ._events import Event, EventKind
-from ._filestore import quarantine
 from ._format.reason import Reason
 from ._store import Put, Store
 
@@ -204,8 +203,9 @@ def _gauges(stores: Sequence[tuple[str, Store]]) -> Iterator[Metric]:
     )
     for path, store in stores:
         try:
-            present.add_metric([path], len(store.keys()))
+            checkpoints, copies = len(store.keys()), sum(map(len, store.quarantined().values()))
         except CheckpointError:
             continue
-        kept.add_metric([path], quarantine.count(path))
+        present.add_metric([path], checkpoints)
+        kept.add_metric([path], copies)
     yield from (present, kept)

@@ -153,6 +153,13 @@ class FileStore:
         with self._in_flight:
             return quarantine.keep(self._directory, key + SUFFIX, key, reason)
 
+    def quarantined(self) -> dict[str, list[str]]:
+        with self._in_flight:
+            try:
+                return quarantine.kept(self._directory)
+            except OSError as error:
+                raise DirectoryUnusable(self.path, error) from error
+
     def close(self) -> None:
         self._in_flight.close(self._give_back)
 

@@ -12,6 +12,7 @@ import stat
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from .._format.keys import is_name
 from .._format.names import QUARANTINE
 from .._format.reason import Reason
 from .directory import Directory
@@ -45,12 +46,22 @@ def keep(directory: Directory, name: str, key: str, reason: Reason) -> str:
     return os.path.join(directory.path, QUARANTINE, kept_as)
 
 
-def count(path: str) -> int:
-    """How many are kept for the directory `path`; 0 where nothing was ever damaged, and for what is no directory."""
+def kept(directory: Directory) -> dict[str, list[str]]:
+    """The copies of each key, oldest first; nothing where nothing was ever damaged."""
     try:
-        return len(os.listdir(os.path.join(path, QUARANTINE)))
-    except OSError:
-        return 0
+        folder = directory.open_folder(QUARANTINE)
+    except FileNotFoundError:
+        return {}
+    try:
+        names = sorted(os.listdir(folder))
+    finally:
+        os.close(folder)
+    found: dict[str, list[str]] = {}
+    for name in names:
+        key, *others = name.rsplit(".", 3)
+        if len(others) == 3 and is_name(key):
+            found.setdefault(key, []).append(os.path.join(directory.path, QUARANTINE, name))
+    return found
 
 
 def _move_or_link(directory: Directory, name: str, status: os.stat_result, folder: int, kept_as: str) -> None:

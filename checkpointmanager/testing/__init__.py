@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import damage
     from ._acknowledgements import acknowledge
+    from ._conformance import StoreConformance
     from ._crashes import Crash, Crashes, every_crash
     from ._faults import Fault, Faults, every_fault
     from ._injector import Death, Error, Injector, Interruption, Killed, ShortWrite, dying, failing
@@ -45,6 +46,7 @@ __all__ = [
     "Interruption",
     "Killed",
     "ShortWrite",
+    "StoreConformance",
     "UnseenChange",
     "acknowledge",
     "damage",
@@ -59,6 +61,7 @@ __all__ = [
 # Imported when somebody asks: pytest loads the plugin, and with it this package, in runs that have no use for it.
 _HOMES = {
     "_acknowledgements": ("acknowledge",),
+    "_conformance": ("StoreConformance",),
     "_crashes": ("Crash", "Crashes", "every_crash"),
     "damage": ("Damage", "every_damage"),
     "_faults": ("Fault", "Faults", "every_fault"),

@@ -9,6 +9,8 @@ import pytest
 
 from checkpointmanager import testing  # of which nothing more is loaded before it is used
 
+pytest.register_assert_rewrite("checkpointmanager.testing._conformance")
+
 FIXTURES = ("checkpoint_chaos", "checkpoint_faults")
 
 

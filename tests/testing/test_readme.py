@@ -9,16 +9,24 @@ from typing import Any
 import checkpointmanager.testing
 from checkpointmanager.testing import damage
 
+from .test_plugin import pytest_run
+
 PAGE = Path(checkpointmanager.testing.__file__).with_name("README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_examples_run(checkpoint_chaos: Any) -> None:
     names: dict[str, Any] = {}
-    examples = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    for example in examples:
+    for example in EXAMPLES:
         exec(compile(example, "README.md", "exec"), names)
     names["test_a_prepared_claim_survives_every_power_loss"](checkpoint_chaos)
-    assert len(examples) == 8
+    assert len(EXAMPLES) == 9
+
+
+def test_the_suite_for_stores_runs_as_it_is_shown(tmp_path: Path) -> None:
+    (example,) = [example for example in EXAMPLES if "StoreConformance" in example]
+    (tmp_path / "test_my_store.py").write_text(example)
+    assert "27 passed" in pytest_run(tmp_path)
 
 
 def test_every_damage_is_in_the_table() -> None:

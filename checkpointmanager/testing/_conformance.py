@@ -1,0 +1,247 @@
+"""What every Store owes to the manager, as tests. Whoever writes a Store inherits them and says how to make one.
+
+They use nothing but the protocol, so that they hold for bytes on a disk, in memory or behind a network. They need
+pytest only for the fixture `store` of the heir.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from .._errors import CheckpointNotFound, CorruptCheckpoint
+from .._format.reason import Damaged, Reason
+from .._manager import CheckpointManager
+from .._store import Current, Put, Store
+
+MANY = 130  # more than any store should need to do at once
+
+
+class StoreConformance:
+    """Inherit in a test class that has a fixture `store`: a new and empty Store, exclusive, closed by the fixture."""
+
+    def test_it_has_the_protocol(self, store: Store) -> None:
+        assert isinstance(store, Store), "a method or attribute of checkpointmanager.Store is missing"
+        assert store.exclusive
+        assert store.max_bytes > 0
+        assert store.path_of("a").startswith(store.path)
+        assert store.path_of("a") != store.path_of("b")
+
+    def test_nothing_is_there_at_first(self, store: Store) -> None:
+        assert store.keys() == []
+        assert not store.exists("a")
+        assert _raised(CheckpointNotFound, lambda: store.read("a")).key == "a"
+        assert not _has_previous(store)
+        assert not store.quarantined()
+
+    def test_what_was_put_is_read(self, store: Store) -> None:
+        _put(store, b"one", Current.ABSENT)
+        assert store.keys() == ["a"]
+        assert store.exists("a")
+        assert store.read("a") == b"one"
+        assert not _has_previous(store)
+
+    def test_bytes_are_not_changed(self, store: Store) -> None:
+        for blob in (b"", b"\n", b"\0" * 5000, bytes(range(256)) * 40):
+            _put(store, blob, Current.DAMAGED)
+            assert store.exists("a")
+            assert store.read("a") == blob
+
+    def test_a_good_checkpoint_becomes_the_previous_generation(self, store: Store) -> None:
+        for key, current in (("found", Current.FOUND), ("ours", Current.OURS)):
+            _put(store, b"one", Current.ABSENT, key)
+            _put(store, b"two", current, key)
+            _put(store, b"three", current, key)
+            assert store.read(key) == b"three"
+            assert store.read(key, previous=True) == b"two"
+
+    def test_damaged_bytes_never_become_the_previous_generation(self, store: Store) -> None:
+        _put(store, b"one", Current.ABSENT)
+        _put(store, b"two", Current.OURS)
+        _put(store, b"three", Current.DAMAGED)
+        assert store.read("a") == b"three"
+        assert store.read("a", previous=True) == b"one"
+
+    def test_a_new_checkpoint_has_no_previous_generation_of_a_removed_one(self, store: Store) -> None:
+        _put(store, b"one", Current.ABSENT)
+        _put(store, b"two", Current.OURS)
+        _put(store, b"three", Current.ABSENT)
+        assert store.read("a") == b"three"
+        assert not _has_previous(store)
+
+    def test_what_somebody_removed_meanwhile_is_written_all_the_same(self, store: Store) -> None:
+        for current in (Current.FOUND, Current.OURS, Current.DAMAGED):
+            _put(store, b"one", current, current.name)
+            assert store.read(current.name) == b"one"
+            assert not _has_previous(store, current.name)
+
+    def test_a_removal_takes_both_generations(self, store: Store) -> None:
+        _put(store, b"one", Current.ABSENT)
+        _put(store, b"two", Current.OURS)
+        _remove(store, "a")
+        assert store.keys() == []
+        assert not store.exists("a")
+        _raised(CheckpointNotFound, lambda: store.read("a"))
+        assert not _has_previous(store)
+
+    def test_removing_what_is_not_there_is_fine(self, store: Store) -> None:
+        _remove(store, "a", "a")
+
+    def test_many_changes_in_one_call(self, store: Store) -> None:
+        _put(store, b"going", Current.ABSENT, "going")
+        with store.writing():
+            puts = [Put(f"k{number}", b"%d" % number, Current.ABSENT) for number in range(MANY)]
+            assert store.commit(puts, ["going"]) == {}
+        assert sorted(store.keys()) == sorted(f"k{number}" for number in range(MANY))
+        assert all(store.read(f"k{number}") == b"%d" % number for number in range(MANY))
+
+    def test_an_empty_commit_does_nothing(self, store: Store) -> None:
+        with store.writing():
+            assert store.commit([]) == {}
+        assert store.keys() == []
+
+    def test_keys_that_look_alike_are_told_apart(self, store: Store) -> None:
+        keys = ["a", "a.json", "a.b", "a-b", "a_b", "A", "b.a", "x" * 120]
+        for key in keys:
+            _put(store, key.encode(), Current.ABSENT, key)
+        assert sorted(store.keys()) == sorted(keys)
+        assert [store.read(key) for key in keys] == [key.encode() for key in keys]
+
+    def test_the_list_of_keys_belongs_to_the_caller(self, store: Store) -> None:
+        _put(store, b"one", Current.ABSENT)
+        store.keys().clear()
+        assert store.keys() == ["a"]
+
+    def test_a_hint_about_what_will_be_read_never_fails(self, store: Store) -> None:
+        _put(store, b"one", Current.ABSENT)
+        store.expect([])
+        store.expect(["a", "missing", "a"])
+        assert store.read("a") == b"one"
+
+    def test_more_than_max_bytes_is_not_read(self, store: Store) -> None:
+        _put(store, b"12345", Current.ABSENT)
+        store.max_bytes = 5
+        assert store.read("a") == b"12345"
+        store.max_bytes = 4
+        assert _raised(Damaged, lambda: store.read("a")).reason is Reason.TOO_LARGE
+
+    def test_quarantine_copies_and_leaves_the_name_alone(self, store: Store) -> None:
+        _put(store, b"bad", Current.ABSENT)
+        kept = store.quarantine("a", Reason.TRUNCATED)
+        assert kept.startswith(store.path)
+        assert store.read("a") == b"bad"
+        assert _quarantined(store) == {"a": [kept]}
+
+    def test_a_copy_survives_the_checkpoint(self, store: Store) -> None:
+        _put(store, b"bad", Current.ABSENT)
+        kept = store.quarantine("a", Reason.EMPTY)
+        _put(store, b"good", Current.DAMAGED)
+        _remove(store, "a")
+        assert _quarantined(store) == {"a": [kept]}
+
+    def test_copies_are_listed_oldest_first_and_the_newest_is_kept(self, store: Store) -> None:
+        kept = []
+        for number in range(12):
+            _put(store, b"bad %d" % number, Current.DAMAGED)
+            kept.append(store.quarantine("a", Reason.CHECKSUM_MISMATCH))
+        listed = _quarantined(store)["a"]
+        assert 0 < len(listed) <= len(kept)
+        assert listed == kept[-len(listed) :]
+
+    def test_the_copies_of_one_key_do_not_push_out_those_of_another(self, store: Store) -> None:
+        _put(store, b"other", Current.ABSENT, "a.1")
+        kept = store.quarantine("a.1", Reason.EMPTY)
+        for number in range(12):
+            _put(store, b"bad %d" % number, Current.DAMAGED)
+            store.quarantine("a", Reason.EMPTY)
+        assert _quarantined(store)["a.1"] == [kept]
+
+    def test_a_repeated_quarantine_keeps_one_copy(self, store: Store) -> None:
+        _put(store, b"bad", Current.ABSENT)
+        assert store.quarantine("a", Reason.EMPTY) == store.quarantine("a", Reason.EMPTY)
+        assert len(_quarantined(store)["a"]) == 1
+
+    def test_writing_may_be_entered_twice(self, store: Store) -> None:
+        with store.writing(), store.writing():
+            store.confirm()
+            assert store.commit([Put("a", b"one", Current.ABSENT)]) == {}
+        assert store.read("a") == b"one"
+
+    def test_many_threads_may_write_and_read(self, store: Store) -> None:
+        def write(thread: int) -> None:
+            for number in range(5):
+                current = Current.OURS if number else Current.ABSENT
+                _put(store, b"%d of %d" % (number, thread), current, f"k{thread}")
+                assert store.read(f"k{thread}") == b"%d of %d" % (number, thread)
+                assert f"k{thread}" in set(store.keys())
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(write, range(8)))
+        assert sorted(store.keys()) == [f"k{thread}" for thread in range(8)]
+
+    def test_keys_listed_by_many_threads_are_complete(self, store: Store) -> None:
+        with store.writing():
+            assert store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(50)]) == {}
+        with ThreadPoolExecutor(4) as pool:
+            counts = pool.map(lambda _: {len(store.keys()) for _ in range(200)}, range(4))
+        assert set().union(*counts) == {50}
+
+    def test_a_manager_works_with_it(self, store: Store) -> None:
+        manager: CheckpointManager[Any] = CheckpointManager(store)
+        manager.create_checkpoint("a", {"number": 1})
+        manager.update_checkpoint("a", lambda data: {"number": data["number"] + 1})
+        with manager.batch() as batch:
+            batch.create_checkpoint("b", "other")
+            batch.create_checkpoint("c", "third")
+            batch.remove_checkpoint("c")
+        assert manager.get_checkpoint("a").data == {"number": 2}
+        previous = manager.previous_checkpoint("a")
+        assert previous
+        assert previous.data == {"number": 1}
+        manager.remove_checkpoint("b")
+        assert manager.list_checkpoints() == ["a"]
+
+    def test_a_manager_finds_damage_in_it_and_goes_back(self, store: Store) -> None:
+        manager: CheckpointManager[Any] = CheckpointManager(store)
+        manager.create_checkpoint("a", 1)
+        manager.create_checkpoint("a", 2)
+        _put(store, b"rubbish", Current.DAMAGED)
+        _raised(CorruptCheckpoint, lambda: manager.get_checkpoint("a"))
+        recovery = manager.recover_checkpoint("a", rollback=True)
+        assert manager.get_checkpoint("a").data == 1
+        assert _quarantined(store) == {"a": [recovery.quarantined]}
+
+    def test_closing_twice_is_fine(self, store: Store) -> None:
+        store.close()
+        store.close()
+
+
+def _put(store: Store, blob: bytes, current: Current, key: str = "a") -> None:
+    with store.writing():
+        assert store.commit([Put(key, blob, current)]) == {}
+
+
+def _remove(store: Store, *keys: str) -> None:
+    with store.writing():
+        assert store.commit([], keys) == {}
+
+
+def _has_previous(store: Store, key: str = "a") -> bool:
+    try:
+        store.read(key, previous=True)
+    except CheckpointNotFound:
+        return False
+    return True
+
+
+def _quarantined(store: Store) -> dict[str, list[str]]:
+    return {key: list(kept) for key, kept in store.quarantined().items() if kept}
+
+
+def _raised(kind: type[Any], act: Callable[[], object]) -> Any:
+    try:
+        act()
+    except kind as error:
+        return error
+    raise AssertionError(f"{kind.__name__} was not raised")
