@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ..long import times
 from .command import called, checkpoint_verify
 from .kubelet.vectors import VECTORS, Vector, blob_of
 
@@ -22,7 +23,7 @@ def test_the_exit_code_is_kubelet_s_verdict_on_all_509_vectors_under_their_own_n
 
 @pytest.mark.parametrize("name", ["copy.json", "a b\n"])
 def test_and_under_any_other_name(tmp_path: Path, name: str) -> None:
-    telling = [vector for vector in VECTORS if vector.blob not in TELL_NOTHING]
+    telling = [vector for vector in VECTORS if vector.blob not in TELL_NOTHING][:: times(5, 1)]
 
     wrong = [vector.file for vector in telling if _code(tmp_path / name, vector) != (0 if vector.valid else 1)]
 

@@ -15,11 +15,6 @@ from tests.checkpointmanager import recycling
 __all__ = ["checkpoint_chaos", "checkpoint_faults"]
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """The same lines, a hundred thousand times: counting them doubles the time, and tests of each room count them."""
-    item.add_marker("no_cover")
-
-
 @pytest.fixture
 def recyclable() -> None:
     if not recycling.is_possible_in(Path(fast_folder())):

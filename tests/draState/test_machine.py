@@ -15,6 +15,7 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 from checkpointmanager.testing import damage
 from draState import ClaimInvalid, PrepareFailed, UnprepareFailed
 
+from ..long import times
 from .claims import GPU, NIC, claim_of, pod_of
 from .drivers import Died, RecordingDriver
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
@@ -194,7 +195,7 @@ def test_a_node_survives_any_life(fs: FakeFilesystem) -> None:
         NodeMachine,
         settings=settings(
             phases=[Phase.generate],  # a failing life is printed whole; to shrink it takes minutes
-            max_examples=30,
+            max_examples=times(15, 300),
             stateful_step_count=30,
             deadline=None,
             database=None,  # it would be in the fake file system

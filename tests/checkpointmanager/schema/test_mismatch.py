@@ -176,7 +176,7 @@ def test_get_update_and_recover_raise_it_and_touch_nothing(name: str) -> None:
     mismatch(manager.recover_checkpoint, "a", rollback=True)
 
     assert (store.current, store.previous) == before
-    assert store.quarantined == {}
+    assert store.quarantined() == {}
 
 
 @each_program
@@ -201,7 +201,7 @@ def test_create_makes_it_the_previous_generation() -> None:
 
     assert created.generation == 3
     assert store.previous["a"] == before
-    assert store.quarantined == {}
+    assert store.quarantined() == {}
 
 
 def test_an_earlier_generation_that_does_not_fit_is_not_rolled_back_to() -> None:
