@@ -22,6 +22,8 @@ from ._events import Event, EventKind
 from ._format.reason import Reason
 from ._store import Put, Store
 
+__all__ = ["CheckpointMetrics"]
+
 # Seconds. From a sync that a battery-backed cache answers to a disk that is about to fail.
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

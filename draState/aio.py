@@ -21,6 +21,8 @@ from ._claiminfo import ClaimInfo
 from ._dramanager import ActivePods, DRAManager
 from ._pod import Pod
 
+__all__ = ["AsyncClaimInfoCache", "AsyncDRAManager"]
+
 RECONCILING = "reconcile"  # a key of its own: those of claims and pods have a slash
 
 

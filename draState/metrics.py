@@ -14,6 +14,8 @@ from prometheus_client.registry import Collector
 
 from ._claimcache import ClaimInfoCache
 
+__all__ = ["ClaimMetrics"]
+
 ANY = "<any>"  # kubelet's word for the number across all drivers: a claim may have several
 
 
