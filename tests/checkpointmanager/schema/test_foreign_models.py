@@ -145,6 +145,18 @@ def test_reading_a_file_of_the_same_version_calls_decode_once_and_encode_never()
     assert CheckpointManager(store, Schema("Lease")).get_checkpoint("k").data == {"known": 2, "more": 2}
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_decode_takes_out_of_its_argument_is_not_lost(version: int) -> None:
+    def decode(plain: Any) -> Any:
+        known = plain["known"]
+        plain.clear()
+        return known
+
+    schema: Schema[Any] = Schema("Lease", encode=lambda value: {"known": value}, decode=decode)
+    value, unknowns = schema.decode(b'{"known":1,"more":2}', version, 1)
+    assert orjson.loads(schema.encode(value, unknowns).json) == {"known": 1, "more": 2}
+
+
 def test_what_is_removed_from_a_foreign_model_stays_removed() -> None:
     schema: Schema[Any] = Schema("Lease", encode=lambda value: {"pods": value}, decode=lambda plain: plain["pods"])
     store = MemoryStore()

@@ -122,6 +122,7 @@ PROGRAMS: dict[str, tuple[Schema[Any], str, str | None]] = {
         "$",
         "LookupError",
     ),
+    "what no set can hold": (Schema("Lease", 2, type=set[Any], migrations={1: in_a_set}), "$", "TypeError"),
     "decode= that raises": (Schema("Lease", 1, encode=str, decode=refuse), "$", "ValueError"),
     "a model of others": (
         Schema("Lease", 1, encode=name_of_model, decode=Model.model_validate),

@@ -13,7 +13,7 @@ from uuid import UUID
 import orjson
 import pytest
 
-from checkpointmanager import CheckpointManager, CheckpointTooNew, Schema
+from checkpointmanager import CheckpointManager, CheckpointTooNew, Schema, UnstorableValue
 
 from ..fleets import (
     FLEET,
@@ -194,8 +194,9 @@ class Rack:
     slots: dict[int, Fleet1] = field(default_factory=dict)
 
 
+@pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_key_in_another_spelling_is_not_taken_for_an_unknown_field(version: int) -> None:
+def test_a_key_in_another_spelling_is_not_taken_for_an_unknown_field(version: int, fresh: bool) -> None:
     """It would be put back beside ours, and nobody could read a file with two keys that mean the same."""
     schema = Schema("Rack", 1, type=Rack)
     name, spelled = UUID(int=0xAB), UUID(int=0xAB).hex.upper()
@@ -208,12 +209,20 @@ def test_a_key_in_another_spelling_is_not_taken_for_an_unknown_field(version: in
 
     value.fleets[name] = replace(value.fleets[name], name="renamed")
     value.slots = {-7: replace(value.slots[-7])}
-    rewritten = orjson.loads(schema.encode(value, unknowns).json)
+    rewritten = orjson.loads(schema.encode(replace(value) if fresh else value, unknowns).json)
 
     assert rewritten["more"] == 2
     assert rewritten["slots"]["-7"]["unknown"] == 3
     assert rewritten["fleets"].keys() == {str(name), str(UUID(int=1))}
     assert rewritten["fleets"][str(name)].items() >= {"name": "renamed", "unknown": 1}.items()
+
+
+def test_unknown_fields_that_are_nested_too_deeply_to_be_written_are_refused_as_that() -> None:
+    deep = b'{"name":"a","unknown":' + b"[" * 300 + b"]" * 300 + b"}"
+    value, unknowns = V1.decode(deep, 1, 1)
+    with pytest.raises(UnstorableValue, match="nested more than 200 levels deep") as caught:
+        V1.encode(value, unknowns)
+    assert caught.value.where.startswith("$[*][0][0]")
 
 
 @pytest.mark.parametrize(
