@@ -29,6 +29,7 @@ from ._recovery import Recoverer
 from ._recoveryplan import RecoveryPlan
 from ._schema import Schema
 from ._store import Store
+from ._storeview import StoreView
 from ._writer import Writer
 
 T = TypeVar("T")
@@ -71,6 +72,8 @@ class CheckpointManager(Generic[T]):
     lock_timeout    seconds to wait for the lock; by default 0, and 10 with sharing
     allow_insecure  accept a directory that other users could write to
     max_bytes       the limit for one file, by default 64 MiB
+
+    On a Store sharing, read_only and max_bytes mean the same, and the others nothing.
 
     `on_event` is called with each Event, outside all locks. `meter` is told the figures of every change, such as
     a CheckpointMetrics. `boot_id` replaces the kernel's, for tests.
@@ -284,9 +287,12 @@ def _opened(
     directory: str | os.PathLike[str] | Store, options: DirectoryOptions, events: Events, metrics: MetricsSink | None
 ) -> Store:
     if not isinstance(directory, str | os.PathLike):
-        if options:
-            raise TypeError(f"{', '.join(options)}: options of a directory, but a store was given")
-        return directory
+        # The others only a directory can have. They are accepted, so that an agent opens both in the same way.
+        sharing, read_only = options.get("sharing", False), options.get("read_only", False)
+        limit = options.get("max_bytes")
+        if not sharing and not read_only and limit is None:
+            return directory
+        return StoreView(directory, sharing=sharing, read_only=read_only, max_bytes=limit)
     return FileStore(directory, **options, emit=events.emit, on_sync=metrics.synced if metrics else None)
 
 

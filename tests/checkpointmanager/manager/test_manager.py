@@ -300,5 +300,5 @@ def test_options_make_sense(directory: Path) -> None:
         CheckpointManager(directory, sharing=True, read_only=True)
     with pytest.raises(ValueError, match="boot_id"):
         CheckpointManager(directory, boot_id='"')
-    with pytest.raises(TypeError, match="sharing: options of a directory"):
-        CheckpointManager(MemoryStore(), sharing=True)
+    with pytest.raises(ValueError, match="read_only takes no lock"):
+        CheckpointManager(MemoryStore(), sharing=True, read_only=True)

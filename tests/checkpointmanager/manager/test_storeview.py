@@ -1,0 +1,125 @@
+"""The options of a directory on a store that is none: what makes sense is honoured, the rest is accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from checkpointmanager import (
+    CheckpointManager,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    MemoryStore,
+    Reason,
+    Store,
+    UnstorableValue,
+)
+from checkpointmanager._storeview import StoreView
+from checkpointmanager.aio import AsyncCheckpointManager
+from checkpointmanager.testing import StoreConformance, damage
+from draState import FileCheckpointer, PodConfigStore
+
+
+class TestView(StoreConformance):
+    """One with a limit, which is the only view that claims to be exclusive."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        return StoreView(MemoryStore(), sharing=False, read_only=False, max_bytes=1 << 20)
+
+
+def test_what_only_a_directory_has_is_accepted_and_ignored() -> None:
+    store = MemoryStore()
+    options: dict[str, Any] = {"owner": "agent", "lock_timeout": 3, "allow_insecure": True, "durability": "atomic"}
+    manager = CheckpointManager(store, **options, sharing=False, read_only=False)
+    manager.create_checkpoint("a", 1)
+    assert manager._store is store, "nothing to limit, so nothing in between"
+
+
+def test_the_claims_and_pod_configs_of_draState_take_it_with_the_same_options() -> None:
+    claims = FileCheckpointer(MemoryStore(), owner="agent", lock_timeout=1)
+    assert len(claims.get_or_create()) == 0
+    with PodConfigStore(MemoryStore(), owner="agent", lock_timeout=1) as pods:
+        assert pods.problems == {}
+
+
+def test_so_does_the_manager_for_asyncio() -> None:
+    async def write() -> int:
+        async with AsyncCheckpointManager(MemoryStore(), owner="agent", max_bytes=1000) as manager:
+            return (await manager.create_checkpoint("a", 1)).generation
+
+    assert asyncio.run(write()) == 1
+
+
+def test_read_only_refuses_every_change_and_reads() -> None:
+    store = MemoryStore()
+    CheckpointManager(store).create_checkpoint("a", 1)
+    reader = CheckpointManager(store, read_only=True)
+    changes = (
+        lambda: reader.create_checkpoint("a", 2),
+        lambda: reader.update_checkpoint("a", lambda _: 2),
+        lambda: reader.remove_checkpoint("a"),
+        lambda: reader.recover_checkpoint("a"),
+    )
+    for change in changes:
+        with pytest.raises(CheckpointWriteFailed) as caught:
+            change()
+        assert (caught.value.errno, caught.value.in_doubt) == (errno.EROFS, False)
+    assert reader.get_checkpoint("a").data == 1
+    CheckpointManager(store).create_checkpoint("a", 3)
+    assert reader.get_checkpoint("a").data == 3
+
+
+def test_max_bytes_limits_this_manager_and_no_other() -> None:
+    store = MemoryStore()
+    CheckpointManager(store).create_checkpoint("large", "x" * 1000)
+    limited = CheckpointManager(store, max_bytes=500)
+    with pytest.raises(UnstorableValue, match="over the limit of 500"):
+        limited.create_checkpoint("a", "x" * 1000)
+    with pytest.raises(CorruptCheckpoint) as caught:
+        limited.get_checkpoint("large")
+    assert caught.value.reason is Reason.TOO_LARGE
+    assert CheckpointManager(store).get_checkpoint("large").data == "x" * 1000
+
+
+def test_a_limit_can_only_be_lowered() -> None:
+    store = MemoryStore()
+    store.max_bytes = 500
+    with pytest.raises(UnstorableValue, match="over the limit of 500"):
+        CheckpointManager(store, max_bytes=1 << 20).create_checkpoint("a", "x" * 1000)
+
+
+def test_sharing_means_that_nothing_is_remembered() -> None:
+    store = MemoryStore()
+    one, other = CheckpointManager(store, sharing=True), CheckpointManager(store, sharing=True)
+    assert one.create_checkpoint("a", 1).generation == 1
+    assert other.create_checkpoint("a", 2).generation == 2
+    third = one.create_checkpoint("a", 1)
+    assert (third.generation, third.unchanged) == (3, False)
+
+
+def test_no_update_of_managers_that_share_is_lost() -> None:
+    store = MemoryStore()
+    managers = [CheckpointManager(store, sharing=True) for _ in range(4)]
+    managers[0].create_checkpoint("a", 0)
+    begin = threading.Barrier(4)
+
+    def count(manager: CheckpointManager[Any]) -> None:
+        begin.wait()
+        for _ in range(50):
+            manager.update_checkpoint("a", lambda number: number + 1)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count, managers))
+    assert managers[0].get_checkpoint("a").data == 200
+
+
+def test_the_kit_damages_what_is_behind_a_view() -> None:
+    manager = CheckpointManager(MemoryStore(), max_bytes=1000)
+    manager.create_checkpoint("a", {"some": "data", "more": "data"})
+    damage.flip_bit(manager, "a").expect(manager)
