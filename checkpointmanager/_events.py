@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
 
 from ._format.reason import Reason
+from ._unbroken import is_mine
 
 logger = logging.getLogger("checkpointmanager")
 logger.addHandler(logging.NullHandler())  # silent unless the agent configures logging
@@ -24,6 +26,7 @@ class EventKind(StrEnum):
     DAMAGE = "damage"
     SCHEMA_MISMATCH = "schema-mismatch"
     RECOVERED = "recovered"
+    ROLLED_BACK = "rolled-back"
     QUARANTINED = "quarantined"
     NOT_QUARANTINED = "not-quarantined"
     STALE_FILES = "stale-files"
@@ -32,10 +35,17 @@ class EventKind(StrEnum):
     UNRELIABLE_FILE_SYSTEM = "unreliable-file-system"
 
 
-_LEVELS = {
-    EventKind.RECOVERED: logging.INFO,
-    EventKind.STALE_FILES: logging.INFO,
+LEVELS = {
+    EventKind.DAMAGE: logging.WARNING,
     EventKind.SCHEMA_MISMATCH: logging.ERROR,  # no disk is to blame, and no retry helps: the program must be mended
+    EventKind.RECOVERED: logging.INFO,  # exactly: nothing is lost
+    EventKind.ROLLED_BACK: logging.WARNING,
+    EventKind.QUARANTINED: logging.WARNING,
+    EventKind.NOT_QUARANTINED: logging.WARNING,
+    EventKind.STALE_FILES: logging.INFO,
+    EventKind.SLOW_SYNC: logging.WARNING,
+    EventKind.FORGETFUL_FILE_SYSTEM: logging.WARNING,
+    EventKind.UNRELIABLE_FILE_SYSTEM: logging.WARNING,
 }
 
 
@@ -54,7 +64,7 @@ class Event:
 class Events:
     """Delivers events in the thread that caused them, after that thread has left the locks it held.
 
-    Only `meter` is told at once, so that it hears of damage before it hears that the damage was replaced.
+    Only `metrics` hears of them at once, so that it counts damage before it counts that the damage was replaced.
     """
 
     def __init__(
@@ -68,34 +78,43 @@ class Events:
         if self._metrics:
             self._metrics(event)
         self._thread.events.append(event)
-        if not self._thread.depth:
-            self._deliver()
+        self.deliver()
+
+    def hold_back(self, lock: threading.RLock) -> None:
+        """From now on nothing is delivered in this thread while it holds `lock`."""
+        self._thread.lock = lock
+
+    def deliver(self) -> None:
+        """What was held back, unless it still is. What an interrupted call left behind comes with the next events."""
+        pending = self._thread
+        while pending.events and not (pending.lock and is_mine(pending.lock)):
+            self._deliver(pending.events.popleft())
 
     def __enter__(self) -> None:
-        """Before a lock is taken: what is emitted inside is delivered after the outermost of these ends."""
-        self._thread.depth += 1
+        """What is emitted inside is delivered at the end."""
+        lock = threading.RLock()
+        lock.acquire()
+        self.hold_back(lock)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._thread.depth -= 1
-        if not self._thread.depth and self._thread.events:
-            self._deliver()
+        self._thread.lock = None
+        self.deliver()
 
-    def _deliver(self) -> None:
-        events, self._thread.events = self._thread.events, []
-        for event in events:
-            fields = {"event": event.kind, "key": event.key, "path": event.path, "reason": event.reason}
-            logger.log(_LEVELS.get(event.kind, logging.WARNING), "%s: %s", event.path, event.detail, extra=fields)
-            if self._callback is None:
-                continue
-            try:
-                self._callback(event)
-            except Exception:  # the agent's own bug must not fail a write that succeeded
-                logger.exception("the on_event callback failed on a %s event", event.kind)
+    def _deliver(self, event: Event) -> None:
+        fields = {"event": event.kind, "key": event.key, "path": event.path, "reason": event.reason}
+        what = f"{event.kind} ({event.reason})" if event.reason else event.kind
+        logger.log(LEVELS[event.kind], "%s: %s: %s", event.path, what, event.detail, extra=fields)
+        if self._callback is None:
+            return
+        try:
+            self._callback(event)
+        except Exception:  # the agent's own bug must not fail a write that succeeded
+            logger.exception("the on_event callback failed on a %s event", event.kind)
 
 
 class _Pending(threading.local):
     def __init__(self) -> None:
-        self.depth = 0
-        self.events: list[Event] = []
+        self.events: deque[Event] = deque()
+        self.lock: threading.RLock | None = None  # events wait while this thread holds it

@@ -1,81 +1,135 @@
-"""Who changes a key holds it; who wants it meanwhile waits in line."""
+"""Whoever changes a key holds it; others that want it meanwhile wait in line."""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import weakref
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager
+
+from ._unbroken import Unbroken, is_mine
 
 
 class KeyLocks:
-    """Writers of one key wait for each other, writers of different keys do not."""
+    """Writers of one key wait for each other, writers of different keys do not.
+
+    A signal handler that raises leaves nothing held. In a forked child only the keys of the forking thread are held.
+    """
 
     def __init__(self) -> None:
         self._guard = threading.RLock()  # a signal handler may come while its thread has it
-        self._lines: dict[str, deque[threading.Lock]] = {}  # who waits, for each key that is held; guarded by _guard
+        self._last: dict[str, Turn] = {}  # whose turn comes last, for each key that is held; guarded by _guard
         self._thread = _Thread()
+        _all.add(self)
 
-    @contextmanager
-    def locked(self, *keys: str) -> Iterator[None]:
+    def locked(self, *keys: str) -> AbstractContextManager[None]:
         """All of these at once."""
-        taken = self.take(keys)
-        try:
-            yield
-        finally:
-            self.give_back(taken)
+        return Unbroken(self._locked(keys))
 
-    def take(self, keys: Sequence[str]) -> Sequence[str]:
-        """Always in the same order, so that two callers cannot wait for each other; returns what to give back.
+    def turn(self, keys: Sequence[str]) -> Turn:
+        """For somebody who holds more than keys; see Turn."""
+        return Turn(self, keys)
 
-        That holds only if nobody takes more while holding some, so a change function that writes is refused.
+    def _locked(self, keys: Sequence[str]) -> Generator[None, None, None]:
+        turn = Turn(self, keys)
+        with turn.lock:
+            try:
+                turn.wait()
+                yield
+            finally:
+                turn.leave()
+        yield
+
+    def _forget_other_threads(self) -> None:
+        """After a fork: they are not in the child, so nobody would ever give their keys back."""
+        self._guard = threading.RLock()
+        mine = self._thread.turn
+        self._last = mine.held() if mine else {}
+
+
+class Turn:
+    """One holding of some keys, by one thread.
+
+    It lasts for as long as its lock is held, and that is all: whoever comes next waits for that lock. So nothing
+    needs to be done to give the keys back that a signal handler could prevent; leave() only tidies up.
+
+        with turn.lock:
+            try:
+                turn.wait()
+                ...
+            finally:
+                turn.leave()
+    """
+
+    __slots__ = ("_before", "_keys", "_left", "_locks", "lock")
+
+    def __init__(self, locks: KeyLocks, keys: Sequence[str]) -> None:
+        self.lock = threading.RLock()
+        self._locks = locks
+        # Always in the same order, so that two callers cannot wait for each other.
+        self._keys = keys if len(keys) == 1 else sorted(set(keys))
+        self._before: dict[str, Turn] = {}  # whom it waits for; stays there if it gives up
+        self._left = False
+
+    def wait(self) -> None:
+        """Until all who came before are gone.
+
+        Two callers cannot wait for each other only if nobody takes more while holding some. So a change function
+        that writes is refused.
         """
-        if self._thread.locks_some:
+        thread = self._locks._thread
+        if thread.turn and is_mine(thread.turn.lock):  # one that was interrupted while it left is not
             raise RuntimeError("a function that makes a change must not make others: it could wait for itself")
-        if len(keys) != 1:
-            keys = sorted(set(keys))
-        taken = 0
-        try:
-            self._thread.locks_some = True
-            for key in keys:
-                self._take(key)
-                taken += 1
-        except BaseException:
-            self.give_back(keys[:taken])
-            raise
-        return keys
+        thread.turn = self
+        for key in self._keys:
+            self._wait_for(key)
 
-    def give_back(self, keys: Sequence[str]) -> None:
-        """Each to the next in line, if there is one."""
-        try:
-            for key in keys:
-                with self._guard:
-                    if line := self._lines[key]:
-                        line.popleft().release()
+    def leave(self) -> None:
+        """Nobody needs to wait for this one any more, or know of it."""
+        locks = self._locks
+        self._left = True
+        with locks._guard:
+            for key in self._keys:
+                if locks._last.get(key) is self:
+                    before = self._before.get(key)
+                    while before and before._left:
+                        before = before._before.get(key)
+                    if before:
+                        locks._last[key] = before
                     else:
-                        del self._lines[key]
-        finally:
-            self._thread.locks_some = False
+                        del locks._last[key]
+        if locks._thread.turn is self:  # not if it was refused
+            locks._thread.turn = None
 
-    def _take(self, key: str) -> None:
-        with self._guard:
-            line = self._lines.get(key)
-            if line is None:
-                self._lines[key] = deque()
-                return
-            turn = threading.Lock()
-            turn.acquire()
-            line.append(turn)
-        try:
-            turn.acquire()  # until whoever held the key before gives it to us
-        except BaseException:  # a Ctrl-C while waiting
-            with self._guard:
-                if waits := turn in line:
-                    line.remove(turn)
-            if not waits:
-                self.give_back([key])
-            raise
+    def held(self) -> dict[str, Turn]:
+        """What its own thread holds by it."""
+        return {key: self for key in self._keys if is_mine(self.lock)}
+
+    def _wait_for(self, key: str) -> None:
+        locks = self._locks
+        with locks._guard:
+            before = locks._last.get(key)
+            if before:
+                self._before[key] = before
+            locks._last[key] = self
+        while before:
+            with before.lock:  # until it ends
+                before = before._before.get(key)  # if it ended without having had the key: whom it waited for
+        self._before.pop(key, None)
 
 
 class _Thread(threading.local):
-    locks_some = False
+    turn: Turn | None = None
+
+
+_all: weakref.WeakSet[KeyLocks] = weakref.WeakSet()
+
+
+def _forget_other_threads() -> None:
+    for locks in list(_all):
+        locks._forget_other_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)

@@ -27,7 +27,7 @@ class MemoryStore:
         self.previous: dict[str, bytes] = {}
         self.kept: dict[str, dict[str, bytes]] = {}  # in quarantine: by key, then by where it is said to be
         self._quarantines = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come while its thread has it
 
     def path_of(self, key: str) -> str:
         return f"{self.path}{key}"

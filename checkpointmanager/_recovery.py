@@ -66,7 +66,8 @@ class Recoverer(Generic[T]):
             return Recovery(key, Outcome.DISCARDED, "removed; whoever reads it next finds no checkpoint", kept)
         outcome = Outcome.ROLLED_BACK if cure.rollback_to else Outcome.REPAIRED
         kept = self._writer.replace_damaged(key, reason, cure.blob)
-        self._events.emit(Event(EventKind.RECOVERED, plan.path, f"{outcome}: {cure.detail}", key, reason))
+        kind = EventKind.ROLLED_BACK if cure.rollback_to else EventKind.RECOVERED
+        self._events.emit(Event(kind, plan.path, cure.detail, key, reason))
         if cure.mismatch:
             raise cure.mismatch
         return Recovery(key, outcome, cure.detail, kept)

@@ -46,6 +46,7 @@ HISTOGRAMS = {
 }
 _COUNTED_EVENTS = {
     EventKind.RECOVERED: "recoveries",
+    EventKind.ROLLED_BACK: "recoveries",
     EventKind.QUARANTINED: "quarantines",
     EventKind.SLOW_SYNC: "slow_syncs",
     EventKind.SCHEMA_MISMATCH: "schema_mismatches",
@@ -56,7 +57,7 @@ class CheckpointMetrics(Collector):
     """A MetricsSink and a collector in one. It may serve many managers, each with its directory as label."""
 
     def __init__(self, registry: CollectorRegistry | None = REGISTRY) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler that uses a manager may come while its thread has it
         self._directories: dict[str, _Directory] = {}  # guarded by _lock, with all that is in it
         if registry:
             registry.register(self)
@@ -73,7 +74,7 @@ class CheckpointMetrics(Collector):
             if event.kind is EventKind.DAMAGE and event.reason:
                 figures.damage[event.reason] += 1
                 figures.damaged[event.key] = event.reason
-            if event.kind is EventKind.RECOVERED:
+            if event.kind in (EventKind.RECOVERED, EventKind.ROLLED_BACK):
                 figures.damaged.pop(event.key, None)
 
     def waited(self, directory: str, seconds: float) -> None:

@@ -11,8 +11,8 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Literal
 
 from .._errors import CheckpointError, CheckpointNotFound, CheckpointWriteFailed, DirectoryUnusable
@@ -22,6 +22,7 @@ from .._format.keys import is_name
 from .._format.names import PREVIOUS, SUFFIX, TEMP
 from .._format.reason import Damaged, Reason, reason_of
 from .._store import Put
+from .._unbroken import Unbroken
 from . import quarantine
 from .commit import Commit
 from .directory import Directory
@@ -128,12 +129,12 @@ class FileStore:
                         os.close(descriptor)
 
     def writing(self) -> AbstractContextManager[None]:
-        return self._in_flight if self.exclusive else self._writing_with_lock()
+        return self._in_flight if self.exclusive else Unbroken(self._writing_with_lock())
 
-    @contextmanager
-    def _writing_with_lock(self) -> Iterator[None]:
+    def _writing_with_lock(self) -> Generator[None, None, None]:
         with self._in_flight, self._ownership.writing():
             yield
+        yield
 
     def confirm(self) -> None:
         self._ownership.check()

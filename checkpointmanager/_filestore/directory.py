@@ -24,8 +24,9 @@ class Directory:
     A directory that other users could write to is refused unless `allow_insecure`.
     """
 
+    descriptor = -1
+
     def __init__(self, path: str | os.PathLike[str], *, create: bool, allow_insecure: bool) -> None:
-        self.descriptor = -1
         self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
         self.sync_error: OSError | None = None  # the last one
         self._listing = threading.Lock()  # one at a time: all listings of a descriptor read on from one position

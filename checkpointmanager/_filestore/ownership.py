@@ -10,21 +10,15 @@ import errno
 import os
 import stat
 import threading
-import types
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-
-from filelock import FileLock, Timeout
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from .._errors import CheckpointWriteFailed, DirectoryLocked, DirectoryUnusable, InsecureDirectory
 from .._format.lockowner import MAX_LOCK_TEXT_BYTES, LockOwner
 from .._format.names import LOCK
+from .._unbroken import Unbroken, is_mine
 from .directory import Directory
-
-POLL_SECONDS = 0.01  # how often a waiter tries: the kernel does not wake it
-
-# A lock that a test leaves open would, once pyfakefs is gone, close the real descriptor of the same number.
-_never_collected: list[FileLock] = []
+from .lockfile import LockFile
 
 
 class Ownership:
@@ -39,17 +33,8 @@ class Ownership:
         self._threads = threading.RLock()  # under sharing: the kernel's lock does not exclude threads
         self._identity: tuple[int, int] | None = None
         self._lost = False
-        self._lock = FileLock(
-            self._path,
-            timeout=timeout,
-            mode=0o600,
-            thread_local=False,
-            fallback_to_soft=False,
-            poll_interval=POLL_SECONDS,
-            on_acquired=self._introduce,
-        )
-        if not isinstance(os, types.ModuleType):  # pyfakefs
-            _never_collected.append(self._lock)
+        self._lock = LockFile(directory)
+        self._taken = False  # under sharing: asked by the thread that has _threads
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -58,24 +43,34 @@ class Ownership:
             with self.writing():
                 yield
             return
-        self._take()
+        self._take()  # FileStore closes if this raises
         yield
 
     def close(self) -> None:
-        self._lock.release()
+        self._lock.give_back()
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[None]:
         """Around each change: under sharing the lock is taken, else it is held anyway."""
-        if not self._sharing:
+        return Unbroken(self._writing()) if self._sharing else nullcontext()
+
+    def _writing(self) -> Generator[None, None, None]:
+        if is_mine(self._threads):  # in a signal handler, or in a function that update was given
+            if not self._taken:
+                raise RuntimeError("a signal handler must not make a change while its thread waits for the lock")
             yield
-            return
-        with self._threads:
-            self._take()
-            try:
-                yield
-            finally:
-                self._lock.release()
+        else:
+            with self._threads:
+                self._taken = False
+                try:
+                    self._take()
+                    self._taken = True
+                    yield
+                finally:
+                    try:
+                        self._lock.give_back()
+                    finally:
+                        self._lock.give_back()  # if a signal handler has just kept the first one from it
+        yield
 
     def lock_owner(self) -> LockOwner | None:
         """Who says to hold the lock."""
@@ -97,22 +92,19 @@ class Ownership:
         except OSError as error:
             raise DirectoryUnusable(self._path, error) from error
         try:
-            self._lock.acquire()
-            try:
-                if not self._is_in_place():
-                    why = "the lock file was replaced while it was taken; try again"
-                    raise DirectoryLocked(self._directory.path, why)
-            except BaseException:  # also a Ctrl-C: nobody else would ever give it back
-                self._lock.release()
-                raise
-        except Timeout:
-            waited = f" after waiting {self._timeout:g} s" if self._timeout else ""
-            raise DirectoryLocked(self._directory.path, f"locked{waited} by another owner", self.lock_owner()) from None
+            if not self._lock.take(self._timeout):
+                waited = f" after waiting {self._timeout:g} s" if self._timeout else ""
+                why = f"locked{waited} by another owner"
+                raise DirectoryLocked(self._directory.path, why, self.lock_owner())
+            self._introduce(self._lock.descriptor)
+            if not self._is_in_place():
+                why = "the lock file was replaced while it was taken; try again"
+                raise DirectoryLocked(self._directory.path, why)
         except OSError as error:
             raise DirectoryUnusable(self._path, error) from error
 
     def _refuse_if_moved(self) -> None:
-        """The lock is taken by path, and filelock would make a directory that is missing."""
+        """Others take the lock by path: one of a directory that is no longer there would exclude nobody."""
         try:
             in_place = os.path.samestat(os.stat(self._directory.path), os.fstat(self._directory.descriptor))
         except FileNotFoundError:

@@ -204,7 +204,7 @@ def test_a_fork_while_another_thread_closes_the_gate_does_not_hang_the_child() -
     inside, go_on = threading.Event(), threading.Event()
 
     def close_slowly() -> None:
-        with in_flight._closing, in_flight._left:
+        with in_flight, in_flight._closing:
             inside.set()
             assert go_on.wait(LIMIT)
 

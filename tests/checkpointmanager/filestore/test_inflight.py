@@ -5,18 +5,22 @@ What a fork does to it is in test_fork.py, closing a whole manager in test_owner
 
 from __future__ import annotations
 
+import itertools
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import pytest
 
 from checkpointmanager import ManagerClosed
 from checkpointmanager._filestore.inflight import InFlight
+from checkpointmanager._unbroken import is_mine
 
-from ..processes import LIMIT, run_together, until
+from ..processes import LIMIT, until
+from ..signals import called, everywhere, in_time, interrupted
 
 R = TypeVar("R")
 
@@ -168,21 +172,36 @@ def test_who_is_inside_cannot_close_and_bars_nobody(in_flight: InFlight, close: 
     assert close.given_back == 1
 
 
+@contextmanager
+def handled(handler: Callable[[], object], when: Callable[[], object]) -> Iterator[None]:
+    """The main thread, which waits inside, gets a signal with this handler."""
+
+    def send() -> None:
+        until(when)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: handler())
+    try:
+        sent = in_a_thread(send)
+        yield
+        sent.result(LIMIT)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_after_an_interrupt_while_it_waits_it_is_open_and_the_next_one_closes(
     in_flight: InFlight, visit: Visit, close: Closer
 ) -> None:
     second: list[Future[None]] = []
 
-    def interrupted(_: object) -> None:
+    def interrupt() -> None:
         second.append(in_a_thread(close))
         with suppress(TimeoutError):
             second[0].result(0.1)  # it must not take this one's word for it
-        patch.undo()
         raise KeyboardInterrupt
 
     visitor = visit()
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(in_flight._left, "wait_for", interrupted)
+    with handled(interrupt, lambda: is_barred(in_flight)), pytest.raises(KeyboardInterrupt):
         close()
     assert not second[0].done()
     visitor.leave()
@@ -191,12 +210,11 @@ def test_after_an_interrupt_while_it_waits_it_is_open_and_the_next_one_closes(
 
 
 def test_an_interrupt_while_it_waits_leaves_it_open(in_flight: InFlight, visit: Visit, close: Closer) -> None:
-    def interrupted(_: object) -> None:
+    def interrupt() -> None:
         raise KeyboardInterrupt
 
     visitor = visit()
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(in_flight._left, "wait_for", interrupted)
+    with handled(interrupt, lambda: is_barred(in_flight)), pytest.raises(KeyboardInterrupt):
         close()
     assert not is_barred(in_flight)
     visitor.leave()
@@ -204,92 +222,158 @@ def test_an_interrupt_while_it_waits_leaves_it_open(in_flight: InFlight, visit: 
     assert close.given_back == 1
 
 
-def test_a_signal_handler_may_close_while_its_thread_closes(in_flight: InFlight, visit: Visit, close: Closer) -> None:
-    wait_for = in_flight._left.wait_for
+def test_an_interrupt_while_it_is_given_back_is_made_up_for_by_the_next_one(in_flight: InFlight) -> None:
+    attempts: list[int] = []
 
-    def interrupted(condition: Callable[[], bool]) -> bool:
+    def give_back() -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_flight.close(give_back)
+    assert is_barred(in_flight)
+    in_flight.close(give_back)
+    in_flight.close(give_back)
+    assert len(attempts) == 2
+
+
+def test_a_signal_handler_may_close_while_its_thread_closes(in_flight: InFlight, visit: Visit, close: Closer) -> None:
+    def handler() -> None:
         close()
+        assert not close.given_back
         in_a_thread(visitor.leave)
-        return wait_for(condition)
 
     visitor = visit()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_flight._left, "wait_for", interrupted)
-        run_together(close)
+    with handled(handler, lambda: is_barred(in_flight)):
+        close()
     assert close.given_back == 1
 
 
-class Interrupted(dict[int, int]):
-    """The count of who is inside, with a signal handler that runs whenever it is looked at."""
+def test_a_signal_handler_that_closes_keeps_its_thread_out_or_is_refused() -> None:
+    """At each of the places where Python runs it while its thread goes in and out twice."""
+    outcomes: list[str] = []
 
-    handler: Callable[[], object] | None = None
+    def close_at(place: int) -> bool:
+        """False if there are not so many."""
+        fresh = InFlight("/var/lib/claims")
+        closer, done = Closer(fresh), False
 
-    def get(self, thread: int, default: int = 0) -> int:  # type: ignore[override]
-        found = super().get(thread, default)
-        self._signal()
-        return found
+        def handler() -> None:
+            nonlocal done
+            done = True
+            try:
+                closer()
+                outcomes.append("closed")
+            except ManagerClosed as error:
+                outcomes.append("refused" if "from within" in str(error) else str(error))
 
-    def pop(self, thread: int, default: int | None = 0) -> int:  # type: ignore[override]
-        found = super().pop(thread, 0)
-        self._signal()
-        return found or default or 0
+        def visit() -> None:
+            with fresh, fresh:
+                assert not closer.given_back
 
-    def _signal(self) -> None:
-        handler, self.handler = self.handler, None
-        if handler:
-            handler()
+        with suppress(ManagerClosed):
+            called(visit, handler, place)
+        closer()
+        assert closer.given_back == 1
+        return done
+
+    places = next(place for place in itertools.count() if not close_at(place))
+    assert places > 8
+    assert set(outcomes) == {"closed", "refused"}
+
+
+def test_a_handler_that_raises_anywhere_leaves_nobody_inside() -> None:
+    in_flight = InFlight("/var/lib/claims")
+
+    def twice() -> None:
+        with in_flight, in_flight:
+            in_flight.check()
+
+    def check() -> None:
+        nonlocal in_flight
+        in_time(lambda: in_flight.close(lambda: None))
+        in_flight = InFlight("/var/lib/claims")
+
+    for more in range(4):
+        assert everywhere(lambda: twice, check, more) > 8
+
+
+def test_closing_that_is_interrupted_anywhere_can_be_repeated_in_another_thread() -> None:
+    for more in range(4):
+        for at in itertools.count():
+            in_flight = InFlight("/var/lib/claims")
+            given_back: list[int] = []
+            give_back = given_back.append
+            with in_flight:
+                pass
+            handler = interrupted(lambda: in_flight.close(lambda: give_back(1)), at, more)  # noqa: B023
+            in_time(lambda: in_flight.close(lambda: give_back(1)))  # noqa: B023
+            assert given_back
+            assert is_barred(in_flight)
+            if not handler.raised_at:
+                break
+        assert at > 8
 
 
 def test_nobody_slips_in_while_another_thread_closes(in_flight: InFlight, close: Closer) -> None:
-    in_flight._inside = Interrupted()
-    in_flight._inside.handler = lambda: in_a_thread(close).result(LIMIT)
+    """It had looked, and found nobody, just before the newcomer took its lock."""
+
+    class Late:
+        """The newcomer's lock. Just before it is taken, somebody closes."""
+
+        def __init__(self) -> None:
+            self._lock = in_flight._thread.lock
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._lock, name)
+
+        def acquire(self) -> None:
+            in_a_thread(close).result(LIMIT)
+            self._lock.acquire()
+
+    in_flight._thread.lock = Late()  # type: ignore[assignment]
     with pytest.raises(ManagerClosed, match="is closed"), in_flight:
         pytest.fail("inside of what is closed")
-    assert not in_flight._inside
     assert close.given_back == 1
 
 
 def test_who_is_turned_away_holds_up_nobody(in_flight: InFlight, close: Closer) -> None:
-    """It was counted for a moment, and whoever closes may have seen that."""
+    """It had its lock for a moment, and whoever closes may have waited for that."""
     closing: list[Future[None]] = []
 
-    class Counted(dict[int, int]):
-        def __setitem__(self, thread: int, calls: int) -> None:
-            super().__setitem__(thread, calls)
+    class Early:
+        """The newcomer's lock. Just after it is taken, somebody closes."""
+
+        def __init__(self) -> None:
+            self._lock = in_flight._thread.lock
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._lock, name)
+
+        def acquire(self) -> None:
+            self._lock.acquire()
             closing.append(in_a_thread(close))
             until(lambda: in_flight._barred)
             with suppress(TimeoutError):
                 closing[0].result(0.1)
 
-    in_flight._inside = Counted()
+    lock = in_flight._thread.lock
+    in_flight._thread.lock = Early()  # type: ignore[assignment]
     with pytest.raises(ManagerClosed, match="is closed"), in_flight:
         pytest.fail("inside of what is closed")
     closing[0].result(LIMIT)
     assert close.given_back == 1
+    assert not is_mine(lock)
 
 
-def test_a_signal_handler_that_closes_while_its_thread_enters_keeps_it_out(in_flight: InFlight, close: Closer) -> None:
-    in_flight._inside = Interrupted()
-    in_flight._inside.handler = close
-    with pytest.raises(ManagerClosed, match="is closed"), in_flight:
-        pytest.fail("inside of what is closed")
-    assert not in_flight._inside
-
-
-def test_a_signal_handler_cannot_close_while_its_thread_leaves_an_inner_call(
-    in_flight: InFlight, close: Closer
-) -> None:
-    refused: list[ManagerClosed] = []
-
-    def handler() -> None:
-        with pytest.raises(ManagerClosed, match="from within") as caught:
-            close()
-        refused.append(caught.value)
-
-    in_flight._inside = Interrupted()
-    with in_flight:
+def test_threads_that_have_ended_are_forgotten(in_flight: InFlight) -> None:
+    def visit() -> None:
         with in_flight:
-            in_flight._inside.handler = handler
-        assert refused
-    close()
-    assert close.given_back == 1
+            pass
+
+    for _ in range(20):
+        thread = threading.Thread(target=visit)
+        thread.start()
+        thread.join()
+    assert len(in_flight._locks) <= 1

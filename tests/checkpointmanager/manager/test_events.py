@@ -47,7 +47,7 @@ ACTIONS: dict[str, tuple[Callable[[LeaseManager], object], list[EventKind]]] = {
     "hopeless": (lambda m: m.recover_checkpoint("a"), [EventKind.DAMAGE]),
     "rollback": (
         lambda m: m.recover_checkpoint("a", rollback=True),
-        [EventKind.DAMAGE, EventKind.QUARANTINED, EventKind.RECOVERED],
+        [EventKind.DAMAGE, EventKind.QUARANTINED, EventKind.ROLLED_BACK],
     ),
 }
 

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import signal
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
-from unittest import mock
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
-from checkpointmanager._keylocks import KeyLocks
+from checkpointmanager import KeyLocks
+
+from ..processes import in_forked_child
+from ..signals import Interrupted, everywhere, in_time
 
 LIMIT = 20.0  # seconds, for a test that hangs
 
 
 def waiting(locks: KeyLocks, key: str) -> int:
-    return len(locks._lines.get(key, ()))
+    """How many wait for whoever holds the key."""
+    turn, count = locks._last.get(key), 0
+    while turn and (before := turn._before.get(key)):
+        turn, count = before, count + 1
+    return count
+
+
+def hold(locks: KeyLocks, *keys: str) -> None:
+    with locks.locked(*keys):
+        pass
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -45,13 +59,13 @@ def test_one_key_is_held_by_one_thread_at_a_time() -> None:
         for done in [pool.submit(work) for _ in range(8)]:
             done.result(LIMIT)
     assert most == 1
-    assert not locks._lines
+    assert not locks._last
 
 
 def test_another_key_does_not_wait() -> None:
     locks = KeyLocks()
     with locks.locked("a"), ThreadPoolExecutor(1) as pool:
-        pool.submit(lambda: locks.take(["b"])).result(LIMIT)
+        pool.submit(hold, locks, "b").result(LIMIT)
 
 
 def test_who_waits_is_served_in_the_order_of_coming() -> None:
@@ -67,7 +81,7 @@ def test_who_waits_is_served_in_the_order_of_coming() -> None:
             pool.submit(work, number)
             until(lambda: waiting(locks, "a") == number + 1)  # noqa: B023
     assert served == [0, 1, 2, 3, 4]
-    assert not locks._lines
+    assert not locks._last
 
 
 def test_callers_with_several_keys_never_wait_for_each_other_in_a_circle() -> None:
@@ -81,14 +95,14 @@ def test_callers_with_several_keys_never_wait_for_each_other_in_a_circle() -> No
     with ThreadPoolExecutor(3) as pool:
         for done in [pool.submit(work, keys) for keys in (("a", "b"), ("b", "a"), ("b", "c", "a", "b"))]:
             done.result(LIMIT)
-    assert not locks._lines
+    assert not locks._last
 
 
 def test_who_raises_while_holding_gives_back_what_it_held() -> None:
     locks = KeyLocks()
     with pytest.raises(ZeroDivisionError), locks.locked("a", "b"):
         raise ZeroDivisionError
-    assert not locks._lines
+    assert not locks._last
     with locks.locked("b"):
         pass
 
@@ -96,71 +110,129 @@ def test_who_raises_while_holding_gives_back_what_it_held() -> None:
 def test_more_may_not_be_taken_while_some_are_held() -> None:
     locks = KeyLocks()
     with locks.locked("a"), pytest.raises(RuntimeError, match="must not make others"):
-        locks.take(["b"])
+        hold(locks, "b")
     with locks.locked("b"):
         pass
 
 
-def test_who_is_interrupted_while_waiting_leaves_the_line_and_what_it_had() -> None:
+def test_a_refusal_does_not_allow_the_next_attempt() -> None:
     locks = KeyLocks()
-    interrupted = threading.Event()
+    with locks.locked("a"):
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="must not make others"):
+                hold(locks, "b")
+    hold(locks, "a", "b")
 
-    class Turn:
-        """A lock whose waiter is interrupted."""
 
-        def __init__(self) -> None:
-            self.acquired = False
-
-        def acquire(self) -> None:
-            if self.acquired:
-                interrupted.set()
-                raise KeyboardInterrupt
-            self.acquired = True
+@contextmanager
+def held_elsewhere(locks: KeyLocks, key: str) -> Iterator[None]:
+    """Another thread has the key inside."""
+    inside, go_on = threading.Event(), threading.Event()
 
     def work() -> None:
-        with (
-            mock.patch("checkpointmanager._keylocks.threading", SimpleNamespace(Lock=Turn)),
-            pytest.raises(KeyboardInterrupt),
-        ):
-            locks.take(["a", "b"])
-
-    with locks.locked("b"), ThreadPoolExecutor(1) as pool:
-        pool.submit(work).result(LIMIT)
-        assert interrupted.is_set()
-        assert waiting(locks, "b") == 0
-        assert "a" not in locks._lines
-    assert not locks._lines
-
-
-def test_who_is_interrupted_when_its_turn_has_come_passes_it_on() -> None:
-    locks = KeyLocks()
-
-    class Turn:
-        """A lock whose waiter is interrupted just after it was let go."""
-
-        def __init__(self) -> None:
-            self.acquired = False
-            self.released = threading.Event()
-
-        def acquire(self) -> None:
-            if self.acquired:
-                assert self.released.wait(LIMIT)
-                raise KeyboardInterrupt
-            self.acquired = True
-
-        def release(self) -> None:
-            self.released.set()
-
-    def work() -> None:
-        with (
-            mock.patch("checkpointmanager._keylocks.threading", SimpleNamespace(Lock=Turn)),
-            pytest.raises(KeyboardInterrupt),
-        ):
-            locks.take(["a"])
+        with locks.locked(key):
+            inside.set()
+            assert go_on.wait(LIMIT)
 
     with ThreadPoolExecutor(1) as pool:
-        with locks.locked("a"):
-            done = pool.submit(work)
-            until(lambda: waiting(locks, "a") == 1)
+        done = pool.submit(work)
+        assert inside.wait(LIMIT)
+        try:
+            yield
+        finally:
+            go_on.set()
         done.result(LIMIT)
-    assert not locks._lines
+
+
+@contextmanager
+def a_signal_when(condition: Callable[[], object]) -> Iterator[None]:
+    """The main thread, which waits inside, gets a signal whose handler raises."""
+
+    def handler(_: int, __: object) -> None:
+        raise Interrupted
+
+    def send() -> None:
+        until(condition)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(send)
+            with pytest.raises(Interrupted):
+                yield
+            sent.result(LIMIT)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_who_is_interrupted_while_waiting_leaves_the_line_and_what_it_had() -> None:
+    locks = KeyLocks()
+    with held_elsewhere(locks, "b"):
+        with a_signal_when(lambda: waiting(locks, "b") == 1):
+            hold(locks, "a", "b")
+        assert waiting(locks, "b") == 0
+        assert set(locks._last) == {"b"}
+    assert not locks._last
+
+
+def test_whoever_waits_behind_one_that_is_interrupted_still_waits_for_the_holder() -> None:
+    locks = KeyLocks()
+    with ThreadPoolExecutor(1) as pool:
+        with held_elsewhere(locks, "a"):
+            behind: list[Future[None]] = []
+
+            def join_the_line() -> bool:
+                if waiting(locks, "a") == 1 and not behind:
+                    behind.append(pool.submit(hold, locks, "a"))
+                return waiting(locks, "a") == 2
+
+            with a_signal_when(join_the_line):
+                hold(locks, "a")
+            with pytest.raises(TimeoutError):
+                behind[0].result(0.1)
+        behind[0].result(LIMIT)
+    assert not locks._last
+
+
+def test_a_handler_that_raises_anywhere_leaves_no_key_held() -> None:
+    locks = KeyLocks()
+
+    def check() -> None:
+        in_time(lambda: hold(locks, "a", "b"))
+        hold(locks, "b", "a")
+        assert not locks._last
+
+    for keys, more in itertools.product((["a"], ["a", "b"]), range(4)):
+        assert everywhere(lambda keys=keys: lambda: hold(locks, *keys), check, more) > 20  # type: ignore[misc]
+
+
+def test_in_a_forked_child_the_keys_of_other_threads_are_free() -> None:
+    locks = KeyLocks()
+    with held_elsewhere(locks, "a"), held_elsewhere(locks, "b"):
+        in_forked_child(lambda: hold(locks, "a", "b"))
+        assert waiting(locks, "a") == 0
+    hold(locks, "a", "b")
+
+
+def test_a_child_forked_by_a_holder_holds_what_it_held() -> None:
+    locks = KeyLocks()
+
+    def in_child() -> None:
+        with pytest.raises(RuntimeError, match="must not make others"):
+            hold(locks, "b")
+        with ThreadPoolExecutor(1) as pool:
+            waiter = pool.submit(hold, locks, "a")
+            until(lambda: waiting(locks, "a") == 1)
+            assert not waiter.done()
+            os._exit(42)
+
+    with locks.locked("a"):
+        child = os.fork()
+        if not child:
+            try:
+                in_child()
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+    assert not locks._last

@@ -22,7 +22,7 @@ from checkpointmanager import (
 from checkpointmanager._storeview import StoreView
 from checkpointmanager.aio import AsyncCheckpointManager
 from checkpointmanager.testing import StoreConformance, damage
-from draState import FileCheckpointer, PodConfigStore
+from draState import ClaimInfoCache, PodConfigStore
 
 
 class TestView(StoreConformance):
@@ -42,8 +42,7 @@ def test_what_only_a_directory_has_is_accepted_and_ignored() -> None:
 
 
 def test_the_claims_and_pod_configs_of_draState_take_it_with_the_same_options() -> None:
-    claims = FileCheckpointer(MemoryStore(), owner="agent", lock_timeout=1)
-    assert len(claims.get_or_create()) == 0
+    assert len(ClaimInfoCache(MemoryStore(), owner="agent", lock_timeout=1)) == 0
     with PodConfigStore(MemoryStore(), owner="agent", lock_timeout=1) as pods:
         assert pods.problems == {}
 

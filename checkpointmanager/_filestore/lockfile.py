@@ -1,0 +1,75 @@
+"""The kernel's lock on the file `.lock` of a directory, by a descriptor of our own.
+
+filelock's own FileLock keeps books in Python that a signal handler which raises can leave half written, and then
+every lock of the process hangs. Here the descriptor is all there is: the lock ends when it is unlocked or closed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from contextlib import suppress
+
+from filelock import lock_descriptor, unlock_descriptor
+
+from .._format.names import LOCK
+from .directory import Directory
+
+POLL_SECONDS = 0.01  # how often a waiter tries: the kernel does not wake it
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class LockFile:
+    """Contends with every other process, and with other LockFiles of this one, but not with other threads."""
+
+    descriptor = -1  # while it is locked; also for a moment before and after
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
+        _all.add(self)
+
+    def take(self, timeout: float) -> bool:
+        """False if another owner had it for all of `timeout` seconds. To be given back then as well."""
+        deadline = time.monotonic() + timeout
+        while not self._try():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(POLL_SECONDS, left))
+        return True
+
+    def give_back(self) -> None:
+        """May be called twice, and again if it was interrupted."""
+        if self.descriptor >= 0:
+            with suppress(OSError):  # closing does the same, unless a child of a fork has the descriptor too
+                unlock_descriptor(self.descriptor)
+            self.close()
+
+    def close(self) -> None:
+        """What is done in a forked child: the parent keeps the lock."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):
+                self._close(descriptor)
+
+    __del__ = close
+
+    def _try(self) -> bool:
+        self.close()
+        self.descriptor = os.open(LOCK, FLAGS, 0o600, dir_fd=self._directory.descriptor)
+        # One that was unlinked meanwhile guards nothing.
+        return lock_descriptor(self.descriptor, blocking=False) and os.fstat(self.descriptor).st_nlink > 0
+
+
+_all: weakref.WeakSet[LockFile] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for lock in list(_all):
+        lock.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_all)

@@ -1,0 +1,141 @@
+"""A signal handler, mostly one that raises, at every place where Python runs one, one place at a time.
+
+Python looks for signals when a function begins, when a C function has returned, and when a loop goes round. Here a
+signal is always pending, so the handler runs at each of these places; it counts them, raises at one, and has the
+signal pending again after all others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TypeVar
+
+from .processes import LIMIT
+
+R = TypeVar("R")
+
+
+class Interrupted(BaseException):
+    """What the handler raises: as little an Exception as KeyboardInterrupt and SystemExit are."""
+
+
+class _Signal(int):
+    """`pending` sends it. An attribute and no call, for after a call Python would look for signals at once."""
+
+    pending = property(ctypes.PyDLL(None)["raise"])
+
+
+_SIGNAL = _Signal(signal.SIGUSR1)
+
+
+def _raise() -> None:
+    raise Interrupted
+
+
+class Handler:
+    """Raises at place number `at` (from 0), and at each of the `more` places after it that are met then."""
+
+    def __init__(self, at: int, more: int = 0, does: Callable[[], object] = _raise) -> None:
+        self.at, self.last = at, at + more
+        self.does = does
+        self.places = 0
+        self.raised_at = ""
+        self.armed = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if not self.armed:
+            return
+        place, self.places = self.places, self.places + 1
+        if place >= self.last:
+            self.armed = False
+        if place >= self.at:
+            code = frame.f_code if frame else None
+            self.raised_at += f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}; " if frame and code else "?; "
+            try:
+                self.does()
+            finally:
+                if self.armed:
+                    _SIGNAL.pending  # noqa: B018
+        else:
+            _SIGNAL.pending  # noqa: B018
+
+
+@contextmanager
+def _handling(handler: Handler) -> Iterator[None]:
+    before = signal.signal(_SIGNAL, handler)
+    try:
+        yield
+    finally:
+        handler.armed = False
+        signal.signal(_SIGNAL, before)
+
+
+def called(act: Callable[[], object], does: Callable[[], object], at: int, more: int = 0) -> Handler:
+    """Run `act` with a handler that does something at place number `at`. It does not if there are not so many."""
+    handler = Handler(at, more, does)
+    with _handling(handler):
+        try:
+            handler.armed = True
+            _SIGNAL.pending  # noqa: B018
+            act()
+        finally:
+            handler.armed = False
+    return handler
+
+
+def interrupted(act: Callable[[], object], at: int, more: int = 0) -> Handler:
+    """The same with a handler that raises."""
+    handler = Handler(at, more)
+    with _handling(handler):
+        try:
+            handler.armed = True
+            _SIGNAL.pending  # noqa: B018
+            act()
+            handler.armed = False
+        except Interrupted:
+            handler.armed = False
+    return handler
+
+
+def everywhere(act: Callable[[], Callable[[], object]], check: Callable[[], object], more: int = 0) -> int:
+    """Interrupt what `act` returns at each place in turn, and `check` after each; returns how many there were."""
+    for at in itertools.count():
+        handler = interrupted(act(), at, more)
+        if not handler.raised_at:
+            return at
+        try:
+            check()
+        except BaseException as error:
+            error.add_note(f"interrupted at place {at}: {handler.raised_at}")
+            raise
+    raise AssertionError
+
+
+def in_time(work: Callable[[], R], seconds: float = LIMIT) -> R:
+    """What `work` returns in another thread, which is left alone if it hangs."""
+    results: list[R] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001  (raised below)
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        stack = sys._current_frames().get(thread.ident or 0)
+        where = f"{stack.f_code.co_filename}:{stack.f_lineno}" if stack else "?"
+        raise AssertionError(f"hangs in {where}")
+    if errors:
+        raise errors[0]
+    return results[0]
