@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import TypeVar
 
 R = TypeVar("R")
@@ -33,7 +33,7 @@ class KeyedThreads:
         self._busy = 0  # turns, also awaited ones, and calls
         self._idle = asyncio.Event()
         self._idle.set()
-        self._closing = False
+        self._closing = self._closed = False
 
     async def run(self, keys: Iterable[str], call: Callable[[], R]) -> R:
         """One call, when it is the turn of all its keys."""
@@ -63,7 +63,17 @@ class KeyedThreads:
     async def call(self, call: Callable[[], R]) -> R:
         """In a thread, to its end: a cancellation meanwhile is passed on when the call has returned."""
         with self._counted():
-            return await _to_its_end(self._pool.submit(copy_context().run, call))
+            started: Future[R] = Future()
+            context = copy_context()
+            try:
+                self._pool.submit(_run, started, context, call)
+            except RuntimeError as error:
+                if self._closed:
+                    raise KeyedThreadsClosed("closed: no more calls are made") from error
+                # The main thread has ended, or the process may have no more threads. Late is better than never.
+                if started.cancel():
+                    return context.run(call)
+            return await _to_its_end(started)
 
     async def drained(self) -> None:
         """Give no more turns, and wait for everybody who has one or was promised one."""
@@ -73,6 +83,7 @@ class KeyedThreads:
     async def close(self) -> None:
         """The same, and let the threads go. May be called twice."""
         await self.drained()
+        self._closed = True
         self._pool.shutdown(wait=False)
 
     @contextmanager
@@ -109,6 +120,15 @@ class _Ticket:
     def __init__(self, keys: frozenset[str]) -> None:
         self.keys = keys
         self.turn: asyncio.Future[None] | None = None  # None: had its turn at once
+
+
+def _run(started: Future[R], context: Context, call: Callable[[], R]) -> None:
+    if not started.set_running_or_notify_cancel():
+        return
+    try:
+        started.set_result(context.run(call))
+    except BaseException as error:  # noqa: BLE001  (raised where it is awaited)
+        started.set_exception(error)
 
 
 async def _to_its_end(started: Future[R]) -> R:

@@ -20,7 +20,6 @@ import itertools
 import os
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -29,10 +28,11 @@ from .._format.names import PREVIOUS, SUFFIX, TEMP
 from .._store import Current, Put
 from .directory import Directory
 from .recycle import Recycler
+from .sidebyside import side_by_side
 from .system import sync, write_all
 
 FILES_AT_ONCE = 128  # of a batch: bounds the open descriptors
-SYNC_THREADS = 4  # of a batch: eight were slower
+SYNC_THREADS = 4  # of a batch, the caller's among them: eight were slower
 
 _numbers = itertools.count(1)
 
@@ -82,8 +82,7 @@ class Commit:
         """The data of many files is synced at the same time, which takes a third of one after the other."""
         for start in range(0, len(puts), FILES_AT_ONCE):
             staged = [step for put in puts[start : start + FILES_AT_ONCE] if (step := self._stage(put))]
-            with ThreadPoolExecutor(SYNC_THREADS) as pool:
-                synced = list(pool.map(self._sync_data, staged))
+            synced = side_by_side(self._sync_data, staged, SYNC_THREADS)
             for step in itertools.compress(staged, synced):
                 self._rename(step)
 

@@ -1,0 +1,150 @@
+"""Batches, and awaited calls, when the main thread has ended already; and where no more threads are to be had."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from checkpointmanager import CheckpointManager
+from checkpointmanager._filestore.sidebyside import side_by_side
+from checkpointmanager.aio import KeyedThreads, KeyedThreadsClosed
+
+BATCH = """
+import asyncio, atexit, sys, threading
+from checkpointmanager import CheckpointManager
+from checkpointmanager.aio import AsyncCheckpointManager
+
+def batch():
+    with CheckpointManager(sys.argv[1]) as manager:
+        with manager.batch() as batch:
+            for number in range(10):
+                batch.create_checkpoint(f"claim-{number}", number)
+
+async def awaited(outlives):
+    async with AsyncCheckpointManager(sys.argv[1]) as manager:
+        await manager.create_checkpoint("claim-0", 0)
+        if outlives:
+            threading.main_thread().join()
+        for number in range(1, 5):
+            await manager.create_checkpoint(f"claim-{number}", number)
+        async with manager.batch() as batch:
+            for number in range(5, 10):
+                batch.create_checkpoint(f"claim-{number}", number)
+
+def outlive():
+    threading.main_thread().join()
+    batch()
+"""
+ENDS = {
+    "a batch in a thread that outlives main": "threading.Thread(target=outlive).start()",
+    "a batch in an atexit handler": "atexit.register(batch)",
+    "awaited in a thread that outlives main": "threading.Thread(target=asyncio.run, args=[awaited(True)]).start()",
+    "awaited in an atexit handler": "atexit.register(lambda: asyncio.run(awaited(False)))",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_is_written_after_the_main_thread_has_ended_is_written(tmp_path: Path, end: str) -> None:
+    program = [sys.executable, "-c", BATCH + ENDS[end], str(tmp_path / "claims")]
+
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    with CheckpointManager(tmp_path / "claims") as manager:
+        assert {key: found.data for key, found in manager.load().checkpoints.items()} == {
+            f"claim-{number}": number for number in range(10)
+        }
+
+
+@pytest.mark.parametrize("threads", range(4))
+def test_a_batch_is_written_where_few_threads_or_none_are_to_be_had(tmp_path: Path, threads: int) -> None:
+    left = threads
+    start = threading.Thread.start
+
+    def start_if_there_are_some(thread: threading.Thread) -> None:
+        nonlocal left
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left -= 1
+        start(thread)
+
+    with CheckpointManager(tmp_path / "claims") as manager:
+        with mock.patch.object(threading.Thread, "start", start_if_there_are_some), manager.batch() as batch:
+            for number in range(20):
+                batch.create_checkpoint(f"claim-{number}", number)
+        assert manager.verify().intact == 20
+
+
+@pytest.mark.parametrize("threads", range(3))
+def test_each_awaited_call_is_made_once_where_few_threads_or_none_are_to_be_had(threads: int) -> None:
+    """A pool that cannot start a thread has queued the call already: one that it has may still come to it."""
+    calls: list[int] = []
+    left = threads
+    start = threading.Thread.start
+
+    def start_if_there_are_some(thread: threading.Thread) -> None:
+        nonlocal left
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left -= 1
+        start(thread)
+
+    async def call_all() -> None:
+        keyed = KeyedThreads(8)
+        async with asyncio.TaskGroup() as group:
+            for number in range(50):
+                group.create_task(keyed.call(lambda number=number: calls.append(number)))  # type: ignore[misc]
+        await keyed.close()
+        with pytest.raises(KeyedThreadsClosed):
+            await keyed.call(lambda: None)
+
+    with mock.patch.object(threading.Thread, "start", start_if_there_are_some):
+        asyncio.run(call_all())
+    assert sorted(calls) == list(range(50))
+
+
+def test_side_by_side_keeps_the_order_and_makes_each_call_once() -> None:
+    seen: list[int] = []
+    lock = threading.Lock()
+
+    def call(number: int) -> int:
+        with lock:
+            seen.append(number)
+        return number * number
+
+    for count in (0, 1, 2, 3, 100):
+        del seen[:]
+        assert side_by_side(call, range(count), 4) == [number * number for number in range(count)]
+        assert sorted(seen) == list(range(count))
+
+
+def test_side_by_side_waits_for_the_calls_under_way_before_it_raises() -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    def call(_: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            assert started.wait(20)
+            raise KeyboardInterrupt
+        started.set()
+        threading.Event().wait(0.2)
+        ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side(call, range(2), 2)
+    assert ended.is_set()
+
+
+def test_side_by_side_raises_what_a_helper_raised() -> None:
+    def call(_: int) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise ZeroDivisionError
+        threading.Event().wait(0.01)
+
+    with pytest.raises(ZeroDivisionError):
+        side_by_side(call, range(200), 2)
