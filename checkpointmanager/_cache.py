@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
@@ -15,7 +16,14 @@ from types import TracebackType
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
 from ._checkpoint import Checkpoint, Recovery
-from ._errors import BatchFailed, CheckpointError, CheckpointNotFound, CheckpointWriteFailed, UnstorableValue
+from ._errors import (
+    BatchFailed,
+    CheckpointError,
+    CheckpointNotFound,
+    CheckpointWriteFailed,
+    ManagerClosed,
+    UnstorableValue,
+)
 from ._gcpause import gc_paused
 from ._keylocks import KeyLocks
 from ._manager import CheckpointManager
@@ -94,6 +102,7 @@ class CheckpointCache(Generic[T]):
 
     def __init__(self, manager: CheckpointManager[T], *, on_swap: Swap[T] | None = None) -> None:
         self._manager = manager
+        self._process = os.getpid()
         self._on_swap = on_swap
         self._locks = KeyLocks()  # held while a key is written
         self._swapping = threading.Lock()  # guards changes of _entries; readers do without
@@ -160,6 +169,9 @@ class CheckpointCache(Generic[T]):
         what is durable is in memory, and the error says what failed: BatchFailed if there were several keys.
         """
         wanted = list(keys)
+        if os.getpid() != self._process:  # a lock that another thread had when it forked is never given back
+            why = "was opened before a fork and belongs to the parent process; open another"
+            raise ManagerClosed(self._manager.path, why)
         with self._locks.locked(*wanted):
             before = {key: entry for key in wanted if (entry := self._entries.get(key))}
             outcomes = function(before)

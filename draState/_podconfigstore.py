@@ -9,7 +9,6 @@ while a pod that the runtime has removed must not be served.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from checkpointmanager import (
     CheckpointWriteFailed,
     Event,
     FileOptions,
+    KeyLocks,
     Removal,
     Store,
     WrongKind,
@@ -66,7 +66,7 @@ class PodConfigStore:
         **options: Unpack[FileOptions],
     ) -> None:
         manager = CheckpointManager(directory, POD_CONFIGS, on_event=on_event, boot_id=boot_id, **options)
-        self._swapping = threading.Lock()  # guards changes of _pods, never held across the disk; readers do without
+        self._swapping = KeyLocks()  # by pod: guards changes of _pods, never held across the disk; readers do without
         # What is served. The cache has what the disk holds, which differs while a removal has failed.
         self._pods: dict[str, _Pod] = {}
         self._cache = CheckpointCache(manager, on_swap=self._swapped)
@@ -236,7 +236,7 @@ class PodConfigStore:
             self._swap(pod_uid, entry.value if entry else None)
 
     def _swap(self, pod_uid: str, config: PodConfig | None) -> None:
-        with self._swapping:
+        with self._swapping.locked(pod_uid):
             if config is None:
                 self._pods.pop(pod_uid, None)
             else:
@@ -244,7 +244,7 @@ class PodConfigStore:
                 self._pods[pod_uid] = replace(pod, config=config) if pod else _Pod(config)
 
     def _remember(self, pod_uid: str, **what: Any) -> None:
-        with self._swapping:
+        with self._swapping.locked(pod_uid):
             if pod := self._pods.get(pod_uid):
                 self._pods[pod_uid] = replace(pod, **what)
 

@@ -1,0 +1,101 @@
+"""A child that is forked while the parent writes reads what it has, is refused when it writes, and never hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from checkpointmanager import CheckpointCache, CheckpointManager, FileStore, ManagerClosed
+from draState import ClaimInfoCache, PodConfigStore
+
+from ..checkpointmanager.processes import in_forked_child
+from .claims import info_of
+from .drivers import Doorstop
+from .podconfigs import config_of
+from .stores import WatchedStore
+
+
+@contextmanager
+def another_thread_in(write: Callable[[], object], door: Doorstop) -> Iterator[None]:
+    """Inside, another thread has begun to write and waits at the door."""
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(write)
+        door.wait_until_reached()
+        try:
+            yield
+        finally:
+            door.let_go()
+        writing.result()
+
+
+def test_the_cache_of_claims(real_directory: Path) -> None:
+    door = Doorstop()
+    files = WatchedStore(FileStore(real_directory))
+    cache = ClaimInfoCache(files)
+    cache.put(info_of("a", ["pod-1"]))
+    files.before = door
+
+    writes: list[Callable[[], object]] = [
+        lambda: cache.put(info_of("a", ["pod-2"])),
+        lambda: cache.put(info_of("b")),
+        lambda: cache.mark("a", prepared=True),
+        lambda: cache.delete("a"),
+    ]
+
+    def in_child() -> list[str]:
+        for write in writes:
+            with pytest.raises(ManagerClosed, match="fork"):
+                write()
+        return [claim.uid for claim in cache.of_pod("pod-1")]
+
+    with another_thread_in(lambda: cache.put(info_of("a", ["pod-3"])), door):
+        assert in_forked_child(in_child) == ["a"]
+
+    assert [claim.uid for claim in cache.of_pod("pod-3")] == ["a"]
+    cache.close()
+
+
+def test_the_store_of_pod_configs(real_directory: Path) -> None:
+    door = Doorstop()
+    files = WatchedStore(FileStore(real_directory))
+    store = PodConfigStore(files)
+    store.set_device_config("pod-1", "eth0", config_of())
+    files.before = door
+
+    writes: list[Callable[[], object]] = [
+        lambda: store.set_device_config("pod-1", "eth1", config_of()),
+        lambda: store.delete_pod("pod-1"),
+        lambda: store.synchronize(list, complete=True),
+    ]
+
+    def in_child() -> list[str]:
+        for write in writes:
+            with pytest.raises(ManagerClosed, match="fork"):
+                write()
+        store.note_activity("pod-1")
+        return store.list_pods()
+
+    with another_thread_in(lambda: store.set_device_config("pod-1", "eth2", config_of()), door):
+        assert in_forked_child(in_child) == ["pod-1"]
+    store.close()
+
+
+def test_a_cache_whose_entry_is_just_being_swapped(real_directory: Path) -> None:
+    door = Doorstop()
+    swapping: list[bool] = []
+    cache = CheckpointCache(CheckpointManager(real_directory), on_swap=lambda *_: door() if swapping else None)
+    cache.put("a", 1)
+    swapping.append(True)
+
+    def in_child() -> object:
+        with pytest.raises(ManagerClosed, match="fork"):
+            cache.put("b", 2)
+        return cache["a"]
+
+    with another_thread_in(lambda: cache.put("b", 1), door):
+        assert in_forked_child(in_child) == 1
+    cache.close()
