@@ -49,12 +49,12 @@ def test_a_flipped_bit_can_be_repaired_and_a_flipped_byte_cannot(manager: Manage
     damage.flip_bit(manager, "a")
     assert manager.recover_checkpoint("a").outcome is Outcome.REPAIRED
     damage.flip_byte(manager, "a")
-    assert manager.recover_checkpoint("a").outcome is Outcome.HOPELESS
+    assert manager.recover_checkpoint("a").outcome is Outcome.NEEDS_ROLLBACK
 
 
 def test_a_ruined_checkpoint_can_only_be_rolled_back(manager: Manager) -> None:
     damage.ruin(manager, "a").expect(manager)
-    assert manager.recover_checkpoint("a").outcome is Outcome.HOPELESS
+    assert manager.recover_checkpoint("a").outcome is Outcome.NEEDS_ROLLBACK
     assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.ROLLED_BACK
     assert manager.get_checkpoint("a").generation > 2, "the header still stated the generation"
 
