@@ -24,6 +24,7 @@ from ._format.boot import boot_id as boot_id_of_the_kernel
 from ._format.keys import check_key, is_name
 from ._loader import Loader
 from ._metricssink import MetricsSink
+from ._options import check_arguments
 from ._reader import Found, Reader
 from ._recovery import Recoverer
 from ._recoveryplan import RecoveryPlan
@@ -108,12 +109,13 @@ class CheckpointManager(Generic[T]):
         boot_id: str | None = None,
         **options: Unpack[FileOptions],
     ) -> None:
+        metrics = options.pop("metrics", None)
+        check_arguments(directory, schema, on_event, boot_id, options)
         boot = boot_id_of_the_kernel() if boot_id is None else boot_id
         if boot and not is_name(boot):
             raise ValueError(f"boot_id {boot!r}: use letters, digits, '-', '_' and '.', as in a key")
-        metrics = options.pop("metrics", None)
         self._events = Events(on_event, _measured(metrics, directory) if metrics else None)
-        self._schema: Schema[T] = schema or ANY_JSON
+        self._schema: Schema[T] = ANY_JSON if schema is None else schema
         with self._events:
             self._store = _opened(directory, options, self._events, metrics)
         self._reader: Reader[T] = Reader(self._store, self._schema, boot, self._events)

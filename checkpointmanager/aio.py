@@ -26,6 +26,7 @@ from ._filestore import SHARING_TIMEOUT
 from ._format.keys import check_key
 from ._keyedthreads import THREADS, KeyedThreads, KeyedThreadsClosed
 from ._manager import NO_DEFAULT, CheckpointManager, FileOptions
+from ._options import check_arguments
 from ._recoveryplan import PlannedRecovery, RecoveryPlan
 from ._schema import Schema
 from ._store import Store
@@ -86,6 +87,10 @@ class AsyncCheckpointManager(Generic[T]):
         boot_id: str | None = None,
         **options: Unpack[FileOptions],
     ) -> None:
+        files = {name: value for name, value in options.items() if name != "metrics"}
+        check_arguments(directory, schema, on_event, boot_id, files)
+        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+            raise ValueError(f"threads is a number from 1, not {threads!r}")
         self._path = directory.path if isinstance(directory, Store) else os.path.abspath(os.fspath(directory))
         self._options = options
         self._threads = threads
@@ -194,7 +199,9 @@ class AsyncCheckpointManager(Generic[T]):
         """In short slices: a thread that waits for a lock cannot be interrupted."""
         assert self._keyed
         sharing = self._options.get("sharing", False)
-        patience = self._options.get("lock_timeout", SHARING_TIMEOUT * sharing)
+        patience = self._options.get("lock_timeout")
+        if patience is None:
+            patience = SHARING_TIMEOUT * sharing
         end = time.monotonic() + patience
         while True:
             limits = self._options.copy()

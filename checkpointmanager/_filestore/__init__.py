@@ -21,6 +21,7 @@ from .._format.envelope import MAX_BYTES
 from .._format.keys import is_name
 from .._format.names import PREVIOUS, SUFFIX, TEMP
 from .._format.reason import Damaged, Reason, reason_of
+from .._options import check_options, check_path
 from .._store import Put
 from .._unbroken import Unbroken
 from . import quarantine
@@ -59,12 +60,18 @@ class FileStore:
     ) -> None:
         if sys.platform == "win32":
             raise CheckpointError(f"{path}: files need a POSIX system; a MemoryStore works here")
-        if durability not in ("full", "atomic"):
-            raise ValueError(f"durability is 'full' or 'atomic', not {durability!r}")
-        if lock_timeout is not None and not lock_timeout >= 0:
-            raise ValueError(f"lock_timeout is a number of seconds from 0, not {lock_timeout!r}")
-        if sharing and read_only:
-            raise ValueError("read_only takes no lock, so there is nothing to share: give one of the two")
+        check_path(path)
+        check_options(
+            {
+                "sharing": sharing,
+                "read_only": read_only,
+                "durability": durability,
+                "owner": owner,
+                "lock_timeout": lock_timeout,
+                "allow_insecure": allow_insecure,
+                "max_bytes": max_bytes,
+            }
+        )
         self._durable = durability == "full"
         self.max_bytes = max_bytes
         self._emit = emit

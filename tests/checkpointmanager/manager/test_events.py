@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import CheckpointManager, CorruptCheckpoint, Event, EventKind, Reason
+from checkpointmanager._events import LEVELS, Events
 from checkpointmanager.testing import damage
 
 from ..leases import LEASES, NEW, OLD, LeaseManager
@@ -119,6 +120,65 @@ def test_good_news_is_logged_as_information(directory: Path, caplog: pytest.LogC
     with caplog.at_level(logging.DEBUG, "checkpointmanager"):
         CheckpointManager(directory, LEASES).close()
     assert [record.levelname for record in caplog.records] == ["INFO"]
+
+
+INFORMATION = {EventKind.RECOVERED, EventKind.STALE_FILES}  # nothing is lost, and nothing needs to be done
+ERRORS = {EventKind.SCHEMA_MISMATCH}  # of the program
+
+
+@pytest.mark.parametrize("kind", EventKind)
+def test_every_kind_is_a_warning_unless_nothing_is_lost(kind: EventKind, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "checkpointmanager"):
+        Events().emit(Event(kind, "/claims", "what happened"))
+
+    assert set(LEVELS) == set(EventKind)
+    (record,) = caplog.records
+    expected = logging.INFO if kind in INFORMATION else logging.ERROR if kind in ERRORS else logging.WARNING
+    assert record.levelno == expected
+    assert record.getMessage() == f"/claims: {kind}: what happened"
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_line_of_the_log_says_what_happened_and_why(reason: Reason, caplog: pytest.LogCaptureFixture) -> None:
+    Events().emit(Event(EventKind.DAMAGE, "/claims/a.json", "800 bytes", "a", reason))
+
+    assert caplog.messages == [f"/claims/a.json: damage ({reason}): 800 bytes"]
+
+
+@pytest.mark.parametrize(
+    ("harm", "kind", "level"),
+    [(damage.flip_bit, EventKind.RECOVERED, "INFO"), (damage.ruin, EventKind.ROLLED_BACK, "WARNING")],
+    ids=["an exact repair", "a rollback"],
+)
+def test_a_rollback_is_a_warning_and_an_exact_repair_is_not(
+    directory: Path, caplog: pytest.LogCaptureFixture, harm: Callable[[Path, str], object], kind: EventKind, level: str
+) -> None:
+    caplog.set_level(logging.DEBUG, "checkpointmanager")
+    with CheckpointManager(directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        manager.create_checkpoint("a", NEW)
+        harm(directory, "a")
+        manager.recover_checkpoint("a", rollback=True)
+
+    last = caplog.records[-1].__dict__
+    assert (last["event"], last["levelname"]) == (kind, level)
+    assert f"a.json: {kind} ({Reason.CHECKSUM_MISMATCH}): " in caplog.messages[-1]
+
+
+def test_an_interrupt_in_the_callback_costs_no_other_event() -> None:
+    seen: list[str] = []
+
+    def interrupt(event: Event) -> None:
+        seen.append(event.detail)
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+
+    events = Events(interrupt)
+    with pytest.raises(KeyboardInterrupt), events:
+        for number in range(3):
+            events.emit(Event(EventKind.SLOW_SYNC, "/claims", str(number)))
+    events.emit(Event(EventKind.SLOW_SYNC, "/claims", "3"))
+    assert seen == ["0", "1", "2", "3"]
 
 
 @pytest.mark.parametrize("sharing", [False, True])

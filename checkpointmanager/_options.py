@@ -1,0 +1,103 @@
+"""What a manager and a store are opened with, checked before anything is touched.
+
+A wrong argument is refused at once and by name, not later by whatever it happens to break.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ._schema import Schema
+from ._store import Store
+
+
+def check_arguments(
+    directory: object, schema: object, on_event: object, boot_id: object, options: Mapping[str, Any]
+) -> None:
+    """Those of a manager; `options` are the ones of its directory."""
+    if isinstance(directory, str | os.PathLike) or not isinstance(directory, Store):
+        check_path(directory)
+    check_options(options)
+    if schema is not None and not isinstance(schema, Schema):
+        raise TypeError(f"schema is a Schema, not {_given(schema)}")
+    if on_event is not None and not callable(on_event):
+        raise TypeError(f"on_event is a function that takes an Event, not {_given(on_event)}")
+    if boot_id is not None and not isinstance(boot_id, str):
+        raise TypeError(f"boot_id is a str, not {_given(boot_id)}")
+
+
+def check_path(path: object) -> None:
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(name, str):
+        raise TypeError(
+            f"the directory is a str, a path or a Store, not {_given(name)}; to keep nothing on disk use MemoryStore()"
+        )
+    if not name:
+        raise ValueError("the directory is an empty path; write '.' if the working directory is meant")
+    if "\0" in name:
+        raise ValueError(f"the directory {name!r} has a NUL character, which no path can have")
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Those of a directory."""
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            raise TypeError(f"{name} is no option of a directory; there are {', '.join(_OPTIONS)}")
+        _OPTIONS[name](name, value)
+    if options.get("sharing") and options.get("read_only"):
+        raise ValueError("read_only takes no lock, so there is nothing to share: give one of the two")
+
+
+def _is_bool(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is True or False, not {_given(value)}")
+
+
+def _is_str(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a str, not {_given(value)}")
+
+
+def _is_durability(name: str, value: object) -> None:
+    if value not in ("full", "atomic"):
+        raise ValueError(f"{name} is 'full' or 'atomic', not {_given(value)}")
+
+
+def _is_seconds(name: str, value: object) -> None:
+    if value is None:  # the default
+        return
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name} is a number of seconds from 0, not {_given(value)}")
+    if not value >= 0:  # nor NaN
+        raise ValueError(f"{name} is a number of seconds from 0, not {_given(value)}")
+
+
+def _is_size(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is a number of bytes from 1, not {_given(value)}")
+    if value < 1:
+        raise ValueError(f"{name} is a number of bytes from 1, not {_given(value)}")
+
+
+_OPTIONS: dict[str, Callable[[str, object], None]] = {
+    "sharing": _is_bool,
+    "read_only": _is_bool,
+    "durability": _is_durability,
+    "owner": _is_str,
+    "lock_timeout": _is_seconds,
+    "allow_insecure": _is_bool,
+    "max_bytes": _is_size,
+}
+
+
+def _given(value: object) -> str:
+    """What was given, but never data that was given by mistake."""
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return repr(value) if len(value) <= 20 else f"a str of {len(value)} characters"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return f"a {type(value).__name__}"
