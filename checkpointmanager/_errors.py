@@ -144,13 +144,14 @@ class UnstorableValue(CheckpointError, ValueError):
 class CheckpointWriteFailed(CheckpointError, OSError):
     """A write, update or removal did not succeed.
 
-    `in_doubt` False: the old content is certainly still in place. True: the change was made, but it is not
-    known whether it survives a power loss; repeat the call, which then writes and syncs anew.
+    `in_doubt` False: the old content is certainly still in place. True: it is not known whether the change
+    survives a power loss. Readers see what was written, and what was to be removed. Repeat the call, which then
+    makes the change and syncs it anew.
     """
 
     def __init__(self, key: str, path: str, error: OSError, *, in_doubt: bool) -> None:
         outcome = (
-            "the change is visible but may not survive a power loss; repeat the call"
+            "the change may or may not survive a power loss; repeat the call"
             if in_doubt
             else "the old content is still in place"
         )

@@ -19,16 +19,17 @@ from .._errors import CheckpointError, CheckpointNotFound, CheckpointWriteFailed
 from .._events import Event, EventKind
 from .._format.envelope import MAX_BYTES
 from .._format.keys import is_name
-from .._format.names import PREVIOUS, SUFFIX, TEMP
+from .._format.names import PREVIOUS, SUFFIX
 from .._format.reason import Damaged, Reason, reason_of
 from .._options import check_options, check_path
 from .._store import Put
 from .._unbroken import Unbroken
-from . import quarantine
 from .commit import Commit
 from .directory import Directory
 from .inflight import InFlight
+from .leftovers import sweep
 from .ownership import Ownership, ReadOnly
+from .quarantine import Quarantine
 from .recycle import Recycler
 from .system import FORGETFUL, UNRELIABLE, will_need
 
@@ -77,6 +78,7 @@ class FileStore:
         self._emit = emit
         self._on_sync = on_sync
         self._directory = Directory(path, create=not read_only, allow_insecure=allow_insecure)
+        self._quarantine = Quarantine(self._directory)
         self.path = self._directory.path
         self.exclusive = not sharing and not read_only
         self._recycler = Recycler(self._directory, allowed=self.exclusive and self._durable)
@@ -125,6 +127,14 @@ class FileStore:
                     raise Damaged(Reason.NOT_A_FILE, "a link, socket or device stands in its place") from None
                 raise Damaged(Reason.UNREADABLE, reason_of(error), errno=error.errno) from error
 
+    def identity(self, key: str) -> object:
+        with self._in_flight:
+            try:
+                status = self._directory.stat(key + SUFFIX)
+            except OSError:
+                return None
+        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
     def expect(self, keys: Sequence[str]) -> None:
         with self._in_flight:
             for key in keys:
@@ -149,7 +159,7 @@ class FileStore:
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
         commit = Commit(self._directory, self._recycler)
         self._in_flight.check()
-        commit.run(puts, removals, durable=self._durable)
+        commit.run(puts, removals, durable=self._durable, quarantine=self._quarantine)
         seconds = commit.slowest_sync
         if self._on_sync and seconds:
             self._on_sync(self.path, seconds)
@@ -159,12 +169,12 @@ class FileStore:
 
     def quarantine(self, key: str, reason: Reason) -> str:
         with self._in_flight:
-            return quarantine.keep(self._directory, key + SUFFIX, key, reason)
+            return self._quarantine.keep(key + SUFFIX, key, reason)
 
     def quarantined(self) -> dict[str, list[str]]:
         with self._in_flight:
             try:
-                return quarantine.kept(self._directory)
+                return self._quarantine.kept()
             except OSError as error:
                 raise DirectoryUnusable(self.path, error) from error
 
@@ -179,19 +189,14 @@ class FileStore:
 
     def _take_over(self) -> None:
         """Clear what dead writers left and make durable whatever they did, before anything is served."""
-        # Nobody else writes while this process has the lock, so every temp file is a dead writer's.
         names = set(self._directory.names())
-        temps = [name for name in names if name.startswith(TEMP)]
-        orphans = [n for n in names if n.startswith(PREVIOUS) and n.removeprefix(PREVIOUS) + SUFFIX not in names]
-        for name in temps + orphans:
-            self._directory.discard(name)
-        if temps or orphans:
-            detail = f"removed {len(temps)} unfinished and {len(orphans)} orphaned files of an earlier process"
-            self._emit(Event(EventKind.STALE_FILES, self.path, detail))
         try:
-            self._directory.sync()
+            unfinished, orphaned = sweep(self._directory, names, self._quarantine)
         except OSError as error:
             raise DirectoryUnusable(self.path, error) from error
+        if unfinished or orphaned:
+            detail = f"removed {unfinished} unfinished and {orphaned} orphaned files of an earlier process"
+            self._emit(Event(EventKind.STALE_FILES, self.path, detail))
         self._tell_about_the_file_system(self._directory.file_system)
 
     def _tell_about_the_file_system(self, kind: str) -> None:

@@ -11,6 +11,7 @@ has the old bytes or the new ones:
     rename  .tmp-N -> key.json         the commit, seen by every reader at once
     fsync   the directory              the commit survives a power loss: now it is acknowledged (one may serve many)
 
+A removal is made so that it can be taken back: removals.py. A folder in a checkpoint's place: folder.py.
 A key that this owner has written before takes a shorter way where the system allows it: recycle.py.
 """
 
@@ -24,17 +25,18 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .._errors import CheckpointWriteFailed
-from .._format.names import PREVIOUS, SUFFIX, TEMP
+from .._format.names import PREVIOUS, SUFFIX
 from .._store import Current, Put
 from .directory import Directory
+from .folder import replace_folder
+from .quarantine import Quarantine
 from .recycle import Recycler
+from .removals import Removals
 from .sidebyside import side_by_side
 from .system import sync, write_all
 
 FILES_AT_ONCE = 128  # of a batch: bounds the open descriptors
 SYNC_THREADS = 4  # of a batch, the caller's among them: eight were slower
-
-_numbers = itertools.count(1)
 
 
 class Staged(NamedTuple):
@@ -59,17 +61,19 @@ class Commit:
         self._changed: list[str] = []  # keys whose names point to something else now
         self.failures: dict[str, CheckpointWriteFailed] = {}
 
-    def run(self, puts: Sequence[Put], removals: Iterable[str], *, durable: bool) -> None:
-        sync_error = self._directory.sync_error
+    def run(self, puts: Sequence[Put], removals: Iterable[str], *, durable: bool, quarantine: Quarantine) -> None:
+        error_before = self._directory.sync_error
+        self._quarantine = quarantine
         try:
-            if len(puts) == 1:
-                self._replace(puts[0])
-            else:
-                self._replace_many(puts)
-            for key in removals:
-                self._remove(key)
-            if self._changed and durable:
-                self._sync_names(sync_error)
+            with Removals(self._directory, quarantine) as removed:
+                if len(puts) == 1:
+                    self._replace(puts[0])
+                else:
+                    self._replace_many(puts)
+                for key in removals:
+                    self._remove(key, removed)
+                if self._changed and durable and not self._sync_names(error_before):
+                    removed.put_back()
         finally:
             self._clean_up()
 
@@ -129,12 +133,20 @@ class Commit:
                 self._forget_previous(key)
             elif current is not Current.DAMAGED:
                 self._keep_previous(key, current)
-            self._directory.rename(step.temp, key + SUFFIX)
+            self._put_in_place(step)
         except OSError as error:
             self._fail(key, error)
             return
         self._temps.discard(step.temp)
         self._changed.append(key)
+
+    def _put_in_place(self, step: Staged) -> None:
+        try:
+            self._directory.rename(step.temp, step.put.key + SUFFIX)
+        except IsADirectoryError:
+            if step.put.current is not Current.DAMAGED:
+                raise
+            replace_folder(self._directory, step.temp, step.put.key, self._quarantine)
 
     def _keep_previous(self, key: str, current: Current) -> None:
         temp = self._new_temp()
@@ -152,46 +164,34 @@ class Commit:
 
     def _forget_previous(self, key: str) -> None:
         """What a removed checkpoint left behind must not become the previous generation of a new one."""
-        try:
-            self._directory.unlink(PREVIOUS + key)
-        except FileNotFoundError:
-            return
-        self._directory.sync()
+        error_before = self._directory.sync_error
+        with Removals(self._directory, self._quarantine) as removed:
+            if removed.take(PREVIOUS + key, key):
+                self._directory.sync_since(error_before)
 
-    def _remove(self, key: str) -> None:
+    def _remove(self, key: str, removed: Removals) -> None:
+        """Gone, or gone already; then the directory is synced all the same, as somebody may just have removed it."""
         try:
-            self._unlink(key + SUFFIX)
+            removed.take(key + SUFFIX, key)
         except OSError as error:
-            self._fail(key, error)
+            self._fail(key, error, in_doubt=key + SUFFIX in self._directory.stuck)
             return
-        self._directory.discard(PREVIOUS + key)  # if that fails it is an orphan, which nobody reads
+        with suppress(OSError):  # if that fails it is an orphan, which nobody reads
+            removed.take(PREVIOUS + key, key)
         self._changed.append(key)
 
-    def _unlink(self, name: str) -> None:
-        """Gone, or gone already; then the name is synced all the same, since an earlier removal may be in doubt."""
-        try:
-            self._directory.unlink(name)
-        except FileNotFoundError:
-            if self._directory.sync_error is None:
-                return
-            # What a failed sync has lost is not made good by another sync: the name has to change once more.
-            temp = self._new_temp()
-            os.close(self._directory.create(temp))
-            self._directory.rename(temp, name)
-            self._directory.unlink(name)
-
-    def _sync_names(self, error_before: OSError | None) -> None:
+    def _sync_names(self, error_before: OSError | None) -> bool:
         started = time.perf_counter()
-        try:  # noqa: SIM105  (suppress takes three calls more, and every write passes here)
-            self._directory.sync()
-        except OSError:
-            pass
-        self._clock(started)
-        # The kernel tells of a failure once, and all threads share the descriptor: another's counts here as well.
-        error = self._directory.sync_error
-        if error and error is not error_before:
+        try:
+            # The kernel reports a failure once, and all threads share the descriptor: another's counts here as well.
+            self._directory.sync_since(error_before)
+        except OSError as error:
             for key in self._changed:
                 self._fail(key, error, in_doubt=True)
+            return False
+        finally:
+            self._clock(started)
+        return True
 
     def _clean_up(self) -> None:
         for descriptor in list(self._descriptors):
@@ -209,7 +209,7 @@ class Commit:
         os.close(descriptor)
 
     def _new_temp(self) -> str:
-        temp = f"{TEMP}{self._directory.token}-{next(_numbers)}"
+        temp = self._directory.new_temp()
         self._temps.add(temp)
         return temp
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 import threading
 from contextlib import suppress
 
 from .._errors import DirectoryUnusable, InsecureDirectory
+from .._format.names import TEMP
 from .system import file_system_of, sync, write_all
 
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 COPY_BYTES = 1 << 20
 # What file systems and kernels answer where they do not make hard links.
 LINK_REFUSED = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+# What a file system answers that cannot be written to, such as squashfs, erofs or iso9660 as the root of an appliance.
+CANNOT_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EROFS})
+
+_numbers = itertools.count(1)
 
 
 class Directory:
@@ -30,6 +36,7 @@ class Directory:
         self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
         self.sync_error: OSError | None = None  # the last one
         self._listing = threading.Lock()  # one at a time: all listings of a descriptor read on from one position
+        self.stuck: dict[str, str] = {}  # names that could not be put back, with where they are (removals.py)
         self._syncing = threading.Lock()
         self._syncs_begun = self._last_ended = self._last_failed = 0  # numbers of syncs; guarded by _syncing
         self.token = os.urandom(4).hex()  # no other process uses the same: one that was killed may have left files
@@ -69,6 +76,10 @@ class Directory:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(name, flags, dir_fd=self.descriptor)
 
+    def new_temp(self, about: str = "") -> str:
+        """A name that nobody has."""
+        return f"{TEMP}{self.token}-{next(_numbers)}{about}"
+
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
 
@@ -85,10 +96,15 @@ class Directory:
     def unlink(self, name: str) -> None:
         os.unlink(name, dir_fd=self.descriptor)
 
-    def discard(self, name: str) -> None:
-        """Unlink what may be gone already, on a path where a failure is being reported anyway."""
-        with suppress(OSError):
+    def discard(self, name: str) -> bool:
+        """Unlink what may be gone already, where a failure is no reason to stop. False if it is still there."""
+        try:
             self.unlink(name)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
 
     def stat(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
@@ -110,6 +126,12 @@ class Directory:
                 self._last_ended = self._syncs_begun  # not if it was interrupted: then it has served nobody
             if self.sync_error and self._last_failed >= needed:
                 raise self.sync_error
+
+    def sync_since(self, error_before: OSError | None) -> None:
+        """Sync, and raise if any thread's sync failed since `sync_error` was `error_before`: it may have lost more."""
+        self.sync()
+        if self.sync_error and self.sync_error is not error_before:
+            raise self.sync_error
 
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1  # a number that is no descriptor, never another's
@@ -148,9 +170,17 @@ def _make(path: str) -> None:
         path = os.path.dirname(path)
     _sync_parent(path)
     for folder in reversed(missing):
+        made = False
         with suppress(FileExistsError):  # another process was quicker, or it is no directory: opening it will tell
             os.mkdir(folder, 0o700)
-        _sync_parent(folder)
+            made = True
+        try:
+            _sync_parent(folder)
+        except OSError:
+            if made:  # so that the next attempt makes it anew: another sync would not bring it back
+                with suppress(OSError):
+                    os.rmdir(folder)
+            raise
 
 
 def _sync_parent(path: str) -> None:
@@ -160,6 +190,9 @@ def _sync_parent(path: str) -> None:
         return
     try:
         sync(descriptor)
+    except OSError as error:
+        if error.errno not in CANNOT_SYNC:
+            raise
     finally:
         os.close(descriptor)
 

@@ -1,100 +1,214 @@
 """Where the bytes of damaged checkpoints are kept before anything replaces them.
 
 A hard link where the file system makes one: nothing has to be read, so even a file with bad blocks, or one
-too large to copy, is kept as it is. Elsewhere a copy. A folder in a checkpoint's place is moved here, since no
-file can replace it; a link or a FIFO has no bytes to keep.
+too large to copy, is kept as it is. Elsewhere a copy. A folder in a checkpoint's place is moved here when it is
+replaced or removed; a link or a FIFO has no bytes to keep.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from contextlib import suppress
-from datetime import UTC, datetime
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-from .._format.keys import is_name
-from .._format.names import QUARANTINE
-from .._format.reason import Reason
+from .._format.envelope import MAX_BYTES, open_sealed
+from .._format.names import QUARANTINE, SUFFIX
+from .._format.reason import Damaged, Reason, TooNew
 from .directory import Directory
 from .system import sync
 
 KEPT_PER_KEY = 4
+KEPT = 64  # of all keys together, and
+KEPT_BYTES = 256 << 20
+
+_TIME = "%Y%m%dT%H%M%S%fZ"
+_NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.[a-z-]+\.json")
 
 
-def keep(directory: Directory, name: str, key: str, reason: Reason) -> str:
-    """Make `name` durable in quarantine and return where it is, "" if it has no bytes.
+class _Copy(NamedTuple):
+    """In the order in which they were most likely made: a time that is still to come is of a clock that was ahead."""
 
-    The newest four of a key are kept.
-    """
-    status = directory.stat(name)
-    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-        return ""
-    with suppress(FileExistsError):
-        os.mkdir(QUARANTINE, 0o700, dir_fd=directory.descriptor)
-    directory.sync()  # also if it was there: an attempt before may have failed to
-    folder = directory.open_folder(QUARANTINE)
-    try:
+    made_since: bool  # the clock was set right
+    time: str
+    name: str
+    key: str
+
+
+class Quarantine:
+    """That of one directory."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._making = threading.Lock()
+        self._reserved: dict[str, str] = {}  # names for folders that are still in place; each guarded by its key's lock
+
+    def keep(self, name: str, key: str, reason: Reason) -> str:
+        """Make `name` durable here and return where it is, "" if it has no bytes.
+
+        A folder is left where it is, and what is returned is where move_folder will put it.
+        """
+        status = self._directory.stat(name)
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if not stat.S_ISREG(status.st_mode) and not is_folder:
+            return ""
+        with self._opened() as folder:
+            kept_as = self._reserve(folder, key, reason) if is_folder else self._link(folder, name, key, reason, status)
+            self._prune(folder, key, kept_as)
+        return os.path.join(self._directory.path, QUARANTINE, kept_as)
+
+    def move_folder(self, name: str, key: str) -> None:
+        """Take in what stood in a checkpoint's place, which is called `name` by now; durable here when it returns."""
+        if not stat.S_ISDIR(self._directory.stat(name).st_mode):
+            return
+        with self._opened() as folder:
+            kept_as = self._reserve(folder, key, Reason.NOT_A_FILE)
+            os.rename(name, kept_as, src_dir_fd=self._directory.descriptor, dst_dir_fd=folder)
+            try:
+                sync(folder)
+            except BaseException:
+                os.rename(kept_as, name, src_dir_fd=folder, dst_dir_fd=self._directory.descriptor)
+                raise
+            del self._reserved[key]
+
+    def kept(self) -> dict[str, list[str]]:
+        """Where the copies of each key are, oldest first; nothing where nothing was ever damaged."""
+        try:
+            folder = self._directory.open_folder(QUARANTINE)
+        except FileNotFoundError:
+            return {}
+        found: dict[str, list[str]] = {}
+        try:
+            for copy in _copies(folder):
+                found.setdefault(copy.key, []).append(os.path.join(self._directory.path, QUARANTINE, copy.name))
+        finally:
+            os.close(folder)
+        return found
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        self._make()
+        folder = self._directory.open_folder(QUARANTINE)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _make(self) -> None:
+        """Synced also if it was there: a process that was killed may have made it just before."""
+        with self._making:
+            error_before = self._directory.sync_error
+            made = False
+            with suppress(FileExistsError):
+                os.mkdir(QUARANTINE, 0o700, dir_fd=self._directory.descriptor)
+                made = True
+            try:
+                self._directory.sync_since(error_before)
+            except OSError:
+                if made:  # so that the next attempt makes it anew: another sync would not bring it back
+                    with suppress(OSError):
+                        os.rmdir(QUARANTINE, dir_fd=self._directory.descriptor)
+                raise
+
+    def _reserve(self, folder: int, key: str, reason: Reason) -> str:
+        if key not in self._reserved:
+            self._reserved[key] = _new_name(folder, key, reason)
+        return self._reserved[key]
+
+    def _link(self, folder: int, name: str, key: str, reason: Reason, status: os.stat_result) -> str:
         kept_as = _already_kept(folder, key, status)
-        if not kept_as:
-            time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-            kept_as = f"{key}.{time}.{reason}.json"
-            _move_or_link(directory, name, status, folder, kept_as)
-        sync(folder)
-        _prune(folder, key)
-    finally:
-        os.close(folder)
-    return os.path.join(directory.path, QUARANTINE, kept_as)
+        if kept_as:
+            sync(folder)
+            return kept_as
+        kept_as = _new_name(folder, key, reason)
+        self._sync_bytes(name)
+        self._directory.link_or_copy(name, kept_as, into=folder)
+        try:
+            sync(folder)
+        except BaseException:
+            with suppress(OSError):  # so that the next attempt makes it anew
+                os.unlink(kept_as, dir_fd=folder)
+            raise
+        return kept_as
+
+    def _prune(self, folder: int, key: str, kept_as: str) -> None:
+        """Never what has just been kept, whatever the clock says, nor the last copy of what is still damaged."""
+        copies = [copy for copy in _copies(folder) if copy.name != kept_as]
+        newest = {copy.key: copy.name for copy in copies} | {key: kept_as}
+        surplus = [copy for copy in copies if copy.key == key][: 1 - KEPT_PER_KEY]
+        copies = [copy for copy in copies if copy not in surplus]
+        room, number = KEPT_BYTES - _size(folder, kept_as), KEPT - 1
+        for copy in reversed(copies):
+            room, number = room - _size(folder, copy.name), number - 1
+            if (room < 0 or number < 0) and not (newest[copy.key] == copy.name and self._is_damaged(copy.key)):
+                surplus.append(copy)
+        for copy in surplus:
+            _delete(folder, copy.name)
+
+    def _is_damaged(self, key: str) -> bool:
+        try:
+            descriptor = self._directory.open(key + SUFFIX)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        try:
+            open_sealed(os.read(descriptor, min(os.fstat(descriptor).st_size, MAX_BYTES)), key)
+        except TooNew:
+            return False
+        except (OSError, Damaged):
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def _sync_bytes(self, name: str) -> None:
+        with suppress(OSError):  # what cannot be opened or synced is still worth a link
+            descriptor = self._directory.open(name)
+            try:
+                sync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
-def kept(directory: Directory) -> dict[str, list[str]]:
-    """The copies of each key, oldest first; nothing where nothing was ever damaged."""
-    try:
-        folder = directory.open_folder(QUARANTINE)
-    except FileNotFoundError:
-        return {}
-    try:
-        names = sorted(os.listdir(folder))
-    finally:
-        os.close(folder)
-    found: dict[str, list[str]] = {}
-    for name in names:
-        key, *others = name.rsplit(".", 3)
-        if len(others) == 3 and is_name(key):
-            found.setdefault(key, []).append(os.path.join(directory.path, QUARANTINE, name))
-    return found
+def _new_name(folder: int, key: str, reason: Reason) -> str:
+    taken = set(os.listdir(folder))
+    time = datetime.now(UTC)
+    while (name := f"{key}.{time.strftime(_TIME)}.{reason}.json") in taken:
+        time += timedelta(microseconds=1)
+    return name
 
 
-def _move_or_link(directory: Directory, name: str, status: os.stat_result, folder: int, kept_as: str) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        os.rename(name, kept_as, src_dir_fd=directory.descriptor, dst_dir_fd=folder)
-    else:
-        _sync_bytes(directory, name)
-        directory.link_or_copy(name, kept_as, into=folder)
+def _copies(folder: int) -> list[_Copy]:
+    """Oldest first."""
+    now = datetime.now(UTC).strftime(_TIME)
+    found = [(match, name) for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]
+    return sorted(_Copy(match[2] <= now, match[2], name, match[1]) for match, name in found)
 
 
 def _already_kept(folder: int, key: str, status: os.stat_result) -> str:
     """A retry finds the link that the failed attempt made: one copy is enough."""
-    for kept_as in _of_key(folder, key):
-        if os.path.samestat(os.stat(kept_as, dir_fd=folder, follow_symlinks=False), status):
-            return kept_as
+    for copy in _copies(folder):
+        if copy.key == key and os.path.samestat(os.stat(copy.name, dir_fd=folder, follow_symlinks=False), status):
+            return copy.name
     return ""
 
 
-def _sync_bytes(directory: Directory, name: str) -> None:
-    with suppress(OSError):  # what cannot be opened or synced is still worth a link
-        descriptor = directory.open(name)
-        try:
-            sync(descriptor)
-        finally:
-            os.close(descriptor)
+def _size(folder: int, name: str) -> int:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
+    except OSError:
+        return 0
 
 
-def _prune(folder: int, key: str) -> None:
-    for kept_as in _of_key(folder, key)[:-KEPT_PER_KEY]:
+def _delete(folder: int, name: str) -> None:
+    """A folder only if it is empty: nobody knows what may be mounted below it."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except OSError:
         with suppress(OSError):
-            os.unlink(kept_as, dir_fd=folder)
-
-
-def _of_key(folder: int, key: str) -> list[str]:
-    """The copies of one key, oldest first: all names differ only in time and reason."""
-    return sorted(name for name in os.listdir(folder) if name.rsplit(".", 3)[0] == key)
+            os.rmdir(name, dir_fd=folder)

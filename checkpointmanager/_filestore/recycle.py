@@ -37,7 +37,7 @@ if sys.platform == "linux":
     from .system import fcntl_at_once
 
 # What kernels and file systems answer that cannot exchange names; EPERM is a container's way to say it.
-_CANNOT_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
+CANNOT_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
 _PRIVATE_FILE = stat.S_IFREG | 0o600
 
 
@@ -92,7 +92,7 @@ class Recycler:
         except FileNotFoundError:  # removed by hand: there is nothing to exchange with
             return False
         except OSError as error:
-            if error.errno not in _CANNOT_EXCHANGE:
+            if error.errno not in CANNOT_EXCHANGE:
                 raise
             self._works = False
             return False

@@ -70,7 +70,8 @@ if sys.platform == "linux":
     def exchange(directory: int, one: str, other: str) -> None:
         """Let two names of one directory change files, in one step; OSError where kernel or file system cannot."""
         renameat2 = getattr(_libc, "renameat2", None)  # glibc 2.28 and later
-        if renameat2 is None:
+        # Under pyfakefs `os` is a stand-in, and this would reach the real disk.
+        if renameat2 is None or not isinstance(os, types.ModuleType):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         if renameat2(directory, one.encode(), directory, other.encode(), _RENAME_EXCHANGE):
             number = ctypes.get_errno()

@@ -3,5 +3,7 @@
 SUFFIX = ".json"  # <key>.json
 PREVIOUS = ".previous-"  # .previous-<key>: the generation before
 TEMP = ".tmp-"  # .tmp-<token>-<number>: a write that has not happened yet, or never will
+REMOVED = "-removed-"  # .tmp-<token>-<number>-removed-<key>: gone, as soon as that is durable
+REPLACED = "-replaced-"  # .tmp-<token>-<number>-replaced-<key>: a folder that stood in a checkpoint's place
 LOCK = ".lock"
 QUARANTINE = ".quarantine"  # .quarantine/<key>.<time>.<reason>.json

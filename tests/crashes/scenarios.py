@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Outcome
+from checkpointmanager import CheckpointManager, CheckpointWriteFailed, DirectoryUnusable, Outcome
 from checkpointmanager._filestore import recycle
 from checkpointmanager.testing import acknowledge, damage, dying, failing
 
-from .ledger import DAMAGED, GONE, Began, Broken, Done, Manager, come_back, folder_of, put, remove
+from .ledger import GONE, Began, Broken, Done, Manager, come_back, folder_of, put, remove
 
 LARGE = " ".join(map(str, range(3300)))  # 15 kB: four blocks, no two alike
 
@@ -208,12 +208,52 @@ def repeat_after_failed_sync(nth: int) -> Callable[[Manager], None]:
     return act
 
 
+def removed_by_hand(directory: Path) -> Manager:
+    """The previous generation stays, as an orphan."""
+    manager = found(directory)
+    (folder_of(directory) / "a.json").unlink()
+    acknowledge(Done("a", GONE))
+    return manager
+
+
+def left_by_hand(directory: Path) -> Path:
+    removed_by_hand(directory).close()
+    return directory
+
+
 def remove_again_after_failed_sync(manager: Manager) -> None:
     acknowledge(Began("a", GONE))
     with suppress(CheckpointWriteFailed), failing(manager._store.path, "fsync"):
         manager.remove_checkpoint("a")
-    acknowledge(Began("a", DAMAGED))  # while the name changes once more it may stand for an empty file: reported
     remove(manager, "a")
+    put(manager, "a", 10)
+
+
+def remove_what_is_missing_after_failed_sync(manager: Manager) -> None:
+    """The name of a key that was never there is not touched, whatever has failed before."""
+    with suppress(CheckpointWriteFailed), failing(manager._store.path, "fsync"):
+        manager.remove_checkpoint("b")
+    remove(manager, "b")
+
+
+def create_again_after_failed_sync(nth: int) -> Callable[[Manager], None]:
+    def act(manager: Manager) -> None:
+        acknowledge(Began("a", 10))
+        with suppress(CheckpointWriteFailed), failing(manager._store.path, "fsync", nth=nth):
+            manager.create_checkpoint("a", 10)
+        put(manager, "a", 10)
+
+    return act
+
+
+def open_again_after_failed_sync(nth: int) -> Callable[[Path], None]:
+    def act(directory: Path) -> None:
+        with suppress(DirectoryUnusable), failing(directory, "fsync", nth=nth):
+            new(directory).close()
+        with new(directory) as manager:
+            put(manager, "a", 10)
+
+    return act
 
 
 def two_threads(manager: Manager) -> None:
@@ -269,5 +309,16 @@ SCENARIOS: dict[str, Scenario] = {
     "directory sync fails, write again": Scenario(updated, repeat_after_failed_sync(2), 215, 0, (48, 0)),
 }
 
-# A failed sync of the directory, repeated: it succeeds, and by the model it means nothing without a new change.
-DOUBTFUL = Scenario(updated, remove_again_after_failed_sync, 7)
+# A sync fails and the call is repeated. Then the sync succeeds, and by the model that means nothing unless the change
+# is made anew: whatever was to be made durable the first time.
+FAILED_SYNCS: dict[str, Scenario] = {
+    "remove": Scenario(updated, remove_again_after_failed_sync, 60),
+    "remove what was never there": Scenario(updated, remove_what_is_missing_after_failed_sync, 1),
+    "create beside an orphan": Scenario(removed_by_hand, create_again_after_failed_sync(2), 20),
+    "open with an orphan": Scenario(left_by_hand, open_again_after_failed_sync(2), 20),
+    "make the directory": Scenario(lambda directory: directory, open_again_after_failed_sync(1), 15),
+    **{
+        f"create over damage, sync {nth}": Scenario(damaged(damage.truncate), create_again_after_failed_sync(nth), 15)
+        for nth in (1, 3, 4, 5)  # of the directory, the quarantine, the data, and the directory again
+    },
+}

@@ -15,7 +15,6 @@ from checkpointmanager.testing import Crash, every_crash
 
 from .ledger import Began, Manager, check, come_back, folder_of, outlooks, put, value_of
 from .scenarios import (
-    DOUBTFUL,
     SCENARIOS,
     closed,
     create_the_directory,
@@ -91,10 +90,6 @@ def test_whatever_becomes_of_the_text_in_the_lock_file_nobody_minds() -> None:
     crashes = every_crash(create_the_directory, ignore=()).check(check)
     print(f"first creation, with the text of the lock file: {crashes.states} states")
     assert crashes.states >= 100
-
-
-def test_a_removal_that_is_repeated_after_a_failed_sync_is_for_good() -> None:
-    every_crash(DOUBTFUL.act, setup=DOUBTFUL.setup).check(check)
 
 
 def test_without_directory_syncs_a_checkpoint_is_still_old_or_new() -> None:

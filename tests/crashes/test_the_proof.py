@@ -52,7 +52,7 @@ def without_quarantine_sync() -> Any:
 
 
 def without_quarantine() -> Any:
-    return mock.patch.object(quarantine, "keep", return_value="")
+    return mock.patch.object(quarantine.Quarantine, "keep", return_value="")
 
 
 def without_sync_of_the_parent() -> Any:

@@ -38,7 +38,7 @@ def test_where_the_previous_generation_cannot_be_kept_nothing_is_written(real_di
 def test_where_an_orphan_cannot_be_removed_no_checkpoint_gets_it_as_its_past(real_directory: Path) -> None:
     with orphaned(real_directory) as manager:
         with (
-            failing(real_directory, "unlink", about=".previous-a", lasting=True),
+            failing(real_directory, "rename", about=".previous-a", lasting=True),
             pytest.raises(CheckpointWriteFailed) as caught,
         ):
             manager.create_checkpoint("a", NEW)
@@ -54,7 +54,7 @@ def test_a_removal_leaves_nothing_of_either_generation(real_directory: Path) -> 
 
 def test_a_removal_that_failed_leaves_both_generations(real_directory: Path) -> None:
     with known(real_directory) as manager:
-        with failing(real_directory, "unlink", about="a.json", lasting=True), pytest.raises(CheckpointWriteFailed):
+        with failing(real_directory, "rename", about="a.json", lasting=True), pytest.raises(CheckpointWriteFailed):
             manager.remove_checkpoint("a")
         assert names(real_directory) == [".lock", ".previous-a", "a.json"]
 

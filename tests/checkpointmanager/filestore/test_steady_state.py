@@ -114,7 +114,7 @@ def test_a_read_is_four_calls(manager: LeaseManager, real_directory: Path) -> No
 def test_a_removal_of_a_known_key(manager: LeaseManager, real_directory: Path) -> None:
     with watching(real_directory) as calls:
         manager.remove_checkpoint("a")
-    assert [call.name for call in calls] == ["stat", "unlink", "unlink", "fsync"]
+    assert [call.name for call in calls] == ["stat", "rename", "rename", "fsync", "unlink", "unlink"]
 
 
 PROGRAM = """

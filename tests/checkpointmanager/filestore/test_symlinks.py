@@ -219,7 +219,7 @@ def test_a_planted_temp_name_costs_at_most_one_write(
 ) -> None:
     """Somebody guesses the next name: the write that meets it fails, and the next one has another name."""
     monkeypatch.setattr("os.urandom", bytes)
-    monkeypatch.setattr("checkpointmanager._filestore.commit._numbers", iter(range(1, 10)))
+    monkeypatch.setattr("checkpointmanager._filestore.directory._numbers", iter(range(1, 10)))
     with CheckpointManager(real_directory, LEASES) as manager:
         put(real_directory / ".tmp-00000000-1", target)
         with pytest.raises(CheckpointWriteFailed, match="exists"):

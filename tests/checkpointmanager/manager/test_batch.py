@@ -136,18 +136,18 @@ def test_what_failed_is_listed_and_all_else_is_durable_and_remembered(real_direc
 
 
 def test_a_removal_that_failed_is_listed(real_directory: Path) -> None:
-    unlink = os.unlink
+    rename = os.rename
 
-    def stuck(name: str, **options: int) -> None:
+    def stuck(name: str, new: str, **options: int) -> None:
         if name == "b.json":
             raise OSError(errno.EACCES, "Permission denied")
-        unlink(name, **options)
+        rename(name, new, **options)
 
     with CheckpointManager(real_directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("b", OLD)
         with (
-            mock.patch.object(os, "unlink", stuck),
+            mock.patch.object(os, "rename", stuck),
             pytest.raises(BatchFailed) as caught,
             manager.batch() as batch,
         ):

@@ -123,7 +123,7 @@ def test_a_message_begins_with_the_file(error: CheckpointError) -> None:
 
 def test_a_write_that_failed_says_what_is_on_disk() -> None:
     assert WRITE_FAILED.errno == errno.ENOSPC
-    assert "No space left on device; the change is visible but may not survive" in str(WRITE_FAILED)
+    assert "No space left on device; the change may or may not survive" in str(WRITE_FAILED)
     assert "the old content is still in place" in str(CheckpointWriteFailed("k", PATH, NO_SPACE, in_doubt=False))
 
 
