@@ -47,6 +47,9 @@ class MemoryStore:
             raise Damaged(Reason.TOO_LARGE, f"{len(kept)} bytes, over the limit of max_bytes={self.max_bytes}")
         return kept
 
+    def identity(self, key: str) -> object:
+        return self.current.get(key)
+
     def expect(self, keys: Sequence[str]) -> None:
         """It is all there."""
 

@@ -58,6 +58,10 @@ class Store(Protocol):
         """The bytes, or CheckpointNotFound, or Damaged: unreadable, too large, not a file."""
         ...
 
+    def identity(self, key: str) -> object:
+        """Equal to what it was before as long as nobody has changed the bytes since; None if there are none."""
+        ...
+
     def expect(self, keys: Sequence[str]) -> None:
         """A hint that these will be read soon, in this order. Never raises for what is not there."""
         ...
@@ -77,6 +81,7 @@ class Store(Protocol):
     def quarantine(self, key: str, reason: Reason) -> str:
         """Keep a durable copy of what stands under the name now, and return where. Raises OSError.
 
+        What cannot be copied, such as a folder, may stay where it is until it is replaced or removed.
         What is kept already is not kept again. The oldest copies of a key may go when there are many.
         """
         ...

@@ -6,6 +6,7 @@ write in doubt can never be taken for one that happened.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from ._errors import (
 )
 from ._events import Event, EventKind, Events
 from ._format.envelope import Header, seal
-from ._format.reason import SHORTAGES, Reason
+from ._format.reason import SHORTAGES, Damaged, Reason
 from ._keylocks import KeyLocks
 from ._metricssink import MetricsSink
 from ._reader import Reader
@@ -39,6 +40,7 @@ class Known(NamedTuple):
 
     header: Header
     digest: bytes
+    identity: object = None  # what the store called the bytes when they were last seen to be these; None: not yet
 
     def is_of(self, encoded: Encoded, digest: bytes) -> bool:
         """The same data and versions. Boot and durability are this owner's, so they are the same anyway."""
@@ -67,6 +69,7 @@ class Writer:
         self._metrics = metrics
         self._locks = KeyLocks()
         self._known: dict[str, Known] = {}  # each entry guarded by its key's lock
+        self._moving: dict[str, Event] = {}  # folders that go to quarantine with the next commit; guarded likewise
 
     def changing(self, *keys: str) -> ChangeGuard:
         """Nobody else changes these keys meanwhile; events wait until the locks are given back."""
@@ -143,15 +146,21 @@ class Writer:
         """What is known after the write, and the write itself; None if the checkpoint is so already."""
         digest = xxh3_128_digest(encoded.json)
         known = self._known.get(key)
+        lowest = known.header.generation if known else 0
+        if known and found and found != known.header:
+            known = None  # somebody has put another one in its place
         if known and known.is_of(encoded, digest):
-            return known, None
+            known = known if found else self._seen(key, known, encoded)
+            if known:
+                self._known[key] = known
+                return known, None
         self.forget(key)
         if known:
-            current, generation = Current.OURS, known.header.generation
+            current, generation = Current.OURS, lowest
         elif found:
-            current, generation = Current.FOUND, found.generation
+            current, generation = Current.FOUND, max(found.generation, lowest)
         else:
-            current, generation = self._learn(key)
+            current, generation = self._learn(key, lowest)
         header = Header(
             kind=self._kind,
             version=encoded.version,
@@ -171,7 +180,15 @@ class Writer:
         failures = self._store.commit(puts, removals)
         if self._metrics:
             self._metrics.committed(self._store.path, puts, removals, failures, time.perf_counter() - started)
+        if self._moving:
+            self._report_moved([*(put.key for put in puts), *removals], failures)
         return failures
+
+    def _report_moved(self, keys: Sequence[str], failures: Mapping[str, CheckpointWriteFailed]) -> None:
+        for key in keys:
+            event = self._moving.pop(key, None)
+            if event and key not in failures:
+                self._events.emit(event)
 
     def _skip(self) -> None:
         if self._metrics:
@@ -181,10 +198,27 @@ class Writer:
         if self._store.exclusive:  # else another process may write the key at any time
             self._known[key] = known
 
-    def _learn(self, key: str) -> tuple[Current, int]:
-        """What stands under the key's name, and its generation. Damaged bytes are in quarantine afterwards."""
+    def _seen(self, key: str, known: Known, encoded: Encoded) -> Known | None:
+        """With the identity of the bytes under the name, if they are the known ones: somebody may have changed them.
+
+        The first time they are read, later one look at their identity is enough.
+        """
+        identity = self._store.identity(key)
+        if identity is None or known.identity is not None:
+            return known if identity is not None and identity == known.identity else None
         try:
-            return Current.FOUND, self._reader.read(key).header.generation
+            is_there = self._store.read(key) == seal(known.header, encoded.json)
+        except (CheckpointNotFound, Damaged):
+            return None
+        return known._replace(identity=identity) if is_there else None
+
+    def _learn(self, key: str, lowest: int) -> tuple[Current, int]:
+        """What stands under the key's name, and its generation, or `lowest` if that is higher.
+
+        Damaged bytes are in quarantine afterwards.
+        """
+        try:
+            return Current.FOUND, max(self._reader.read(key).header.generation, lowest)
         except CheckpointNotFound:
             return Current.ABSENT, 0
         except SchemaMismatch as mismatch:
@@ -192,8 +226,9 @@ class Writer:
         except CorruptCheckpoint as damage:
             if damage.errno in SHORTAGES:
                 raise shortage(key, damage.path, damage.errno) from damage
+            self._refuse_twin(key, damage)
             self._quarantine(key, damage.reason)
-            return Current.DAMAGED, self._reader.highest_generation(key)
+            return Current.DAMAGED, max(self._reader.highest_generation(key), lowest)
 
     def _keep_before_removal(self, key: str) -> None:
         """A removal must always be possible, so here a copy that cannot be made is told, and no more."""
@@ -202,6 +237,7 @@ class Writer:
         try:
             self._reader.verify(key)
         except CorruptCheckpoint as damage:
+            self._refuse_twin(key, damage)
             try:
                 self._quarantine(key, damage.reason)
             except CheckpointWriteFailed as error:
@@ -217,8 +253,22 @@ class Writer:
         except OSError as error:
             raise CheckpointWriteFailed(key, path, error, in_doubt=False) from error
         if kept:
-            self._events.emit(Event(EventKind.QUARANTINED, path, f"the damaged bytes are kept in {kept}", key, reason))
+            event = Event(EventKind.QUARANTINED, path, f"the damaged bytes are kept in {kept}", key, reason)
+            if reason is Reason.NOT_A_FILE:  # a folder, which stays in place until it is replaced
+                self._moving[key] = event
+            else:
+                self._events.emit(event)
         return kept
+
+    def _refuse_twin(self, key: str, damage: CorruptCheckpoint) -> None:
+        """Where the file system ignores case, the file of another key answers to this one. That is no damage."""
+        if damage.reason is not Reason.WRONG_KEY:
+            return
+        keys = self._store.keys()
+        twin = next((other for other in keys if other.lower() == key.lower()), key)
+        if key not in keys and twin != key:
+            error = OSError(errno.EEXIST, f"the file system ignores case and has {twin!r} already; use another key")
+            raise CheckpointWriteFailed(key, damage.path, error, in_doubt=False)
 
 
 def shortage(key: str, path: str, number: int | None) -> CheckpointWriteFailed:

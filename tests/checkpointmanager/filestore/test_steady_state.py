@@ -99,10 +99,13 @@ def test_an_update_where_nothing_can_be_recycled_reads_first(classic: LeaseManag
     assert [call.name for call in calls] == ["stat", *READ, *CLASSIC[1:]]
 
 
-def test_an_unchanged_value_costs_the_look_at_the_lock_alone(manager: LeaseManager, real_directory: Path) -> None:
-    with watching(real_directory) as calls:
-        manager.create_checkpoint("a", OLD)
-    assert [call.name for call in calls] == ["stat"]
+def test_an_unchanged_value_is_read_once_and_then_costs_a_look_at_the_lock_and_one_at_the_file(
+    manager: LeaseManager, real_directory: Path
+) -> None:
+    for expected in (["stat", "stat", *READ], ["stat", "stat"]):
+        with watching(real_directory) as calls:
+            assert manager.create_checkpoint("a", OLD).unchanged
+        assert [call.name for call in calls] == expected
 
 
 def test_a_read_is_four_calls(manager: LeaseManager, real_directory: Path) -> None:

@@ -1,0 +1,113 @@
+"""Somebody restores, removes or copies a file under a running owner: nothing is "unchanged" that is not there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointmanager import CheckpointManager, MemoryStore
+
+Manager = CheckpointManager[Any]
+
+
+def put_back(directory: Path) -> None:
+    """An older, valid generation."""
+    shutil.copy(directory / ".previous-a", directory / "a.json")
+
+
+def put_back_by_rename(directory: Path) -> None:
+    os.rename(directory / ".previous-a", directory / "a.json")
+
+
+def remove(directory: Path) -> None:
+    (directory / "a.json").unlink()
+
+
+def empty(directory: Path) -> None:
+    (directory / "a.json").write_bytes(b"")
+
+
+def replace_by_folder(directory: Path) -> None:
+    remove(directory)
+    (directory / "a.json").mkdir()
+
+
+CHANGES = [put_back, put_back_by_rename, remove, empty, replace_by_folder]
+
+
+def written(directory: Path) -> Manager:
+    manager: Manager = CheckpointManager(directory)
+    manager.create_checkpoint("a", {"renewals": 1})
+    manager.create_checkpoint("a", {"renewals": 2})
+    return manager
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("seen_unchanged_before", [False, True])
+@pytest.mark.parametrize("in_a_batch", [False, True])
+def test_create_writes_what_is_no_longer_there(
+    directory: Path, change: Callable[[Path], None], seen_unchanged_before: bool, in_a_batch: bool
+) -> None:
+    with written(directory) as manager:
+        if seen_unchanged_before:
+            assert manager.create_checkpoint("a", {"renewals": 2}).unchanged
+        change(directory)
+
+        if in_a_batch:
+            with manager.batch() as batch:
+                batch.create_checkpoint("a", {"renewals": 2})
+        else:
+            assert not manager.create_checkpoint("a", {"renewals": 2}).unchanged
+
+        assert manager.get_checkpoint("a").data == {"renewals": 2}
+        assert manager.create_checkpoint("a", {"renewals": 2}).unchanged
+
+
+@pytest.mark.parametrize("change", [put_back, put_back_by_rename])
+def test_update_writes_what_it_computed_from_an_older_generation(
+    directory: Path, change: Callable[[Path], None]
+) -> None:
+    with written(directory) as manager:
+        change(directory)
+        assert manager.get_checkpoint("a").data == {"renewals": 1}
+
+        updated = manager.update_checkpoint("a", lambda lease: {"renewals": lease["renewals"] + 1})
+
+        assert not updated.unchanged
+        assert updated.generation == 3, "above all that this owner has written"
+        assert manager.get_checkpoint("a").data == {"renewals": 2}
+
+
+def test_an_update_that_changes_nothing_writes_nothing(directory: Path) -> None:
+    with written(directory) as manager:
+        assert manager.update_checkpoint("a", lambda lease: lease).unchanged
+        assert manager.get_checkpoint("a").generation == 2
+
+
+def test_the_same_bytes_in_another_file_are_written_again(directory: Path) -> None:
+    """Nobody knows whether whoever copied them has synced them."""
+    with written(directory) as manager:
+        assert manager.create_checkpoint("a", {"renewals": 2}).unchanged
+        shutil.copy(directory / "a.json", directory / "copy")
+        os.rename(directory / "copy", directory / "a.json")
+
+        assert not manager.create_checkpoint("a", {"renewals": 2}).unchanged
+
+
+@pytest.mark.parametrize("seen_unchanged_before", [False, True])
+def test_a_memory_store_is_looked_at_as_well(seen_unchanged_before: bool) -> None:
+    store = MemoryStore()
+    manager: Manager = CheckpointManager(store)
+    for renewals in (1, 2):
+        manager.create_checkpoint("a", renewals)
+    if seen_unchanged_before:
+        assert manager.create_checkpoint("a", 2).unchanged
+    store.current["a"] = store.previous["a"]
+
+    assert not manager.create_checkpoint("a", 2).unchanged
+    assert manager.get_checkpoint("a").data == 2
