@@ -17,6 +17,7 @@ A key that this owner has written before takes a shorter way where the system al
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import time
@@ -143,8 +144,9 @@ class Commit:
     def _put_in_place(self, step: Staged) -> None:
         try:
             self._directory.rename(step.temp, step.put.key + SUFFIX)
-        except IsADirectoryError:
-            if step.put.current is not Current.DAMAGED:
+        except OSError as error:
+            # ENOTEMPTY is what pyfakefs says.
+            if step.put.current is not Current.DAMAGED or error.errno not in (errno.EISDIR, errno.ENOTEMPTY):
                 raise
             replace_folder(self._directory, step.temp, step.put.key, self._quarantine)
 

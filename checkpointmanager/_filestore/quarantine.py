@@ -96,7 +96,8 @@ class Quarantine:
         try:
             yield folder
         finally:
-            os.close(folder)
+            with suppress(OSError):  # nothing was written through it
+                os.close(folder)
 
     def _make(self) -> None:
         """Synced also if it was there: a process that was killed may have made it just before."""
