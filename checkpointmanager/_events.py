@@ -33,6 +33,7 @@ class EventKind(StrEnum):
     SLOW_SYNC = "slow-sync"
     FORGETFUL_FILE_SYSTEM = "forgetful-file-system"
     UNRELIABLE_FILE_SYSTEM = "unreliable-file-system"
+    CASE_INSENSITIVE_FILE_SYSTEM = "case-insensitive-file-system"
 
 
 LEVELS = {
@@ -46,6 +47,7 @@ LEVELS = {
     EventKind.SLOW_SYNC: logging.WARNING,
     EventKind.FORGETFUL_FILE_SYSTEM: logging.WARNING,
     EventKind.UNRELIABLE_FILE_SYSTEM: logging.WARNING,
+    EventKind.CASE_INSENSITIVE_FILE_SYSTEM: logging.WARNING,
 }
 
 

@@ -28,6 +28,7 @@ class StoreView:
         self._read_only = read_only
         self._guard = _guard_of(store) if sharing else nullcontext()
         self.path_of, self.keys, self.exists, self.expect = store.path_of, store.keys, store.exists, store.expect
+        self.identity = store.identity
         self.confirm, self.commit, self.close = store.confirm, store.commit, store.close
         self.quarantine, self.quarantined = store.quarantine, store.quarantined
 

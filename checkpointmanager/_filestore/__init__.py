@@ -19,7 +19,7 @@ from .._errors import CheckpointError, CheckpointNotFound, CheckpointWriteFailed
 from .._events import Event, EventKind
 from .._format.envelope import MAX_BYTES
 from .._format.keys import is_name
-from .._format.names import PREVIOUS, SUFFIX
+from .._format.names import LOCK, PREVIOUS, SUFFIX
 from .._format.reason import Damaged, Reason, reason_of
 from .._options import check_options, check_path
 from .._store import Put
@@ -31,7 +31,7 @@ from .leftovers import sweep
 from .ownership import Ownership, ReadOnly
 from .quarantine import Quarantine
 from .recycle import Recycler
-from .system import FORGETFUL, UNRELIABLE, will_need
+from .system import FORGETFUL, has_fast_commit, is_unreliable, will_need
 
 Durability = Literal["full", "atomic"]
 
@@ -197,15 +197,29 @@ class FileStore:
         if unfinished or orphaned:
             detail = f"removed {unfinished} unfinished and {orphaned} orphaned files of an earlier process"
             self._emit(Event(EventKind.STALE_FILES, self.path, detail))
-        self._tell_about_the_file_system(self._directory.file_system)
+        self._directory.ignores_case = self._has_twin(LOCK)
+        self._report_file_system(self._directory.file_system)
 
-    def _tell_about_the_file_system(self, kind: str) -> None:
+    def _has_twin(self, name: str) -> bool:
+        """True if the name in upper case is the same file."""
+        try:
+            return os.path.samestat(self._directory.stat(name), self._directory.stat(name.upper()))
+        except OSError:
+            return False
+
+    def _report_file_system(self, kind: str) -> None:
         if kind in FORGETFUL:
             detail = f"{kind} does not survive a reboot, so neither does what is written here"
             self._emit(Event(EventKind.FORGETFUL_FILE_SYSTEM, self.path, detail))
-        elif kind in UNRELIABLE:
+        elif is_unreliable(kind):
             detail = f"{kind} may report a sync or a lock that it did not make; use a local disk"
             self._emit(Event(EventKind.UNRELIABLE_FILE_SYSTEM, self.path, detail))
+        elif kind == "ext4" and has_fast_commit(self._directory.device):
+            detail = "ext4 with fast_commit may lose what was synced; turn it off: tune2fs -O ^fast_commit"
+            self._emit(Event(EventKind.UNRELIABLE_FILE_SYSTEM, self.path, detail))
+        if self._directory.ignores_case:
+            detail = "names that differ only in upper and lower case are one here, so such keys are refused"
+            self._emit(Event(EventKind.CASE_INSENSITIVE_FILE_SYSTEM, self.path, detail))
 
     def _open(self, key: str, name: str) -> int:
         """Only here does ENOENT mean that there is no such checkpoint: a file that was opened is there."""

@@ -134,12 +134,23 @@ class Commit:
                 self._forget_previous(key)
             elif current is not Current.DAMAGED:
                 self._keep_previous(key, current)
-            self._put_in_place(step)
+            if current is Current.ABSENT and self._directory.ignores_case:
+                self._create(step)
+            else:
+                self._put_in_place(step)
         except OSError as error:
             self._fail(key, error)
             return
         self._temps.discard(step.temp)
         self._changed.append(key)
+
+    def _create(self, step: Staged) -> None:
+        """Under a name that was not there. Where case is ignored, another key may have come first."""
+        with self._directory.creating:
+            if self._directory.exists(step.put.key + SUFFIX):
+                why = "the file system ignores case, and there is a key that differs only in that; use another key"
+                raise OSError(errno.EEXIST, why)
+            self._put_in_place(step)
 
     def _put_in_place(self, step: Staged) -> None:
         try:

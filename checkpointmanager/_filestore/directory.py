@@ -49,7 +49,10 @@ class Directory:
         except OSError as error:
             self.close()
             raise DirectoryUnusable(self.path, error) from error
-        self.file_system = file_system_of(status.st_dev)
+        self.device = status.st_dev
+        self.file_system = file_system_of(self.device)
+        self.ignores_case = False  # found out by the owner
+        self.creating = threading.Lock()  # of names, where case is ignored
         if not allow_insecure and (why := _insecurity(status)):
             self.close()
             raise InsecureDirectory(self.path, why)
@@ -108,6 +111,13 @@ class Directory:
 
     def stat(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+
+    def exists(self, name: str) -> bool:
+        try:
+            self.stat(name)
+        except FileNotFoundError:
+            return False
+        return True
 
     def sync(self) -> None:
         """What this thread has changed is durable then. One sync at a time: who waited may be served by another's.

@@ -24,6 +24,7 @@ class LockFile:
     """Contends with every other process, and with other LockFiles of this one, but not with other threads."""
 
     descriptor = -1  # while it is locked; also for a moment before and after
+    _is_locked = False
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -38,7 +39,16 @@ class LockFile:
             if left <= 0:
                 return False
             time.sleep(min(POLL_SECONDS, left))
+        self._is_locked = True
         return True
+
+    def is_held_here(self) -> bool:
+        """By another one of this process. By the file, not by its text: in containers many processes are pid 1."""
+        with suppress(OSError):
+            status = self._directory.stat(LOCK)
+            others = [lock.descriptor for lock in list(_all) if lock is not self and lock._is_locked]
+            return any(os.path.samestat(os.fstat(descriptor), status) for descriptor in others)
+        return False
 
     def give_back(self) -> None:
         """May be called twice, and again if it was interrupted."""
@@ -49,6 +59,7 @@ class LockFile:
 
     def close(self) -> None:
         """What is done in a forked child: the parent keeps the lock."""
+        self._is_locked = False
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             with suppress(OSError):

@@ -94,7 +94,8 @@ class Ownership:
         try:
             if not self._lock.take(self._timeout):
                 waited = f" after waiting {self._timeout:g} s" if self._timeout else ""
-                why = f"locked{waited} by another owner"
+                whom = "another manager in this process" if self._lock.is_held_here() else "another owner"
+                why = f"locked{waited} by {whom}"
                 raise DirectoryLocked(self._directory.path, why, self.lock_owner())
             self._introduce(self._lock.descriptor)
             if not self._is_in_place():

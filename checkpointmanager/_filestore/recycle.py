@@ -29,7 +29,7 @@ import types
 from typing import NamedTuple
 
 from .directory import Directory
-from .system import UNRELIABLE, exchange, write_all
+from .system import exchange, is_unreliable, write_all
 
 if sys.platform == "linux":
     import fcntl
@@ -61,7 +61,7 @@ class Recycler:
         self._directory = directory
         self._user = os.geteuid()
         # On a network a lease knows nothing of readers on other machines.
-        allowed = allowed and sys.platform == "linux" and directory.file_system not in UNRELIABLE
+        allowed = allowed and sys.platform == "linux" and not is_unreliable(directory.file_system)
         # Under pyfakefs `os` is a stand-in, and the calls that it does not know would reach the real disk.
         self._works = allowed and isinstance(os, types.ModuleType)
 

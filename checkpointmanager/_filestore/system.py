@@ -40,7 +40,17 @@ def will_need(descriptor: int, size: int) -> None:
 
 
 FORGETFUL = frozenset({"tmpfs", "ramfs", "overlay", "aufs", "devtmpfs"})
-UNRELIABLE = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.glusterfs", "ceph", "vboxsf"})
+_UNRELIABLE = frozenset(
+    {
+        *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "lustre", "gpfs", "beegfs", "orangefs"),
+        *("virtiofs", "vboxsf", "vmhgfs", "prl_fs"),  # the host's, seen from a guest
+    }
+)
+
+
+def is_unreliable(file_system: str) -> bool:
+    """On the network, or a program's own (fuse, fuseblk, fuse.sshfs): what a sync or a lock means is up to others."""
+    return file_system in _UNRELIABLE or file_system.partition(".")[0] in ("fuse", "fuseblk")
 
 
 def file_system_of(device: int) -> str:
@@ -53,6 +63,16 @@ def file_system_of(device: int) -> str:
             if len(fields) > 2 and fields[2] == wanted and "-" in fields:
                 return fields[fields.index("-") + 1]
     return ""
+
+
+def has_fast_commit(device: int) -> bool:
+    """True for ext4 with the feature fast_commit, which kernels up to now replay with losses."""
+    with suppress(OSError):
+        name = os.path.basename(os.readlink(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"))
+        with open(f"/proc/fs/ext4/{name}/options", encoding="utf-8", errors="replace") as options:
+            # The kernel shows the feature by the name of the debug option that also sets it.
+            return not {"fast_commit", "fc_debug_force"}.isdisjoint(options.read().split())
+    return False
 
 
 if sys.platform == "linux":

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import errno
-import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,9 +23,9 @@ from checkpointmanager import (
     Reason,
 )
 from checkpointmanager._filestore import folder
+from checkpointmanager.testing import dying, failing
 
-from ..damage import names
-from ..faults import Faults, Killed, Mode, injected
+from ..contents import names
 
 Manager = CheckpointManager[Any]
 
@@ -66,18 +65,15 @@ def kept(directory: Path) -> list[str]:
     return [str(path.relative_to(directory)) for path in directory.rglob("inside")]
 
 
-@contextmanager
-def full_disk() -> Iterator[None]:
-    with mock.patch.object(os, "write", side_effect=OSError(errno.ENOSPC, "No space left on device")):
-        yield
-
-
 @by_action
 def test_a_full_disk_leaves_it_damaged_and_the_previous_generation_in_place(directory: Path, action: str) -> None:
     events: list[Event] = []
     act, value = ACTIONS[action]
     with prepared(directory, events.append) as manager:
-        with full_disk(), pytest.raises(CheckpointWriteFailed, match="the old content is still in place"):
+        with (
+            failing(directory, "write", errno.ENOSPC),
+            pytest.raises(CheckpointWriteFailed, match="the old content is still in place"),
+        ):
             act(manager)
         assert is_damaged(manager)
         assert kept(directory) == ["a.json/inside"]
@@ -116,16 +112,15 @@ def test_it_is_in_quarantine_when_it_has_been_replaced(real_directory: Path, way
 @by_action
 def test_whatever_call_fails_it_is_replaced_or_as_it_was(tmp_path: Path, way: str, action: str) -> None:
     act, value = ACTIONS[action]
-    for at in range(100):
-        directory = tmp_path / str(at)
-        faults = Faults(OSError(errno.EIO, "I/O error"), at)
+    for nth in range(1, 100):
+        directory = tmp_path / str(nth)
         with prepared(directory) as manager:
             failure: CheckpointError | None = None
-            try:
-                with WAYS[way](), injected(faults):
+            with WAYS[way](), failing(directory, failure=errno.EIO, nth=nth) as fault:
+                try:
                     act(manager)
-            except CheckpointError as error:
-                failure = error
+                except CheckpointError as error:
+                    failure = error
             if isinstance(failure, CheckpointWriteFailed):
                 assert is_damaged(manager) != failure.in_doubt
                 assert failure.in_doubt or kept(directory) == ["a.json/inside"]
@@ -136,9 +131,9 @@ def test_whatever_call_fails_it_is_replaced_or_as_it_was(tmp_path: Path, way: st
             assert manager.get_checkpoint("a").data == value
             assert len(kept(directory)) == 1
             assert names(directory, ".tmp-") == []
-        if faults.failed is None:
+        if fault.failed is None:
             break
-    assert at > 15
+    assert nth > 15
 
 
 @by_way
@@ -147,15 +142,11 @@ def test_a_kill_at_any_call_leaves_damage_or_the_replacement_but_never_nothing(
     tmp_path: Path, way: str, action: str
 ) -> None:
     act, value = ACTIONS[action]
-    for at in range(100):
-        directory = tmp_path / str(at)
-        faults = Faults(Killed(), at, Mode.DEAD)
+    for nth in range(1, 100):
+        directory = tmp_path / str(nth)
         manager = prepared(directory)
-        try:
-            with WAYS[way](), injected(faults):
-                act(manager)
-        except Killed:
-            pass
+        with WAYS[way](), dying(directory, nth=nth) as death:
+            act(manager)
         manager.close()
         with CheckpointManager[Any](directory) as manager:
             if is_damaged(manager):
@@ -166,9 +157,9 @@ def test_a_kill_at_any_call_leaves_damage_or_the_replacement_but_never_nothing(
             (place,) = kept(directory)
             assert place.startswith(".quarantine/a.")
             assert names(directory, ".tmp-") == []
-        if faults.failed is None:
+        if death.failed is None:
             break
-    assert at > 15
+    assert nth > 15
 
 
 def test_a_removal_moves_it_to_quarantine(directory: Path) -> None:
@@ -181,23 +172,19 @@ def test_a_removal_moves_it_to_quarantine(directory: Path) -> None:
 
 
 def test_a_kill_at_any_call_of_a_removal_loses_nothing_of_it(tmp_path: Path) -> None:
-    for at in range(100):
-        directory = tmp_path / str(at)
-        faults = Faults(Killed(), at, Mode.DEAD)
+    for nth in range(1, 100):
+        directory = tmp_path / str(nth)
         manager = prepared(directory)
-        try:
-            with injected(faults):
-                manager.remove_checkpoint("a")
-        except Killed:
-            pass
+        with dying(directory, nth=nth) as death:
+            manager.remove_checkpoint("a")
         manager.close()
         with CheckpointManager[Any](directory) as manager:
             assert "a" not in manager or is_damaged(manager)
             assert len(kept(directory)) == 1
             assert names(directory, ".tmp-") == []
-        if faults.failed is None:
+        if death.failed is None:
             break
-    assert at > 5
+    assert nth > 5
 
 
 def test_one_that_comes_under_a_running_owner_is_moved_by_a_removal_too(real_directory: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import socket
@@ -130,6 +131,40 @@ def test_a_holder_that_cannot_be_read_is_another_owner_all_the_same(directory: P
     with pytest.raises(DirectoryLocked, match=r"locked by another owner$") as refusal:
         CheckpointManager(directory)
     assert refusal.value.owner is None
+
+
+@pytest.mark.parametrize("sharing", [False, True])
+def test_a_second_manager_of_one_process_is_told_that_it_is_the_second(directory: Path, sharing: bool) -> None:
+    with CheckpointManager(directory), pytest.raises(DirectoryLocked, match="by another manager in this process: "):
+        CheckpointManager(directory, sharing=sharing, lock_timeout=0)
+    CheckpointManager(directory).close()
+
+
+def test_neither_the_pid_nor_an_earlier_manager_makes_another_process_this_one(directory: Path, first: Agent) -> None:
+    """In containers every pid is 1."""
+    CheckpointManager(directory).close()
+    first.ask("open", directory)
+    told = json.loads((directory / ".lock").read_bytes())
+    (directory / ".lock").write_text(json.dumps(told | {"pid": os.getpid()}))
+    with pytest.raises(DirectoryLocked, match=f"locked by another owner: .*pid {os.getpid()}"):
+        CheckpointManager(directory)
+
+
+def test_the_child_of_a_fork_is_told_of_another_owner(directory: Path) -> None:
+    with CheckpointManager(directory):
+        ours, theirs = os.pipe()
+        if not (child := os.fork()):
+            try:
+                CheckpointManager(directory)
+            except DirectoryLocked as error:
+                os.write(theirs, str(error).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        message = os.read(ours, 1000)
+        for end in (ours, theirs):
+            os.close(end)
+    assert b"locked by another owner" in message
 
 
 def test_a_label_and_a_command_outside_unicode_are_no_obstacle(

@@ -15,7 +15,7 @@ import pytest
 from checkpointmanager import CheckpointManager
 from checkpointmanager._filestore import quarantine
 
-from ..damage import names, quarantined
+from ..contents import names, quarantined
 
 Manager = CheckpointManager[Any]
 

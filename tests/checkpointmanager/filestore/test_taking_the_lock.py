@@ -27,7 +27,7 @@ def test_a_lock_file_that_cannot_be_written_locks_all_the_same(directory: Path, 
     with mock.patch.object(os, call, side_effect=OSError(errno.ENOSPC, "full")):
         manager = CheckpointManager(directory)
 
-    with manager, pytest.raises(DirectoryLocked, match=r"locked by another owner$"):
+    with manager, pytest.raises(DirectoryLocked, match=r"locked by another manager in this process$"):
         CheckpointManager(directory)
 
 
