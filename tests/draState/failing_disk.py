@@ -19,4 +19,4 @@ def unsynced(directory: Path, error: int | BaseException = errno.EIO) -> Abstrac
 
 
 def undeletable(directory: Path, key: str) -> AbstractContextManager[object]:
-    return failing(directory, "unlink", errno.ENOSPC, about=f"{key}.json", lasting=True)
+    return failing(directory, "rename", errno.ENOSPC, about=f"{key}.json", lasting=True)

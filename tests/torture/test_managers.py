@@ -86,7 +86,7 @@ def test_kills_before_each_system_call_lose_nothing_that_was_acknowledged(direct
             assert writer.wait() == -signal.SIGKILL
         if directory.exists():
             _check(directory, journal)
-    assert journal.acknowledged > STEPS // 4
+    assert journal.acknowledged > STEPS // 5
 
 
 def _dying(directory: Path, step: int, work: Callable[[int], object]) -> Callable[[int], None]:

@@ -77,7 +77,7 @@ def test_a_failed_write_changes_nothing_in_memory(cache: LeaseCache, real_direct
 
 def test_a_failed_removal_keeps_the_value(cache: LeaseCache, real_directory: Path) -> None:
     before = cache.entries()
-    with failing(real_directory, "unlink", errno.EIO), pytest.raises(CheckpointWriteFailed):
+    with failing(real_directory, "rename", errno.EIO, about="a.json"), pytest.raises(CheckpointWriteFailed):
         cache.delete("a")
     assert cache.entries() == before
 
@@ -161,7 +161,7 @@ def test_a_batch_that_failed_in_part_leaves_exactly_the_durable_part(cache: Leas
     for key in "bc":
         cache.put(key, OLD)
 
-    with failing(real_directory, "unlink", errno.EIO), pytest.raises(BatchFailed) as failed:
+    with failing(real_directory, "rename", errno.EIO, about="b.json"), pytest.raises(BatchFailed) as failed:
         cache.change(["a", "b", "c"], lambda _: {"a": NEW, "b": REMOVED, "c": OTHER})
 
     assert failed.value.failures.keys() == {"b"}
