@@ -192,19 +192,19 @@ class FileStore:
         names = set(self._directory.names())
         try:
             unfinished, orphaned = sweep(self._directory, names, self._quarantine)
+            self._directory.ignores_case = self._has_twin(LOCK)
         except OSError as error:
             raise DirectoryUnusable(self.path, error) from error
         if unfinished or orphaned:
             detail = f"removed {unfinished} unfinished and {orphaned} orphaned files of an earlier process"
             self._emit(Event(EventKind.STALE_FILES, self.path, detail))
-        self._directory.ignores_case = self._has_twin(LOCK)
         self._report_file_system(self._directory.file_system)
 
     def _has_twin(self, name: str) -> bool:
         """True if the name in upper case is the same file."""
         try:
             return os.path.samestat(self._directory.stat(name), self._directory.stat(name.upper()))
-        except OSError:
+        except FileNotFoundError:
             return False
 
     def _report_file_system(self, kind: str) -> None:
