@@ -134,7 +134,8 @@ def _stand_ins_of(name: str, stack: ExitStack) -> Iterator[StandIn]:
     if not is_faked():
         yield _known[name]
     there = getattr(os, name)
-    if not isinstance(there, StandIn):
+    of_another = any(there is other for key, other in _known.items() if key != name)  # os.fsync may be os.fstat
+    if of_another or not isinstance(there, StandIn):
         there = StandIn(there)
         stack.enter_context(replaced(os, name, there))
     if there is not _known.get(name):

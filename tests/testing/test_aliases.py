@@ -104,10 +104,15 @@ def test_a_function_in_the_hands_of_pytest_is_no_error(call: Any, monkeypatch: p
     every_crash(lambda directory: save(directory, WAYS["os.fsync"])).check(check)
 
 
-def test_a_function_of_the_test_in_the_place_of_the_real_one_is_seen() -> None:
+def test_a_function_of_the_test_in_the_place_of_the_real_one_is_seen(tmp_path: Path) -> None:
     """Most often it is to save the time of a real sync."""
-    with mock.patch.object(os, "fsync", return_value=None):
-        every_crash(lambda directory: save(directory, WAYS["os.fsync"])).check(check)
+    for stand_in in [lambda _: None, os.fstat]:
+        with mock.patch.object(os, "fsync", stand_in), watching(tmp_path) as calls:
+            every_crash(lambda directory: save(directory, WAYS["os.fsync"])).check(check)
+            save(tmp_path, WAYS["os.fsync"])
+        names = [call.name for call in calls]
+        assert (names.count("fsync"), names.count("fstat")) == (2, 0)
+    assert os.fsync.__name__ == "fsync"
 
 
 def test_a_function_of_the_test_that_calls_the_real_one_is_seen_once() -> None:
