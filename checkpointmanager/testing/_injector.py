@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from ._acknowledgements import tell_of_failed_sync
-from ._oscalls import EXCHANGES
+from ._oscalls import EXCHANGES, replaced
 from ._watch import SYNCS, Call, Make, Watch
 
 WRITES = frozenset({"write", "pwrite", "writev", "pwritev"})
@@ -100,8 +101,10 @@ class Injector:
         """Syncs of a descriptor whose sync had failed: they say nothing, whatever they return."""
         return self._watch.repeated_syncs
 
-    def injecting(self) -> AbstractContextManager[None]:
-        return self._watch.watching()
+    @contextmanager
+    def injecting(self) -> Iterator[None]:
+        with self._watch.watching(), _dying_in_silence():
+            yield
 
     def bury(self) -> None:
         """Close what the dead opened, but keep the numbers taken: its objects will close them once more."""
@@ -154,6 +157,23 @@ class Injector:
             if fails and self.failed is None:
                 self.failed = call
             return fails
+
+
+@contextmanager
+def _dying_in_silence() -> Iterator[None]:
+    """A finalizer or a thread in which the process dies is no news: nothing of the process is left to report it."""
+    in_finalizers, in_threads = sys.unraisablehook, threading.excepthook
+
+    def finalizer(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, Killed):
+            in_finalizers(unraisable)
+
+    def thread(raised: Any) -> None:
+        if not issubclass(raised.exc_type, Killed):
+            in_threads(raised)
+
+    with replaced(sys, "unraisablehook", finalizer), replaced(threading, "excepthook", thread):
+        yield
 
 
 def _halved(call: str, descriptor: int, data: Any, *others: Any) -> tuple[Any, ...]:

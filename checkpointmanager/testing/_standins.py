@@ -13,7 +13,7 @@ import inspect
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -151,13 +151,16 @@ def _search(there: Mapping[int, StandIn]) -> str:
     """Exchange all that can be, and say of what is left why it matters."""
     refusal = ""
     own = {id(part) for stand_in in there.values() for part in (stand_in, vars(stand_in))} | {id(there), id(_holders)}
-    for referrer in gc.get_referrers(*tuple(stand_in.real for stand_in in there.values())):
+    found = gc.get_referrers(*tuple(stand_in.real for stand_in in there.values()))
+    own.add(id(found))
+    for referrer in found:
         if id(referrer) not in own and not isinstance(referrer, NEVER_CALLED):
-            for holder in _holders_behind(referrer):
+            behind = _holders_behind(referrer)
+            for holder in behind:
                 if exchange(holder, there):
                     _holders.append(holder)
                     _remember(holder)
-                elif not _is_harmless(referrer):
+                elif not _is_harmless(referrer, own | {id(behind)}):
                     refusal = _refusal(referrer, there)
     return refusal
 
@@ -180,11 +183,20 @@ def _remember(holder: Any) -> None:
         _remembered.append(weakref.ref(holder))
 
 
-def _is_harmless(referrer: Any) -> bool:
-    """A patcher's note of what to put back (the module comes first), or something of a test tool."""
+def _is_harmless(referrer: Any, own: Container[int]) -> bool:
+    """A patcher's note of what to put back (the module comes first), or what only test tools or running loops have."""
     if isinstance(referrer, tuple) and referrer and isinstance(referrer[0], types.ModuleType):
         return True
-    return any(type(one).__module__.startswith(TOOLS) for one in (referrer, *gc.get_referrers(referrer)))
+    behind = [one for one in gc.get_referrers(referrer) if id(one) not in own and not isinstance(one, NEVER_CALLED)]
+    return _is_of_tools(referrer) or all(_is_of_tools(one) or _is_iterator(one) for one in behind)
+
+
+def _is_of_tools(thing: Any) -> bool:
+    return type(thing).__module__.startswith(TOOLS)
+
+
+def _is_iterator(thing: Any) -> bool:
+    return type(thing).__name__.endswith("_iterator")
 
 
 def _refusal(referrer: Any, there: Mapping[int, StandIn]) -> str:

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -23,8 +24,19 @@ from dra_agent.settings import Inventory, OfferedDevice, SettingsError
 DRIVER = "gpu.example.com"
 
 
+clients: list[ApiServer] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while clients:
+        clients.pop().close()
+
+
 def client(cluster: LocalApiServer, timeout: float = 2.0) -> ApiServer:
-    return ApiServer(Credentials("127.0.0.1", int(cluster.address.rpartition(":")[2])), timeout)
+    clients.append(ApiServer(Credentials("127.0.0.1", int(cluster.address.rpartition(":")[2])), timeout))
+    return clients[-1]
 
 
 def inventory(count: int, *, shared: bool = False) -> Inventory:

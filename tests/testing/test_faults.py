@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
@@ -190,3 +193,48 @@ def test_a_death_in_another_thread_is_a_death_of_all(tmp_path: Path) -> None:
                 call()
         raise Killed
     assert os.listdir(tmp_path) == []
+
+
+class WithFinalizer:
+    """Lets go of what it has when it is collected, with calls that are not made any more."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "file"
+        self.descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+        os.unlink(self.path)
+
+
+def test_a_death_in_a_finalizer_is_not_reported(recwarn: pytest.WarningsRecorder) -> None:
+    def dropped(directory: Path) -> None:
+        WithFinalizer(directory)
+        gc.collect()
+
+    left = [os.listdir(fault.directory) for fault in every_fault(dropped, errors=())]
+    assert left == [[], ["file"], ["file"]]
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_a_death_in_a_thread_is_not_reported(recwarn: pytest.WarningsRecorder) -> None:
+    def threaded(directory: Path) -> None:
+        thread = threading.Thread(target=(directory / "folder").mkdir)
+        thread.start()
+        thread.join()
+
+    assert [os.listdir(fault.directory) for fault in every_fault(threaded, errors=())] == [[]]
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_another_error_in_a_finalizer_is_reported(tmp_path: Path) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("a bug of the agent")
+
+    heard: list[Any] = []
+    with mock.patch.object(sys, "unraisablehook", heard.append), failing(tmp_path):
+        Broken()
+        gc.collect()
+    assert [type(unraisable.exc_value) for unraisable in heard] == [ValueError]

@@ -99,3 +99,10 @@ def test_testing_works_without_pytest() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "2"
+
+
+def test_a_run_in_which_every_warning_is_an_error_passes(tmp_path: Path) -> None:
+    """The dead have finalizers, which must not complain."""
+    agent = AGENT_TEST.format(durability="full").replace(", deaths=False", "")
+    (tmp_path / "test_agent.py").write_text(agent)
+    assert "2 passed" in pytest_run(tmp_path, "-p", PLUGIN, "-W", "error")

@@ -51,14 +51,15 @@ class ApiServer:
                 # The server has closed a connection that was idle: that says nothing, so once more on a new one.
                 status, text = self._exchange(self._connected(), method, path, body)
         except TimeoutError as error:
-            self._forget()
+            self.close()
             raise ApiError(what, 0, f"no answer within {self._timeout:g} s") from error
         except (OSError, http.client.HTTPException) as error:
-            self._forget()
+            self.close()
             raise ApiError(what, 0, f"cannot be reached: {error or type(error).__name__}") from error
         return _understood(what, status, text)
 
     def _connected(self) -> http.client.HTTPConnection:
+        self.close()
         host, port, context = self._credentials.host, self._credentials.port, self._credentials.context
         self._threads.connection = (
             http.client.HTTPSConnection(host, port, timeout=self._timeout, context=context)
@@ -81,10 +82,11 @@ class ApiServer:
         response = connection.getresponse()
         text = response.read(MAX_ANSWER + 1)
         if response.will_close or len(text) > MAX_ANSWER:
-            self._forget()
+            self.close()
         return response.status, text
 
-    def _forget(self) -> None:
+    def close(self) -> None:
+        """Give up the connection of this thread; its next request makes a new one."""
         connection = getattr(self._threads, "connection", None)
         self._threads.connection = None
         if connection:
