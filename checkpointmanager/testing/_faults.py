@@ -119,8 +119,9 @@ class Faults:
             # Of a dead one no object has been freed yet: `error` holds all its frames, and no finalizer has run.
             scan(str(directory))[0].write(str(left))
         if injector.dead:
-            error = None
-            gc.collect()
+            with injector.silence():
+                error = None
+                gc.collect()
             injector.clear_the_grave()
         raised = _without_frames(error)
         return Fault(left, injector.failed, failure, raised, tuple(collected.values))

@@ -103,7 +103,23 @@ class Injector:
 
     @contextmanager
     def injecting(self) -> Iterator[None]:
-        with self._watch.watching(), _dying_in_silence():
+        with self._watch.watching(), self.silence():
+            yield
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """What a finalizer or a thread of the dead raises is no news: nothing of the process is left to report it."""
+        in_finalizers, in_threads = sys.unraisablehook, threading.excepthook
+
+        def finalizer(unraisable: Any) -> None:
+            if not self.dead:
+                in_finalizers(unraisable)
+
+        def thread(raised: Any) -> None:
+            if not self.dead:
+                in_threads(raised)
+
+        with replaced(sys, "unraisablehook", finalizer), replaced(threading, "excepthook", thread):
             yield
 
     def bury(self) -> None:
@@ -157,23 +173,6 @@ class Injector:
             if fails and self.failed is None:
                 self.failed = call
             return fails
-
-
-@contextmanager
-def _dying_in_silence() -> Iterator[None]:
-    """A finalizer or a thread in which the process dies is no news: nothing of the process is left to report it."""
-    in_finalizers, in_threads = sys.unraisablehook, threading.excepthook
-
-    def finalizer(unraisable: Any) -> None:
-        if not issubclass(unraisable.exc_type, Killed):
-            in_finalizers(unraisable)
-
-    def thread(raised: Any) -> None:
-        if not issubclass(raised.exc_type, Killed):
-            in_threads(raised)
-
-    with replaced(sys, "unraisablehook", finalizer), replaced(threading, "excepthook", thread):
-        yield
 
 
 def _halved(call: str, descriptor: int, data: Any, *others: Any) -> tuple[Any, ...]:
