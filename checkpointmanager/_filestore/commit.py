@@ -21,7 +21,7 @@ import errno
 import itertools
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -62,19 +62,18 @@ class Commit:
         self._changed: list[str] = []  # keys whose names point to something else now
         self.failures: dict[str, CheckpointWriteFailed] = {}
 
-    def run(self, puts: Sequence[Put], removals: Iterable[str], *, durable: bool, quarantine: Quarantine) -> None:
+    def run(self, puts: Sequence[Put], removals: Sequence[str], *, durable: bool, quarantine: Quarantine) -> None:
         error_before = self._directory.sync_error
         self._quarantine = quarantine
         try:
-            with Removals(self._directory, quarantine) as removed:
-                if len(puts) == 1:
-                    self._replace(puts[0])
-                else:
-                    self._replace_many(puts)
-                for key in removals:
-                    self._remove(key, removed)
-                if self._changed and durable and not self._sync_names(error_before):
-                    removed.put_back()
+            if len(puts) == 1:
+                self._replace(puts[0])
+            else:
+                self._replace_many(puts)
+            if removals:
+                self._remove_all(removals, error_before, durable=durable)
+            elif self._changed and durable:
+                self._sync_names(error_before)
         finally:
             self._clean_up()
 
@@ -181,6 +180,13 @@ class Commit:
         with Removals(self._directory, self._quarantine) as removed:
             if removed.take(PREVIOUS + key, key):
                 self._directory.sync_since(error_before)
+
+    def _remove_all(self, keys: Sequence[str], error_before: OSError | None, *, durable: bool) -> None:
+        with Removals(self._directory, self._quarantine) as removed:
+            for key in keys:
+                self._remove(key, removed)
+            if self._changed and durable and not self._sync_names(error_before):
+                removed.put_back()
 
     def _remove(self, key: str, removed: Removals) -> None:
         """Gone, or gone already; then the directory is synced all the same, as somebody may just have removed it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import CheckpointManager
-from draState import ClaimConflict, ClaimNotPrepared, PrepareFailed, ReconcileRefused
+from draState import ClaimConflict, ClaimNotPrepared, DeviceConfig, PodConfigStore, PrepareFailed, ReconcileRefused
 from tests.checkpointmanager.processes import LIMIT, Child
 
 from .gpus import DRIVER, POOL, GpuDriver, node, pod
@@ -168,3 +168,16 @@ def test_nvidia_840_a_vanished_claim_gives_its_device_back(directory: Path, driv
         agent.prepare_resources(anew)
         assert driver.set_up == {"gpu-0": "uid-2"}
         assert [claim.uid for claim in agent.cache] == ["uid-2"]
+
+
+def test_dranet_232_a_list_that_is_older_than_a_pod_removes_nothing_of_it(real_directory: Path) -> None:
+    """At start the driver listed the pods of the runtime, and removed the configs of one that came meanwhile."""
+    config = DeviceConfig({"mtu": 9000}, "uid-1", "net", "default")
+    with PodConfigStore(real_directory) as store:
+
+        def listed_too_early() -> list[str]:
+            store.set_device_config("pod-1", "eth0", config)
+            return []
+
+        assert store.synchronize(listed_too_early, complete=True).removed == ()
+        assert store.get_device_config("pod-1", "eth0") == config

@@ -30,7 +30,7 @@ DIRECTORIES: list[tuple[object, type[Exception], str]] = [
     (b"claims", TypeError, "not a bytes"),
     (BytesPath(), TypeError, "not a bytes"),
     ({"secret": 1}, TypeError, "not a dict;"),
-    (object(), TypeError, "not a object"),
+    ({1}, TypeError, "not a set"),
     (MemoryStore, TypeError, "not the class MemoryStore"),
     ("", ValueError, "an empty path; write '.'"),
     ("a\0b", ValueError, "NUL"),
