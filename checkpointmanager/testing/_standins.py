@@ -14,7 +14,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 Function = Callable[..., Any]
@@ -124,14 +124,22 @@ def _install(there: Mapping[int, StandIn]) -> None:
             _remembered.remove(remembered)
         elif exchange(holder, there):
             _holders.append(holder)
-    taken = {key: one for key, one in there.items() if sys.getrefcount(one.real) > one.settled}
-    with _thawed() if taken else nullcontext():
-        if taken and _search(taken):
-            gc.collect()  # it may be of an earlier test, and only waits to be freed
-            if refusal := _search(taken):
-                raise UnseenChange(refusal)
+    taken = _taken(there)
+    if taken:
+        refusal = _search(taken)
+        if refusal or _taken(taken):  # the rest may be of an earlier test and wait to be freed, or be frozen
+            with _thawed():
+                gc.collect()
+                refusal = _search(taken)
+        if refusal:
+            raise UnseenChange(refusal)
     for stand_in in there.values():
         stand_in.settled = sys.getrefcount(stand_in.real)
+
+
+def _taken(there: Mapping[int, StandIn]) -> dict[int, StandIn]:
+    """Those to which there are more references than when all were accounted for."""
+    return {key: one for key, one in there.items() if sys.getrefcount(one.real) > one.settled}
 
 
 @contextmanager
@@ -179,8 +187,25 @@ def _remember(holder: Any) -> None:
     """Only where that keeps nothing alive that a test wants to be rid of."""
     if isinstance(holder, types.CellType) or (isinstance(holder, dict) and "__spec__" in holder):
         _remembered.append(lambda: holder)
-    elif isinstance(holder, types.FunctionType | type):
-        _remembered.append(weakref.ref(holder))
+    elif isinstance(holder, dict):
+        _remember_owner(holder)
+    else:
+        with suppress(TypeError):  # not all objects have weak references
+            _remembered.append(weakref.ref(holder))
+
+
+def _remember_owner(holder: dict[Any, Any]) -> None:
+    """Of the dict of an object, or of a function's defaults."""
+    for owner in gc.get_referrers(holder):
+        for attribute in ("__dict__", "__kwdefaults__"):
+            if getattr(owner, attribute, None) is holder:
+                with suppress(TypeError):
+                    _remembered.append(_attribute_of(weakref.ref(owner), attribute))
+                    return
+
+
+def _attribute_of(owner: Callable[[], Any], attribute: str) -> Callable[[], Any]:
+    return lambda: getattr(owner(), attribute, None)
 
 
 def _is_harmless(referrer: Any, own: Container[int]) -> bool:
