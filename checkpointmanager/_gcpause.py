@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+
+from ._unbroken import Unbroken
 
 
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """It would walk all of them again and again, for nothing."""
+def gc_paused() -> AbstractContextManager[None]:
+    """It would walk all of them again and again, for nothing. It comes back even if a signal handler raises."""
+    return Unbroken(_paused())
+
+
+def _paused() -> Generator[None, None, None]:
     paused = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         if paused:
             gc.enable()
+    yield
