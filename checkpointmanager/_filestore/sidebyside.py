@@ -6,7 +6,7 @@ write in a thread that outlives it, or in an atexit handler.
 
 from __future__ import annotations
 
-import threading
+import _thread
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -23,17 +23,16 @@ def side_by_side(call: Callable[[T], R], things: Iterable[T], threads: int) -> l
     waiting = deque(enumerate(things))
     results: dict[int, R] = {}
     errors: list[BaseException] = []
-    calling = [threading.Lock() for _ in range(min(threads, len(waiting)) - 1)]  # held by each helper in a call
-    helpers: list[threading.Thread] = []
+    calling = [_thread.allocate_lock() for _ in range(min(threads, len(waiting)) - 1)]  # held by each helper in a call
 
-    def help_out(calling: threading.Lock) -> None:
-        try:
-            while waiting:
-                with calling:
+    def help_out(calling: _thread.LockType) -> None:
+        while waiting:
+            with calling:
+                try:
                     call_next()
-        except BaseException as error:  # noqa: BLE001  (raised below, in the caller's thread)
-            errors.append(error)
-            waiting.clear()
+                except BaseException as error:  # noqa: BLE001  (raised below, in the caller's thread)
+                    errors.append(error)
+                    waiting.clear()
 
     def call_next() -> None:
         try:
@@ -44,19 +43,16 @@ def side_by_side(call: Callable[[T], R], things: Iterable[T], threads: int) -> l
 
     try:
         for lock in calling:
-            helper = threading.Thread(target=help_out, args=[lock])
             try:
-                helper.start()
+                # Not threading.Thread: a signal handler that raises in its start leaves a thread that never ends.
+                _thread.start_new_thread(help_out, (lock,))
             except RuntimeError:  # the interpreter ends, or the process may have no more threads
                 break
-            helpers.append(helper)
         while waiting:
             call_next()
-        for helper in helpers:
-            helper.join()
     finally:
         waiting.clear()
-        for lock in calling:
+        for lock in calling:  # whoever took something from the line has it until that is done
             with lock:
                 pass
     if errors:

@@ -69,12 +69,16 @@ class Handler:
 
 @contextmanager
 def _handling(handler: Handler) -> Iterator[None]:
+    """Without whoever counts coverage: his function for each line is one more place, also inside of the handler."""
+    tracer = sys.gettrace()
+    sys.settrace(None)
     before = signal.signal(_SIGNAL, handler)
     try:
         yield
     finally:
         handler.armed = False
         signal.signal(_SIGNAL, before)
+        sys.settrace(tracer)
 
 
 def called(act: Callable[[], object], does: Callable[[], object], at: int, more: int = 0) -> Handler:

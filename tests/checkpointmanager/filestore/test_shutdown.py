@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -65,17 +67,17 @@ def test_what_is_written_after_the_main_thread_has_ended_is_written(tmp_path: Pa
 @pytest.mark.parametrize("threads", range(4))
 def test_a_batch_is_written_where_few_threads_or_none_are_to_be_had(tmp_path: Path, threads: int) -> None:
     left = threads
-    start = threading.Thread.start
+    start = _thread.start_new_thread
 
-    def start_if_there_are_some(thread: threading.Thread) -> None:
+    def start_if_there_are_some(*arguments: Any) -> int:
         nonlocal left
         if not left:
             raise RuntimeError("can't start new thread")
         left -= 1
-        start(thread)
+        return start(*arguments)
 
     with CheckpointManager(tmp_path / "claims") as manager:
-        with mock.patch.object(threading.Thread, "start", start_if_there_are_some), manager.batch() as batch:
+        with mock.patch.object(_thread, "start_new_thread", start_if_there_are_some), manager.batch() as batch:
             for number in range(20):
                 batch.create_checkpoint(f"claim-{number}", number)
         assert manager.verify().intact == 20

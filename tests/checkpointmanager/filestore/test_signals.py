@@ -22,7 +22,11 @@ from ...long import times
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 from ..signals import Interrupted, everywhere, in_time, interrupted
 
-pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
+pytestmark = [
+    pytest.mark.usefixtures("no_waiting_for_the_disk"),
+    # What a handler raises in a finalizer, Python reports and forgets.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 def batch(manager: LeaseManager) -> None:
