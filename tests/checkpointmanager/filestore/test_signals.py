@@ -20,7 +20,7 @@ from checkpointmanager.testing import damage
 
 from ...long import times
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
-from ..signals import Interrupted, everywhere, in_time, interrupted
+from ..signals import Interrupted, everywhere, in_time, interrupted, untraced
 
 pytestmark = [
     pytest.mark.usefixtures("no_waiting_for_the_disk"),
@@ -162,18 +162,19 @@ def test_thousands_of_real_signals_leave_nothing_held(real_directory: Path, shar
     def handler(_: int, __: object) -> None:
         raise Interrupted
 
-    before = signal.signal(signal.SIGPROF, handler)
-    try:
-        for _ in range(times(200, 2000)):
-            with suppress(Interrupted):
-                # And again after a while: Python swallows what is raised in a finalizer.
-                signal.setitimer(signal.ITIMER_PROF, chance.uniform(20e-6, 600e-6), 20e-3)
-                while True:
-                    with suppress(CheckpointNotFound):
-                        chance.choice(operations)(manager)
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+    with untraced():
+        before = signal.signal(signal.SIGPROF, handler)
+        try:
+            for _ in range(times(200, 2000)):
+                with suppress(Interrupted):
+                    # And again after a while: Python swallows what is raised in a finalizer.
+                    signal.setitimer(signal.ITIMER_PROF, chance.uniform(20e-6, 600e-6), 20e-3)
+                    while True:
+                        with suppress(CheckpointNotFound):
+                            chance.choice(operations)(manager)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
 
     for number, key in enumerate(["a", "b", "c", "d", "new"]):
         in_time(lambda key=key, number=number: manager.create_checkpoint(key, Lease(str(number))))  # type: ignore[misc]
