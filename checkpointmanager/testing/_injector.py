@@ -221,4 +221,5 @@ def dying(directory: str | os.PathLike[str], *, nth: int) -> Iterator[Injector]:
     except BaseException:  # Killed, or what code on the way has made of it
         if not injector.dead:
             raise
+    if injector.dead:  # also in a finalizer, from which nothing comes out
         injector.bury()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import itertools
 import os
 import sys
 import threading
@@ -242,3 +243,16 @@ def test_another_error_in_a_finalizer_is_reported(tmp_path: Path) -> None:
         Broken()
         gc.collect()
     assert [type(unraisable.exc_value) for unraisable in heard] == [ValueError]
+
+
+def test_a_death_in_a_finalizer_frees_the_lock_as_well(tmp_path: Path) -> None:
+    """Nothing comes out of a finalizer, so the scenario ends as if it had lived."""
+    for nth in itertools.count(1):
+        directory = tmp_path / str(nth)
+        with dying(directory, nth=nth) as death:
+            CheckpointManager(directory)  # given up at once: its finalizers close the lock and the directory
+        gc.collect()
+        CheckpointManager(directory).close()
+        if not death.dead:
+            break
+    assert nth > 10
