@@ -44,7 +44,7 @@ def no_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def stood_in_for() -> Iterator[None]:
     """The kit looks once for whoever holds a function of `os`, not at each of a thousand failures."""
     with standing_by():

@@ -39,6 +39,7 @@ ACTIONS: dict[str, tuple[Callable[[Manager], object], object]] = {
     "create": (lambda manager: manager.create_checkpoint("a", 3), 3),
     "rollback": (lambda manager: manager.recover_checkpoint("a", rollback=True), 1),
 }
+all_calls = pytest.mark.usefixtures("stood_in_for")
 by_way = pytest.mark.parametrize("way", WAYS)
 by_action = pytest.mark.parametrize("action", ACTIONS)
 
@@ -108,6 +109,7 @@ def test_it_is_in_quarantine_when_it_has_been_replaced(real_directory: Path, way
     assert names(real_directory, ".tmp-") == []
 
 
+@all_calls
 @by_way
 @by_action
 def test_whatever_call_fails_it_is_replaced_or_as_it_was(tmp_path: Path, way: str, action: str) -> None:
@@ -136,6 +138,7 @@ def test_whatever_call_fails_it_is_replaced_or_as_it_was(tmp_path: Path, way: st
     assert nth > 15
 
 
+@all_calls
 @by_way
 @by_action
 def test_a_kill_at_any_call_leaves_damage_or_the_replacement_but_never_nothing(
@@ -171,6 +174,7 @@ def test_a_removal_moves_it_to_quarantine(directory: Path) -> None:
     assert names(directory) == [".lock", ".quarantine"]
 
 
+@all_calls
 def test_a_kill_at_any_call_of_a_removal_loses_nothing_of_it(tmp_path: Path) -> None:
     for nth in range(1, 100):
         directory = tmp_path / str(nth)

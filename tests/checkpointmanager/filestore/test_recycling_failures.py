@@ -21,6 +21,8 @@ from ..contents import names
 from ..processes import run_together
 from ..recycling import Manager, previous_of, put, recycles, written_twice
 
+pytestmark = pytest.mark.usefixtures("stood_in_for")
+
 
 @pytest.fixture
 def directory(recyclable_directory: Path) -> Path:
