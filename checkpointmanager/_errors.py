@@ -5,6 +5,7 @@ All derive from CheckpointError, and all survive pickling, so that they can cros
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -230,7 +231,7 @@ def _next_step(damage: Damaged, path: str) -> str:
         return "Look at what stands there; writing or removing the checkpoint replaces it"
     if damage.reason is Reason.TOO_LARGE:
         return "Raise max_bytes if the size is right, else look at the file"
-    return f"Run: checkpoint-verify diagnose {path}"
+    return f"Run: checkpoint-verify diagnose {shlex.quote(path)}"
 
 
 def _shortened(key: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -34,7 +35,7 @@ def test_a_flipped_bit_is_found_wherever_it_is(directory: Path, byte: int, bit: 
     assert told["certainty"] == "proved"
     assert told["evidence"][0].startswith(f"Byte {offset}, bit {bit}: ")
     assert told["place"]["offset"] == offset
-    assert told["remedies"][-1]["commands"] == [f"checkpoint-verify repair {path}"]
+    assert told["remedies"][-1]["commands"] == [f"checkpoint-verify repair {shlex.quote(str(path))}"]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_with_a_previous_generation_rollback_is_offered_and_what_is_lost_is_said
     out = called("diagnose", directory, "claim-0").out
 
     assert "Go back to generation 1" in out
-    assert f"checkpoint-verify repair --rollback {directory}/claim-0.json" in out
+    assert f"checkpoint-verify repair --rollback {shlex.quote(f'{directory}/claim-0.json')}" in out
 
 
 def test_a_running_agent_is_to_be_stopped_first(directory: Path) -> None:
@@ -157,6 +158,6 @@ def test_the_commands_it_prints_work(directory: Path) -> None:
         for remedy in diagnosis(directory / f"{key}.json")["remedies"]:
             for command in remedy["commands"]:
                 if command.startswith("checkpoint-verify repair"):
-                    assert called(*command.split()[1:], "--yes").code == 0
+                    assert called(*shlex.split(command)[1:], "--yes").code == 0
 
     assert called("--strict", directory).code == 0

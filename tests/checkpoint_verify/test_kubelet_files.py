@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,7 @@ def test_show_diff_diagnose_list_and_export_understand_them(kubelet: Path) -> No
     dra.write_bytes(dra.read_bytes().replace(b"rack4", b"rack5"))
     told = called("diagnose", dra)
     assert told.code == 1
-    assert f"mv {dra} " in told.out
+    assert f"mv {shlex.quote(str(dra))} " in told.out
 
 
 def test_a_well_known_name_behind_a_link_is_not_followed_and_not_called_damaged(kubelet: Path) -> None:

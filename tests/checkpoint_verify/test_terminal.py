@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_colour_on_a_terminal_and_none_in_a_pipe(directory: Path) -> None:
     assert shown.colours
     assert shown.code == piped.code == 1
     assert shown.lines[0] == piped.lines[0]
-    assert f"→ checkpoint-verify diagnose {directory}/claim-1.json" in shown.out
+    assert f"→ checkpoint-verify diagnose {shlex.quote(f'{directory}/claim-1.json')}" in shown.out
     assert "\x1b" not in piped.out
     assert sum(line.startswith("damaged: ") for line in piped.lines) == 1
 
@@ -49,7 +50,7 @@ def test_a_command_to_copy_is_never_wrapped(tmp_path: Path) -> None:
 
     ended = on_terminal("diagnose", directory / "claim-1.json", columns=60)
 
-    assert f"checkpoint-verify repair {directory}/claim-1.json" in ended.out
+    assert f"checkpoint-verify repair {shlex.quote(f'{directory}/claim-1.json')}" in ended.out
 
 
 def test_colour_can_be_refused(directory: Path) -> None:
