@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
+from pyfakefs.helpers import set_uid
 
 from checkpointmanager import CheckpointManager, DirectoryUnusable, Event, EventKind, FileStore, InsecureDirectory
 from checkpointmanager._filestore import Durability
@@ -86,6 +87,7 @@ def test_a_directory_that_all_may_write_to_is_refused_with_the_way_out(directory
 
 
 def test_a_directory_of_another_user_is_refused_with_the_way_out(directory: Path) -> None:
+    set_uid(0)  # of pyfakefs: only root gives directories away
     directory.mkdir(mode=0o700)
     os.chown(directory, 4711, 4711)
 
@@ -96,6 +98,7 @@ def test_a_directory_of_another_user_is_refused_with_the_way_out(directory: Path
 
 @pytest.mark.parametrize("owner", [0, 1000], ids=["root", "this user"])
 def test_a_directory_of_root_or_of_this_user_is_accepted(fs: FakeFilesystem, owner: int) -> None:
+    set_uid(0)
     fs.create_dir("/var/lib/agent")
     os.chown("/var/lib/agent", owner, owner)
     with mock.patch.object(os, "geteuid", return_value=1000):
@@ -104,6 +107,7 @@ def test_a_directory_of_root_or_of_this_user_is_accepted(fs: FakeFilesystem, own
 
 @pytest.mark.parametrize("why", ["mode", "owner"])
 def test_an_insecure_directory_is_accepted_when_that_is_wanted(directory: Path, why: str) -> None:
+    set_uid(0)
     directory.mkdir()
     if why == "mode":
         directory.chmod(0o777)
