@@ -15,6 +15,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
+from ._batch import Batch
 from ._checkpoint import Checkpoint, Recovery
 from ._errors import (
     BatchFailed,
@@ -208,45 +209,27 @@ class CheckpointCache(Generic[T]):
         self.recoveries = loaded.recoveries
 
     def _write(self, outcomes: Outcomes[T]) -> None:
-        """Disk, then memory. Unless the disk has answered, everything is in doubt."""
-        done: _Done[T] | None = None
-        try:
-            done = self._commit_one(*next(iter(outcomes.items()))) if len(outcomes) == 1 else self._commit(outcomes)
-        finally:
-            for key, outcome in outcomes.items():
-                failure = done.failures.get(key) if done else self._interrupted(key)
-                self._conclude(key, outcome, done.written.get(key) if done else None, failure)
-        if done.error:
-            raise done.error
-
-    def _commit_one(self, key: str, outcome: T | Literal[Removal.REMOVED]) -> _Done[T]:
-        try:
-            if outcome is REMOVED:
-                self._manager.remove_checkpoint(key)
-                return _Done()
-            return _Done({key: self._manager.create_checkpoint(key, outcome)})
-        except CheckpointError as error:
-            return _Done({}, {key: error}, error)
-
-    def _commit(self, outcomes: Outcomes[T]) -> _Done[T]:
-        """A value that cannot be stored costs none of the others."""
-        failures: dict[str, CheckpointError] = {}
+        """Disk, then memory. Once the disk was asked, everything is in doubt until it has answered."""
         batch = self._manager.batch()
+        failures: dict[str, CheckpointError] | None = None
+        asked = False
         try:
             with batch:
-                for key, outcome in outcomes.items():
-                    if outcome is REMOVED:
-                        batch.remove_checkpoint(key)
-                        continue
-                    try:
-                        batch.create_checkpoint(key, outcome)
-                    except UnstorableValue as error:
-                        failures[key] = error
+                unstorable = _stage(batch, outcomes)
+                asked = True
+            failures = unstorable
         except BatchFailed as error:
-            failures |= error.failures
+            failures = unstorable | error.failures
         except CheckpointError as error:  # of the directory as a whole: nothing was written
-            return _Done({}, dict.fromkeys(outcomes, error), error)
-        return _Done(batch.written, failures, BatchFailed(self._manager.path, failures) if failures else None)
+            failures = dict.fromkeys(outcomes, error)
+        finally:
+            for key, outcome in outcomes.items() if asked else ():
+                failure = self._interrupted(key) if failures is None else failures.get(key)
+                self._conclude(key, outcome, batch.written.get(key), failure)
+        if failures:
+            different = {id(failure): failure for failure in failures.values()}
+            whole = len(different) == 1 and len(failures) == len(outcomes)
+            raise next(iter(different.values())) if whole else BatchFailed(self._manager.path, failures)
 
     def _conclude(
         self,
@@ -278,12 +261,18 @@ class CheckpointCache(Generic[T]):
         return CheckpointWriteFailed(key, self._manager.path_of(key), error, in_doubt=True)
 
 
-class _Done(NamedTuple, Generic[T]):
-    """The disk's answer: what is durable, what failed, and the error that says so."""
-
-    written: Mapping[str, Checkpoint[T]] = {}
-    failures: Mapping[str, CheckpointError] = {}
-    error: CheckpointError | None = None
+def _stage(batch: Batch[T], outcomes: Outcomes[T]) -> dict[str, CheckpointError]:
+    """Encode them all. A value that cannot be stored costs none of the others, and is in what is returned."""
+    failures: dict[str, CheckpointError] = {}
+    for key, outcome in outcomes.items():
+        try:
+            if outcome is REMOVED:
+                batch.remove_checkpoint(key)
+            else:
+                batch.create_checkpoint(key, outcome)
+        except UnstorableValue as error:
+            failures[key] = error
+    return failures
 
 
 def _problem(entry: CacheEntry[Any]) -> CheckpointError:

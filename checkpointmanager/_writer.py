@@ -222,7 +222,7 @@ class Writer:
         except CheckpointNotFound:
             return Current.ABSENT, 0
         except SchemaMismatch as mismatch:
-            return Current.FOUND, mismatch.generation  # a whole checkpoint, so the previous one from now on
+            return Current.FOUND, max(mismatch.generation, lowest)  # whole, so the previous one from now on
         except CorruptCheckpoint as damage:
             if damage.errno in SHORTAGES:
                 raise shortage(key, damage.path, damage.errno) from damage

@@ -172,6 +172,20 @@ def test_a_batch_that_failed_in_part_leaves_exactly_the_durable_part(cache: Leas
         assert again.entries() == cache.entries()
 
 
+@pytest.mark.parametrize("keys", [["a"], ["a", "b"]], ids=["one", "several"])
+def test_what_encode_raises_leaves_no_doubt_since_the_disk_was_not_asked(real_directory: Path, keys: list[str]) -> None:
+    picky: Schema[int] = Schema("Number", encode=lambda value: 1 // value, decode=lambda plain: plain)
+    with CheckpointCache(CheckpointManager(real_directory, picky)) as cache:
+        cache.put("a", 1)
+        before = cache.entries()
+
+        with pytest.raises(ZeroDivisionError):
+            cache.change(keys, lambda _: dict.fromkeys(keys, 0))
+
+        assert cache.entries() == before
+        assert cache.problems == {}
+
+
 # Damage
 
 
@@ -252,10 +266,12 @@ def test_damage_outranks_doubt(cache: LeaseCache, real_directory: Path) -> None:
     cache.close()
     damage.truncate(real_directory, "a")
     with opened(real_directory) as again:
-        with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
+        # The first sync of the directory is that of the quarantine, the second one the commit.
+        with failing(real_directory, "fsync", errno.EIO, about=".", nth=2), pytest.raises(CheckpointWriteFailed):
             again.put("a", NEW)
 
-        assert isinstance(again.problems["a"], CheckpointWriteFailed | CorruptCheckpoint)
-        with pytest.raises(CheckpointError):
+        assert isinstance(again.problems["a"], CorruptCheckpoint)
+        with pytest.raises(CorruptCheckpoint):
             again["a"]
+        assert outcomes(again, "a") == (NEW,)
         assert known(again, "a").previous == Lease("oldest")
