@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator, Sequence
 
 from ._events import Events
-from ._keylocks import KeyLocks
+from ._keylocks import KeyLocks, Turn
 from ._metricssink import MetricsSink
 from ._store import Store
 from ._unbroken import Unbroken
@@ -29,7 +29,7 @@ def _guard(
     keys: Sequence[str], events: Events, store: Store, locks: KeyLocks, metrics: MetricsSink | None
 ) -> Generator[None, None, None]:
     started = time.perf_counter() if metrics else 0.0
-    turn = locks.turn(keys)
+    turn = Turn(locks, keys)
     try:
         # The store before its keys: what is closed, or was opened before a fork, must refuse before anybody waits.
         with turn.lock, store.writing():

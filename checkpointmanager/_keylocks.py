@@ -27,10 +27,6 @@ class KeyLocks:
         """All of these at once."""
         return Unbroken(self._locked(keys))
 
-    def turn(self, keys: Sequence[str]) -> Turn:
-        """For somebody who holds more than keys; see Turn."""
-        return Turn(self, keys)
-
     def _locked(self, keys: Sequence[str]) -> Generator[None, None, None]:
         turn = Turn(self, keys)
         with turn.lock:

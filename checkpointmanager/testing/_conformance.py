@@ -35,6 +35,18 @@ class StoreConformance:
         assert not _has_previous(store)
         assert not store.quarantined()
 
+    def test_its_identity_changes_with_the_bytes_and_not_without(self, store: Store) -> None:
+        assert store.identity("a") is None
+        _put(store, b"one", Current.ABSENT)
+        one = store.identity("a")
+        assert one is not None
+        _put(store, b"other", Current.ABSENT, "b")
+        assert store.identity("a") == one
+        _put(store, b"two", Current.OURS)
+        assert store.identity("a") not in (None, one)
+        assert store.commit([], ["a"]) == {}
+        assert store.identity("a") is None
+
     def test_what_was_put_is_read(self, store: Store) -> None:
         _put(store, b"one", Current.ABSENT)
         assert store.keys() == ["a"]
