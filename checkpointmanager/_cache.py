@@ -171,8 +171,7 @@ class CheckpointCache(Generic[T]):
         """
         wanted = list(keys)
         if os.getpid() != self._process:  # a lock that another thread had when it forked is never given back
-            why = "was opened before a fork and belongs to the parent process; open another"
-            raise ManagerClosed(self._manager.path, why)
+            raise ManagerClosed(self._manager.path, ManagerClosed.FORKED)
         with self._locks.locked(*wanted):
             before = {key: entry for key in wanted if (entry := self._entries.get(key))}
             outcomes = function(before)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ._format.reason import Damaged, Reason, reason_of
 
@@ -210,6 +210,8 @@ class DirectoryLocked(CheckpointError):
 
 class ManagerClosed(CheckpointError):
     """The manager was closed, or inherited through a fork; or it is being closed from inside a call of its own."""
+
+    FORKED: ClassVar[str] = "was opened before a fork and belongs to the parent process; open another"
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: the manager {why}")

@@ -79,7 +79,7 @@ class InFlight:
         """After a fork the parent stays the owner. The locks are new: the old ones may have been held."""
         self._start_empty()
         self._empty = False
-        self._barred = "was opened before a fork and belongs to the parent process; open another"
+        self._barred = ManagerClosed.FORKED
 
     def _wait_for_all(self) -> None:
         try:
