@@ -8,20 +8,33 @@ the claims of pods on it:
     manager.prepare_resources(pod)
     manager.get_resources(pod, "trainer").cdi_devices
 
+A driver is a ClaimPreparer with hooks that set devices up and tear them down:
+
+    preparer = ClaimPreparer(cache, hooks)
+    preparer.restore()
+    preparer.prepare([ClaimRef(uid, name, namespace)])
+
 A claim whose file is damaged costs itself and no other: it is there as unknown, its devices stay held.
 README.md says what is persisted, what is not, and why.
 """
 
 from ._claimcache import CacheReport, ClaimInfoCache
+from ._claimevents import ClaimEvent, ClaimEventKind
 from ._claiminfo import ClaimInfo
+from ._claimpreparer import ClaimPreparer
 from ._claimschema import CLAIMS
-from ._claimstate import ClaimInfoState, Device, DriverState, NodeOperation
+from ._claimstate import ClaimInfoState, ClaimPhase, Device, DriverState, NodeOperation, OpaqueConfig
 from ._dramanager import DRAManager
 from ._driver import ClaimRef, Driver, Prepared
+from ._driverclaim import DriverClaim, read_allocation
+from ._driverhooks import DriverHooks
 from ._errors import (
     ClaimConflict,
+    ClaimGone,
+    ClaimInUse,
     ClaimInvalid,
     ClaimNotPrepared,
+    DeviceHeld,
     DRAError,
     KubeletStateInvalid,
     PrepareFailed,
@@ -29,6 +42,7 @@ from ._errors import (
     UnprepareFailed,
 )
 from ._kubelet import KubeletDRAState, read_dra_manager_state, write_dra_manager_state
+from ._orphans import Orphan
 from ._pod import Allocation, ContainerClaim, Pod, ResourceClaim
 from ._podconfig import POD_CONFIGS, DeviceConfig, PodConfig
 from ._podconfigstore import PodConfigStore, PodSyncReport
@@ -40,11 +54,17 @@ __all__ = [
     "Allocation",
     "CacheReport",
     "ClaimConflict",
+    "ClaimEvent",
+    "ClaimEventKind",
+    "ClaimGone",
+    "ClaimInUse",
     "ClaimInfo",
     "ClaimInfoCache",
     "ClaimInfoState",
     "ClaimInvalid",
     "ClaimNotPrepared",
+    "ClaimPhase",
+    "ClaimPreparer",
     "ClaimRef",
     "ClaimResource",
     "ContainerClaim",
@@ -53,12 +73,17 @@ __all__ = [
     "DRAManager",
     "Device",
     "DeviceConfig",
+    "DeviceHeld",
     "Driver",
+    "DriverClaim",
+    "DriverHooks",
     "DriverState",
     "DynamicResource",
     "KubeletDRAState",
     "KubeletStateInvalid",
     "NodeOperation",
+    "OpaqueConfig",
+    "Orphan",
     "Pod",
     "PodConfig",
     "PodConfigStore",
@@ -69,6 +94,7 @@ __all__ = [
     "ReconcileRefused",
     "ResourceClaim",
     "UnprepareFailed",
+    "read_allocation",
     "read_dra_manager_state",
     "write_dra_manager_state",
 ]

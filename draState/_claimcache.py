@@ -32,7 +32,7 @@ from ._claimstate import ClaimInfoState
 from ._errors import ClaimConflict
 
 Name = tuple[str, str]
-DeviceId = tuple[str, str, str]  # driver, pool, device
+DeviceId = tuple[str, str]  # driver and device: pools get renamed
 UIDs = tuple[str, ...]  # of claims, in no order: a set would take four times the memory
 K = TypeVar("K")
 Change = Callable[[Mapping[str, ClaimInfo]], Iterable[ClaimInfo]]
@@ -108,9 +108,16 @@ class ClaimInfoCache:
     def __iter__(self) -> Iterator[ClaimInfo]:
         return iter(list(self._claims.values()))
 
-    def holders(self, driver: str, pool: str, device: str) -> frozenset[str]:
-        """The UIDs of the claims that hold a device; also unknown ones, as far as their last generation says."""
-        return frozenset(self._holders.get((driver, pool, device), ()))
+    def holders(self, driver: str, pool: str | None, device: str) -> frozenset[str]:
+        """The UIDs of the claims that hold a device; also unknown ones, as far as their last generation says.
+
+        With None as pool: whatever the pool is or was called.
+        """
+        uids = self._holders.get((driver, device), ())
+        if pool is None:
+            return frozenset(uids)
+        claims = (self._claims.get(uid) for uid in uids)
+        return frozenset(claim.uid for claim in claims if claim and (driver, pool, device) in claim.state.devices())
 
     def report(self) -> CacheReport:
         claims = list(self)
@@ -125,12 +132,13 @@ class ClaimInfoCache:
 
         `change` gets those of the claims that exist and returns the records that are new or different. What
         it raises goes to the caller and nothing is changed. On a failed write exactly what is durable is in
-        memory, what is in doubt is there as unknown, and the error says what failed.
+        memory, what is in doubt is there as unknown, and the error says what failed. ClaimConflict if one of
+        `names` belongs to another claim.
         """
-        wanted = list(uids)
-        with self._names.locked(*("/".join(name) for name in names)):
+        wanted, named = list(uids), set(names)
+        with self._names.locked(*("/".join(name) for name in named)):
             try:
-                self._cache.change(wanted, lambda _: self._planned(wanted, change))
+                self._cache.change(wanted, lambda _: self._planned(wanted, change, named))
             finally:
                 self._thread.writes = {}
 
@@ -161,11 +169,11 @@ class ClaimInfoCache:
         state = previous if previous and previous.claim_uid == uid else ClaimInfoState(uid, "", "")
         return ClaimInfo(state, from_this_boot=None, unknown=why)
 
-    def _planned(self, wanted: Iterable[str], change: Change) -> dict[str, ClaimInfoState]:
+    def _planned(self, wanted: Iterable[str], change: Change, names: set[Name]) -> dict[str, ClaimInfoState]:
         """What has to reach the disk, while this thread has the claims. What stays in memory is done here."""
         before = {uid: claim for uid in wanted if (claim := self._claims.get(uid))}
         after = [claim for claim in change(before) if claim != before.get(claim.uid)]
-        self._refuse_conflicts(after, before)
+        self._refuse_conflicts([claim for claim in after if claim.name in names], before)
         writes = {}
         for claim in after:
             if _must_be_written(claim, before.get(claim.uid)):
@@ -253,7 +261,7 @@ def _pods(claim: ClaimInfo | None) -> frozenset[str]:
 
 
 def _devices(claim: ClaimInfo | None) -> set[DeviceId]:
-    return claim.state.devices() if claim else set()
+    return {(driver, device) for driver, _, device in claim.state.devices()} if claim else set()
 
 
 class _Thread(threading.local):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from checkpointmanager import SharedText, UnknownFields, unknown_fields
 
@@ -25,6 +26,14 @@ class NodeOperation(StrEnum):
         return bool({self.value, self.ALL.value}.intersection(skipped))
 
 
+class ClaimPhase(StrEnum):
+    """How far a ClaimPreparer is with a claim. Durable before the step that it announces."""
+
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    UNPREPARING = "unpreparing"
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """One device that a driver prepared. Without request names it belongs to every request of the claim."""
@@ -34,6 +43,8 @@ class Device:
     share_id: str | None = None
     request_names: tuple[SharedText, ...] = ()
     cdi_device_ids: tuple[str, ...] = ()
+    admin_access: bool = False
+    consumed_capacity: dict[SharedText, str] | None = field(default=None, hash=False)
     unknown: UnknownFields = unknown_fields()
 
     @property
@@ -49,11 +60,27 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class OpaqueConfig:
+    """Parameters that a claim or its class has for the driver. Without requests they are for all of them."""
+
+    parameters: Any = field(repr=False)
+    requests: tuple[SharedText, ...] = ()
+    from_class: bool = False
+    unknown: UnknownFields = unknown_fields()
+
+
+@dataclass(frozen=True, slots=True)
 class DriverState:
-    """What one driver did for a claim. Skipped operations are text, so that ones we do not know yet survive."""
+    """What one driver did for a claim. Skipped operations are text, so that ones we do not know yet survive.
+
+    The last three are a ClaimPreparer's; `phase` is None where a DRAManager, or a version before 4, wrote it.
+    """
 
     devices: tuple[Device, ...] = ()
     skipped_operations: tuple[str, ...] = ()
+    phase: ClaimPhase | None = None
+    configs: tuple[OpaqueConfig, ...] = ()
+    driver_data: Any = field(default=None, repr=False)
     unknown: UnknownFields = unknown_fields()
 
     def skips(self, operation: NodeOperation) -> bool:

@@ -13,6 +13,18 @@ class ClaimInvalid(DRAError):
     """A claim of the pod cannot be prepared or used as it stands. Nothing was changed."""
 
 
+class ClaimGone(ClaimInvalid):
+    """The API server has no such claim any more, or does not give it what this driver holds for it."""
+
+
+class ClaimInUse(DRAError):
+    """The API server still gives the claim what is held for it: releasing it would take a device from a pod."""
+
+
+class DeviceHeld(DRAError):
+    """Another claim has the device, and it cannot be shared. Names that claim."""
+
+
 class ClaimConflict(DRAError):
     """Another claim of the same name is still here; it has to be unprepared first. Names both UIDs."""
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkpointmanager import Schema, UnknownFields, UnstorableValue, unknown_fields
+from checkpointmanager import Schema, UnknownFields, unknown_fields
+
+from ._jsoncopy import copied
 
 Claim = str | tuple[str, str]  # a claim's UID, or its (namespace, name)
 
@@ -57,19 +59,3 @@ class PodConfig:
 
 
 POD_CONFIGS: Schema[PodConfig] = Schema("PodConfig", version=1, type=PodConfig)
-
-
-def copied(value: Any) -> Any:
-    """A copy of a JSON value. What is no JSON passes as it is and is refused when it is written."""
-    try:
-        return _copy(value)
-    except RecursionError:
-        raise UnstorableValue("$", "is nested too deeply, or contains itself") from None
-
-
-def _copy(value: Any) -> Any:
-    if type(value) is dict:
-        return {name: _copy(member) for name, member in value.items()}
-    if type(value) is list:
-        return [_copy(member) for member in value]
-    return value

@@ -31,7 +31,8 @@ from checkpointmanager import (
 )
 
 from ._errors import ReconcileRefused
-from ._podconfig import POD_CONFIGS, Claim, DeviceConfig, PodConfig, copied
+from ._jsoncopy import copied
+from ._podconfig import POD_CONFIGS, Claim, DeviceConfig, PodConfig
 
 Entries = Mapping[str, CacheEntry[PodConfig]]
 Outcomes = Mapping[str, PodConfig | Literal[Removal.REMOVED]]

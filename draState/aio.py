@@ -1,9 +1,13 @@
-"""The claim cache and the DRAManager for asyncio: what writes is awaited, what reads stays a plain call.
+"""The claim cache and the two managers on it for asyncio: what writes is awaited, what reads stays a plain call.
 
     cache = await AsyncClaimInfoCache.open(lambda: ClaimInfoCache("/var/lib/agent/claims"))
     manager = AsyncDRAManager(DRAManager(cache.cache, drivers), cache.threads)
     await manager.prepare_resources(pod)
     cache.cache.get(uid)
+
+    preparer = AsyncClaimPreparer(ClaimPreparer(cache.cache, hooks), cache.threads)    # the driver's side
+    await preparer.restore()
+    await preparer.prepare([ref])
 
 Changes of one claim happen in the order in which they were awaited, those of different claims overlap.
 checkpointmanager.aio.KeyedThreads says what a cancellation does.
@@ -11,17 +15,21 @@ checkpointmanager.aio.KeyedThreads says what a cancellation does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from checkpointmanager.aio import AsyncCache, KeyedThreads
 
 from ._claimcache import Change, ClaimInfoCache, Name
 from ._claiminfo import ClaimInfo
+from ._claimpreparer import ClaimPreparer
 from ._dramanager import ActivePods, DRAManager
+from ._driver import ClaimRef, Prepared
+from ._orphans import Orphan
 from ._pod import Pod
 
-__all__ = ["AsyncClaimInfoCache", "AsyncDRAManager"]
+__all__ = ["AsyncClaimInfoCache", "AsyncClaimPreparer", "AsyncDRAManager"]
 
 RECONCILING = "reconcile"  # a key of its own: those of claims and pods have a slash
 
@@ -71,6 +79,49 @@ class AsyncDRAManager:
     async def reconcile(self, active: ActivePods | Callable[[], ActivePods], *, complete: bool) -> None:
         """See DRAManager.reconcile. One at a time; prepares and unprepares go on meanwhile."""
         await self._threads.run([RECONCILING], lambda: self.manager.reconcile(active, complete=complete))
+
+
+class AsyncClaimPreparer:
+    """Around a ClaimPreparer, whose hooks are called in threads. Give it the threads of the cache below it.
+
+    Calls for one claim come in the order in which they were awaited. A call that is cancelled before its turn, or
+    while its allocation is looked up, does nothing.
+    """
+
+    def __init__(self, preparer: ClaimPreparer, threads: KeyedThreads) -> None:
+        self.preparer = preparer
+        self._threads = threads
+
+    async def restore(self) -> None:
+        """See ClaimPreparer.restore."""
+        await self._threads.call(self.preparer.restore)
+
+    async def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, Prepared]:
+        """See ClaimPreparer.prepare. The claims are prepared side by side."""
+        answers = await asyncio.gather(*(self._prepare(ref, deadline) for ref in claims))
+        return {ref.uid: answer for ref, answer in zip(claims, answers, strict=True)}
+
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, str]:
+        """See ClaimPreparer.unprepare. The claims are unprepared side by side."""
+        errors = await asyncio.gather(*(self._unprepare(ref) for ref in claims))
+        return {ref.uid: error for ref, error in zip(claims, errors, strict=True)}
+
+    async def release(self, uid: str, *, force: bool = False) -> str:
+        """See ClaimPreparer.release."""
+        return await self._threads.run(_keys_of([uid]), lambda: self.preparer.release(uid, force=force))
+
+    async def find_orphans(self) -> Mapping[str, Orphan]:
+        """See ClaimPreparer.find_orphans. In a thread of its own: it may take long."""
+        return await asyncio.to_thread(self.preparer.find_orphans)
+
+    async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
+        async with self._threads.turn(_keys_of([ref.uid])):
+            found = await self.preparer.look_ups.find(ref)
+            return await self._threads.call(lambda: self.preparer.prepare_found(ref, found, deadline))
+
+    async def _unprepare(self, ref: ClaimRef) -> str:
+        errors = await self._threads.run(_keys_of([ref.uid]), lambda: self.preparer.unprepare([ref]))
+        return errors[ref.uid]
 
 
 def _keys_of(uids: Iterable[str], pod_uid: str = "") -> list[str]:

@@ -1,6 +1,7 @@
 """Figures of a ClaimInfoCache for Prometheus, of the extra [metrics], under the names that kubelet uses.
 
-ClaimMetrics(cache)    # registers itself
+ClaimMetrics(cache)          # registers itself
+PreparerMetrics(preparer)    # so does this one, on the driver's side
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from collections import Counter
 from collections.abc import Iterable
 
 from prometheus_client import REGISTRY, CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ._claimcache import ClaimInfoCache
+from ._claimpreparer import ClaimPreparer
+from ._claimstate import ClaimPhase
 
-__all__ = ["ClaimMetrics"]
+__all__ = ["ClaimMetrics", "PreparerMetrics"]
 
 ANY = "<any>"  # kubelet's word for the number across all drivers: a claim may have several
 
@@ -49,3 +52,37 @@ class ClaimMetrics(Collector):
             if claim.unknown:
                 unknown.add_metric([claim.uid], 1)
         return [in_use, unknown]
+
+
+class PreparerMetrics(Collector):
+    """How far a ClaimPreparer is with its claims, and what only it still knows."""
+
+    def __init__(self, preparer: ClaimPreparer, registry: CollectorRegistry | None = REGISTRY) -> None:
+        self._preparer = preparer
+        if registry:
+            registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        preparer = self._preparer
+        states = [claim.state.driver_states.get(preparer.hooks.driver) for claim in preparer.cache]
+        counted = Counter(state.phase for state in states if state)
+        phases = GaugeMetricFamily(
+            "dra_resource_claims_phase",
+            "Claims by how far the driver is with them. One that stays preparing or unpreparing needs a look.",
+            labels=["phase"],
+        )
+        for phase in ClaimPhase:
+            phases.add_metric([phase], counted[phase])
+        orphaned = GaugeMetricFamily(
+            "dra_resource_claims_orphaned",
+            "Claims that hold devices although the API server does not give them these any more, by UID.",
+            labels=["claim_uid"],
+        )
+        for uid in preparer.orphans.current(preparer.cache):
+            orphaned.add_metric([uid], 1)
+        from_memory = CounterMetricFamily(
+            "dra_resource_claims_answered_from_memory",
+            "Prepares that were answered without the present allocation, because nobody could be asked for it.",
+        )
+        from_memory.add_metric([], preparer.answered_from_memory)
+        return [phases, orphaned, from_memory]

@@ -71,6 +71,7 @@ def assert_indexes_agree(cache: ClaimInfoCache) -> None:
     names: dict[tuple[str, str], list[str]] = {}
     pods: dict[str, list[str]] = {}
     holders: dict[tuple[str, str, str], list[str]] = {}
+    named: dict[tuple[str, str], set[str]] = {}  # whatever the pool
     for claim in cache:
         assert cache.get(claim.uid) is claim
         if any(claim.name):
@@ -79,9 +80,12 @@ def assert_indexes_agree(cache: ClaimInfoCache) -> None:
             pods.setdefault(pod, []).append(claim.uid)
         for device in claim.state.devices():
             holders.setdefault(device, []).append(claim.uid)
+            named.setdefault((device[0], device[2]), set()).add(claim.uid)
     assert {name: sorted(uids) for name, uids in cache._uids.items()} == {name: sorted(names[name]) for name in names}
     assert {pod: sorted(uids) for pod, uids in cache._pods.items()} == {pod: sorted(pods[pod]) for pod in pods}
-    assert {id_: sorted(uids) for id_, uids in cache._holders.items()} == {id_: sorted(holders[id_]) for id_ in holders}
+    assert {device: sorted(uids) for device, uids in cache._holders.items()} == {
+        device: sorted(uids) for device, uids in named.items()
+    }
     assert cache.pods() == pods.keys()
     for name, uids in names.items():
         found = cache.by_name(*name)
@@ -91,6 +95,8 @@ def assert_indexes_agree(cache: ClaimInfoCache) -> None:
         assert {claim.uid for claim in cache.of_pod(pod)} == set(uids)
     for device, uids in holders.items():
         assert cache.holders(*device) == set(uids)
+    for (driver, device_name), claims in named.items():
+        assert cache.holders(driver, None, device_name) == claims
 
 
 def assert_memory_equals_disk(node: Node) -> None:

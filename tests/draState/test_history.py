@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 
-from draState import ClaimInfo, ClaimInfoState, Device, DriverState
+from draState import ClaimInfo, ClaimInfoState, ClaimPhase, Device, DriverState, OpaqueConfig
 
 from .claims import GPU, NIC, claim_of, pod_of
 from .node import Node
@@ -26,7 +26,7 @@ ONE_DRIVER = ClaimInfoState(
 )
 OTHER_UID = "5d1e7b90-2c4a-4f6b-b8d3-9e0f1a2b3c4d"
 UNFINISHED = ClaimInfoState(OTHER_UID, "late", "ml", PODS, {GPU: DriverState()})
-EVERYTHING = ClaimInfoState(
+UNTIL_3 = ClaimInfoState(
     OTHER_UID,
     "everything",
     "ml",
@@ -47,7 +47,29 @@ EVERYTHING = ClaimInfoState(
         NIC: DriverState((), ("NodePrepareResources", "NodeRepaintResources")),
     },
 )
-ADDED = {"claim": "blue", "driver": [1, 2], "device": {"state": "good"}}  # by the version 4 of v4-newer.json
+EVERYTHING = replace(
+    UNTIL_3,
+    driver_states={
+        **UNTIL_3.driver_states,
+        GPU: DriverState(
+            (
+                Device(
+                    "node-7",
+                    "gpu-0",
+                    "b7c8d9e0-0000-4000-8000-00000000000a",
+                    request_names=("gpu",),
+                    cdi_device_ids=(f"{GPU}/gpu=gpu-0",),
+                    consumed_capacity={"memory": "4Gi"},
+                ),
+                Device("node-7", "gpu-1", admin_access=True),
+            ),
+            phase=ClaimPhase.UNPREPARING,
+            configs=(OpaqueConfig({"mode": "shared"}, ("gpu",), from_class=True), OpaqueConfig(None)),
+            driver_data={"partition": [7, None, "x"]},
+        ),
+    },
+)
+ADDED = {"claim": "blue", "driver": [1, 2], "device": {"state": "good"}}  # by the version 5 of v5-newer.json
 
 
 def put_golden(fs: FakeFilesystem, name: str, directory: Path, uid: str) -> None:
@@ -70,7 +92,9 @@ def _golden(name: str, fs: FakeFilesystem) -> bytes:
         ("v2.json", ONE_DRIVER),
         ("v3.json", ONE_DRIVER),
         ("v2-unfinished.json", UNFINISHED),
-        ("v3-full.json", EVERYTHING),
+        ("v3-full.json", UNTIL_3),
+        ("v4.json", ONE_DRIVER),
+        ("v4-full.json", EVERYTHING),
     ],
 )
 def test_a_golden_file_loads_into_the_state_of_today(
@@ -85,7 +109,7 @@ def test_a_golden_file_loads_into_the_state_of_today(
     assert claim == ClaimInfo(state, from_this_boot=False)
 
 
-@pytest.mark.parametrize("golden", ["v1.json", "v2.json", "v3.json"])
+@pytest.mark.parametrize("golden", ["v1.json", "v2.json", "v3.json", "v4.json"])
 def test_an_older_file_changes_only_when_the_claim_does(golden: str, directory: Path, fs: FakeFilesystem) -> None:
     put_golden(fs, golden, directory, ONE_DRIVER.claim_uid)
     before = (directory / f"{ONE_DRIVER.claim_uid}.json").read_bytes()
@@ -96,7 +120,7 @@ def test_an_older_file_changes_only_when_the_claim_does(golden: str, directory: 
 
     written = json.loads(node.file_of(ONE_DRIVER.claim_uid).read_bytes())
     node.stop()
-    assert (written["version"], written["generation"]) == (3, 3)
+    assert (written["version"], written["generation"]) == (4, 3)
     assert written["data"]["pod_uids"] == ["pod"]
 
 
@@ -106,12 +130,12 @@ def test_a_file_of_the_present_holds_exactly_what_the_golden_one_does(directory:
     node.cache.put(ClaimInfo(EVERYTHING))
 
     written = json.loads(node.file_of(OTHER_UID).read_bytes())
-    golden = json.loads(_golden("v3-full.json", fs))
+    golden = json.loads(_golden("v4-full.json", fs))
     node.restart()
     claim = node.cache.get(OTHER_UID)
     node.stop()
     assert written["data"] == golden["data"]
-    assert (written["kind"], written["version"], written["readable_by"]) == ("ClaimInfo", 3, 3)
+    assert (written["kind"], written["version"], written["readable_by"]) == ("ClaimInfo", 4, 4)
     assert claim == ClaimInfo(EVERYTHING)
 
 
@@ -137,21 +161,21 @@ def added(directory: Path) -> tuple[int, int, dict[str, Any]]:
 
 
 def test_fields_of_a_newer_version_survive_every_change_of_the_cache(directory: Path, fs: FakeFilesystem) -> None:
-    put_golden(fs, "v4-newer.json", directory, OTHER_UID)
+    put_golden(fs, "v5-newer.json", directory, OTHER_UID)
     node = Node(directory)
     claim = claim_of(OTHER_UID, GPU, NIC, name="everything")
     claim = replace(claim, namespace="ml")
     first, second = pod_of("pod-1", claim), pod_of("pod-2", claim)
 
     node.manager.prepare_resources(first)
-    assert added(directory) == (4, 3, ADDED), "after the driver answered with the same device"
+    assert added(directory) == (5, 4, ADDED), "after the driver answered with the same device"
     node.manager.prepare_resources(second)
-    assert added(directory) == (4, 3, ADDED), "after a pod was added"
+    assert added(directory) == (5, 4, ADDED), "after a pod was added"
     node.manager.unprepare_resources(second)
-    assert added(directory) == (4, 3, ADDED), "after a pod was removed"
+    assert added(directory) == (5, 4, ADDED), "after a pod was removed"
     node.restart()
     node.manager.prepare_resources(second)
-    assert added(directory) == (4, 3, ADDED), "after a restart"
+    assert added(directory) == (5, 4, ADDED), "after a restart"
 
     node.stop()
     state = node.on_disk()[OTHER_UID]
@@ -160,7 +184,7 @@ def test_fields_of_a_newer_version_survive_every_change_of_the_cache(directory: 
 
 
 def test_a_device_that_is_another_one_does_not_inherit_fields(directory: Path, fs: FakeFilesystem) -> None:
-    put_golden(fs, "v4-newer.json", directory, OTHER_UID)
+    put_golden(fs, "v5-newer.json", directory, OTHER_UID)
     node = Node(directory)
     node.gpu.devices[OTHER_UID] = (Device("pool", "another"),)
 
@@ -168,5 +192,5 @@ def test_a_device_that_is_another_one_does_not_inherit_fields(directory: Path, f
 
     node.stop()
     document = json.loads(node.file_of(OTHER_UID).read_bytes())
-    assert document["version"] == 4
+    assert document["version"] == 5
     assert "health" not in document["data"]["driver_states"][GPU]["devices"][0]

@@ -14,21 +14,25 @@ PACKAGE = Path(draState.__file__).parent
 README = (PACKAGE / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_agent_of_the_readme_survives_a_restart(tmp_path: Path) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+AGENT, DRIVER = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
+
+def output_of(program: str, folder: Path) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-
     assert done.stderr == ""
-    assert done.stdout.splitlines() == [
+    return done.stdout.splitlines()
+
+
+def test_the_agent_of_the_readme_survives_a_restart(tmp_path: Path) -> None:
+    assert output_of(AGENT, tmp_path) == [
         "devices: nic.example.com/nic=eth1",
         "after a restart: pod-7 {'mtu': 9000}",
         "gone: pod-7 0",
@@ -36,10 +40,13 @@ def test_the_agent_of_the_readme_survives_a_restart(tmp_path: Path) -> None:
     assert list(tmp_path.glob("state/*/[!.]*")) == []
 
 
-def test_the_agent_of_the_readme_is_short() -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def test_the_driver_of_the_readme_sets_up_and_tears_down(tmp_path: Path) -> None:
+    assert output_of(DRIVER, tmp_path) == ["set up: nic.example.com/nic=eth1", "torn down, vlan 7", "error: none"]
 
-    assert len([line for line in program.splitlines() if line.strip()]) <= 30
+
+def test_the_programs_of_the_readme_are_short() -> None:
+    for program in (AGENT, DRIVER):
+        assert len([line for line in program.splitlines() if line.strip()]) <= 30
 
 
 def test_every_module_that_is_named_is_there() -> None:

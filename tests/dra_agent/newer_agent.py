@@ -1,4 +1,4 @@
-"""The agent of a later release, as a program: its schema has version 4, with one field more.
+"""The agent of a later release, as a program: its schema has version 5, with one field more.
 
 NEWER_READABLE_BY says from which version on an agent may read what it writes.
 """
@@ -10,29 +10,29 @@ import sys
 from dataclasses import dataclass
 from unittest import mock
 
-import dra_agent.preparer
 import draState._claimcache
+import draState._driverclaim
 from checkpointmanager import Schema
 from dra_agent.cli import main
 from draState import ClaimInfoState
-from draState._claimschema import to_2, to_3
+from draState._claimschema import to_2, to_3, to_4
 
 
 @dataclass(frozen=True, slots=True)
 class NewerState(ClaimInfoState):
-    note: str = "of version 4"
+    note: str = "of version 5"
 
 
 def install() -> None:
     newer = Schema(
         "ClaimInfo",
-        version=4,
+        version=5,
         readable_by=int(os.environ["NEWER_READABLE_BY"]),
         type=NewerState,
-        migrations={1: to_2, 2: to_3, 3: lambda claim: claim},
+        migrations={1: to_2, 2: to_3, 3: to_4, 4: lambda claim: claim},
     )
     mock.patch.object(draState._claimcache, "CLAIMS", newer).start()
-    mock.patch.object(dra_agent.preparer, "ClaimInfoState", NewerState).start()
+    mock.patch.object(draState._driverclaim, "ClaimInfoState", NewerState).start()
 
 
 if __name__ == "__main__":

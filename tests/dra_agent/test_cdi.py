@@ -1,85 +1,120 @@
-"""CDI files: whole, only our own, and equal to the cache."""
+"""CDI files: whole, only our own, and good by CDI's own rules."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
-from dra_agent.cdi import CdiFolder, agree
-from dra_agent.settings import Inventory, OfferedDevice
-from draState import ClaimInfoState, Device, DriverState
+from dra_agent.cdi import CdiFolder, device_edits
+from draState import ClaimInvalid, Device
+
+from .cdirules import broken_rules
 
 DRIVER = "gpu.example.com"
-INVENTORY = Inventory(
-    DRIVER, "node-1", {"gpu-0": OfferedDevice("gpu-0", env={"GPU": "0"}, device_nodes=("/dev/null",))}
-)
+NO_ENV: Mapping[str, str] = {}
+SHARE = "b7c8d9e0-0000-4000-8000-00000000000a"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> CdiFolder:
-    return CdiFolder(str(tmp_path / "cdi"), INVENTORY)
+    return CdiFolder(str(tmp_path / "cdi"), DRIVER)
 
 
-def state(uid: str, *devices: str, share_id: str | None = None) -> ClaimInfoState:
-    driver = DriverState(tuple(Device("node-1", device, share_id) for device in devices))
-    return ClaimInfoState(uid, "c", "default", driver_states={DRIVER: driver})
+def edits(
+    uid: str, *names: str, share_id: str | None = None, env: dict[str, str] | None = None
+) -> list[dict[str, object]]:
+    return [device_edits(uid, Device("n", name, share_id), env or {}, ["/dev/null"]) for name in names]
+
+
+def content(folder: CdiFolder, uid: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((Path(folder.path) / f"{DRIVER}-device_{uid}.json").read_text())
+    return found
 
 
 def test_a_file_names_the_device_as_kubelet_will(folder: CdiFolder) -> None:
-    folder.write(state("u1", "gpu-0"))
-    spec = json.loads(folder.read("u1") or b"")
-    assert spec["kind"] == f"{DRIVER}/device"
-    device = spec["devices"][0]
-    assert folder.device_id("u1", "gpu-0", None) == f"{spec['kind']}={device['name']}"
-    assert "GPU=0" in device["containerEdits"]["env"]
-    assert device["containerEdits"]["deviceNodes"] == [{"path": "/dev/null"}]
+    folder.write("u1", edits("u1", "gpu-0", env={"GPU": "0"}))
+    spec = content(folder, "u1")
+    (device,) = spec["devices"]
+    assert folder.device_id("u1", Device("n", "gpu-0")) == f"{spec['kind']}={device['name']}"
+    assert device["containerEdits"] == {
+        "env": ["DRA_DEVICE_GPU_0=gpu-0", "DRA_CLAIM_GPU_0=u1", "GPU=0"],
+        "deviceNodes": [{"path": "/dev/null"}],
+    }
+
+
+def test_files_keep_the_rules_of_cdi(folder: CdiFolder) -> None:
+    folder.write("u1", edits("u1", "gpu-0", "gpu-1") + edits("u1", "shared", share_id=SHARE))
+    assert broken_rules(content(folder, "u1")) == []
+
+
+def test_no_two_devices_of_a_container_have_a_variable_in_common() -> None:
+    devices = [
+        Device("n", "gpu-0"),
+        Device("n", "gpu-0", "s1"),
+        Device("n", "gpu-0", "s2"),
+        Device("n", "gpu-1"),
+        Device("n", "gpu-0", admin_access=True),
+    ]
+    names = [
+        line.partition("=")[0]
+        for device in devices
+        for line in device_edits("u", device, {}, [])["containerEdits"]["env"]
+    ]
+    assert len(names) == len(set(names)) == 2 * len(devices)
+
+
+@pytest.mark.parametrize("uid", ["a b", "-a", "a/b", ""])
+def test_a_uid_that_cdi_would_not_take_is_refused(folder: CdiFolder, uid: str) -> None:
+    with pytest.raises(ClaimInvalid, match="CDI"):
+        folder.device_id(uid, Device("n", "-" if not uid else "gpu-0"))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"devices": [{}]}', '{"devices": 7}'])
 def test_what_a_file_says_is_believed_only_if_it_can_be_read(folder: CdiFolder, text: str) -> None:
-    folder.write(state("u1", "gpu-0", "gpu-1"))
-    assert folder.devices("u1") == ("gpu-0", "gpu-1")
+    folder.write("u1", edits("u1", "gpu-0", "gpu-1") + edits("u1", "shared", share_id=SHARE))
+    assert folder.devices("u1", "p") == (Device("p", "gpu-0"), Device("p", "gpu-1"), Device("p", "shared", SHARE))
     (Path(folder.path) / f"{DRIVER}-device_u1.json").write_text(text)
-    assert folder.devices("u1") == folder.devices("none") == ()
+    assert folder.devices("u1", "p") == folder.devices("none", "p") == ()
 
 
 def test_two_shares_of_a_device_have_two_names(folder: CdiFolder) -> None:
-    assert folder.device_id("u", "gpu-0", "s1") != folder.device_id("u", "gpu-0", "s2")
+    assert folder.device_id("u", Device("n", "gpu-0", "s1")) != folder.device_id("u", Device("n", "gpu-0", "s2"))
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(folder: CdiFolder) -> None:
-    folder.write(state("u1", "gpu-0"))
-    old = folder.read("u1")
+    folder.write("u1", edits("u1", "gpu-0"))
+    old = content(folder, "u1")
     with mock.patch("dra_agent.cdi.os.rename", side_effect=OSError), pytest.raises(OSError):
-        folder.write(state("u1", "gpu-1"))
-    assert folder.read("u1") == old
+        folder.write("u1", edits("u1", "gpu-1"))
+    assert content(folder, "u1") == old
     assert len(list(Path(folder.path).iterdir())) == 1
 
 
-def test_agreeing_writes_what_is_missing_or_different_and_removes_what_is_left_over(folder: CdiFolder) -> None:
-    folder.write(state("stays", "gpu-0"))
-    folder.write(state("different", "gpu-9"))
-    folder.write(state("leftover", "gpu-0"))
-    folder.write(state("damaged", "gpu-3"))
+def test_sweeping_removes_what_is_left_over_and_nothing_of_others(folder: CdiFolder) -> None:
+    for uid in ("stays", "leftover"):
+        folder.write(uid, edits(uid, "gpu-0"))
     foreign = Path(folder.path) / "other.example.com-device_u.json"
     foreign.write_text("{}")
     torn = Path(folder.path) / f".{DRIVER}-device_u.json.tmp"
     torn.write_text("{")
-    wanted = [state("stays", "gpu-0"), state("different", "gpu-1"), state("missing", "gpu-2")]
 
-    assert agree(folder, wanted, ["damaged"]) == {}
+    assert folder.sweep(["stays", "not-there"]) == {}
 
-    assert folder.uids() == {"stays", "different", "missing", "damaged"}
-    assert all(folder.read(claim.claim_uid) == folder.content(claim) for claim in wanted)
+    assert folder.uids() == {"stays"}
     assert foreign.exists()
     assert not torn.exists()
 
 
-def test_a_file_that_cannot_be_written_is_told_and_costs_no_other(folder: CdiFolder) -> None:
+def test_a_folder_in_the_place_of_a_file_is_reported_and_costs_no_other(folder: CdiFolder) -> None:
     (Path(folder.path) / f"{DRIVER}-device_bad.json").mkdir()
-    failures = agree(folder, [state("bad", "gpu-0"), state("good", "gpu-1")], [])
-    assert failures.keys() == {"bad"}
-    assert folder.read("good")
+    folder.write("leftover", edits("leftover", "gpu-0"))
+
+    failures = folder.sweep([])
+
+    assert [Path(path).name for path in failures] == [f"{DRIVER}-device_bad.json"]
+    assert folder.uids() == {"bad"}

@@ -33,7 +33,7 @@ def test_the_rehearsal_runs(tmp_path: Path) -> None:
 
 def test_every_file_that_is_named_is_there() -> None:
     named = set(re.findall(r"`(\w+\.py)`", README))
-    assert named >= {"preparer.py", "cdi.py", "plugin.py"}
+    assert named >= {"cdihooks.py", "cdi.py", "plugin.py"}
     assert [name for name in named if not (PACKAGE / name).exists()] == []
     assert cli.BOOT_ID_SWITCH in README
 

@@ -12,16 +12,30 @@ from dra_agent.rehearsal import LocalApiServer, Node
 from .conversation import claim_for, devices_of, prepare, unprepare
 
 NEWER = str(Path(__file__).with_name("newer_agent.py"))
+OLDER = str(Path(__file__).with_name("older_agent.py"))
 
 
-def test_after_a_restart_it_answers_from_its_memory(node: Node, cluster: LocalApiServer) -> None:
+def test_after_a_restart_it_answers_from_its_memory_while_nobody_can_be_asked(
+    node: Node, cluster: LocalApiServer
+) -> None:
     claim = claim_for(cluster, node, "a", "gpu-0")
     agent = node.start()
     first = prepare(node, claim)
     assert agent.terminate() == 0
-    cluster.forget_claim(claim.name)  # force-deleted: only the agent still knows
+    cluster.failing = 503
     agent = node.start()
     assert prepare(node, claim) == first
+    assert "dra_resource_claims_answered_from_memory_total 1.0" in agent.get("/metrics")[1]
+    assert unprepare(node, claim) == ""
+    assert (node.holdings(), node.cdi_holdings()) == ({}, {})
+
+
+def test_a_force_deleted_claim_is_not_prepared_again_and_can_be_unprepared(node: Node, cluster: LocalApiServer) -> None:
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    node.start()
+    assert prepare(node, claim).devices
+    cluster.forget_claim(claim.name)
+    assert "not found" in prepare(node, claim).error
     assert unprepare(node, claim) == ""
     assert (node.holdings(), node.cdi_holdings()) == ({}, {})
 
@@ -88,20 +102,18 @@ def test_whatever_was_done_to_the_cdi_folder_meanwhile_is_put_right(node: Node, 
 def test_an_upgrade_and_a_downgrade_of_the_schema_keep_every_claim(
     node: Node, cluster: LocalApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Version 4 adds a field that version 3 may carry along."""
-    monkeypatch.setenv("NEWER_READABLE_BY", "3")
+    """Version 5 adds a field that version 4 may carry along."""
+    monkeypatch.setenv("NEWER_READABLE_BY", "4")
     first, second = claim_for(cluster, node, "a", "gpu-0"), claim_for(cluster, node, "b", "gpu-1")
     agent = node.start()
     assert prepare(node, first).devices
     agent.terminate()
 
     agent = node.start(program=[NEWER])
-    asked = cluster.requests["resourceclaims"]
     assert devices_of(prepare(node, first)) == ["gpu-0"]
-    assert cluster.requests["resourceclaims"] == asked, "from memory"
     assert prepare(node, second).devices
     agent.terminate()
-    assert header(node, "b") == (4, 3)
+    assert header(node, "b") == (5, 4)
 
     node.reboot("boot-2")  # so that the older agent has to write the file
     agent = node.start()
@@ -109,8 +121,8 @@ def test_an_upgrade_and_a_downgrade_of_the_schema_keep_every_claim(
     for claim in (first, second):
         assert prepare(node, claim).devices
     agent.terminate()
-    assert header(node, "b") == (4, 3)
-    assert data(node, "b")["note"] == "of version 4", "carried along"
+    assert header(node, "b") == (5, 4)
+    assert data(node, "b")["note"] == "of version 5", "carried along"
 
     agent = node.start(program=[NEWER])
     assert agent.details()["state"] == "good"
@@ -122,7 +134,7 @@ def test_an_upgrade_and_a_downgrade_of_the_schema_keep_every_claim(
 def test_a_claim_that_only_a_newer_agent_can_read_is_neither_lost_nor_overwritten(
     node: Node, cluster: LocalApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NEWER_READABLE_BY", "4")
+    monkeypatch.setenv("NEWER_READABLE_BY", "5")
     claim, other = claim_for(cluster, node, "a", "gpu-0"), claim_for(cluster, node, "b", "gpu-1")
     agent = node.start(program=[NEWER])
     assert prepare(node, claim).devices
@@ -138,6 +150,32 @@ def test_a_claim_that_only_a_newer_agent_can_read_is_neither_lost_nor_overwritte
 
     agent = node.start(program=[NEWER])
     assert devices_of(prepare(node, claim)) == ["gpu-0"]
+
+
+def test_going_back_by_one_version_is_refused_clearly_and_loses_nothing(node: Node, cluster: LocalApiServer) -> None:
+    """An agent of version 3 knows no phases: it would answer as prepared what is not."""
+    claim, other = claim_for(cluster, node, "a", "gpu-0"), claim_for(cluster, node, "b", "gpu-1")
+    agent = node.start()
+    first = prepare(node, claim)
+    agent.terminate()
+    before = node.file_of("a").read_bytes()
+
+    agent = node.start(program=[OLDER])
+    assert "newer program" in agent.details()["unknown_claims"]["a"]
+    assert "newer program" in prepare(node, claim).error
+    assert "newer program" in unprepare(node, claim)
+    assert "UID a" in prepare(node, claim_for(cluster, node, "thief", "gpu-0")).error, "its device stays held"
+    assert devices_of(prepare(node, other)) == ["gpu-1"]
+    agent.terminate()
+    assert node.file_of("a").read_bytes() == before
+
+    agent = node.start()
+    assert agent.details()["state"] == "good"
+    assert prepare(node, claim) == first
+    assert devices_of(prepare(node, other)) == ["gpu-1"], "written by the older one; set up again"
+    for known in (claim, other):
+        assert unprepare(node, known) == ""
+    assert (node.holdings(), node.cdi_holdings()) == ({}, {})
 
 
 def test_files_of_the_first_two_versions_are_still_understood(node: Node, cluster: LocalApiServer) -> None:

@@ -10,17 +10,19 @@ from prometheus_client import CollectorRegistry, Gauge
 from checkpointmanager import DirectoryLocked
 from checkpointmanager.aio import KeyedThreads
 from checkpointmanager.metrics import CheckpointMetrics
-from draState import ClaimInfoCache
-from draState.aio import AsyncClaimInfoCache
-from draState.metrics import ClaimMetrics
+from draState import ClaimEvent, ClaimEventKind, ClaimInfoCache, ClaimPreparer
+from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
+from draState.metrics import ClaimMetrics, PreparerMetrics
 
 from .apiserver import ApiError, ApiServer
 from .cdi import CdiFolder
+from .cdihooks import CdiHooks
 from .health import HealthService
+from .heldclaims import HeldClaimsService
 from .kubeconfig import from_kubeconfig, in_cluster
+from .orphans import watch_orphans
 from .plugin import PluginService
 from .podresources import PodResourcesService
-from .preparer import Preparer
 from .registration import RegistrationService
 from .resourceslices import publish
 from .settings import Settings
@@ -100,14 +102,13 @@ class Agent:
 
     async def _serve(self, cache: AsyncClaimInfoCache) -> None:
         settings, status = self._settings, self.status
-        cdi = CdiFolder(settings.cdi, settings.inventory)
-        preparer = Preparer(cache, settings.inventory, cdi, self._server.claim, self._lost)
-        await cache.threads.call(preparer.restore)
+        preparer = await self._restored(cache)
         plugin, health = PluginService(preparer, self._registry), HealthService()
         handlers = {
             **plugin.handlers(V1),
             **plugin.handlers(V1BETA1),
             **PodResourcesService(cache.cache).handlers(),
+            **HeldClaimsService(preparer).handlers(),
             **health.handlers(),
         }
         sockets = [
@@ -120,7 +121,8 @@ class Agent:
                 await socket.start()
             status.phase = Phase.SERVING
             logger.info("serving %d claims on %s", len(cache.cache), settings.dra_socket)
-            tasks = [asyncio.create_task(self._publish()), asyncio.create_task(self._watch(sockets))]
+            lasting = [self._publish(), self._watch(sockets), watch_orphans(preparer, settings.release_orphans_after)]
+            tasks = [asyncio.create_task(task) for task in lasting]
             await self.stopping.wait()
         finally:
             status.phase = Phase.STOPPING
@@ -130,7 +132,27 @@ class Agent:
             await health.stop()
             for socket in reversed(sockets):
                 await socket.stop(settings.grace)
-            preparer.close()
+            preparer.preparer.close()
+
+    async def _restored(self, cache: AsyncClaimInfoCache) -> AsyncClaimPreparer:
+        """Before the sockets appear, CDI files and claims agree."""
+        settings = self._settings
+        cdi = CdiFolder(settings.cdi, settings.inventory.driver)
+        for uid, why in cache.cache.report().unknown.items():
+            logger.error("claim %s: unknown, its devices stay held: %s", uid, why)
+        for path, error in cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is not False).items():
+            logger.error("%s: is left over and cannot be removed (%s); remove it by hand", path, error)
+        hooks = CdiHooks(settings.inventory, cdi, self._server.claim)
+        sync = ClaimPreparer(cache.cache, hooks, look_up_seconds=settings.api_timeout, on_event=self._happened)
+        PreparerMetrics(sync, self._registry)
+        self.status.preparer = sync
+        preparer = AsyncClaimPreparer(sync, cache.threads)
+        await preparer.restore()
+        return preparer
+
+    def _happened(self, event: ClaimEvent) -> None:
+        if event.kind is ClaimEventKind.STATE_LOST:
+            self._lost(event.detail)
 
     async def _publish(self) -> None:
         """Keep the ResourceSlices as they should be; a server that is down is asked again, later and later."""

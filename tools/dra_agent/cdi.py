@@ -1,47 +1,53 @@
 """CDI specification files: what the container runtime does to a container that gets a device.
 
-One file a claim, replaced by a rename, so that the runtime reads all of it or nothing. They are not synced: they
-are made anew from the cache whenever the agent starts, and worth nothing after a reboot.
+One file per claim, replaced by a rename, so that the runtime reads all of it or nothing. They are not synced: they
+are made anew from the claims whenever the agent starts, and worth nothing after a reboot.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
-from draState import ClaimInfoState, Device
-
-from .settings import Inventory
+from draState import ClaimInvalid, Device
 
 CDI_VERSION = "0.6.0"
 CLASS = "device"
 SUFFIX = ".json"
-_DEVICE = "DRA_DEVICE="  # tells the container which device it has
+DEVICE, CLAIM = "DRA_DEVICE_", "DRA_CLAIM_"  # a device of a container, and the claim that it is from
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")  # CDI's grammar for the name of a device
+
+Edits = list[dict[str, Any]]  # the devices of a file, each with what it does to a container
 
 
 class CdiFolder:
     """The files of one driver in a folder that other drivers use as well: only its own are ever touched."""
 
-    def __init__(self, path: str, inventory: Inventory) -> None:
+    def __init__(self, path: str, driver: str) -> None:
         self.path = path
-        self._inventory = inventory
-        self._prefix = f"{inventory.driver}-{CLASS}_"
+        self._driver = driver
+        self._prefix = f"{driver}-{CLASS}_"
         os.makedirs(path, mode=0o755, exist_ok=True)
 
-    def device_id(self, uid: str, device: str, share_id: str | None) -> str:
-        """The name by which kubelet tells the runtime about a device of a claim."""
-        return f"{self._inventory.driver}/{CLASS}={_name(uid, device, share_id)}"
+    def device_id(self, uid: str, device: Device) -> str:
+        """The name by which kubelet refers to a device of a claim."""
+        return f"{self._driver}/{CLASS}={device_name(uid, device)}"
 
-    def write(self, claim: ClaimInfoState) -> None:
-        """Make the claim's file say what the claim holds."""
-        path = self._path_of(claim.claim_uid)
+    def write(self, uid: str, devices: Edits) -> None:
+        """Make the claim's file say this, unless it does."""
+        path = self._path_of(uid)
+        content = self._content(devices)
+        if self._read(uid) == content:
+            return
         temp = os.path.join(self.path, f".{os.path.basename(path)}.tmp")  # ours alone: we have the lock
         try:
             with open(temp, "wb") as file:
                 os.fchmod(file.fileno(), 0o644)  # runtimes and their users read it, and there is no secret in it
-                file.write(self.content(claim))
+                file.write(content)
             os.rename(temp, path)
         except BaseException:
             with suppress(OSError):
@@ -57,69 +63,66 @@ class CdiFolder:
         names = [name for name in os.listdir(self.path) if name.startswith(self._prefix) and name.endswith(SUFFIX)]
         return {name.removeprefix(self._prefix).removesuffix(SUFFIX) for name in names}
 
-    def read(self, uid: str) -> bytes | None:
+    def devices(self, uid: str, pool: str) -> tuple[Device, ...]:
+        """What a claim's file gives away: all there is to know when the claim itself is damaged."""
+        found = []
+        try:
+            for device in json.loads(self._read(uid) or b"{}").get("devices", []):
+                (name,) = [
+                    line.partition("=")[2] for line in device["containerEdits"]["env"] if line.startswith(DEVICE)
+                ]
+                share = device["name"].removeprefix(f"{uid}-{name}").removeprefix("-") or None
+                found.append(Device(pool, name, share))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return ()
+        return tuple(found)
+
+    def sweep(self, kept: Iterable[str]) -> dict[str, OSError]:
+        """Remove the files of all other claims, and temp files of a process that was killed; returns what stayed."""
+        failures = {}
+        for name in os.listdir(self.path):
+            if name.startswith(f".{self._prefix}") and name.endswith(".tmp"):
+                with suppress(OSError):
+                    os.unlink(os.path.join(self.path, name))
+        for uid in self.uids() - set(kept):
+            try:
+                self.remove(uid)
+            except OSError as error:  # somebody's folder in the place of a file must not end a start
+                failures[self._path_of(uid)] = error
+        return failures
+
+    def _read(self, uid: str) -> bytes | None:
         try:
             with open(self._path_of(uid), "rb") as file:
                 return file.read()
         except OSError:
             return None
 
-    def devices(self, uid: str) -> tuple[str, ...]:
-        """The devices that a claim's file speaks of: what is left to know when the claim itself is damaged."""
-        try:
-            spec = json.loads(self.read(uid) or b"{}")
-            env = [line for device in spec.get("devices", []) for line in device["containerEdits"]["env"]]
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return ()
-        return tuple(line.removeprefix(_DEVICE) for line in env if line.startswith(_DEVICE))
-
-    def sweep(self) -> None:
-        """Temp files of a process that was killed."""
-        for name in os.listdir(self.path):
-            if name.startswith(f".{self._prefix}") and name.endswith(".tmp"):
-                with suppress(OSError):
-                    os.unlink(os.path.join(self.path, name))
-
-    def content(self, claim: ClaimInfoState) -> bytes:
-        driver = self._inventory.driver
-        devices = claim.driver_states[driver].devices if driver in claim.driver_states else ()
-        spec = {
-            "cdiVersion": CDI_VERSION,
-            "kind": f"{driver}/{CLASS}",
-            "devices": [self._device(claim.claim_uid, device) for device in devices],
-        }
+    def _content(self, devices: Edits) -> bytes:
+        spec = {"cdiVersion": CDI_VERSION, "kind": f"{self._driver}/{CLASS}", "devices": devices}
         return json.dumps(spec, indent=1, sort_keys=True).encode() + b"\n"
-
-    def _device(self, uid: str, device: Device) -> dict[str, object]:
-        offered = self._inventory.devices.get(device.device_name)
-        told = [f"{name}={value}" for name, value in sorted(offered.env.items())] if offered else []
-        edits: dict[str, object] = {"env": [f"DRA_CLAIM={uid}", f"{_DEVICE}{device.device_name}", *told]}
-        if offered and offered.device_nodes:
-            edits["deviceNodes"] = [{"path": path} for path in offered.device_nodes]
-        return {"name": _name(uid, device.device_name, device.share_id), "containerEdits": edits}
 
     def _path_of(self, uid: str) -> str:
         return os.path.join(self.path, f"{self._prefix}{uid}{SUFFIX}")
 
 
-def agree(folder: CdiFolder, wanted: Iterable[ClaimInfoState], untouched: Iterable[str]) -> dict[str, OSError]:
-    """Make the files those of the wanted claims and no others, but leave alone those of `untouched` claims.
+def device_edits(uid: str, device: Device, env: Mapping[str, str], device_nodes: Sequence[str]) -> dict[str, Any]:
+    """What one device does to a container: its nodes, and variables under a name of its own.
 
-    Returns the claims whose file could not be written: they have to be prepared again.
+    Devices of one container are merged, and equal names would overwrite each other.
     """
-    folder.sweep()
-    failures: dict[str, OSError] = {}
-    claims = {claim.claim_uid: claim for claim in wanted}
-    for uid in folder.uids() - claims.keys() - set(untouched):
-        folder.remove(uid)
-    for uid, claim in claims.items():
-        if folder.read(uid) != folder.content(claim):
-            try:
-                folder.write(claim)
-            except OSError as error:
-                failures[uid] = error
-    return failures
+    suffix = "_".join(filter(None, [device.device_name, device.share_id, "admin" if device.admin_access else ""]))
+    suffix = re.sub("[^A-Z0-9]", "_", suffix.upper())
+    lines = [f"{DEVICE}{suffix}={device.device_name}", f"{CLAIM}{suffix}={uid}"]
+    edits: dict[str, Any] = {"env": lines + [f"{name}={value}" for name, value in sorted(env.items())]}
+    if device_nodes:
+        edits["deviceNodes"] = [{"path": path} for path in device_nodes]
+    return {"name": device_name(uid, device), "containerEdits": edits}
 
 
-def _name(uid: str, device: str, share_id: str | None) -> str:
-    return "-".join(filter(None, [uid, device, share_id]))
+def device_name(uid: str, device: Device) -> str:
+    """One name per claim, device and share."""
+    name = "-".join(filter(None, [uid, device.device_name, device.share_id]))
+    if not _NAME.fullmatch(name):
+        raise ClaimInvalid(f"claim {uid}: {name!r} cannot be the name of a CDI device")
+    return name

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from checkpointmanager import CheckpointError
 
 from .agent import Agent
+from .operate import COMMANDS, EXAMPLES, operate
 from .settings import Inventory, Settings, SettingsError
 
 BOOT_ID_SWITCH = "DRA_AGENT_BOOT_ID"  # for tests: stands for the kernel's boot id, so that a restart is a reboot
@@ -23,7 +24,10 @@ BOOT_ID_SWITCH = "DRA_AGENT_BOOT_ID"  # for tests: stands for the kernel's boot 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to end."""
-    arguments = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    if given[:1] and given[0] in COMMANDS:
+        return operate(given)
+    arguments = _parser().parse_args(given)
     logging.basicConfig(
         level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
@@ -62,6 +66,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         cdi=os.path.abspath(arguments.cdi_dir),
         kubeconfig=arguments.kubeconfig,
         api_timeout=arguments.api_timeout,
+        release_orphans_after=arguments.release_orphans_after,
         http=(host.strip("[]") or "0.0.0.0", int(port)),  # noqa: S104 - an empty address means all, as elsewhere
         grace=arguments.grace,
         boot_id=os.environ.get(BOOT_ID_SWITCH) or None,
@@ -71,7 +76,13 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("dra-agent", description="A DRA kubelet plugin with a memory that survives.")
+    parser = argparse.ArgumentParser(
+        "dra-agent",
+        description="A DRA kubelet plugin with a memory that survives. Without one of the commands "
+        f"{' and '.join(COMMANDS)} (see their own --help) it runs the agent.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add = parser.add_argument
     add("--devices", required=True, metavar="FILE", help="JSON file with the driver's name and its devices")
     add("--node", default=os.environ.get("NODE_NAME", ""), help="name of this node (default: $NODE_NAME)")
@@ -80,7 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--registry-dir", default="/var/lib/kubelet/plugins_registry", metavar="DIR", help="kubelet's, %(default)s")
     add("--cdi-dir", default="/var/run/cdi", metavar="DIR", help="where the runtime looks, %(default)s")
     add("--kubeconfig", default="", metavar="FILE", help="default: the service account of the pod")
-    add("--api-timeout", type=float, default=5.0, metavar="SECONDS", help="for the API server, %(default)s")
+    add("--api-timeout", type=float, default=2.0, metavar="SECONDS", help="for the API server, %(default)s")
+    after = "release claims that only this agent knows, so long after they were found (default: never)"
+    add("--release-orphans-after", type=float, metavar="SECONDS", help=after)
     add("--http", default="127.0.0.1:8080", metavar="ADDRESS:PORT", help="/healthz /readyz /metrics, %(default)s")
     add("--grace", type=float, default=10.0, metavar="SECONDS", help="for calls under way at the end, %(default)s")
     add("--allow-insecure", action="store_true", help="accept a state directory that others could write to")

@@ -11,9 +11,10 @@ import grpc
 import grpc.aio
 from prometheus_client import CollectorRegistry, Histogram
 
+from checkpointmanager.aio import KeyedThreadsClosed
 from draState import ClaimRef, Prepared
+from draState.aio import AsyncClaimPreparer
 
-from .preparer import Preparer
 from .wire import DRAPlugin, Method
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
@@ -22,7 +23,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 class PluginService:
     """Every claim of a request has an entry in the reply, with its devices or its own error."""
 
-    def __init__(self, preparer: Preparer, registry: CollectorRegistry) -> None:
+    def __init__(self, preparer: AsyncClaimPreparer, registry: CollectorRegistry) -> None:
         self._preparer = preparer
         self._seconds = Histogram(
             "dra_agent_operation_seconds",
@@ -35,18 +36,22 @@ class PluginService:
     def handlers(self, api: DRAPlugin) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """The two calls of one version of the service, by path."""
 
-        async def prepare(request: Any, _: object) -> Any:
-            claims = await asyncio.gather(*(self._prepare(_ref(claim)) for claim in request.claims))
+        async def prepare(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            remaining = context.time_remaining()
+            deadline = None if remaining is None else time.monotonic() + remaining
+            refs = [_ref(claim) for claim in request.claims]
+            answers = await asyncio.gather(*(self._prepare(ref, deadline) for ref in refs))
             reply = api.prepare.reply()
-            for claim, prepared in zip(request.claims, claims, strict=True):
-                reply.claims[claim.uid].CopyFrom(_prepared(api, prepared))
+            for ref, prepared in zip(refs, answers, strict=True):
+                reply.claims[ref.uid].CopyFrom(_prepared(api, prepared))
             return reply
 
         async def unprepare(request: Any, _: object) -> Any:
-            errors = await asyncio.gather(*(self._unprepare(_ref(claim)) for claim in request.claims))
+            refs = [_ref(claim) for claim in request.claims]
+            errors = await asyncio.gather(*map(self._unprepare, refs))
             reply = api.unprepare.reply()
-            for claim, error in zip(request.claims, errors, strict=True):
-                reply.claims[claim.uid].error = error
+            for ref, error in zip(refs, errors, strict=True):
+                reply.claims[ref.uid].error = error
             return reply
 
         return {
@@ -54,15 +59,21 @@ class PluginService:
             api.unprepare.path: unary(api.unprepare, unprepare),
         }
 
-    async def _prepare(self, ref: ClaimRef) -> Prepared:
+    async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
         started = time.perf_counter()
-        prepared = await self._preparer.prepare(ref)
+        try:
+            prepared = (await self._preparer.prepare([ref], deadline=deadline))[ref.uid]
+        except KeyedThreadsClosed as error:
+            prepared = Prepared(error=str(error))
         self._observe("prepare", prepared.error, started)
         return prepared
 
     async def _unprepare(self, ref: ClaimRef) -> str:
         started = time.perf_counter()
-        error = await self._preparer.unprepare(ref)
+        try:
+            error = (await self._preparer.unprepare([ref]))[ref.uid]
+        except KeyedThreadsClosed as closed:
+            error = str(closed)
         self._observe("unprepare", error, started)
         return error
 

@@ -77,7 +77,8 @@ class Settings:
     registry: str
     cdi: str
     kubeconfig: str = ""
-    api_timeout: float = 5.0
+    api_timeout: float = 2.0
+    release_orphans_after: float | None = None
     http: tuple[str, int] = ("127.0.0.1", 0)
     grace: float = 10.0
     boot_id: str | None = None

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from checkpointmanager import LockOwner
-from draState import ClaimInfoCache
+from draState import ClaimInfoCache, ClaimPreparer
 
 
 class Phase(StrEnum):
@@ -26,6 +26,7 @@ class Status:
     phase: Phase = Phase.STARTING
     owner: LockOwner | None = None  # while standing by: who has the state
     cache: ClaimInfoCache | None = None
+    preparer: ClaimPreparer | None = None
     registration: str = "kubelet has not called yet"
     registered: bool = False
     published: str = "not yet"
@@ -49,6 +50,8 @@ class Status:
             told["claims"] = report.claims
             told["unknown_claims"] = dict(report.unknown)
             told["claims_of_an_earlier_boot"] = len(report.earlier_boot)
+            orphans = self.preparer.orphans.current(self.preparer.cache) if self.preparer else {}
+            told["orphaned_claims"] = {uid: orphan.why for uid, orphan in orphans.items()}
             told["registration"] = self.registration
             told["resource_slices"] = self.published
         return told

@@ -156,3 +156,17 @@ _health = messages(
 )
 HEALTH_CHECK = Method("/grpc.health.v1.Health/Check", _health["HealthCheckRequest"], _health["HealthCheckResponse"])
 HEALTH_WATCH = Method("/grpc.health.v1.Health/Watch", _health["HealthCheckRequest"], _health["HealthCheckResponse"])
+
+_claims = messages(
+    "dra_agent.v1",
+    {
+        "ListClaimsRequest": "",
+        "ListClaimsResponse": "repeated HeldClaim claims = 1",
+        "HeldClaim": "string uid = 1; string name = 2; string namespace = 3; string phase = 4; "
+        "repeated string devices = 5; repeated string pods = 6; string orphan = 7; string unknown = 8",
+        "ReleaseClaimRequest": "string uid = 1; bool force = 2",
+        "ReleaseClaimResponse": "string error = 1",
+    },
+)
+LIST_CLAIMS = Method("/dra_agent.v1.Claims/List", _claims["ListClaimsRequest"], _claims["ListClaimsResponse"])
+RELEASE_CLAIM = Method("/dra_agent.v1.Claims/Release", _claims["ReleaseClaimRequest"], _claims["ReleaseClaimResponse"])

@@ -1,0 +1,56 @@
+"""What an operator wants to hear about claims, apart from their files: the errors and decisions of a ClaimPreparer.
+
+Each event goes to the logger `draState` and to one callback.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+logger = logging.getLogger("draState")
+logger.addHandler(logging.NullHandler())  # silent unless the agent configures logging
+
+
+class ClaimEventKind(StrEnum):
+    """What happened."""
+
+    ANSWERED_FROM_MEMORY = "answered-from-memory"  # the present allocation could not be read
+    ALLOCATION_CHANGED = "allocation-changed"  # under the same UID; the old devices are torn down
+    UNFINISHED = "unfinished"  # found at the start: its set-up or tear-down had not ended
+    ORPHANED = "orphaned"  # nobody but this driver knows the claim any more
+    FAILED = "failed"  # a prepare or unprepare, or the restoring of a claim
+    STATE_LOST = "state-lost"  # the directory is not ours any more: the agent should be restarted
+
+
+LEVELS = {
+    ClaimEventKind.ANSWERED_FROM_MEMORY: logging.WARNING,
+    ClaimEventKind.ALLOCATION_CHANGED: logging.WARNING,
+    ClaimEventKind.UNFINISHED: logging.INFO,
+    ClaimEventKind.ORPHANED: logging.WARNING,
+    ClaimEventKind.FAILED: logging.WARNING,
+    ClaimEventKind.STATE_LOST: logging.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimEvent:
+    """One thing that happened to one claim."""
+
+    kind: ClaimEventKind
+    uid: str
+    detail: str
+
+
+def emit(event: ClaimEvent, callback: Callable[[ClaimEvent], object] | None) -> None:
+    """Log it and call back. An error in the callback is logged and goes no further."""
+    fields = {"event": event.kind, "claim_uid": event.uid}
+    logger.log(LEVELS[event.kind], "claim %s: %s: %s", event.uid, event.kind, event.detail, extra=fields)
+    if callback is None:
+        return
+    try:
+        callback(event)
+    except Exception:
+        logger.exception("the on_event callback failed on a %s event", event.kind)

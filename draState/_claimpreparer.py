@@ -1,0 +1,272 @@
+"""Prepares and unprepares claims on the driver's side: decides, records, and only then answers.
+
+    prepare      read the present allocation; nobody else holds the devices; `preparing` is durable, and the claim
+                 holds them; set up; `prepared` is durable, with what came of it; answer
+    unprepare    `unpreparing` is durable; tear down; the claim is deleted, and its devices are free
+
+A kill between any two steps leaves a record that says how far it was. Only a claim that is `prepared`, in this boot,
+is ever answered without setting it up again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Literal
+
+from checkpointmanager import CheckpointError, DirectoryLocked, KeyLocks, check_key
+
+from ._claimcache import ClaimInfoCache
+from ._claimevents import ClaimEvent, ClaimEventKind, emit
+from ._claiminfo import ClaimInfo
+from ._claimstate import ClaimPhase, Device, DriverState
+from ._driver import ClaimRef, Prepared, not_a
+from ._driverclaim import DriverClaim
+from ._driverhooks import DriverHooks
+from ._errors import ClaimInUse, ClaimInvalid, DeviceHeld, DRAError
+from ._lookups import Found, LookUps, NotAsked
+from ._orphans import Orphan, Orphans, orphaned
+
+LOOK_UP_SECONDS = 2.0  # kubelet gives a prepare 45
+GIVEN_UP = "the caller gave up before it began; nothing was done"
+
+
+class ClaimPreparer:
+    """A Driver that is made of hooks. Safe for many threads; calls for one claim come one after the other.
+
+    `unfinished` decides about a claim whose set-up failed or was cut off by a crash. "keep" it: it holds its devices,
+    and set_up is called again when kubelet asks again. Or "tear_down": its devices are free at once.
+    """
+
+    def __init__(
+        self,
+        cache: ClaimInfoCache,
+        hooks: DriverHooks,
+        *,
+        unfinished: Literal["keep", "tear_down"] = "keep",
+        look_up_seconds: float = LOOK_UP_SECONDS,
+        on_event: Callable[[ClaimEvent], object] | None = None,
+    ) -> None:
+        self.cache = cache
+        self.hooks = hooks
+        self.look_ups = LookUps(hooks.look_up, look_up_seconds)
+        self.orphans = Orphans()
+        self.answered_from_memory = 0  # how often; nearly exact, for people
+        self._tear_down_unfinished = unfinished == "tear_down"
+        self._on_event = on_event
+        self._operations = KeyLocks()  # by claim UID, held across the hooks
+        self._devices = KeyLocks()  # by name: two claims that were given one device must not both find it free
+
+    def restore(self) -> None:
+        """Call it once, before anything is answered. A claim that fails here costs itself and no other."""
+        for claim in self.cache:
+            with self._operations.locked(claim.uid), self._reported(claim.uid, "restore"):
+                self._restore(claim)
+
+    def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, Prepared]:
+        """By claim UID the devices, or why there are none. `deadline`, of time.monotonic(), is the caller's own."""
+        with self._operations.locked(*{ref.uid for ref in claims}):
+            started = {ref: self.look_ups.start(ref) for ref in claims}
+            return {ref.uid: self.prepare_found(ref, self.look_ups.result(f), deadline) for ref, f in started.items()}
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, str]:
+        """By claim UID the error, "" for success. A claim that is not known has nothing to give back."""
+        return {ref.uid: self._unprepare(ref.uid) for ref in claims}
+
+    def release(self, uid: str, *, force: bool = False) -> str:
+        """Unprepare a claim for which nobody will ask. Returns the error, "" for success.
+
+        Without `force` only if the API server confirms that it is an orphan.
+        """
+        failures: list[str] = []
+        with self._operations.locked(uid), self._reported(uid, "release", failures):
+            claim = self.cache.get(uid)
+            if claim is None:
+                raise DRAError(f"claim {uid} is not here: nothing is held for it")
+            if not force and not orphaned(claim, self.hooks.driver, self.look_ups):
+                raise ClaimInUse(f"claim {'/'.join(claim.name)} (UID {uid}) still has its devices in the API server")
+            self._unprepare_known(uid)
+        return failures[0] if failures else ""
+
+    def find_orphans(self) -> Mapping[str, Orphan]:
+        """Look for every claim at the API server; also in `orphans` from then on. Nothing is released."""
+        for claim in self.orphans.look(self.cache, self.hooks.driver, self.look_ups):
+            self._emit(ClaimEventKind.ORPHANED, claim.uid, claim.why)
+        return self.orphans.current(self.cache)
+
+    def close(self) -> None:
+        """Ask no more. The cache is its opener's to close."""
+        self.look_ups.close()
+
+    def prepare_found(self, ref: ClaimRef, found: Found, deadline: float | None = None) -> Prepared:
+        """The second half of a prepare, for whoever has looked up the claim and keeps others from it meanwhile."""
+        failures: list[str] = []
+        with self._reported(ref.uid, "prepare", failures):
+            check_key(ref.uid)
+            if deadline is not None and time.monotonic() >= deadline:
+                raise DRAError(GIVEN_UP)
+            return self._prepare(ref, found)
+        return Prepared(error=failures[0])
+
+    def _prepare(self, ref: ClaimRef, found: Found) -> Prepared:
+        known = self.cache.get(ref.uid)
+        if isinstance(found, NotAsked):
+            return self._from_memory(ref, known, found.why)
+        if isinstance(found, ClaimInvalid):
+            raise found
+        if not isinstance(found, DriverClaim):
+            raise DRAError(not_a(DriverClaim, found))
+        old = DriverClaim.remembered(known, self.hooks.driver) if known else None
+        if known and old and known.prepared and old.same_allocation(found):
+            return self._confirmed(known, old, found)
+        self.hooks.check(found.copy())
+        if known and old and self._must_go_first(known, old, found):
+            self._tear_down(known)
+        self._intend(found)
+        return self._set_up(found)
+
+    def _must_go_first(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> bool:
+        """Whether something else than what is wanted may be set up for this claim."""
+        phase = self._phase(known)
+        if phase is ClaimPhase.UNPREPARING:
+            return True
+        same = old.same_devices(found) if phase is None else old.same_allocation(found)
+        if same or not old.devices:
+            return False
+        self._emit(ClaimEventKind.ALLOCATION_CHANGED, known.uid, "it has other devices or configs now; the old ones go")
+        return True
+
+    def _from_memory(self, ref: ClaimRef, known: ClaimInfo | None, why: str) -> Prepared:
+        """Nobody could be asked. What is prepared in this boot is answered all the same, and nothing else."""
+        if not known or not known.prepared or not known.from_this_boot:
+            raise DRAError(f"claim {ref.namespace}/{ref.name} (UID {ref.uid}): its allocation cannot be read: {why}")
+        served = DriverClaim.remembered(replace(known, state=known.served), self.hooks.driver)
+        self.hooks.refresh(served.copy())
+        self.answered_from_memory += 1
+        self._emit(ClaimEventKind.ANSWERED_FROM_MEMORY, ref.uid, why)
+        return Prepared(served.devices)
+
+    def _confirmed(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> Prepared:
+        """Set up already, as it is wanted now; other pods may use it, and by other names of requests."""
+        requests = {(*device.identity, device.admin_access): device.request_names for device in found.devices}
+        devices = tuple(
+            replace(device, request_names=requests[*device.identity, device.admin_access]) for device in old.devices
+        )
+        claim = replace(old, name=found.name, namespace=found.namespace, devices=devices, pods=found.pods)
+        self.hooks.refresh(claim.copy())
+        self._write(claim, ClaimPhase.PREPARED)
+        return Prepared(devices)
+
+    def _intend(self, claim: DriverClaim) -> None:
+        """From here on it holds its devices, whatever happens."""
+        with self._devices.locked(*{device.device_name for device in claim.devices}):
+            for device in claim.devices:
+                self._refuse_if_held(claim, device)
+            self._write(claim, ClaimPhase.PREPARING)
+
+    def _set_up(self, claim: DriverClaim) -> Prepared:
+        try:
+            done = self.hooks.set_up(claim.copy())
+            if not isinstance(done, DriverClaim):
+                raise DRAError(not_a(DriverClaim, done))
+            if done.uid != claim.uid or not done.same_devices(claim):
+                raise DRAError("the driver set up other devices than the claim was given")
+            self._write(replace(claim, devices=done.devices, driver_data=done.driver_data), ClaimPhase.PREPARED)
+        except Exception:
+            if self._tear_down_unfinished:
+                with self._reported(claim.uid, "tear down"):
+                    self._unprepare_known(claim.uid)
+            raise
+        return Prepared(done.devices)
+
+    def _refuse_if_held(self, claim: DriverClaim, device: Device) -> None:
+        for uid in sorted(self.cache.holders(self.hooks.driver, None, device.device_name) - {claim.uid}):
+            holder = self.cache.get(uid)
+            held = holder.state.driver_states[self.hooks.driver].devices if holder else ()
+            for other in held:
+                if holder and other.device_name == device.device_name and not self._may_overlap(device, other):
+                    damaged = ", whose state is damaged" if holder.guessed else ""
+                    raise DeviceHeld(
+                        f"device {device.pool_name}/{device.device_name} is held by claim {'/'.join(holder.name)} "
+                        f"(UID {uid}{damaged}); it is free when that one is unprepared"
+                    )
+
+    def _may_overlap(self, one: Device, other: Device) -> bool:
+        """Admin access disturbs nobody, and each share has an id of its own."""
+        if one.pool_name != other.pool_name and not self.hooks.same_device(one, other):
+            return True
+        if one.admin_access or other.admin_access:
+            return True
+        return bool(one.share_id and other.share_id) and one.share_id != other.share_id
+
+    def _restore(self, claim: ClaimInfo) -> None:
+        phase = self._phase(claim)
+        if claim.guessed:
+            self._guess(claim)
+        elif phase is ClaimPhase.PREPARED:
+            if claim.from_this_boot:
+                self.hooks.refresh(DriverClaim.remembered(claim, self.hooks.driver).copy())
+                self.cache.mark(claim.uid, prepared=True)
+        elif phase:
+            self._emit(ClaimEventKind.UNFINISHED, claim.uid, f"it is {phase}")
+            if phase is ClaimPhase.UNPREPARING or self._tear_down_unfinished:
+                self._unprepare_known(claim.uid)
+
+    def _guess(self, claim: ClaimInfo) -> None:
+        """In memory, never on disk: what a damaged claim probably holds stays held."""
+        devices = () if claim.state.driver_states else self.hooks.devices_of_damaged(claim.uid)
+        if devices:
+            state = replace(claim.state, driver_states={self.hooks.driver: DriverState(devices)})
+            self.cache.change([claim.uid], lambda _: [replace(claim, state=state)])
+
+    def _unprepare(self, uid: str) -> str:
+        failures: list[str] = []
+        with self._operations.locked(uid), self._reported(uid, "unprepare", failures):
+            check_key(uid)
+            self._unprepare_known(uid)
+        return failures[0] if failures else ""
+
+    def _unprepare_known(self, uid: str) -> None:
+        if claim := self.cache.get(uid):
+            self._tear_down(claim)
+            self.cache.delete(uid)
+
+    def _tear_down(self, known: ClaimInfo) -> None:
+        claim = DriverClaim.remembered(known, self.hooks.driver)
+        self._write(claim, ClaimPhase.UNPREPARING)
+        self.hooks.tear_down(claim.copy())
+
+    def _write(self, claim: DriverClaim, phase: ClaimPhase) -> None:
+        """Nothing is written if the disk has it already, in this boot."""
+        known = self.cache.get(claim.uid)
+        state = claim.state(known.state if known else None, self.hooks.driver, phase)
+        names = {uid: name for uid, name in claim.pods.items() if name}
+        record = ClaimInfo(
+            state,
+            prepared=phase is ClaimPhase.PREPARED,
+            unpreparing=phase is ClaimPhase.UNPREPARING,
+            annotations=names,
+        )
+        self.cache.change([claim.uid], lambda _: [record])
+
+    def _phase(self, claim: ClaimInfo) -> ClaimPhase | None:
+        did = claim.state.driver_states.get(self.hooks.driver)
+        return did.phase if did else None
+
+    @contextmanager
+    def _reported(self, uid: str, operation: str, failures: list[str] | None = None) -> Iterator[None]:
+        """What fails is the failure of one claim: it is reported, and goes no further."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  (a hook is foreign code)
+            known = isinstance(error, DRAError | CheckpointError | OSError)
+            why = str(error) if known else f"{type(error).__name__}: {error}"
+            kind = ClaimEventKind.STATE_LOST if isinstance(error, DirectoryLocked) else ClaimEventKind.FAILED
+            self._emit(kind, uid, f"{operation}: {why}")
+            if failures is not None:
+                failures.append(why)
+
+    def _emit(self, kind: ClaimEventKind, uid: str, detail: str) -> None:
+        emit(ClaimEvent(kind, uid, detail), self._on_event)

@@ -1,0 +1,88 @@
+"""Claims that only the driver still knows: kubelet lost its state, or the claim was taken away from its pod."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from ._claimcache import ClaimInfoCache
+from ._claiminfo import ClaimInfo
+from ._driver import ClaimRef
+from ._driverclaim import DriverClaim
+from ._errors import ClaimGone, DRAError
+from ._lookups import THREADS, Found, LookUps, NotAsked
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A claim that holds devices and that nobody will unprepare."""
+
+    uid: str
+    why: str
+    since: float = field(default_factory=time.monotonic)  # when it was first seen, by this process
+
+    @property
+    def age(self) -> float:
+        """Seconds for which it has been known as one."""
+        return time.monotonic() - self.since
+
+
+class Orphans:
+    """Those that were found when it was looked for them last."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Orphan] = {}
+
+    def current(self, cache: ClaimInfoCache) -> Mapping[str, Orphan]:
+        """Without those that were released meanwhile."""
+        return {uid: orphan for uid, orphan in self._found.copy().items() if uid in cache}
+
+    def look(self, cache: ClaimInfoCache, driver: str, look_ups: LookUps) -> list[Orphan]:
+        """Look for every claim whose name is known; returns those that were none before."""
+        new = []
+        claims = [claim for claim in cache if any(claim.name)]
+        for claim, found in _found(claims, look_ups):
+            if isinstance(found, NotAsked):
+                continue  # nothing new is known about it
+            why = _why(claim, driver, found)
+            if not why:
+                self._found.pop(claim.uid, None)
+            elif claim.uid not in self._found:
+                self._found[claim.uid] = Orphan(claim.uid, why)
+                new.append(self._found[claim.uid])
+        self._found = dict(self.current(cache))
+        return new
+
+
+def orphaned(claim: ClaimInfo, driver: str, look_ups: LookUps) -> str:
+    """Why a claim is an orphan, "" if it is none. DRAError if nobody can say."""
+    ((_, found),) = _found([claim], look_ups)
+    if isinstance(found, NotAsked):
+        raise DRAError(f"claim {'/'.join(claim.name)} (UID {claim.uid}): cannot be looked up: {found.why}")
+    return _why(claim, driver, found)
+
+
+def _found(claims: Iterable[ClaimInfo], look_ups: LookUps) -> Iterator[tuple[ClaimInfo, Found]]:
+    """Several at a time."""
+    waiting = iter(claims)
+    while some := list(islice(waiting, THREADS)):
+        started = [look_ups.start(_ref(claim)) for claim in some]
+        for claim, future in zip(some, started, strict=True):
+            yield claim, look_ups.result(future)
+
+
+def _why(claim: ClaimInfo, driver: str, found: Found) -> str:
+    if isinstance(found, ClaimGone):
+        return str(found)
+    if isinstance(found, DriverClaim):
+        held = {device.identity for device in DriverClaim.remembered(claim, driver).devices}
+        if held and not held & {device.identity for device in found.devices}:
+            return f"claim {'/'.join(claim.name)} (UID {claim.uid}) has other devices now"
+    return ""
+
+
+def _ref(claim: ClaimInfo) -> ClaimRef:
+    namespace, name = claim.name
+    return ClaimRef(claim.uid, name, namespace)

@@ -1,0 +1,184 @@
+"""A driver's side of a node: hardware in files, which outlive the process; an API server; and a ClaimPreparer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from draState import (
+    ClaimEvent,
+    ClaimGone,
+    ClaimInfoCache,
+    ClaimInvalid,
+    ClaimPhase,
+    ClaimPreparer,
+    ClaimRef,
+    Device,
+    DriverClaim,
+    DriverHooks,
+    Prepared,
+)
+
+GPU = "gpu.example.com"
+POOL = "node-1"
+PARTITION = {"partition": [7]}
+
+
+class Server:
+    """What the API server has. `down`: it refuses; `hanging`: it gives no answer before that is set."""
+
+    def __init__(self) -> None:
+        self.claims: dict[str, DriverClaim] = {}
+        self.down = False
+        self.hanging: threading.Event | None = None
+
+    def allocate(self, uid: str, *devices: Device | str, **more: Any) -> ClaimRef:
+        given = [device if isinstance(device, Device) else Device(POOL, device) for device in devices]
+        claim = DriverClaim(uid, f"claim-{uid}", "default", tuple(given), pods={f"pod-of-{uid}": "pod"}, **more)
+        self.claims[uid] = claim
+        return claim.ref
+
+    def look_up(self, ref: ClaimRef) -> DriverClaim:
+        if self.hanging:
+            self.hanging.wait()
+        if self.down:
+            raise ConnectionRefusedError("nobody is there")
+        if ref.uid not in self.claims:
+            raise ClaimGone(f"claim {ref.uid} is not there")
+        return self.claims[ref.uid]
+
+
+class Hardware(DriverHooks):
+    """A device is set up when its file names the claim. `failing` has the hooks that raise."""
+
+    driver = GPU
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self._folder = folder
+        self._server = server
+        self.failing: set[str] = set()
+        self.error: BaseException = OSError("the hardware is broken")
+        self.calls: list[tuple[str, str]] = []
+        self.torn_down: list[DriverClaim] = []
+        self.one_name_one_device = True
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def look_up(self, ref: ClaimRef) -> DriverClaim:
+        return self._server.look_up(ref)
+
+    def check(self, claim: DriverClaim) -> None:
+        if "check" in self.failing:
+            raise ClaimInvalid("not on this node")
+
+    def set_up(self, claim: DriverClaim) -> DriverClaim:
+        for device in claim.devices:
+            file = self._file(device)
+            assert not file.exists() or file.read_text() in ("", claim.uid), "one device for two claims"
+            file.write_text(claim.uid)
+            self._called("set_up", claim)  # fails when something is done
+        ready = [replace(device, cdi_device_ids=(f"{GPU}/d={device.device_name}",)) for device in claim.devices]
+        return replace(claim, devices=tuple(ready), driver_data=PARTITION)
+
+    def refresh(self, claim: DriverClaim) -> None:
+        self._called("refresh", claim)
+
+    def tear_down(self, claim: DriverClaim) -> None:
+        self.torn_down.append(claim)
+        for device in claim.devices:
+            self._file(device).unlink(missing_ok=True)
+            self._called("tear_down", claim)
+
+    def devices_of_damaged(self, uid: str) -> tuple[Device, ...]:
+        return tuple(Device(POOL, name) for name, owner in self.holdings().items() if owner == uid)
+
+    def same_device(self, one: Device, other: Device) -> bool:
+        return self.one_name_one_device
+
+    def holdings(self) -> dict[str, str]:
+        """Which claim each device is set up for."""
+        return {file.name: file.read_text() for file in self._folder.iterdir() if file.read_text()}
+
+    def _called(self, hook: str, claim: DriverClaim) -> None:
+        self.calls.append((hook, claim.uid))
+        if hook in self.failing:
+            raise self.error
+
+    def _file(self, device: Device) -> Path:
+        names = [device.device_name, device.share_id, "admin" if device.admin_access else ""]
+        return self._folder / "+".join(filter(None, names))
+
+
+class DriverNode:
+    """A ClaimPreparer with all that is around it. A restart leaves hardware, server and files as they are."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self.directory = directory
+        self.server = Server()
+        self.options = options
+        self.events: list[ClaimEvent] = []
+        self.start()
+
+    def start(self, boot_id: str = "boot-1", failing: Iterable[str] = ()) -> None:
+        self.hardware = Hardware(self.directory.parent / "hardware", self.server)
+        self.hardware.failing |= set(failing)
+        self.cache = ClaimInfoCache(self.directory, boot_id=boot_id)
+        self.preparer = ClaimPreparer(self.cache, self.hardware, on_event=self.events.append, **self.options)
+        self.preparer.restore()
+
+    def stop(self) -> None:
+        self.preparer.close()
+        self.cache.close()
+
+    def restart(self, boot_id: str = "boot-1", failing: Iterable[str] = ()) -> None:
+        self.stop()
+        self.start(boot_id, failing)
+
+    def prepare(self, ref: ClaimRef) -> Prepared:
+        return self.preparer.prepare([ref])[ref.uid]
+
+    def unprepare(self, ref: ClaimRef) -> str:
+        return self.preparer.unprepare([ref])[ref.uid]
+
+    def phase(self, uid: str) -> ClaimPhase | None:
+        claim = self.cache.get(uid)
+        return claim.state.driver_states[GPU].phase if claim else None
+
+    def kinds(self) -> list[str]:
+        return [str(event.kind) for event in self.events]
+
+
+def names(prepared: Prepared) -> list[str]:
+    """The devices of an answer that must be one."""
+    assert not prepared.error, prepared.error
+    return [device.device_name for device in prepared.devices]
+
+
+def leaks(hardware: Hardware, cache: ClaimInfoCache) -> list[str]:
+    """Devices that are set up for a claim that does not hold them."""
+    held = {
+        (device, claim.uid) for claim in cache for _, _, device in claim.state.devices()
+    }  # no shares in these scenarios
+    return [device for device, uid in hardware.holdings().items() if (device, uid) not in held]
+
+
+def held_twice(cache: ClaimInfoCache) -> list[str]:
+    """Devices that two claims hold."""
+    devices = [device for claim in cache for _, _, device in claim.state.devices()]
+    return sorted({device for device in devices if devices.count(device) > 1})
+
+
+def not_set_up(hardware: Hardware, cache: ClaimInfoCache) -> list[str]:
+    """Claims that would be answered although a device of theirs is not set up."""
+    holdings = hardware.holdings()
+    return [
+        claim.uid
+        for claim in cache
+        if claim.prepared and _names(claim.state.devices()) - {d for d, uid in holdings.items() if uid == claim.uid}
+    ]
+
+
+def _names(devices: Iterable[tuple[str, str, str]]) -> set[str]:
+    return {device for _, _, device in devices}

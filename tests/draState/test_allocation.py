@@ -1,0 +1,119 @@
+"""What a ResourceClaim object gives to a driver, as every client of the API server delivers it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from draState import ClaimGone, ClaimInvalid, ClaimRef, Device, OpaqueConfig, read_allocation
+
+GPU, NIC = "gpu.example.com", "nic.example.com"
+REF = ClaimRef("u", "c", "ns")
+
+
+def result(request: str, device: str, driver: str = GPU, **more: Any) -> dict[str, Any]:
+    return {"request": request, "driver": driver, "pool": "p", "device": device, **more}
+
+
+def resource_claim(*results: dict[str, Any], config: Any = None, reserved: Any = None) -> dict[str, Any]:
+    devices = {"results": list(results), "config": config}
+    return {
+        "metadata": {"uid": "u", "name": "c", "namespace": "ns"},
+        "status": {"allocation": {"devices": devices}, "reservedFor": reserved},
+    }
+
+
+def opaque(parameters: Any, *requests: str, source: str = "FromClaim", driver: str = GPU) -> dict[str, Any]:
+    return {"source": source, "requests": list(requests), "opaque": {"driver": driver, "parameters": parameters}}
+
+
+def test_only_the_devices_of_the_driver_count() -> None:
+    claim = read_allocation(REF, resource_claim(result("a", "d0"), result("b", "n0", NIC)), GPU)
+    assert claim.devices == (Device("p", "d0", request_names=("a",)),)
+    assert (claim.uid, claim.name, claim.namespace) == ("u", "c", "ns")
+
+
+def test_requests_are_named_without_the_alternative_that_was_chosen() -> None:
+    claim = read_allocation(REF, resource_claim(result("gpu/small", "d0"), result("nic", "d1")), GPU)
+    assert [device.request_names for device in claim.devices] == [("gpu",), ("nic",)]
+
+
+def test_one_device_for_several_requests_is_one_device() -> None:
+    given = resource_claim(result("x", "d0"), result("x/1", "d1"), result("y/2", "d0"), result("y/2", "d0"))
+    devices = read_allocation(REF, given, GPU).devices
+    assert [(device.device_name, device.request_names) for device in devices] == [("d0", ("x", "y")), ("d1", ("x",))]
+
+
+def test_shares_capacity_and_admin_access_are_recorded() -> None:
+    given = resource_claim(
+        result("a", "d0", shareID="s1", consumedCapacity={"memory": "4Gi", "slots": 2}),
+        result("a", "d0", shareID="s2"),
+        result("b", "d1", adminAccess=True),
+    )
+    assert read_allocation(REF, given, GPU).devices == (
+        Device("p", "d0", "s1", ("a",), consumed_capacity={"memory": "4Gi", "slots": "2"}),
+        Device("p", "d0", "s2", ("a",)),
+        Device("p", "d1", None, ("b",), admin_access=True),
+    )
+
+
+def test_what_the_claim_says_comes_after_what_its_class_says() -> None:
+    config = [opaque(1), opaque(2, source="FromClass"), opaque(3, driver=NIC), opaque(4, source="FromClass"), opaque(5)]
+    claim = read_allocation(REF, resource_claim(result("a", "d0"), config=config), GPU)
+    assert [(found.parameters, found.from_class) for found in claim.configs] == [
+        (2, True),
+        (4, True),
+        (1, False),
+        (5, False),
+    ]
+
+
+def test_a_config_concerns_the_requests_and_alternatives_that_it_names() -> None:
+    config = [opaque("all"), opaque("gpu", "gpu"), opaque("small", "gpu/small"), opaque("large", "gpu/large")]
+    config += [opaque("nic", "nic"), {"source": "FromClaim", "requests": []}]
+    given = resource_claim(result("gpu/small", "d0"), result("nic", "d1"), config=config)
+    claim = read_allocation(REF, given, GPU)
+    by_device = {device.device_name: [c.parameters for c in claim.configs_of(device)] for device in claim.devices}
+    assert by_device == {"d0": ["all", "gpu", "small"], "d1": ["all", "nic"]}
+    assert OpaqueConfig("small", ("gpu",)) in claim.configs
+
+
+def test_the_pods_are_those_that_it_is_reserved_for() -> None:
+    reserved = [{"resource": "pods", "name": "one", "uid": "1"}, {"resource": "jobs", "name": "j", "uid": "2"}]
+    assert read_allocation(REF, resource_claim(result("a", "d0"), reserved=reserved), GPU).pods == {"1": "one"}
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"metadata": {"uid": "other"}}, "has UID other under this name"),
+        ({"metadata": {"uid": "u"}}, "is not allocated"),
+        ({"metadata": {"uid": "u"}, "status": None}, "is not allocated"),
+        ({"metadata": {"uid": "u"}, "status": {"allocation": {}}}, "is not allocated"),
+        ({"metadata": {"uid": "u"}, "status": {"allocation": {"devices": None, "x": 1}}}, "no device of driver"),
+        (resource_claim(), "no device of driver"),
+        (resource_claim(result("a", "d0", NIC)), "no device of driver"),
+    ],
+)
+def test_where_nothing_is_given_the_claim_is_gone(given: Any, error: str) -> None:
+    with pytest.raises(ClaimGone, match=error):
+        read_allocation(REF, given, GPU)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"metadata": []},
+        {"metadata": {"uid": "u"}, "status": {"allocation": 7}},
+        resource_claim({"driver": GPU}),
+        resource_claim(result("a", "d0"), config=[7]),
+        resource_claim(result("a", "d0", consumedCapacity=[1])),
+        resource_claim(result("a", "d0"), reserved=[{"resource": "pods"}]),
+    ],
+)
+def test_what_is_no_resource_claim_is_refused_and_is_no_orphan(given: Any) -> None:
+    with pytest.raises(ClaimInvalid) as caught:
+        read_allocation(REF, given, GPU)
+    assert not isinstance(caught.value, ClaimGone)

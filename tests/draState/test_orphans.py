@@ -1,0 +1,118 @@
+"""Claims that only the driver still knows are found, named, and released when somebody says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from draState import ClaimGone, ClaimInvalid, ClaimRef, DriverClaim
+from draState.metrics import PreparerMetrics
+
+from .driverside import DriverNode
+
+
+@pytest.fixture
+def node(directory: Path) -> Iterator[DriverNode]:
+    node = DriverNode(directory)
+    for uid, device in (("a", "gpu-0"), ("b", "gpu-1")):
+        assert node.prepare(node.server.allocate(uid, device)).devices
+    yield node
+    node.stop()
+
+
+def test_what_is_gone_is_found_and_named_once(node: DriverNode) -> None:
+    assert node.preparer.find_orphans() == {}
+    del node.server.claims["a"]
+    for _ in range(2):
+        assert {uid: orphan.why for uid, orphan in node.preparer.find_orphans().items()} == {
+            "a": "claim a is not there"
+        }
+    assert node.kinds() == ["orphaned"]
+    assert node.hardware.holdings() == {"gpu-0": "a", "gpu-1": "b"}, "nothing was released"
+
+
+def test_what_has_other_devices_now_is_found(node: DriverNode) -> None:
+    node.server.allocate("a", "gpu-7")
+    assert "has other devices now" in node.preparer.find_orphans()["a"].why
+    node.server.allocate("a", "gpu-0", "gpu-7")
+    assert node.preparer.find_orphans() == {}, "one of its devices is still its own"
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("down"), ClaimInvalid("not a ResourceClaim")])
+def test_an_answer_that_says_nothing_makes_no_orphan(
+    node: DriverNode, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(ref: ClaimRef) -> DriverClaim:
+        raise error
+
+    monkeypatch.setattr(node.server, "look_up", look_up)
+    assert node.preparer.find_orphans() == {}
+
+
+def test_while_nobody_can_be_asked_an_orphan_stays_one(node: DriverNode) -> None:
+    del node.server.claims["a"]
+    found = node.preparer.find_orphans()["a"]
+    node.server.down = True
+    assert node.preparer.find_orphans() == {"a": found}
+    assert found.age >= 0
+
+
+def test_an_orphan_is_released_and_forgotten(node: DriverNode) -> None:
+    del node.server.claims["a"]
+    node.preparer.find_orphans()
+    assert node.preparer.release("a") == ""
+    assert node.preparer.orphans.current(node.cache) == {}
+    assert node.hardware.holdings() == {"gpu-1": "b"}
+    assert node.prepare(node.server.allocate("c", "gpu-0")).devices
+
+
+def test_what_is_no_orphan_is_released_by_force_only(node: DriverNode) -> None:
+    assert "still has its devices" in node.preparer.release("a")
+    node.server.down = True
+    assert "cannot be looked up" in node.preparer.release("a")
+    assert node.hardware.holdings() == {"gpu-0": "a", "gpu-1": "b"}
+    assert node.preparer.release("a", force=True) == ""
+    assert node.hardware.holdings() == {"gpu-1": "b"}
+    assert "is not here" in node.preparer.release("a")
+
+
+def test_an_orphan_that_came_back_is_not_released(node: DriverNode) -> None:
+    """Between finding it and releasing it, the claim was allocated again."""
+    kept = node.server.claims.pop("a")
+    node.preparer.find_orphans()
+    node.server.claims["a"] = kept
+    assert "still has its devices" in node.preparer.release("a")
+
+
+def test_more_orphans_than_are_asked_for_at_once_are_all_found(node: DriverNode) -> None:
+    for n in range(40):
+        assert node.prepare(node.server.allocate(f"u{n}", f"dev-{n}")).devices
+    node.server.claims.clear()
+    assert len(node.preparer.find_orphans()) == 42
+
+
+def test_metrics_count_phases_and_name_orphans(node: DriverNode) -> None:
+    registry = CollectorRegistry()
+    PreparerMetrics(node.preparer, registry)
+    del node.server.claims["a"]
+    node.preparer.find_orphans()
+    node.hardware.failing = {"set_up"}
+    node.prepare(node.server.allocate("c", "gpu-2"))
+    node.server.down = True
+    node.prepare(node.server.claims["b"].ref)
+    text = generate_latest(registry).decode()
+    for line in (
+        'dra_resource_claims_phase{phase="prepared"} 2.0',
+        'dra_resource_claims_phase{phase="preparing"} 1.0',
+        'dra_resource_claims_phase{phase="unpreparing"} 0.0',
+        'dra_resource_claims_orphaned{claim_uid="a"} 1.0',
+        "dra_resource_claims_answered_from_memory_total 1.0",
+    ):
+        assert line in text
+
+
+def test_a_gone_claim_is_an_invalid_one_too() -> None:
+    assert issubclass(ClaimGone, ClaimInvalid)

@@ -1,0 +1,22 @@
+"""The agent of the release before, as a program, as far as its files are concerned: it knows version 3 at most."""
+
+from __future__ import annotations
+
+import sys
+from unittest import mock
+
+import draState._claimcache
+from checkpointmanager import Schema
+from dra_agent.cli import main
+from draState import ClaimInfoState
+from draState._claimschema import to_2, to_3
+
+
+def install() -> None:
+    older = Schema("ClaimInfo", version=3, type=ClaimInfoState, migrations={1: to_2, 2: to_3})
+    mock.patch.object(draState._claimcache, "CLAIMS", older).start()
+
+
+if __name__ == "__main__":
+    install()
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""kill -9 between any two steps of a driver: no device twice, none leaked, none answered that is not set up."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ..checkpointmanager.processes import Child
+from ..checkpointmanager.programs import die_before_call
+from ..draState.driverside import DriverNode, held_twice, leaks, not_set_up
+from ..long import times
+
+KILLS = times(40, 500)
+MOST_CALLS = 400  # of the story
+STEP = times(3, 1)  # in CI every third of them
+UIDS = ("a", "b", "c")
+# What kubelet asks for, one after the other: of each claim its devices, or that it is unprepared.
+STORY: list[tuple[str, tuple[str, ...]]] = [
+    ("a", ("gpu-0", "gpu-1")),
+    ("b", ("gpu-2",)),
+    ("a", ("gpu-3",)),  # allocated anew, under the same UID
+    ("b", ()),
+    ("c", ("gpu-2", "gpu-0")),
+    ("a", ()),
+]
+
+
+def tell(node: DriverNode, say: Callable[[str], object], steps: list[tuple[str, tuple[str, ...]]]) -> None:
+    """Do the steps, and say what begins and what was acknowledged."""
+    for uid, devices in steps:
+        say(f"begin {uid} {','.join(devices)}\n")
+        if devices:
+            error = node.prepare(node.server.allocate(uid, *devices)).error
+        else:
+            error = node.unprepare(node.server.allocate(uid))
+        assert not error, error
+        say(f"done {uid} {','.join(devices)}\n")
+
+
+def live(directory: Path, say: int, *, number: int, steps: list[tuple[str, tuple[str, ...]]], unfinished: str) -> None:
+    """Start, restore, and go through the steps, until the call at which to die. All of it counts."""
+
+    def work() -> None:
+        node = DriverNode(directory, unfinished=unfinished)
+        tell(node, lambda text: os.write(say, text.encode()), steps)
+        node.stop()
+
+    die_before_call(number, directory.parent, work)
+
+
+def killed(directory: Path, number: int, steps: list[tuple[str, tuple[str, ...]]], unfinished: str) -> list[list[str]]:
+    """What a process said that was killed at its n-th call; with "ended" if it came to its end before."""
+    program = partial(live, directory, number=number, steps=steps, unfinished=unfinished)
+    with Child(program) as child:
+        ended = child.wait()
+        said = [line.split(" ") for line in child.read_to_end().decode().splitlines()]
+    assert ended in (0, -signal.SIGKILL)
+    return [*said, ["ended"]] if ended == 0 else said
+
+
+def check(directory: Path, said: list[list[str]], before: dict[str, tuple[str, ...]], unfinished: str) -> DriverNode:
+    """The next process: what it finds is right, whoever was killed. `before` is what was acknowledged until then."""
+    node = DriverNode(directory, unfinished=unfinished)
+    assert (leaks(node.hardware, node.cache), held_twice(node.cache), not_set_up(node.hardware, node.cache)) == (
+        [],
+        [],
+        [],
+    )
+    acknowledged, open_claim = dict(before), None
+    for what, uid, listed in [line for line in said if line != ["ended"]]:
+        open_claim = uid if what == "begin" else None
+        if what == "done":
+            acknowledged[uid] = tuple(filter(None, listed.split(",")))
+    for uid in UIDS:
+        if uid == open_claim:
+            continue
+        claim = node.cache.get(uid)
+        held = sorted(device for _, _, device in claim.state.devices()) if claim else []
+        assert held == sorted(acknowledged.get(uid, ())), uid
+        assert not claim or claim.prepared, f"{uid} was acknowledged, and would not be answered from memory"
+    before.update(acknowledged)
+    return node
+
+
+@pytest.mark.parametrize("unfinished", ["keep", "tear_down"])
+def test_a_kill_before_any_system_call_of_the_story(tmp_path: Path, unfinished: str) -> None:
+    for number in range(1 + len(unfinished) % STEP, MOST_CALLS, STEP):
+        directory = tmp_path / str(number) / "claims"
+        said = killed(directory, number, STORY, unfinished)
+        node = check(directory, said, {}, unfinished)
+        done = sum(line[0] == "done" for line in said)
+        tell(node, lambda _: None, STORY[done:])
+        assert node.hardware.holdings() == {"gpu-2": "c", "gpu-0": "c"}
+        tell(node, lambda _: None, [("c", ())])
+        assert (len(node.cache), node.hardware.holdings()) == (0, {})
+        node.stop()
+        if said[-1:] == [["ended"]]:
+            assert number > 60, "the story is longer than that"
+            return
+    pytest.fail("the story never came to its end")
+
+
+@pytest.mark.timeout(60 + KILLS)
+def test_a_driver_killed_again_and_again_keeps_its_word(tmp_path: Path) -> None:
+    dice = random.Random(5)
+    directory = tmp_path / "claims"
+    acknowledged: dict[str, tuple[str, ...]] = {}
+    kills = 0
+    for _ in range(KILLS):
+        unfinished = dice.choice(["keep", "tear_down"])
+        free = [f"gpu-{n}" for n in range(8)]
+        dice.shuffle(free)
+        steps = [(uid, tuple(free.pop() for _ in range(dice.randrange(3)))) for uid in dice.sample(UIDS, 3)]
+        steps = [(uid, ()) for uid in UIDS] + steps if dice.random() < 0.5 else [(uid, ()) for uid, _ in steps] + steps
+        said = killed(directory, dice.randrange(1, 120), steps, unfinished)
+        kills += said[-1:] != [["ended"]]
+        check(directory, said, acknowledged, unfinished).stop()
+    assert kills > KILLS // 2

@@ -1,0 +1,65 @@
+"""How this driver sets devices up: a CDI file per claim. The order of things is the ClaimPreparer's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+from draState import ClaimGone, ClaimInvalid, ClaimRef, Device, DriverClaim, DriverHooks, read_allocation
+
+from .apiserver import ApiError
+from .cdi import CdiFolder, device_edits
+from .settings import Inventory
+
+
+class CdiHooks(DriverHooks):
+    """`driver_data` is what the file says, so that it can be written again whatever the inventory has become.
+
+    `fetch` gets a ResourceClaim by namespace and name. `inventory` may be exchanged at any time.
+    """
+
+    def __init__(self, inventory: Inventory, cdi: CdiFolder, fetch: Callable[[str, str], Mapping[str, Any]]) -> None:
+        self.driver = inventory.driver
+        self.inventory = inventory
+        self._cdi = cdi
+        self._fetch = fetch
+
+    def look_up(self, ref: ClaimRef) -> DriverClaim:
+        try:
+            found = self._fetch(ref.namespace, ref.name)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise ClaimGone(f"claim {ref.namespace}/{ref.name} (UID {ref.uid}): {error}") from error
+            raise
+        return read_allocation(ref, found, self.driver)
+
+    def check(self, claim: DriverClaim) -> None:
+        where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"
+        inventory = self.inventory
+        for device in claim.devices:
+            offered = inventory.devices.get(device.device_name)
+            if device.pool_name != inventory.pool or not offered:
+                name = f"{device.pool_name}/{device.device_name}"
+                raise ClaimInvalid(f"{where} was given device {name}, which this node does not have")
+            if device.share_id and not offered.shared:
+                raise ClaimInvalid(f"{where} was given a share of {device.device_name}, which is not for sharing")
+
+    def set_up(self, claim: DriverClaim) -> DriverClaim:
+        edits = []
+        for device in claim.devices:
+            offered = self.inventory.devices[device.device_name]
+            edits.append(device_edits(claim.uid, device, offered.env, offered.device_nodes))
+        ready = [replace(d, cdi_device_ids=(self._cdi.device_id(claim.uid, d),)) for d in claim.devices]
+        self._cdi.write(claim.uid, edits)
+        return replace(claim, devices=tuple(ready), driver_data=edits)
+
+    def refresh(self, claim: DriverClaim) -> None:
+        self._cdi.write(claim.uid, claim.driver_data)
+
+    def tear_down(self, claim: DriverClaim) -> None:
+        self._cdi.remove(claim.uid)
+
+    def devices_of_damaged(self, uid: str) -> tuple[Device, ...]:
+        return self._cdi.devices(uid, self.inventory.pool)

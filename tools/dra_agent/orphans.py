@@ -1,0 +1,22 @@
+"""Looks for claims that nobody will unprepare, at the start and from time to time, and may release them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from draState.aio import AsyncClaimPreparer
+
+logger = logging.getLogger("dra_agent")
+
+LOOK_SECONDS = 300.0  # between two looks: each asks the API server for every claim
+
+
+async def watch_orphans(preparer: AsyncClaimPreparer, release_after: float | None) -> None:
+    """For as long as the agent serves. Releases those that were known for `release_after` seconds; None: never."""
+    period = LOOK_SECONDS if release_after is None else min(LOOK_SECONDS, max(release_after, 1.0))
+    while True:
+        for uid, orphan in (await preparer.find_orphans()).items():
+            if release_after is not None and orphan.age >= release_after and not await preparer.release(uid):
+                logger.warning("claim %s: released after %.0f s as an orphan: %s", uid, orphan.age, orphan.why)
+        await asyncio.sleep(period)
