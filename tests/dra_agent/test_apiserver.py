@@ -18,8 +18,7 @@ import pytest
 from dra_agent.apiserver import ApiError, ApiServer
 from dra_agent.kubeconfig import Credentials, from_kubeconfig, in_cluster
 from dra_agent.rehearsal import LocalApiServer
-from dra_agent.resourceslices import publish, slices_of
-from dra_agent.settings import Inventory, OfferedDevice, SettingsError
+from dra_agent.settings import SettingsError
 
 DRIVER = "gpu.example.com"
 
@@ -39,13 +38,25 @@ def client(cluster: LocalApiServer, timeout: float = 2.0) -> ApiServer:
     return clients[-1]
 
 
-def inventory(count: int, *, shared: bool = False) -> Inventory:
-    return Inventory(DRIVER, "n1", {f"gpu-{n}": OfferedDevice(f"gpu-{n}", shared) for n in range(count)})
-
-
 def test_a_claim_is_fetched_by_name(cluster: LocalApiServer) -> None:
     cluster.allocate("u1", "c1", ["gpu-0"], driver=DRIVER, pool="n1")
     assert client(cluster).claim("default", "c1")["metadata"]["uid"] == "u1"
+
+
+def test_a_node_is_fetched_by_name(cluster: LocalApiServer) -> None:
+    assert client(cluster).node("n1")["metadata"]["uid"] == cluster.node_uid("n1")
+    cluster.delete_node("n1")
+    with pytest.raises(ApiError, match="GET /nodes/n1: 404"):
+        client(cluster).node("n1")
+
+
+@pytest.mark.parametrize("versions", [[], ["v1beta1", "v1beta2"], ["v1beta2", "v1"]])
+def test_the_server_says_which_versions_it_serves(cluster: LocalApiServer, versions: list[str]) -> None:
+    cluster.versions = versions
+    assert client(cluster).served_versions() == versions
+    cluster.failing = 503
+    with pytest.raises(ApiError, match=r"GET /apis/resource\.k8s\.io: 503"):
+        client(cluster).served_versions()
 
 
 @pytest.mark.parametrize(("status", "text"), [(404, "c1 not found"), (503, "told to fail"), (403, "told to fail")])
@@ -111,30 +122,6 @@ def test_an_answer_that_is_no_object_is_an_error(answer: bytes) -> None:
 def test_names_cannot_leave_their_place_in_the_path(cluster: LocalApiServer) -> None:
     with pytest.raises(ApiError, match=r"\.\.%2F"):
         client(cluster).claim("default", "../x")
-
-
-def test_devices_are_published_changed_and_withdrawn(cluster: LocalApiServer) -> None:
-    server = client(cluster)
-    assert publish(server, inventory(300), "n1") == 3
-    assert publish(server, inventory(300), "n1") == 0, "nothing to change"
-    assert sum(len(item["spec"]["devices"]) for item in cluster.slices()) == 300
-    assert {item["spec"]["pool"]["resourceSliceCount"] for item in cluster.slices()} == {3}
-
-    publish(server, inventory(5, shared=True), "n1")
-    (left,) = cluster.slices()
-    assert left["spec"]["pool"] == {"name": "n1", "generation": 2, "resourceSliceCount": 1}
-    assert left["spec"]["devices"][0] == {"name": "gpu-0", "allowMultipleAllocations": True}
-
-
-def test_slices_of_other_nodes_are_left_alone(cluster: LocalApiServer) -> None:
-    server = client(cluster)
-    publish(server, inventory(1), "other")
-    publish(server, inventory(1), "n1")
-    assert {item["spec"]["nodeName"] for item in cluster.slices()} == {"other", "n1"}
-
-
-def test_names_of_slices_stay_within_the_limit() -> None:
-    assert len(slices_of(inventory(1), "n" * 250)[0]["metadata"]["name"]) <= 253
 
 
 def kubeconfig(tmp_path: Path, cluster: object, user: object = None) -> str:

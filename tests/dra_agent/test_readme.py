@@ -40,7 +40,7 @@ def test_every_file_that_is_named_is_there() -> None:
 
 def test_the_manifest_mounts_what_the_agent_uses_by_default() -> None:
     defaults = cli._parser()
-    for path in (defaults.get_default("registry_dir"), defaults.get_default("cdi_dir")):
+    for path in (f"{defaults.get_default('kubelet_dir')}/plugins_registry", defaults.get_default("cdi_dir")):
         assert f"mountPath: {path}}}" in MANIFEST
         assert f"hostPath: {{path: {path}," in MANIFEST
     mounted = set(re.findall(r"mountPath: (/var/\S+?)}", MANIFEST))

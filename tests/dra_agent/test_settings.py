@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from dra_agent import cli
-from dra_agent.settings import Inventory, SettingsError
+from dra_agent.inventory import Inventory, InventoryFile, SettingsError
+from dra_agent.rehearsal.stored import refusal
+from dra_agent.resourceslices import slices_of
 from dra_agent.sockets import SocketServer
 
 
@@ -26,23 +28,89 @@ def test_a_device_file_is_read(tmp_path: Path) -> None:
     assert inventory(tmp_path, {"driver": "a.b", "pool": "p", "devices": []}).pool == "p"
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "no JSON",
-        [],
-        {"devices": []},
-        {"driver": "Not A Name", "devices": []},
-        {"driver": f"{'x' * 64}", "devices": []},
-        {"driver": "a.b", "devices": [{}]},
-        {"driver": "a.b", "devices": [{"name": "../x"}]},
-        {"driver": "a.b", "devices": [{"name": "x", "device_nodes": "/dev/null"}]},
-        {"driver": "a.b", "devices": [{"name": "x"}, {"name": "x"}]},
-    ],
-)
-def test_a_wrong_device_file_is_refused_by_name(tmp_path: Path, content: object) -> None:
-    with pytest.raises(SettingsError, match=r"devices\.json"):
+def device(**fields: object) -> dict[str, object]:
+    return {"driver": "a.b", "devices": [{"name": "x"}, {"name": "y", **fields}]}
+
+
+WRONG: dict[str, tuple[object, str]] = {
+    "no JSON": ("no JSON", "Expecting value"),
+    "a list": ([], "an object with a driver"),
+    "no driver": ({"devices": []}, "'driver' is missing"),
+    "no devices": ({"driver": "a.b"}, "'devices' is missing"),
+    "devices that are no list": ({"driver": "a.b", "devices": {}}, "list of devices"),
+    "a driver with spaces": ({"driver": "Not A Name", "devices": []}, "driver: 'Not A Name' is no DNS subdomain"),
+    "a long driver": ({"driver": f"{'x' * 64}", "devices": []}, "at most 63"),
+    "a driver that is no CDI vendor": ({"driver": "3d.example.com", "devices": []}, "driver: .* no CDI vendor.*letter"),
+    "a driver of one letter": ({"driver": "a", "devices": []}, "no CDI vendor: at least two"),
+    "a wrong pool": ({"driver": "a.b", "pool": "a//b", "devices": []}, "pool: '' is no DNS subdomain"),
+    "a long pool": ({"driver": "a.b", "pool": "a/" * 130 + "a", "devices": []}, "pool: .* at most 253"),
+    "a pool in capitals": ({"driver": "a.b", "pool": "Pool", "devices": []}, "pool: 'Pool' is no DNS subdomain"),
+    "no name": ({"driver": "a.b", "devices": [{}]}, r"devices\[0\]: a device is an object with a name"),
+    "a path": (device(name="../x"), r"devices\[1\]\.name: '../x' is no DNS label"),
+    "a name with a dot": (device(name="gpu.0"), r"devices\[1\]\.name: .* no dots"),
+    "a name with a colon": (device(name="gpu:0"), "no DNS label"),
+    "a name in capitals": (device(name="GPU0"), "no DNS label"),
+    "a name with a dash at its end": (device(name="gpu-"), "both ends"),
+    "a long name": (device(name="x" * 64), "at most 63"),
+    "a name that is no string": (device(name=7), "no DNS label"),
+    "two of a name": (device(name="x"), r"devices\[1\]\.name: two devices are called 'x'"),
+    "shared as a word": (device(shared="no"), r"devices\[1\]\.shared: true or false"),
+    "nodes that are no list": (device(device_nodes="/dev/null"), r"devices\[1\]\.device_nodes: a list of paths"),
+    "a node without its folder": (device(device_nodes=["null"]), "no absolute path"),
+    "an empty node": (device(device_nodes=[""]), "no absolute path"),
+    "env without a name": (device(env={"": "x"}), r"devices\[1\]\.env: '' is no name of an environment variable"),
+    "env with = in its name": (device(env={"A=B": "x"}), "without '='"),
+    "env with an object": (device(env={"A": {}}), "the value of A is a string"),
+    "attributes as a list": (device(attributes=[]), r"devices\[1\]\.attributes: an object"),
+    "an attribute with a dash": (device(attributes={"my-model": {"int": 1}}), "C identifier"),
+    "a long attribute": (device(attributes={"a" * 33: {"int": 1}}), "at most 32"),
+    "an attribute with two slashes": (device(attributes={"a/b/c": {"int": 1}}), "no DNS subdomain"),
+    "an attribute with an empty domain": (device(attributes={"/c": {"int": 1}}), "no DNS subdomain"),
+    "an attribute of no kind": (device(attributes={"a": {}}), r"devices\[1\]\.attributes\.a: .* exactly one of"),
+    "an attribute of two kinds": (device(attributes={"a": {"int": 1, "bool": True}}), "exactly one of"),
+    "an attribute of another kind": (device(attributes={"a": {"float": 1}}), "exactly one of"),
+    "an attribute without a kind": (device(attributes={"a": "x"}), "exactly one of"),
+    "an int that is a bool": (device(attributes={"a": {"int": True}}), "whole number"),
+    "an int of 65 bits": (device(attributes={"a": {"int": 2**63}}), "64 bits"),
+    "a bool that is a word": (device(attributes={"a": {"bool": "true"}}), "true or false"),
+    "a long string": (device(attributes={"a": {"string": "ä" * 33}}), "64 bytes"),
+    "a version with a v": (device(attributes={"a": {"version": "v1.2.3"}}), "semver"),
+    "a version with a leading zero": (device(attributes={"a": {"version": "1.02.3"}}), "semver"),
+    "an empty list": (device(attributes={"a": {"ints": []}}), "at least one"),
+    "a list with another kind in it": (device(attributes={"a": {"ints": [1, "2"]}}), "whole number"),
+    "a capacity without a value": (device(capacity={"a": {}}), r"devices\[1\]\.capacity\.a: .* has a value"),
+    "a capacity with more": (device(capacity={"a": {"value": "1", "unit": "Gi"}}), "has a value"),
+    "a capacity of another unit": (device(capacity={"a": {"value": "16GB"}}), "no quantity"),
+    "a capacity without a number": (device(capacity={"a": {"value": "Gi"}}), "no quantity"),
+    "a policy for one claim": (device(capacity={"a": {"value": "1", "requestPolicy": {}}}), "shared devices only"),
+    "too many": (device(capacity={f"c{n}": {"value": "1"} for n in range(33)}), "more than 32"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_device_file_is_refused_with_file_field_and_rule(tmp_path: Path, what: str) -> None:
+    content, said = WRONG[what]
+    with pytest.raises(SettingsError, match=rf"(?s)devices\.json: not a usable device file: .*{said}"):
         inventory(tmp_path, content)
+
+
+RIGHT: list[dict[str, object]] = [
+    {"name": "0"},
+    {"name": "x" * 63},
+    {"attributes": {"a.b/model": {"string": ""}, "_m": {"version": "0.0.0-0.a-b+c.01"}, "n": {"ints": [1]}}},
+    {"capacity": {"a.b/memory": {"value": "1.5Gi"}, "n": {"value": 4}, "e": {"value": "-1e-3"}, "d": {"value": ".5"}}},
+    {"capacity": {"a": {"value": "1", "requestPolicy": {"default": "1"}}}, "shared": True},
+    {"env": {"A b": "c=d", "N": 1, "EMPTY": ""}, "device_nodes": ["/dev/a", "/dev/b"]},
+]
+
+
+@pytest.mark.parametrize("fields", RIGHT)
+def test_what_both_grammars_allow_is_taken(tmp_path: Path, fields: dict[str, object]) -> None:
+    content = {"driver": "a0-b.example.com", "pool": "rack-1/node.a", "devices": [{"name": "y"} | fields]}
+    read = inventory(tmp_path, content)
+    assert len(read.devices) == 1
+    for item in slices_of(read, "n1", {}):
+        assert refusal(item, None) == "", "the API server's own rules agree"
 
 
 def test_a_missing_device_file_ends_the_command_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,6 +122,63 @@ def test_the_node_must_be_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.delenv("NODE_NAME", raising=False)
     assert cli.main(["--devices", "x"]) == 2
     assert "NODE_NAME" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("node", ["Node-1", "a_b", "a-", "a..b", "n" * 254])
+def test_the_node_must_have_a_name_that_a_node_can_have(node: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--node", node, "--devices", "x"]) == 2
+    assert "--node: " in capsys.readouterr().err
+
+
+def test_both_folders_of_kubelet_follow_from_its_root(tmp_path: Path) -> None:
+    inventory(tmp_path, {"driver": "a.b", "devices": []})
+    arguments = ["--node", "n", "--devices", str(tmp_path / "devices.json")]
+    found = cli._settings(cli._parser().parse_args(arguments))
+    assert (found.dra_socket, found.registration_socket) == (
+        "/var/lib/kubelet/plugins/a.b/dra.sock",
+        "/var/lib/kubelet/plugins_registry/a.b-reg.sock",
+    )
+    found = cli._settings(cli._parser().parse_args([*arguments, "--kubelet-dir", "/var/lib/k0s/kubelet"]))
+    assert (found.plugin, found.registry) == (
+        "/var/lib/k0s/kubelet/plugins/a.b",
+        "/var/lib/k0s/kubelet/plugins_registry",
+    )
+    assert found.state == "/var/lib/k0s/kubelet/plugins/a.b/claims"
+    found = cli._settings(cli._parser().parse_args([*arguments, "--registry-dir", "/r", "--plugin-dir", "/p"]))
+    assert (found.plugin, found.registry) == ("/p", "/r")
+
+
+def test_a_changed_device_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "devices.json"
+    inventory(tmp_path, {"driver": "a.b", "devices": [{"name": "x"}]})
+    file = InventoryFile(str(path), "node-1")
+    assert not file.refresh()
+    path.write_text(path.read_text() + "\n")
+    assert not file.refresh(), "the same devices"
+    inventory(tmp_path, {"driver": "a.b", "devices": [{"name": "x"}, {"name": "y"}]})
+    assert file.refresh()
+    assert list(file.current.devices) == ["x", "y"]
+    assert not file.error
+
+
+@pytest.mark.parametrize("content", ["{", '{"driver": "other.driver", "devices": []}', device(name="gpu.0"), None])
+def test_a_device_file_that_went_bad_changes_nothing(tmp_path: Path, content: object) -> None:
+    path = tmp_path / "devices.json"
+    good = {"driver": "a.b", "devices": [{"name": "x"}]}
+    inventory(tmp_path, good)
+    file = InventoryFile(str(path), "node-1")
+    before = file.current
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    for _ in range(2):
+        assert not file.refresh()
+        assert "devices.json" in file.error
+        assert file.current is before
+    inventory(tmp_path, good)
+    assert not file.refresh()
+    assert not file.error
 
 
 def test_a_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:

@@ -14,17 +14,18 @@ from draState import ClaimEvent, ClaimEventKind, ClaimInfoCache, ClaimPreparer
 from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
 from draState.metrics import ClaimMetrics, PreparerMetrics
 
-from .apiserver import ApiError, ApiServer
+from .apiserver import ApiServer
 from .cdi import CdiFolder
 from .cdihooks import CdiHooks
+from .folders import make_folder
 from .health import HealthService
 from .heldclaims import HeldClaimsService
 from .kubeconfig import from_kubeconfig, in_cluster
 from .orphans import watch_orphans
 from .plugin import PluginService
 from .podresources import PodResourcesService
+from .publisher import Publisher
 from .registration import RegistrationService
-from .resourceslices import publish
 from .settings import Settings
 from .sockets import SocketServer
 from .status import Phase, Status
@@ -34,8 +35,7 @@ from .wire import V1, V1BETA1
 logger = logging.getLogger("dra_agent")
 
 LOCK_SLICE_SECONDS = 0.5  # a standby tries so long at a time, so it hears SIGTERM at the latest after that
-PUBLISH_SECONDS = 60.0  # between two looks at what is published; after a failure 1, 2, 4 … up to this
-WATCH_SECONDS = 1.0  # between two looks at the sockets
+WATCH_SECONDS = 1.0  # between two looks at the sockets, and at the device file
 
 
 class Agent:
@@ -102,6 +102,7 @@ class Agent:
 
     async def _serve(self, cache: AsyncClaimInfoCache) -> None:
         settings, status = self._settings, self.status
+        make_folder(settings.cdi, 0o755)  # runtimes and their users read it
         preparer = await self._restored(cache)
         plugin, health = PluginService(preparer, self._registry), HealthService()
         handlers = {
@@ -111,9 +112,11 @@ class Agent:
             **HeldClaimsService(preparer).handlers(),
             **health.handlers(),
         }
+        publisher = Publisher(self._server, settings.devices, settings.node, status)
+        registration = RegistrationService(settings, status, publisher.registered)
         sockets = [
             SocketServer(settings.dra_socket, handlers),
-            SocketServer(settings.registration_socket, RegistrationService(settings, status).handlers()),
+            SocketServer(settings.registration_socket, registration.handlers(), mode=0o755),  # as kubelet makes it
         ]
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -121,8 +124,9 @@ class Agent:
                 await socket.start()
             status.phase = Phase.SERVING
             logger.info("serving %d claims on %s", len(cache.cache), settings.dra_socket)
-            lasting = [self._publish(), self._watch(sockets), watch_orphans(preparer, settings.release_orphans_after)]
-            tasks = [asyncio.create_task(task) for task in lasting]
+            orphans = watch_orphans(preparer, settings.release_orphans_after)
+            for work in (publisher.run(), self._watch(sockets), self._watch_devices(publisher), orphans):
+                tasks.append(asyncio.create_task(work))
             await self.stopping.wait()
         finally:
             status.phase = Phase.STOPPING
@@ -154,22 +158,6 @@ class Agent:
         if event.kind is ClaimEventKind.STATE_LOST:
             self._lost(event.detail)
 
-    async def _publish(self) -> None:
-        """Keep the ResourceSlices as they should be; a server that is down is asked again, later and later."""
-        settings, wait = self._settings, 1.0
-        while True:
-            try:
-                changed = await asyncio.to_thread(publish, self._server, settings.inventory, settings.node)
-                self.status.published = "published"
-                wait = PUBLISH_SECONDS
-                if changed:
-                    logger.info("published %d devices", len(settings.inventory.devices))
-            except (ApiError, KeyError, TypeError, ValueError, OSError) as error:
-                self.status.published = f"failed: {error}"
-                logger.warning("the ResourceSlices could not be published, will try again: %s", error)
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, PUBLISH_SECONDS)
-
     async def _watch(self, sockets: list[SocketServer]) -> None:
         """Without its sockets the agent is deaf: let the probe restart it."""
         while True:
@@ -177,6 +165,19 @@ class Agent:
             for socket in sockets:
                 if not socket.in_place():
                     self._lost(f"{socket.path}: the socket was removed or replaced")
+
+    async def _watch_devices(self, publisher: Publisher) -> None:
+        """A changed device file holds from the next prepare on; one that cannot be used changes nothing."""
+        devices = self._settings.devices
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            before = devices.error
+            if await asyncio.to_thread(devices.refresh):
+                logger.info("%s: read again, %d devices", devices.path, len(devices.current.devices))
+                publisher.look()
+            if devices.error and devices.error != before:
+                logger.error("going on with the devices that were known before: %s", devices.error)
+            self.status.devices_file = devices.error or "good"
 
     def _lost(self, why: str) -> None:
         if not self.status.failure:

@@ -9,12 +9,14 @@ import http.client
 import json
 import threading
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
 from .kubeconfig import Credentials
 
-RESOURCE_API = "/apis/resource.k8s.io/v1"
+RESOURCE_GROUP = "/apis/resource.k8s.io"
+RESOURCE_API = f"{RESOURCE_GROUP}/v1"
 MAX_ANSWER = 16 << 20  # bytes
 
 
@@ -38,18 +40,35 @@ class ApiServer:
         """A ResourceClaim by name."""
         return self.request("GET", f"/namespaces/{quote(namespace, '')}/resourceclaims/{quote(name, '')}")
 
+    def node(self, name: str) -> Mapping[str, Any]:
+        """A Node by name."""
+        return self._ask("GET", "/api/v1", f"/nodes/{quote(name, '')}")
+
+    def served_versions(self) -> list[str]:
+        """The versions of the resource API that this server has, by name; none if it has no such API."""
+        try:
+            group = self._ask("GET", RESOURCE_GROUP)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return []
+            raise
+        return [str(each.get("version")) for each in group.get("versions") or []]
+
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """The JSON object that a path below the resource API answers; ApiError for anything else."""
-        what = f"{method} {path}"
+        return self._ask(method, RESOURCE_API, path, body)
+
+    def _ask(self, method: str, api: str, path: str = "", body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        what = f"{method} {path or api}"
         kept = getattr(self._threads, "connection", None)
         try:
             try:
-                status, text = self._exchange(kept or self._connected(), method, path, body)
+                status, text = self._exchange(kept or self._connected(), method, api + path, body)
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
                 if kept is None:
                     raise
                 # The server has closed a connection that was idle: that says nothing, so once more on a new one.
-                status, text = self._exchange(self._connected(), method, path, body)
+                status, text = self._exchange(self._connected(), method, api + path, body)
         except TimeoutError as error:
             self.close()
             raise ApiError(what, 0, f"no answer within {self._timeout:g} s") from error
@@ -78,7 +97,7 @@ class ApiServer:
         if body is not None:
             headers["Content-Type"] = "application/json"
         data = json.dumps(body).encode() if body is not None else None
-        connection.request(method, f"{self._credentials.base}{RESOURCE_API}{path}", data, headers)
+        connection.request(method, self._credentials.base + path, data, headers)
         response = connection.getresponse()
         text = response.read(MAX_ANSWER + 1)
         if response.will_close or len(text) > MAX_ANSWER:

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 
 from checkpointmanager import CheckpointError
 
+from . import grammar
 from .agent import Agent
 from .operate import COMMANDS, EXAMPLES, operate
-from .settings import Inventory, Settings, SettingsError
+from .settings import InventoryFile, Settings, SettingsError
 
 BOOT_ID_SWITCH = "DRA_AGENT_BOOT_ID"  # for tests: stands for the kernel's boot id, so that a restart is a reboot
 
@@ -52,17 +53,22 @@ async def _run(settings: Settings) -> None:
 def _settings(arguments: argparse.Namespace) -> Settings:
     if not arguments.node:
         raise SettingsError("the name of the node is not known: give --node, or NODE_NAME in the environment")
-    inventory = Inventory.read(arguments.devices, arguments.node)
-    plugin = os.path.abspath(arguments.plugin_dir or f"/var/lib/kubelet/plugins/{inventory.driver}")
+    try:
+        grammar.subdomain(arguments.node)
+    except ValueError as error:
+        raise SettingsError(f"--node: {error}") from error
+    devices = InventoryFile(arguments.devices, arguments.node)
+    kubelet = os.path.abspath(arguments.kubelet_dir)
+    plugin = os.path.abspath(arguments.plugin_dir or os.path.join(kubelet, "plugins", devices.current.driver))
     host, _, port = arguments.http.rpartition(":")
     if not port.isdecimal():
         raise SettingsError(f"--http {arguments.http}: give it as address:port")
     return Settings(
         node=arguments.node,
-        inventory=inventory,
+        devices=devices,
         state=os.path.abspath(arguments.state_dir or os.path.join(plugin, "claims")),
         plugin=plugin,
-        registry=os.path.abspath(arguments.registry_dir),
+        registry=os.path.abspath(arguments.registry_dir or os.path.join(kubelet, "plugins_registry")),
         cdi=os.path.abspath(arguments.cdi_dir),
         kubeconfig=arguments.kubeconfig,
         api_timeout=arguments.api_timeout,
@@ -84,11 +90,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--devices", required=True, metavar="FILE", help="JSON file with the driver's name and its devices")
+    add("--devices", required=True, metavar="FILE", help="JSON file: driver and devices, read again if it changes")
     add("--node", default=os.environ.get("NODE_NAME", ""), help="name of this node (default: $NODE_NAME)")
-    add("--plugin-dir", metavar="DIR", help="where dra.sock goes (default: kubelet's plugins/DRIVER)")
+    add("--kubelet-dir", default="/var/lib/kubelet", metavar="DIR", help="kubelet's --root-dir, %(default)s")
+    add("--plugin-dir", metavar="DIR", help="where dra.sock goes (default: KUBELET_DIR/plugins/DRIVER)")
     add("--state-dir", metavar="DIR", help="where claims are kept (default: PLUGIN_DIR/claims)")
-    add("--registry-dir", default="/var/lib/kubelet/plugins_registry", metavar="DIR", help="kubelet's, %(default)s")
+    add("--registry-dir", metavar="DIR", help="where kubelet finds us (default: KUBELET_DIR/plugins_registry)")
     add("--cdi-dir", default="/var/run/cdi", metavar="DIR", help="where the runtime looks, %(default)s")
     add("--kubeconfig", default="", metavar="FILE", help="default: the service account of the pod")
     add("--api-timeout", type=float, default=2.0, metavar="SECONDS", help="for the API server, %(default)s")

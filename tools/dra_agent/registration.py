@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -16,11 +17,13 @@ logger = logging.getLogger("dra_agent")
 
 
 class RegistrationService:
-    """What kubelet tells is shown in the status; kubelet itself tries again after an error."""
+    """What kubelet says is shown in the status; kubelet itself tries again after an error."""
 
-    def __init__(self, settings: Settings, status: Status) -> None:
+    def __init__(self, settings: Settings, status: Status, on_registered: Callable[[], object]) -> None:
+        """`on_registered` is called each time that kubelet has taken us, so also after its own restarts."""
         self._settings = settings
         self._status = status
+        self._on_registered = on_registered
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         return {
@@ -41,6 +44,7 @@ class RegistrationService:
         if request.plugin_registered:
             self._status.registration = "registered"
             logger.info("registered with kubelet")
+            self._on_registered()
         else:
             self._status.registration = f"kubelet refused: {request.error}"
             logger.error("kubelet refused the registration: %s", request.error)

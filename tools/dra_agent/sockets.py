@@ -1,8 +1,10 @@
-"""gRPC servers on unix sockets that appear and vanish in one step.
+"""gRPC servers on unix sockets.
 
-A server binds a name that starts with a dot, which kubelet's watcher passes over, and the socket gets its mode
-before it is renamed to the name that others know. So a stale socket is replaced, never removed first, and what
-gRPC unlinks when it ends is not the name that a successor may have taken meanwhile.
+A socket is bound under its own name, and nothing else ever appears beside it: kubelet looks at every name that comes
+into its registry. A rename from elsewhere is no way, because in a pod each hostPath is a mount of its own. gRPC
+removes a stale socket before it binds, and at its end once more whatever has that path then, which may be the
+socket of a successor. So it is given a path through a descriptor of the folder, which leads nowhere once that is
+closed, and the socket is removed here, if it is still the same.
 """
 
 from __future__ import annotations
@@ -15,41 +17,36 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from .folders import make_folder
 from .settings import SettingsError
 
 MAX_PATH = 107  # bytes: the kernel's limit for the path of a unix socket
 
 
 class SocketServer:
-    """One gRPC server with all the calls it answers, by path."""
+    """One gRPC server with all the calls it answers, by path. `mode` is that of the folder, if it has to be made."""
 
-    def __init__(self, path: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]) -> None:
-        folder, name = os.path.split(path)
+    def __init__(self, path: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]], mode: int = 0o700) -> None:
         self.path = path
-        self._private = os.path.join(folder, f".{name}.{os.getpid()}")
-        if len(os.fsencode(self._private)) > MAX_PATH:
-            raise SettingsError(f"{self._private}: longer than {MAX_PATH} bytes, which is too long for a socket")
+        self._mode = mode
+        if len(os.fsencode(path)) > MAX_PATH:
+            raise SettingsError(f"{path}: longer than {MAX_PATH} bytes, which is too long for a socket")
         self._server = grpc.aio.server()
         self._server.add_generic_rpc_handlers((_Handlers(handlers),))
         self._identity: tuple[int, int] | None = None
 
     async def start(self) -> None:
-        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-        self._sweep()
-        self._server.add_insecure_port(f"unix:{self._private}")
-        await self._server.start()
-        os.chmod(self._private, 0o600)
-        status = os.stat(self._private)
-        self._identity = (status.st_dev, status.st_ino)
-        os.rename(self._private, self.path)
-
-    def _sweep(self) -> None:
-        """Private names of processes that were killed before they could rename. Only the owner of the state is here."""
         folder, name = os.path.split(self.path)
-        for stale in os.listdir(folder):
-            if stale.startswith(f".{name}."):
-                with suppress(OSError):
-                    os.unlink(os.path.join(folder, stale))
+        make_folder(folder, self._mode)
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._server.add_insecure_port(f"unix:/proc/self/fd/{descriptor}/{name}")
+        finally:
+            os.close(descriptor)
+        os.chmod(self.path, 0o600)
+        status = os.stat(self.path)
+        self._identity = (status.st_dev, status.st_ino)
+        await self._server.start()
 
     def in_place(self) -> bool:
         """False if somebody removed the socket, or put another in its place."""

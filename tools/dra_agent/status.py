@@ -30,12 +30,14 @@ class Status:
     registration: str = "kubelet has not called yet"
     registered: bool = False
     published: str = "not yet"
+    unserved: str = ""  # why this API server is not one to work with; an outage is no such reason
+    devices_file: str = "good"  # or what is wrong with it now
     failure: str = ""  # why it cannot go on and should be restarted
 
     @property
     def ready(self) -> bool:
         """A standby is ready: a rolling update with surge ends the old process only then."""
-        return self.phase in (Phase.STANDBY, Phase.SERVING) and not self.failure
+        return self.phase in (Phase.STANDBY, Phase.SERVING) and not self.failure and not self.unserved
 
     def details(self) -> dict[str, Any]:
         """For /readyz. Claims that cannot be trusted are named, with the reason."""
@@ -43,6 +45,8 @@ class Status:
         told: dict[str, Any] = {"ready": self.ready, "phase": self.phase}
         if self.failure:
             told["failure"] = self.failure
+        if self.unserved:
+            told["reason"] = self.unserved
         if self.owner and self.phase is Phase.STANDBY:
             told["holder"] = str(self.owner)
         if report:
@@ -54,4 +58,5 @@ class Status:
             told["orphaned_claims"] = {uid: orphan.why for uid, orphan in orphans.items()}
             told["registration"] = self.registration
             told["resource_slices"] = self.published
+            told["devices_file"] = self.devices_file
         return told

@@ -9,8 +9,18 @@ with LocalApiServer() as cluster, Node(cluster.address) as node:
 
 from .apiserver import LocalApiServer
 from .journal import Journal
-from .kubelet import Claim, Kubelet
+from .kubelet import Claim, Kubelet, NothingInjected, injected
 from .node import AgentProcess, Node
 from .pods import Pods
 
-__all__ = ["AgentProcess", "Claim", "Journal", "Kubelet", "LocalApiServer", "Node", "Pods"]
+__all__ = [
+    "AgentProcess",
+    "Claim",
+    "Journal",
+    "Kubelet",
+    "LocalApiServer",
+    "Node",
+    "NothingInjected",
+    "Pods",
+    "injected",
+]

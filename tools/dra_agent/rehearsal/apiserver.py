@@ -1,40 +1,53 @@
-"""A local HTTP server with the paths of the API server that the agent uses, which can be slow and can fail."""
+"""A local HTTP server with the paths of the API server that the agent uses. It refuses, rewrites and drops what the
+real one does, and can be slow and fail.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import threading
+import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from ..apiserver import RESOURCE_API
+from ..apiserver import RESOURCE_API, RESOURCE_GROUP
+from .stored import as_stored, refusal
 
-CLAIMS, SLICES = "resourceclaims", "resourceslices"
+CLAIMS, SLICES, NODES = "resourceclaims", "resourceslices", "nodes"
+Answer = tuple[int, dict[str, Any]]
 
 
 class LocalApiServer:
-    """Objects in memory, behind a real socket.
+    """Objects in memory, behind a real socket. Every node exists until it is deleted.
 
     delay       seconds that every answer takes
     failing     status that every request gets instead of an answer, such as 503; 0 for none
-    requests    how many came, by kind: resourceclaims, resourceslices
+    versions    of resource.k8s.io that it serves; without v1 it answers 404 for all that the agent asks
+    disabled    fields of devices that it drops because their feature is off, such as allowMultipleAllocations
+    requests    how many came, by kind: resourceclaims, resourceslices, nodes
+    writes      how many of them changed a slice
     """
 
     def __init__(self) -> None:
         self.delay = 0.0
         self.failing = 0
+        self.versions = ["v1"]
+        self.disabled: set[str] = set()
         self.requests: Counter[str] = Counter()
+        self.writes = 0
         self._objects: dict[str, dict[str, Any]] = {}  # by path below the resource API; guarded by _lock
+        self._nodes: dict[str, str | None] = {}  # name to UID, None if deleted; guarded by _lock
         self._lock = threading.Lock()
         self._version = 0
         self._ended = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
-        threading.Thread(target=self._server.serve_forever, name="api server", daemon=True).start()
+        # It looks every 50 ms whether it is to end, so that tests do not wait for it.
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="api server", daemon=True).start()
 
     @property
     def address(self) -> str:
@@ -50,12 +63,27 @@ class LocalApiServer:
         pool: str,
         namespace: str = "default",
         pods: Iterable[str] = (),
+        request: str = "r",
+        requests: Mapping[str, str] | None = None,
         share_id: str = "",
+        admin_access: bool = False,
+        consumed_capacity: Mapping[str, str] | None = None,
     ) -> None:
-        """A claim as it stands when the scheduler has decided: these devices, for pods with these UIDs."""
+        """A claim as it stands when the scheduler has decided: these devices, for pods with these UIDs.
+
+        A prioritized list makes the request "gpu/small" of "gpu"; `requests` has the request by device where they
+        differ. The same name with another UID replaces the claim; the same UID with other devices is what happens
+        when kubelet was down and the claim was deallocated and allocated again.
+        """
+        more: dict[str, Any] = {}
+        if share_id:
+            more["shareID"] = share_id
+        if admin_access:
+            more["adminAccess"] = True
+        if consumed_capacity:
+            more["consumedCapacity"] = dict(consumed_capacity)
         results = [
-            {"request": "r", "driver": driver, "pool": pool, "device": device}
-            | ({"shareID": share_id} if share_id else {})
+            {"request": (requests or {}).get(device, request), "driver": driver, "pool": pool, "device": device, **more}
             for device in devices
         ]
         reserved = [{"resource": "pods", "name": f"pod-{pod}", "uid": pod} for pod in pods]
@@ -66,6 +94,19 @@ class LocalApiServer:
             "status": {"allocation": {"devices": {"results": results}}, "reservedFor": reserved},
         }
         self.put(f"/namespaces/{namespace}/{CLAIMS}/{name}", claim)
+
+    def reallocate(self, name: str, devices: Iterable[str], namespace: str = "default") -> None:
+        """Other devices of the same pool for a claim that keeps its UID, without any unprepare between."""
+        path = f"/namespaces/{namespace}/{CLAIMS}/{name}"
+        claim = json.loads(json.dumps(self.get(path)))
+        results = claim["status"]["allocation"]["devices"]["results"]
+        claim["status"]["allocation"]["devices"]["results"] = [{**results[0], "device": device} for device in devices]
+        self.put(path, claim)
+
+    def deallocate(self, name: str, namespace: str = "default") -> None:
+        """The claim stays and has no devices."""
+        path = f"/namespaces/{namespace}/{CLAIMS}/{name}"
+        self.put(path, {**(self.get(path) or {}), "status": {}})
 
     def put(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
@@ -90,6 +131,24 @@ class LocalApiServer:
         with self._lock:
             return [item for path, item in self._objects.items() if path.startswith(f"/{SLICES}/")]
 
+    def wipe_slices(self, node: str) -> int:
+        """What kubelet does when it starts: the slices of its node go, of all drivers. Returns how many."""
+        gone = [item for item in self.slices() if item["spec"].get("nodeName") == node]
+        return sum(self.delete(f"/{SLICES}/{item['metadata']['name']}") for item in gone)
+
+    def node_uid(self, name: str) -> str | None:
+        with self._lock:
+            return self._nodes.setdefault(name, str(uuid.uuid4()))
+
+    def delete_node(self, name: str) -> None:
+        """The node and what it owns."""
+        uid = self.node_uid(name)
+        with self._lock:
+            self._nodes[name] = None
+        for item in self.slices():
+            if any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences") or []):
+                self.delete(f"/{SLICES}/{item['metadata']['name']}")
+
     def close(self) -> None:
         self._ended.set()  # whoever is being slow
         self._server.shutdown()
@@ -103,35 +162,67 @@ class LocalApiServer:
     ) -> None:
         self.close()
 
-    def answer(self, method: str, target: str, body: dict[str, Any] | None) -> tuple[int, dict[str, Any]]:
+    def answer(self, method: str, target: str, body: dict[str, Any] | None) -> Answer:
         """The status and the object for one request."""
-        self.requests[SLICES if SLICES in target else CLAIMS] += 1
+        split = urlsplit(target)
+        path = unquote(split.path)
+        kind = next((kind for kind in (SLICES, NODES) if f"/{kind}" in path), CLAIMS)
+        self.requests[kind] += 1
         self._ended.wait(self.delay)
         if self.failing:
-            return self.failing, {"kind": "Status", "message": "told to fail"}
-        split = urlsplit(target)
-        path = unquote(split.path).removeprefix(RESOURCE_API)
-        if path == f"/{SLICES}" and method == "GET":
-            return 200, {"items": [item for item in self.slices() if _selected(item, split.query)]}
-        if path == f"/{SLICES}" and method == "POST" and body:
-            return 201, self.put(f"{path}/{body['metadata']['name']}", body)
+            return _status(self.failing, "told to fail")
+        if path.startswith("/api/v1/nodes/"):
+            name = path.rpartition("/")[2]
+            uid = self.node_uid(name)
+            return (200, {"metadata": {"name": name, "uid": uid}}) if uid else _status(404, f"{name} not found")
+        if path == RESOURCE_GROUP and self.versions:
+            return 200, {"kind": "APIGroup", "versions": [{"version": version} for version in self.versions]}
+        if not path.startswith(f"{RESOURCE_API}/") or "v1" not in self.versions:
+            return _status(404, "the server could not find the requested resource")
+        path = path.removeprefix(RESOURCE_API)
+        query = {key: values[0] for key, values in parse_qs(split.query).items()}
+        if kind == SLICES and method in ("POST", "PUT") and body:
+            return self._write_slice(method, path, body, dry="dryRun" in query)
+        if path.endswith((f"/{SLICES}", f"/{CLAIMS}")) and method == "GET":
+            return 200, {"items": self._listed(path, query.get("fieldSelector", ""))}
         found = self.get(path)
         if found is None:
-            return 404, {"kind": "Status", "message": f"{path.rpartition('/')[2]} not found"}
-        if method == "PUT" and body:
-            if body["metadata"].get("resourceVersion") != found["metadata"]["resourceVersion"]:
-                return 409, {"kind": "Status", "message": "the object has been modified"}
-            return 200, self.put(path, body)
+            return _status(404, f"{path.rpartition('/')[2]} not found")
         if method == "DELETE":
             self.delete(path)
         return 200, found
 
+    def _listed(self, path: str, selector: str) -> list[dict[str, Any]]:
+        kind = path.rpartition("/")[2]
+        with self._lock:
+            found = [(at, item) for at, item in self._objects.items() if f"/{kind}/" in at]
+        inside = path.removesuffix(kind)
+        return [item for at, item in found if at.startswith(inside) and _selected(item, selector)]
 
-def _selected(item: dict[str, Any], query: str) -> bool:
-    selector = parse_qs(query).get("fieldSelector", [""])[0]
+    def _write_slice(self, method: str, path: str, body: dict[str, Any], *, dry: bool) -> Answer:
+        if method == "POST":
+            path = f"{path}/{body['metadata']['name']}"
+        found = self.get(path)
+        if (found is None) != (method == "POST"):
+            return _status(404, "not found") if found is None else _status(409, "already exists")
+        if why := refusal(body, found):
+            return _status(422, f"ResourceSlice is invalid: {why}")
+        if found and body["metadata"].get("resourceVersion") != found["metadata"]["resourceVersion"]:
+            return _status(409, "the object has been modified")
+        stored = as_stored(body, self.disabled)
+        if dry or (found and stored == found):  # a write that changes nothing is none
+            return 200, stored
+        self.writes += 1
+        return 201 if method == "POST" else 200, self.put(path, stored)
+
+
+def _status(code: int, message: str) -> Answer:
+    return code, {"kind": "Status", "message": message}
+
+
+def _selected(item: dict[str, Any], selector: str) -> bool:
     wanted = dict(part.split("=", 1) for part in selector.split(",") if part)
-    spec = item["spec"]
-    return all(spec.get(field.removeprefix("spec.")) == value for field, value in wanted.items())
+    return all(item["spec"].get(field.removeprefix("spec.")) == value for field, value in wanted.items())
 
 
 class _Server(ThreadingHTTPServer):

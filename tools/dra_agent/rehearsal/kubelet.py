@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -39,12 +39,28 @@ class Claim(NamedTuple):
 
 
 class Kubelet:
-    """`patience`: seconds for which a call is repeated while nobody answers."""
+    """`patience`: seconds for which a call is repeated while nobody answers.
 
-    def __init__(self, registry: str, driver: str, *, api: DRAPlugin = V1, patience: float = 30.0) -> None:
+    `wipe`, such as `lambda: cluster.wipe_slices(node.pool)`, removes the node's ResourceSlices: a kubelet does that
+    each time it starts, and maybe only when it has registered the plugin, here after `wipe_after` seconds.
+    """
+
+    def __init__(
+        self,
+        registry: str,
+        driver: str,
+        *,
+        api: DRAPlugin = V1,
+        patience: float = 30.0,
+        wipe: Callable[[], object] | None = None,
+        wipe_after: float = 0.0,
+    ) -> None:
         self._socket = os.path.join(registry, f"{driver}-reg.sock")
         self._api = api
         self._patience = patience
+        self._wipe = wipe
+        self._wipe_after = wipe_after
+        self.wiped = asyncio.Event()
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._channel: grpc.aio.Channel | None = None  # the one of the plugin that is registered
         self._resumed = asyncio.Event()
@@ -115,7 +131,14 @@ class Kubelet:
 
     async def __aenter__(self) -> Kubelet:
         await self.register()
+        if self._wipe:
+            asyncio.get_running_loop().call_later(self._wipe_after, self._wipe_now)
         return self
+
+    def _wipe_now(self) -> None:
+        if self._wipe:
+            self._wipe()
+            self.wiped.set()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -145,6 +168,28 @@ async def _call(channel: grpc.aio.Channel, method: Method, request: Any, limit: 
         response_deserializer=method.reply.FromString,
     )
     return await call(request, timeout=limit)
+
+
+class NothingInjected(AssertionError):
+    """A container asked for devices and would run without any: kubelet says nothing, and neither does the runtime."""
+
+
+def injected(prepared: Prepared, request: str = "") -> list[str]:
+    """The CDI ids that a container gets which uses this request of the claim, or with "" the whole claim.
+
+    Kubelet compares names of requests as they stand in the pod, where a prioritized list has one name: a device that
+    was answered under "gpu/small" is not injected for "gpu".
+    """
+    found = [
+        each
+        for device in prepared.devices
+        if not request or not device.request_names or request in device.request_names
+        for each in device.cdi_device_ids
+    ]
+    if not found:
+        names = sorted({name for device in prepared.devices for name in device.request_names})
+        raise NothingInjected(f"no device was answered for request {request!r}, only for {names}: {prepared.error}")
+    return found
 
 
 def _device(told: Any) -> Device:

@@ -1,0 +1,252 @@
+"""The slices at an API server that refuses, rewrites and drops what the real one does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from dra_agent.apiserver import ApiError, ApiServer
+from dra_agent.inventory import Inventory, OfferedDevice
+from dra_agent.kubeconfig import Credentials
+from dra_agent.rehearsal import LocalApiServer
+from dra_agent.rehearsal.stored import refusal
+from dra_agent.resourceslices import NotServed, ResourceSlices, slices_of
+
+DRIVER = "gpu.example.com"
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "controller": True}
+VERSIONS_OF_KUBERNETES = ["1.34", "1.35", "1.36", "1.37"]
+
+
+@pytest.fixture
+def server(cluster: LocalApiServer) -> Iterator[ApiServer]:
+    server = ApiServer(Credentials("127.0.0.1", int(cluster.address.rpartition(":")[2])), 2)
+    yield server
+    server.close()
+
+
+def inventory(*devices: OfferedDevice | str, pool: str = "n1") -> Inventory:
+    offered = [device if isinstance(device, OfferedDevice) else OfferedDevice(device) for device in devices]
+    return Inventory(DRIVER, pool, {device.name: device for device in offered})
+
+
+def many(count: int, **more: Any) -> Inventory:
+    return inventory(*(OfferedDevice(f"gpu-{n}", **more) for n in range(count)))
+
+
+def generations(cluster: LocalApiServer) -> list[int]:
+    return [item["spec"]["pool"]["generation"] for item in cluster.slices()]
+
+
+def with_memory(amount: object) -> Inventory:
+    return inventory(OfferedDevice("gpu-0", capacity={"memory": {"value": amount}}), "gpu-1")
+
+
+def test_devices_are_published_changed_and_withdrawn(cluster: LocalApiServer, server: ApiServer) -> None:
+    slices = ResourceSlices(server, "n1")
+    assert slices.publish(many(300)) == 3
+    assert slices.publish(many(300)) == 0, "nothing to change"
+    assert sum(len(item["spec"]["devices"]) for item in cluster.slices()) == 300
+    assert {item["spec"]["pool"]["resourceSliceCount"] for item in cluster.slices()} == {3}
+
+    slices.publish(many(5, shared=True))
+    (left,) = cluster.slices()
+    assert left["spec"]["pool"] == {"name": "n1", "generation": 2, "resourceSliceCount": 1}
+    assert left["spec"]["devices"][0] == {"name": "gpu-0", "allowMultipleAllocations": True}
+
+
+def test_slices_of_other_nodes_are_left_alone(cluster: LocalApiServer, server: ApiServer) -> None:
+    ResourceSlices(server, "other").publish(inventory("gpu-0"))
+    ResourceSlices(server, "n1").publish(inventory("gpu-0"))
+    assert {item["spec"]["nodeName"] for item in cluster.slices()} == {"other", "n1"}
+
+
+@pytest.mark.parametrize("amount", ["1024Mi", "0.5", "1000m", "1e3", "16Gi", 4, "0"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_quantities_in_another_form_are_no_change(
+    cluster: LocalApiServer, server: ApiServer, amount: object, restarted: bool
+) -> None:
+    slices = ResourceSlices(server, "n1")
+    assert slices.publish(with_memory(amount)) == 1
+    for _ in range(3):
+        slices = ResourceSlices(server, "n1") if restarted else slices
+        assert slices.publish(with_memory(amount)) == 0
+    assert generations(cluster) == [1]
+    assert cluster.writes == 1
+
+
+def test_a_changed_quantity_is_a_change_whatever_its_form(cluster: LocalApiServer, server: ApiServer) -> None:
+    slices = ResourceSlices(server, "n1")
+    slices.publish(with_memory("1024Mi"))
+    assert slices.publish(with_memory("1025Mi")) == 1
+    assert slices.publish(with_memory("1025Mi")) == 0
+    assert slices.publish(with_memory("1Gi")) == 1
+    assert generations(cluster) == [3]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_fields_that_the_server_drops_are_no_change_until_it_keeps_them(
+    cluster: LocalApiServer, server: ApiServer, restarted: bool
+) -> None:
+    cluster.disabled = {"allowMultipleAllocations"}
+    slices = ResourceSlices(server, "n1")
+    slices.publish(many(2, shared=True))
+    slices = ResourceSlices(server, "n1") if restarted else slices
+    assert slices.publish(many(2, shared=True)) == 0
+    assert generations(cluster) == [1]
+
+    cluster.disabled = set()  # the cluster was updated
+    assert ResourceSlices(server, "n1").publish(many(2, shared=True)) == 1
+    assert cluster.slices()[0]["spec"]["devices"][0]["allowMultipleAllocations"]
+
+
+def test_a_pool_without_devices_is_no_change_either(cluster: LocalApiServer, server: ApiServer) -> None:
+    slices = ResourceSlices(server, "n1")
+    assert [slices.publish(inventory()) for _ in range(3)] == [1, 0, 0]
+    assert "devices" not in cluster.slices()[0]["spec"]
+
+
+def test_what_somebody_else_changed_is_put_right(cluster: LocalApiServer, server: ApiServer) -> None:
+    slices = ResourceSlices(server, "n1")
+    slices.publish(with_memory("1024Mi"))
+    (item,) = cluster.slices()
+    changed = {**item, "spec": {**item["spec"], "devices": [{"name": "gpu-7"}]}}
+    cluster.put(f"/resourceslices/{item['metadata']['name']}", changed)
+    assert slices.publish(with_memory("1024Mi")) == 1
+    assert [device["name"] for device in cluster.slices()[0]["spec"]["devices"]] == ["gpu-0", "gpu-1"]
+    assert generations(cluster) == [2]
+
+
+def test_slices_of_which_some_are_gone_are_written_again_with_a_new_generation(
+    cluster: LocalApiServer, server: ApiServer
+) -> None:
+    slices = ResourceSlices(server, "n1")
+    slices.publish(many(300))
+    cluster.delete(f"/resourceslices/{cluster.slices()[1]['metadata']['name']}")
+    assert slices.publish(many(300)) == 3
+    assert generations(cluster) == [2, 2, 2]
+
+
+def test_a_renamed_pool_is_a_new_slice_and_at_no_time_are_there_two(cluster: LocalApiServer, server: ApiServer) -> None:
+    slices = ResourceSlices(server, "n1")
+    slices.publish(many(300))
+    old = {item["metadata"]["name"] for item in cluster.slices()}
+    seen: list[int] = []
+    write = cluster.put
+    cluster.put = lambda path, item: seen.append(len(pools(cluster))) or write(path, item)  # type: ignore[method-assign, func-returns-value]
+    slices.publish(Inventory(DRIVER, "other/pool", many(300).devices))
+    assert pools(cluster) == {"other/pool"}
+    assert not old & {item["metadata"]["name"] for item in cluster.slices()}
+    assert generations(cluster) == [1, 1, 1]
+    assert seen == [0, 1, 1], "the old pool was gone before the first new slice was written"
+
+
+def pools(cluster: LocalApiServer) -> set[str]:
+    return {item["spec"]["pool"]["name"] for item in cluster.slices()}
+
+
+def test_slices_that_an_older_agent_named_otherwise_are_replaced(cluster: LocalApiServer, server: ApiServer) -> None:
+    (item,) = slices_of(inventory("gpu-0"), "n1", OWNER, 7)
+    item["metadata"] = {"name": "as-it-was-called"}
+    server.request("POST", "/resourceslices", item)
+    assert ResourceSlices(server, "n1").publish(inventory("gpu-0")) == 2
+    assert generations(cluster) == [8]
+
+
+def test_they_go_with_their_node_and_come_back_with_it(cluster: LocalApiServer, server: ApiServer) -> None:
+    slices = ResourceSlices(server, "n1")
+    slices.publish(inventory("gpu-0"))
+    (owner,) = cluster.slices()[0]["metadata"]["ownerReferences"]
+    assert owner == {**OWNER, "uid": cluster.node_uid("n1")}
+
+    cluster.delete_node("n1")
+    assert cluster.slices() == []
+    with pytest.raises(ApiError, match="GET /nodes/n1: 404"):
+        slices.publish(inventory("gpu-0"))
+    assert cluster.slices() == [], "none without an owner"
+
+    cluster._nodes.clear()
+    slices.publish(inventory("gpu-0"))
+    assert cluster.slices()[0]["metadata"]["ownerReferences"][0]["uid"] == cluster.node_uid("n1") != owner["uid"]
+
+
+def test_a_slice_without_its_owner_gets_one(cluster: LocalApiServer, server: ApiServer) -> None:
+    slices = ResourceSlices(server, "n1")
+    slices.publish(inventory("gpu-0"))
+    (item,) = cluster.slices()
+    cluster.put(f"/resourceslices/{item['metadata']['name']}", {**item, "metadata": {"name": item["metadata"]["name"]}})
+    assert slices.publish(inventory("gpu-0")) == 1
+    assert cluster.slices()[0]["metadata"]["ownerReferences"][0]["kind"] == "Node"
+
+
+@pytest.mark.parametrize("versions", [[], ["v1beta1"], ["v1beta1", "v1beta2"]])
+def test_without_the_api_it_says_which_kubernetes_is_needed(
+    cluster: LocalApiServer, server: ApiServer, versions: list[str]
+) -> None:
+    cluster.versions = versions
+    with pytest.raises(NotServed, match=r"1\.34") as error:
+        ResourceSlices(server, "n1").publish(inventory("gpu-0"))
+    assert all(version in str(error.value) for version in versions)
+    cluster.versions = [*versions, "v1"]
+    assert ResourceSlices(server, "n1").publish(inventory("gpu-0")) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 500, 503])
+def test_an_outage_is_not_taken_for_a_missing_api(cluster: LocalApiServer, server: ApiServer, status: int) -> None:
+    cluster.failing = status
+    with pytest.raises(ApiError, match=str(status)):
+        ResourceSlices(server, "n1").publish(inventory("gpu-0"))
+
+
+def test_names_are_dns_subdomains_wherever_the_name_of_the_node_is_cut() -> None:
+    nodes = [f"{'n' * length}.{'m' * 20}" for length in range(90, 110)] + ["n" * 253, "a-" * 120 + "b", "a"]
+    for node in nodes:
+        (item,) = slices_of(inventory("gpu-0"), node, OWNER)
+        assert refusal(item, None) == ""
+    names = [slices_of(inventory("gpu-0"), node, OWNER)[0]["metadata"]["name"] for node in nodes]
+    assert len(set(names)) == len(nodes)
+
+
+def test_attributes_that_are_lists_make_smaller_slices() -> None:
+    listed = many(130, attributes={"links": {"strings": ["a", "b"]}})
+    slices = slices_of(listed, "n1", OWNER)
+    assert [len(item["spec"]["devices"]) for item in slices] == [64, 64, 2]
+    assert all(refusal(item, None) == "" for item in slices)
+
+
+PUBLISHED: dict[str, Inventory] = {
+    "no devices": inventory(),
+    "many": many(130),
+    "everything": inventory(
+        OfferedDevice(
+            "gpu-0",
+            shared=True,
+            attributes={
+                "model": {"string": "a"},
+                "cores": {"int": 4},
+                "ecc": {"bool": True},
+                "example.com/firmware": {"version": "1.2.3-rc.1"},
+            },
+            capacity={
+                "memory": {"value": "16Gi"},
+                "slots": {"value": 4, "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1"}}},
+            },
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS_OF_KUBERNETES)
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_they_fit_the_published_schema_of_kubernetes(version: str, name: str) -> None:
+    for item in slices_of(PUBLISHED[name], "n1", OWNER):
+        assert kubernetes_validate.validate(item, version, strict=True) == version
+
+
+def test_the_published_schema_is_really_asked() -> None:
+    (item,) = slices_of(inventory("gpu-0"), "n1", OWNER)
+    broken: Mapping[str, Any] = {**item, "spec": {**item["spec"], "node": "n1"}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(dict(broken), "1.37", strict=True)

@@ -1,0 +1,142 @@
+"""What names and values may look like: the API server's rules for ResourceSlices, and CDI's for container runtimes.
+
+Whatever breaks one of them would be refused later, by a server or a runtime that cannot say which file it came from.
+A check returns nothing; ValueError has the rule that was broken.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+MAX_DRIVER = MAX_LABEL = MAX_DOMAIN = 63  # characters, as all the limits here
+MAX_SUBDOMAIN = MAX_POOL = 253
+MAX_IDENTIFIER = 32
+MAX_VALUE = 64  # bytes of an attribute's string or version
+MAX_PROPERTIES = 32  # attributes and capacities of a device together
+LIST_KINDS = ("bools", "ints", "strings", "versions")  # kinds of attributes that need a feature of their own
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_CDI_NAME = re.compile("[A-Za-z][-A-Za-z0-9_.]*[A-Za-z0-9]")
+_IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_NUMBER = "(0|[1-9][0-9]*)"
+_PRERELEASE = f"({_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_VERSION = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRERELEASE}(\.{_PRERELEASE})*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
+)
+_QUANTITY = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+
+
+def driver(name: object) -> None:
+    """The API server takes it as a driver, and container runtimes as a CDI vendor."""
+    subdomain(name, MAX_DRIVER)
+    if not _CDI_NAME.fullmatch(str(name)):
+        raise ValueError(f"{name!r} is no CDI vendor: at least two characters, of which the first is a letter")
+
+
+def pool(name: object) -> None:
+    if not isinstance(name, str) or len(name) > MAX_POOL:
+        raise ValueError(f"{name!r} is no pool: DNS subdomains with slashes between, at most {MAX_POOL} characters")
+    for part in name.split("/"):
+        subdomain(part)
+
+
+def device(name: object) -> None:
+    """Every DNS label also fits into the name of a CDI device, at its end or in its middle."""
+    if not isinstance(name, str) or len(name) > MAX_LABEL or not re.fullmatch(_LABEL, name):
+        raise ValueError(
+            f"{name!r} is no DNS label: lower-case letters, digits and '-', at most {MAX_LABEL} of them, no dots, "
+            "with a letter or digit at both ends"
+        )
+
+
+def subdomain(name: object, limit: int = MAX_SUBDOMAIN) -> None:
+    if not isinstance(name, str) or len(name) > limit or not _SUBDOMAIN.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is no DNS subdomain: lower-case letters, digits, '-' and '.', at most {limit} of them, "
+            "with a letter or digit at both ends of each part"
+        )
+
+
+def qualified_name(name: object) -> None:
+    """Of an attribute or a capacity: an identifier, maybe with a domain before it."""
+    domain, slash, identifier = str(name).rpartition("/")
+    if slash:
+        subdomain(domain, MAX_DOMAIN)
+    if len(identifier) > MAX_IDENTIFIER or not _IDENTIFIER.fullmatch(identifier):
+        raise ValueError(
+            f"{name!r} is no name of an attribute or capacity: a C identifier of at most {MAX_IDENTIFIER} characters, "
+            "before it a DNS subdomain and a slash if wanted"
+        )
+
+
+def attribute(value: object) -> None:
+    """An object with one member: its kind, and the value of that kind."""
+    if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= _KINDS.keys():
+        raise ValueError(f"an attribute has exactly one of {', '.join(_KINDS)}")
+    ((kind, given),) = value.items()
+    if kind not in LIST_KINDS:
+        _KINDS[kind](given)
+        return
+    if not isinstance(given, list) or not given:
+        raise ValueError(f"{kind} is a list of at least one value")
+    for each in given:
+        _KINDS[kind](each)
+
+
+def capacity(value: object, *, shared: bool) -> None:
+    if not isinstance(value, Mapping) or "value" not in value or not value.keys() <= {"value", "requestPolicy"}:
+        raise ValueError("a capacity has a value, and a requestPolicy if wanted")
+    if "requestPolicy" in value and not shared:
+        raise ValueError("a requestPolicy is for shared devices only")
+    amount = value["value"]
+    if isinstance(amount, bool) or not isinstance(amount, (int, str)) or not _QUANTITY.fullmatch(str(amount)):
+        raise ValueError("the value is no quantity, such as 16Gi, 500m or 4")
+
+
+def environment(name: object, value: object) -> None:
+    if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+        raise ValueError(f"{name!r} is no name of an environment variable: not empty, and without '='")
+    if isinstance(value, (Mapping, list)) or "\0" in str(value):
+        raise ValueError(f"the value of {name} is a string")
+
+
+def device_node(path: object) -> None:
+    if not isinstance(path, str) or not os.path.isabs(path) or "\0" in path:
+        raise ValueError(f"{path!r} is no absolute path")
+
+
+def _string(value: object) -> None:
+    if not isinstance(value, str) or len(value.encode()) > MAX_VALUE:
+        raise ValueError(f"a string has at most {MAX_VALUE} bytes")
+
+
+def _version(value: object) -> None:
+    _string(value)
+    if not _VERSION.fullmatch(str(value)):
+        raise ValueError("a version is one of semver.org 2.0.0, such as 1.2.3")
+
+
+def _int(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise ValueError("an int is a whole number of 64 bits")
+
+
+def _bool(value: object) -> None:
+    if not isinstance(value, bool):
+        raise ValueError("a bool is true or false")
+
+
+_KINDS: dict[str, Callable[[Any], None]] = {
+    "string": _string,
+    "int": _int,
+    "bool": _bool,
+    "version": _version,
+    "strings": _string,
+    "ints": _int,
+    "bools": _bool,
+    "versions": _version,
+}

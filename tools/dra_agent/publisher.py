@@ -1,0 +1,79 @@
+"""Keeps the ResourceSlices as they should be, for as long as the agent serves.
+
+Kubelet removes all slices of its node when it starts, perhaps seconds after it has registered us again. So each
+registration is followed by a look at once and several soon after; otherwise a look a minute is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from .apiserver import ApiError, ApiServer
+from .inventory import InventoryFile
+from .resourceslices import NotServed, ResourceSlices
+from .status import Status
+
+logger = logging.getLogger("dra_agent")
+
+PERIOD_SECONDS = 60.0  # between two looks; after a failure 1, 2, 4 … up to this
+AFTER_REGISTRATION = (1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 10.0)  # seconds from look to look: after 1, 3, 6, 10, 15, 20, 30
+
+
+class Publisher:
+    """`run` it as a task. The other methods are for the same event loop."""
+
+    def __init__(self, server: ApiServer, devices: InventoryFile, node: str, status: Status) -> None:
+        self._server = server
+        self._devices = devices
+        self._node = node
+        self._status = status
+        self._slices = ResourceSlices(server, node)
+        self._waits: list[float] = []  # of the looks that come soon
+        self._wanted = asyncio.Event()
+
+    def registered(self) -> None:
+        """Kubelet has taken us: look now and soon again, and forget what the server made of our slices before.
+
+        A cluster that was updated starts its kubelets anew, and may store more of them than before.
+        """
+        self._slices = ResourceSlices(self._server, self._node)
+        self._waits = list(AFTER_REGISTRATION)
+        self.look()
+
+    def look(self) -> None:
+        """Now, not in a minute."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        backoff = 1.0
+        while True:
+            self._wanted.clear()
+            if await self._published():
+                wait, backoff = self._waits.pop(0) if self._waits else PERIOD_SECONDS, 1.0
+            else:
+                wait, backoff = backoff, min(2 * backoff, PERIOD_SECONDS)
+            try:
+                await asyncio.wait_for(self._wanted.wait(), wait)
+            except TimeoutError:
+                continue
+
+    async def _published(self) -> bool:
+        inventory, status = self._devices.current, self._status
+        try:
+            changed = await asyncio.to_thread(self._slices.publish, inventory)
+        except NotServed as error:
+            self._failed(str(error))
+            status.unserved = str(error)
+            return False
+        except (ApiError, KeyError, TypeError, ValueError, OSError) as error:
+            self._failed(str(error))
+            return False
+        status.published, status.unserved = "published", ""
+        if changed:
+            logger.info("published %d devices", len(inventory.devices))
+        return True
+
+    def _failed(self, why: str) -> None:
+        self._status.published = f"failed: {why}"
+        logger.warning("the ResourceSlices could not be published, will try again: %s", why)

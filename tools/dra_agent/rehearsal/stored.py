@@ -1,0 +1,113 @@
+"""What the API server makes of a ResourceSlice before it stores it, and which it refuses.
+
+Written from the server's rules and not from the agent's reading of them (`grammar.py`): so that an error in one of
+the two shows.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Collection
+from fractions import Fraction
+from typing import Any
+
+LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+SUBDOMAIN = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:[.][a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
+IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]{0,31}"
+QUANTITY = re.compile(r"([+-]?)([0-9.]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+BINARY = {suffix: 1024**power for power, suffix in enumerate(["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])}
+DECIMAL = {
+    suffix: Fraction(1000) ** power
+    for power, suffix in zip(range(-3, 7), ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"], strict=True)
+}
+
+
+def refusal(item: dict[str, Any], stored: dict[str, Any] | None) -> str:
+    """Why the server would answer 422, "" if it takes the slice. `stored` is what it would replace."""
+    name, spec = item["metadata"]["name"], item["spec"]
+    if len(name) > 253 or not re.fullmatch(SUBDOMAIN, name):
+        return f"metadata.name: {name}: a lowercase RFC 1123 subdomain must consist of ..."
+    if len(spec["driver"]) > 63 or not re.fullmatch(SUBDOMAIN, spec["driver"]):
+        return f"spec.driver: {spec['driver']}: invalid"
+    pool = spec["pool"]
+    if len(pool["name"]) > 253 or not all(re.fullmatch(SUBDOMAIN, part) for part in pool["name"].split("/")):
+        return f"spec.pool.name: {pool['name']}: invalid"
+    if pool["resourceSliceCount"] < 1 or pool["generation"] < 0:
+        return "spec.pool: must be greater than zero"
+    for field in ("driver", "nodeName"):
+        if stored and spec.get(field) != stored["spec"].get(field):
+            return f"spec.{field}: field is immutable"
+    if stored and pool["name"] != stored["spec"]["pool"]["name"]:
+        return "spec.pool.name: field is immutable"
+    devices = spec.get("devices") or []
+    lists = any(kind.endswith("s") for device in devices for a in device.get("attributes", {}).values() for kind in a)
+    if len(devices) > (64 if lists else 128):
+        return "spec.devices: too many"
+    if len({device["name"] for device in devices}) < len(devices):
+        return "spec.devices: duplicate value"
+    return next(filter(None, (_device_refusal(device) for device in devices)), "")
+
+
+def _device_refusal(device: dict[str, Any]) -> str:
+    name = device["name"]
+    if not re.fullmatch(LABEL, name):
+        return f"spec.devices.name: {name}: a lowercase RFC 1123 label must consist of ..."
+    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
+    if len(attributes) + len(capacity) > 32:
+        return "the total number of attributes and capacities must not exceed 32"
+    for key in (*attributes, *capacity):
+        domain, _, identifier = key.rpartition("/")
+        if not re.fullmatch(IDENTIFIER, identifier) or (domain and not re.fullmatch(SUBDOMAIN, domain)):
+            return f"{key}: a valid C identifier must start with ..."
+    if any(len(value) != 1 for value in attributes.values()):
+        return "exactly one value must be specified"
+    if any(not QUANTITY.fullmatch(str(value["value"])) for value in capacity.values()):
+        return "quantities must match the regular expression ..."
+    return ""
+
+
+def as_stored(item: dict[str, Any], disabled: Collection[str]) -> dict[str, Any]:
+    """The object in the server's own form. `disabled`: fields of devices whose feature is off."""
+    stored = copy.deepcopy(item)
+    if not stored["spec"].get("devices"):
+        stored["spec"].pop("devices", None)
+    for device in stored["spec"].get("devices") or []:
+        for field in {*disabled, *(field for field, value in device.items() if value in ({}, []))}:
+            device.pop(field, None)
+        for capacity in (device.get("capacity") or {}).values():
+            if {"allowMultipleAllocations"} & set(disabled):
+                capacity.pop("requestPolicy", None)
+            _each_quantity(capacity, canonical)
+    return stored
+
+
+def _each_quantity(capacity: dict[str, Any], form: Callable[[str], str]) -> None:
+    capacity["value"] = form(str(capacity["value"]))
+    policy = capacity.get("requestPolicy") or {}
+    for holder, keys in ((policy, ("default",)), (policy.get("validRange") or {}, ("min", "max", "step"))):
+        for key in keys:
+            if key in holder:
+                holder[key] = form(str(holder[key]))
+    if "validValues" in policy:
+        policy["validValues"] = [form(str(value)) for value in policy["validValues"]]
+
+
+def canonical(quantity: str) -> str:
+    """The same amount with no fraction and the largest suffix of its family."""
+    found = QUANTITY.fullmatch(quantity)
+    assert found, quantity
+    sign, number, suffix = found[1], Fraction(found[2]), found[3] or ""
+    if suffix[:1] in ("e", "E") and len(suffix) > 1:
+        power = int(suffix[1:])
+        amount = number * Fraction(10) ** power
+        power = max((p for p in range(-9, 19, 3) if (amount / Fraction(10) ** p).denominator == 1), default=-9)
+        return f"{sign}{amount / Fraction(10) ** power}{f'e{power}' if power else ''}" if amount else "0"
+    family: dict[str, Any] = BINARY if suffix.endswith("i") else DECIMAL
+    amount = number * family[suffix]
+    if amount == 0:
+        return "0"
+    if family is BINARY and amount.denominator > 1:
+        family = DECIMAL
+    best = max((each for each in family if (amount / family[each]).denominator == 1), key=family.__getitem__)
+    return f"{'-' if sign == '-' else ''}{amount / family[best]}{best}"
