@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kubernetes_validate
+import pytest
+import yaml
+
 import dra_agent
 from dra_agent import cli
 
@@ -47,3 +51,30 @@ def test_the_manifest_mounts_what_the_agent_uses_by_default() -> None:
     assert mounted == set(re.findall(r"hostPath: {path: (\S+?),", MANIFEST)), "the same paths inside and outside"
     (command,) = re.findall(r"command: \[dra-agent, (.*)\]", MANIFEST)
     assert defaults.parse_args(command.split(", ")).grace < 30
+
+
+@pytest.mark.parametrize("version", ["1.34", "1.35", "1.36", "1.37"])
+def test_the_manifest_fits_the_published_schema_of_kubernetes(version: str) -> None:
+    items = list(yaml.safe_load_all(MANIFEST))
+    assert [item["kind"] for item in items][::6] == ["Namespace", "DaemonSet"]
+    for item in items:
+        assert kubernetes_validate.validate(item, version, strict=True) == version
+
+
+def test_the_manifest_has_its_namespace_its_rights_and_runs_on_every_node() -> None:
+    items = {item["kind"]: item for item in yaml.safe_load_all(MANIFEST)}
+    name = items["Namespace"]["metadata"]["name"]
+    assert {item["metadata"].get("namespace", name) for item in items.values()} == {name}
+    rights = {kind: set(rule["verbs"]) for rule in items["ClusterRole"]["rules"] for kind in rule["resources"]}
+    assert rights == {
+        "resourceclaims": {"get", "list"},
+        "resourceslices": {"get", "list", "create", "update", "delete"},
+        "nodes": {"get"},
+    }
+    assert items["DaemonSet"]["spec"]["template"]["spec"]["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_every_option_that_is_named_is_there() -> None:
+    offered = set(re.findall(r"--[a-z-]+", cli._parser().format_help()))
+    named = set(re.findall(r"`(--[a-z-]+)", README)) - {"--root-dir"}  # which is kubelet's
+    assert {"--kubelet-dir", "--plugin-dir", "--registry-dir", "--kubeconfig"} <= named <= offered

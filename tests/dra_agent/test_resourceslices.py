@@ -167,7 +167,7 @@ def test_they_go_with_their_node_and_come_back_with_it(cluster: LocalApiServer, 
         slices.publish(inventory("gpu-0"))
     assert cluster.slices() == [], "none without an owner"
 
-    cluster._nodes.clear()
+    cluster.add_node("n1")
     slices.publish(inventory("gpu-0"))
     assert cluster.slices()[0]["metadata"]["ownerReferences"][0]["uid"] == cluster.node_uid("n1") != owner["uid"]
 

@@ -140,6 +140,11 @@ class LocalApiServer:
         with self._lock:
             return self._nodes.setdefault(name, str(uuid.uuid4()))
 
+    def add_node(self, name: str) -> None:
+        """A node by this name, with a UID of its own."""
+        with self._lock:
+            self._nodes[name] = str(uuid.uuid4())
+
     def delete_node(self, name: str) -> None:
         """The node and what it owns."""
         uid = self.node_uid(name)

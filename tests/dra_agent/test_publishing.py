@@ -1,0 +1,154 @@
+"""Agents as processes, and their slices: wiped by kubelet, renamed, in another form, without the API they need."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from dra_agent.rehearsal import Kubelet, LocalApiServer, Node
+
+from .conversation import LIMIT, claim_for, devices_of, prepare, talk, until
+
+
+def published(cluster: LocalApiServer) -> list[str]:
+    return [device["name"] for item in cluster.slices() for device in item["spec"].get("devices", [])]
+
+
+def looks(cluster: LocalApiServer) -> int:
+    """Each look asks for the node once."""
+    return cluster.requests["nodes"]
+
+
+def after_two_looks(cluster: LocalApiServer, node: Node) -> None:
+    """Let kubelet register the agent, and wait for the look that follows at once and the one a second later."""
+    before = looks(cluster)
+    talk(node, lambda kubelet: kubelet.health())
+    until(lambda: looks(cluster) >= before + 2)
+
+
+def test_slices_that_kubelet_wiped_at_its_start_are_back_within_seconds(
+    node: Node, cluster: LocalApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node.start()
+    until(lambda: published(cluster) == node.devices)
+
+    async def main() -> float:
+        wipe = lambda: cluster.wipe_slices(node.pool)  # noqa: E731
+        async with Kubelet(node.registry, node.driver, wipe=wipe, wipe_after=2) as kubelet:
+            await kubelet.wiped.wait()
+            assert cluster.slices() == []
+            started = time.monotonic()
+            while published(cluster) != node.devices:
+                assert time.monotonic() < started + LIMIT
+                await asyncio.sleep(0.02)
+            return time.monotonic() - started
+
+    gap = asyncio.run(main())
+    with capsys.disabled():
+        print(f"\n  wiped 2 s after the registration, the slices were back after {gap:.1f} s")
+
+
+def test_looking_again_and_restarting_give_no_new_generation(cluster: LocalApiServer) -> None:
+    """Quantities come back in another form, and the server drops what it does not know."""
+    cluster.disabled = {"allowMultipleAllocations"}
+    device = {"name": "gpu-0", "shared": True, "attributes": {}, "capacity": {"memory": {"value": "1024Mi"}}}
+    with Node(cluster.address, [device, {"name": "gpu-1"}]) as node:
+        for _ in range(3):
+            agent = node.start()
+            after_two_looks(cluster, node)
+            assert agent.terminate() == 0
+        assert looks(cluster) >= 6
+        (item,) = cluster.slices()
+        assert (item["spec"]["pool"]["generation"], cluster.writes) == (1, 1)
+        assert item["spec"]["devices"][0] == {"name": "gpu-0", "capacity": {"memory": {"value": "1Gi"}}}
+
+
+def test_slices_belong_to_their_node_and_go_with_it(node: Node, cluster: LocalApiServer) -> None:
+    node.start()
+    until(lambda: published(cluster) == node.devices)
+    (owner,) = cluster.slices()[0]["metadata"]["ownerReferences"]
+    assert owner == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": node.pool,
+        "uid": cluster.node_uid(node.pool),
+        "controller": True,
+    }
+    cluster.delete_node(node.pool)
+    assert cluster.slices() == []
+
+
+def test_a_pool_can_be_renamed_while_the_agent_runs(node: Node, cluster: LocalApiServer) -> None:
+    agent = node.start()
+    until(lambda: published(cluster) == node.devices)
+    change(node, pool="rack-1/node-1")
+    until(lambda: [item["spec"]["pool"]["name"] for item in cluster.slices()] == ["rack-1/node-1"])
+    assert published(cluster) == node.devices
+    assert agent.details()["resource_slices"] == "published"
+
+
+def change(node: Node, **fields: Any) -> None:
+    content = {"driver": node.driver, "devices": [{"name": name} for name in node.devices]}
+    node.write("devices.json", {**content, **fields})
+
+
+def test_a_changed_device_file_is_published_without_a_restart(node: Node, cluster: LocalApiServer) -> None:
+    agent = node.start()
+    until(lambda: published(cluster) == node.devices)
+    change(node, devices=[{"name": "gpu-0"}, {"name": "new"}])
+    until(lambda: published(cluster) == ["gpu-0", "new"])
+    assert cluster.slices()[0]["spec"]["pool"]["generation"] == 2
+    assert agent.details()["devices_file"] == "good"
+
+
+def test_a_broken_device_file_is_refused_and_the_devices_stay(node: Node, cluster: LocalApiServer) -> None:
+    agent = node.start()
+    until(lambda: published(cluster) == node.devices)
+    change(node, devices=[{"name": "gpu.0"}])
+    until(lambda: "devices[0].name" in agent.details()["devices_file"])
+    assert "no DNS label" in agent.log
+    assert agent.details()["ready"]
+    assert devices_of(prepare(node, claim_for(cluster, node, "a", "gpu-0"))) == ["gpu-0"]
+    assert published(cluster) == node.devices
+    change(node)
+    until(lambda: agent.details()["devices_file"] == "good")
+
+
+@pytest.mark.parametrize("versions", [[], ["v1beta1", "v1beta2"]])
+def test_without_the_api_it_is_not_ready_and_says_why_until_it_is_there(
+    node: Node, cluster: LocalApiServer, versions: list[str]
+) -> None:
+    cluster.versions = versions
+    agent = node.start(wait=False)
+    until(lambda: "reason" in agent.details())
+    status, text = agent.get("/readyz")
+    assert status == 503
+    assert all(word in text for word in ("resource.k8s.io/v1", "1.34", *versions))
+    assert agent.get("/healthz")[0] == 200, "a restart would not help"
+    cluster.versions = [*versions, "v1"]
+    agent.wait_until_ready("serving")
+    until(lambda: published(cluster) == node.devices)
+    assert "reason" not in agent.details()
+
+
+def test_an_outage_of_the_api_server_leaves_it_ready(node: Node, cluster: LocalApiServer) -> None:
+    agent = node.start()
+    until(lambda: published(cluster) == node.devices)
+    cluster.failing = 503
+    talk(node, lambda kubelet: kubelet.health())  # registers, which is followed by a look
+    until(lambda: "503" in agent.details()["resource_slices"])
+    assert agent.get("/readyz")[0] == 200
+    cluster.failing = 0
+    until(lambda: agent.details()["resource_slices"] == "published")
+
+
+def test_a_node_that_cannot_be_read_is_reported_and_asked_for_again(node: Node, cluster: LocalApiServer) -> None:
+    cluster.delete_node(node.pool)
+    agent = node.start()
+    until(lambda: "/nodes/node-1: 404" in agent.details()["resource_slices"])
+    assert cluster.slices() == []
+    cluster.add_node(node.pool)
+    until(lambda: published(cluster) == node.devices)
