@@ -59,11 +59,24 @@ def test_looking_again_and_restarting_give_no_new_generation(cluster: LocalApiSe
         for _ in range(3):
             agent = node.start()
             after_two_looks(cluster, node)
-            assert agent.terminate() == 0
+            agent.kill()
         assert looks(cluster) >= 6
         (item,) = cluster.slices()
         assert (item["spec"]["pool"]["generation"], cluster.writes) == (1, 1)
         assert item["spec"]["devices"][0] == {"name": "gpu-0", "capacity": {"memory": {"value": "1Gi"}}}
+
+
+def test_a_feature_that_is_turned_on_later_is_noticed_when_kubelet_registers_the_agent(
+    cluster: LocalApiServer,
+) -> None:
+    cluster.disabled = {"allowMultipleAllocations"}
+    with Node(cluster.address, [{"name": "gpu-0", "shared": True}]) as node:
+        node.start()
+        until(lambda: published(cluster) == node.devices)
+        after_two_looks(cluster, node)
+        cluster.disabled = set()
+        talk(node, lambda kubelet: kubelet.health())
+        until(lambda: "allowMultipleAllocations" in cluster.slices()[0]["spec"]["devices"][0])
 
 
 def test_slices_belong_to_their_node_and_go_with_it(node: Node, cluster: LocalApiServer) -> None:

@@ -200,6 +200,15 @@ def test_an_outage_is_not_taken_for_a_missing_api(cluster: LocalApiServer, serve
         ResourceSlices(server, "n1").publish(inventory("gpu-0"))
 
 
+def test_a_404_of_a_server_that_has_the_api_is_not_taken_for_a_missing_one(
+    cluster: LocalApiServer, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.failing = 404
+    monkeypatch.setattr(server, "served_versions", lambda: ["v1"])
+    with pytest.raises(ApiError, match="404"):
+        ResourceSlices(server, "n1").publish(inventory("gpu-0"))
+
+
 def test_names_are_dns_subdomains_wherever_the_name_of_the_node_is_cut() -> None:
     nodes = [f"{'n' * length}.{'m' * 20}" for length in range(90, 110)] + ["n" * 253, "a-" * 120 + "b", "a"]
     for node in nodes:
