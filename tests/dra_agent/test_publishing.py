@@ -117,6 +117,19 @@ def test_a_changed_device_file_is_published_without_a_restart(node: Node, cluste
     assert agent.details()["devices_file"] == "good"
 
 
+def test_a_standby_publishes_the_devices_of_the_day_that_it_takes_over(node: Node, cluster: LocalApiServer) -> None:
+    old, standby = node.start(), node.start()
+    until(lambda: published(cluster) == node.devices)
+    assert standby.details()["phase"] == "standby"
+    change(node, devices=[{"name": "new"}])
+    until(lambda: published(cluster) == ["new"])
+    assert old.terminate() == 0
+    standby.wait_until_ready("serving")
+    after_two_looks(cluster, node)
+    assert published(cluster) == ["new"]
+    assert cluster.slices()[0]["spec"]["pool"]["generation"] == 2, "the old ones did not come back for a while"
+
+
 def test_a_broken_device_file_is_refused_and_the_devices_stay(node: Node, cluster: LocalApiServer) -> None:
     agent = node.start()
     until(lambda: published(cluster) == node.devices)

@@ -102,6 +102,7 @@ class Agent:
 
     async def _serve(self, cache: AsyncClaimInfoCache) -> None:
         settings, status = self._settings, self.status
+        settings.devices.refresh()  # it may have changed while another process had the state
         make_folder(settings.cdi, 0o755)  # runtimes and their users read it
         preparer = await self._restored(cache)
         plugin, health = PluginService(preparer, self._registry), HealthService()
