@@ -169,15 +169,15 @@ class Agent:
 
     async def _watch_devices(self, publisher: Publisher) -> None:
         """A changed device file holds from the next prepare on; one that cannot be used changes nothing."""
-        devices = self._settings.devices
+        devices, reported = self._settings.devices, ""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            before = devices.error
             if await asyncio.to_thread(devices.refresh):
                 logger.info("%s: read again, %d devices", devices.path, len(devices.current.devices))
                 publisher.look()
-            if devices.error and devices.error != before:
+            if devices.error and devices.error != reported:
                 logger.error("going on with the devices that were known before: %s", devices.error)
+            reported = devices.error
             self.status.devices_file = devices.error or "good"
 
     def _lost(self, why: str) -> None:
