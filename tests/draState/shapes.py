@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing
+from enum import EnumType
+from types import UnionType
 from typing import Any
 
 from checkpointmanager._schema.unknown import CARRIER
@@ -31,8 +33,13 @@ def shape_of(root: type) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _type_name(annotation: Any) -> str:
+    if isinstance(annotation, UnionType):
+        return " | ".join(map(_type_name, typing.get_args(annotation)))
+    if isinstance(annotation, EnumType):
+        choices = [choice.value for choice in annotation]  # type: ignore[var-annotated]
+        return f"{annotation.__name__}{choices}"
     if isinstance(annotation, type) and not typing.get_args(annotation):
-        return annotation.__name__
+        return "None" if annotation is type(None) else annotation.__name__
     return re.sub(r"\bdraState\.\w+\.", "", str(annotation))  # which module a class lives in is not persisted
 
 

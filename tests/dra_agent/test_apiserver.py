@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from dra_agent.apiserver import ApiError, ApiServer
+from dra_agent.inventory import SettingsError
 from dra_agent.kubeconfig import Credentials, from_kubeconfig, in_cluster
 from dra_agent.rehearsal import LocalApiServer
-from dra_agent.settings import SettingsError
 
 DRIVER = "gpu.example.com"
 

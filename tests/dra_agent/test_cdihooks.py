@@ -14,7 +14,7 @@ import pytest
 from dra_agent.apiserver import ApiError
 from dra_agent.cdi import CdiFolder
 from dra_agent.cdihooks import CdiHooks
-from dra_agent.settings import Inventory, OfferedDevice
+from dra_agent.inventory import Inventory, OfferedDevice
 from draState import ClaimEvent, ClaimInfoCache, ClaimPreparer, ClaimRef, Prepared
 from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
 
@@ -69,7 +69,7 @@ class Desk:
         self.cdi = CdiFolder(str(self._path / "cdi"), DRIVER)
         async with await AsyncClaimInfoCache.open(make) as cache:
             self.cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is not False)
-            hooks = CdiHooks(INVENTORY, self.cdi, self._fetch)
+            hooks = CdiHooks(lambda: INVENTORY, self.cdi, self._fetch)
             preparer = AsyncClaimPreparer(ClaimPreparer(cache.cache, hooks, on_event=self.events.append), cache.threads)
             await preparer.restore()
             yield OneByOne(preparer)

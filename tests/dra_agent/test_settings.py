@@ -58,6 +58,10 @@ WRONG: dict[str, tuple[object, str]] = {
     "nodes that are no list": (device(device_nodes="/dev/null"), r"devices\[1\]\.device_nodes: a list of paths"),
     "a node without its folder": (device(device_nodes=["null"]), "no absolute path"),
     "an empty node": (device(device_nodes=[""]), "no absolute path"),
+    "one variable with two values": (
+        {"driver": "a.b", "devices": [{"name": "x", "env": {"GPU": 0}}, {"name": "y", "env": {"GPU": 1}}]},
+        "env: GPU has one value for x and another for y",
+    ),
     "env without a name": (device(env={"": "x"}), r"devices\[1\]\.env: '' is no name of an environment variable"),
     "env with = in its name": (device(env={"A=B": "x"}), "without '='"),
     "env with an object": (device(env={"A": {}}), "the value of A is a string"),

@@ -142,12 +142,12 @@ class Agent:
     async def _restored(self, cache: AsyncClaimInfoCache) -> AsyncClaimPreparer:
         """Before the sockets appear, CDI files and claims agree."""
         settings = self._settings
-        cdi = CdiFolder(settings.cdi, settings.inventory.driver)
+        cdi = CdiFolder(settings.cdi, settings.devices.current.driver)
         for uid, why in cache.cache.report().unknown.items():
             logger.error("claim %s: unknown, its devices stay held: %s", uid, why)
         for path, error in cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is not False).items():
             logger.error("%s: is left over and cannot be removed (%s); remove it by hand", path, error)
-        hooks = CdiHooks(settings.inventory, cdi, self._server.claim)
+        hooks = CdiHooks(lambda: settings.devices.current, cdi, self._server.claim)
         sync = ClaimPreparer(cache.cache, hooks, look_up_seconds=settings.api_timeout, on_event=self._happened)
         PreparerMetrics(sync, self._registry)
         self.status.preparer = sync

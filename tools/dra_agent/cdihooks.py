@@ -11,18 +11,20 @@ from draState import ClaimGone, ClaimInvalid, ClaimRef, Device, DriverClaim, Dri
 
 from .apiserver import ApiError
 from .cdi import CdiFolder, device_edits
-from .settings import Inventory
+from .inventory import Inventory
 
 
 class CdiHooks(DriverHooks):
     """`driver_data` is what the file says, so that it can be written again whatever the inventory has become.
 
-    `fetch` gets a ResourceClaim by namespace and name. `inventory` may be exchanged at any time.
+    `fetch` gets a ResourceClaim by namespace and name; `inventory` says what the node offers now.
     """
 
-    def __init__(self, inventory: Inventory, cdi: CdiFolder, fetch: Callable[[str, str], Mapping[str, Any]]) -> None:
-        self.driver = inventory.driver
-        self.inventory = inventory
+    def __init__(
+        self, inventory: Callable[[], Inventory], cdi: CdiFolder, fetch: Callable[[str, str], Mapping[str, Any]]
+    ) -> None:
+        self.driver = inventory().driver
+        self._inventory = inventory
         self._cdi = cdi
         self._fetch = fetch
 
@@ -37,7 +39,7 @@ class CdiHooks(DriverHooks):
 
     def check(self, claim: DriverClaim) -> None:
         where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"
-        inventory = self.inventory
+        inventory = self._inventory()
         for device in claim.devices:
             offered = inventory.devices.get(device.device_name)
             if device.pool_name != inventory.pool or not offered:
@@ -48,8 +50,9 @@ class CdiHooks(DriverHooks):
 
     def set_up(self, claim: DriverClaim) -> DriverClaim:
         edits = []
+        offers = self._inventory().devices
         for device in claim.devices:
-            offered = self.inventory.devices[device.device_name]
+            offered = offers[device.device_name]
             edits.append(device_edits(claim.uid, device, offered.env, offered.device_nodes))
         ready = [replace(d, cdi_device_ids=(self._cdi.device_id(claim.uid, d),)) for d in claim.devices]
         self._cdi.write(claim.uid, edits)
@@ -62,4 +65,4 @@ class CdiHooks(DriverHooks):
         self._cdi.remove(claim.uid)
 
     def devices_of_damaged(self, uid: str) -> tuple[Device, ...]:
-        return self._cdi.devices(uid, self.inventory.pool)
+        return self._cdi.devices(uid, self._inventory().pool)

@@ -17,8 +17,9 @@ from checkpointmanager import CheckpointError
 
 from . import grammar
 from .agent import Agent
+from .inventory import InventoryFile, SettingsError
 from .operate import COMMANDS, EXAMPLES, operate
-from .settings import InventoryFile, Settings, SettingsError
+from .settings import Settings
 
 BOOT_ID_SWITCH = "DRA_AGENT_BOOT_ID"  # for tests: stands for the kernel's boot id, so that a restart is a reboot
 

@@ -6,14 +6,14 @@
               "shared": false,                            true: several claims at once, each with its share id
               "attributes": {"model": {"string": "a"}},   as in a ResourceSlice, for the scheduler
               "capacity": {"memory": {"value": "16Gi"}},
-              "env": {"GPU": "0"},                        what the container gets
+              "env": {"GPU_0": "yes"},                    what the container gets; one name, one value
               "device_nodes": ["/dev/null"]}]}
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,7 +117,21 @@ def _inventory(told: Mapping[str, Any], node: str) -> Inventory:
         if device.name in devices:
             raise ValueError(f"devices[{number}].name: two devices are called {device.name!r}")
         devices[device.name] = device
+    _check_env(devices.values())
     return Inventory(told["driver"], pool, devices)
+
+
+def _check_env(devices: Iterable[OfferedDevice]) -> None:
+    """A container may get any of them together, and then one value of a variable would hide the other."""
+    values: dict[str, tuple[str, str]] = {}
+    for device in devices:
+        for name, value in device.env.items():
+            known, other = values.setdefault(name, (value, device.name))
+            if known != value:
+                raise ValueError(
+                    f"env: {name} has one value for {other} and another for {device.name}, and a container with both "
+                    "would see only one of them; use one name per device"
+                )
 
 
 def _device(where: str, told: Mapping[str, Any]) -> OfferedDevice:

@@ -34,7 +34,7 @@ class RegistrationService:
     async def _get_info(self, request: object, context: object) -> Any:
         return GET_INFO.reply(
             type="DRAPlugin",
-            name=self._settings.inventory.driver,
+            name=self._settings.devices.current.driver,
             endpoint=self._settings.dra_socket,
             supported_versions=[V1.version, V1BETA1.version],
         )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from .inventory import Inventory, InventoryFile, OfferedDevice, SettingsError
-
-__all__ = ["Inventory", "InventoryFile", "OfferedDevice", "Settings", "SettingsError"]
+from .inventory import InventoryFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +28,9 @@ class Settings:
     allow_insecure: bool = False
 
     @property
-    def inventory(self) -> Inventory:
-        """As the device file has it now; the driver in it never changes."""
-        return self.devices.current
-
-    @property
     def dra_socket(self) -> str:
         return os.path.join(self.plugin, "dra.sock")
 
     @property
     def registration_socket(self) -> str:
-        return os.path.join(self.registry, f"{self.inventory.driver}-reg.sock")
+        return os.path.join(self.registry, f"{self.devices.current.driver}-reg.sock")

@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 
 from .folders import make_folder
-from .settings import SettingsError
+from .inventory import SettingsError
 
 MAX_PATH = 107  # bytes: the kernel's limit for the path of a unix socket
 

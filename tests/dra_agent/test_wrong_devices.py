@@ -1,0 +1,189 @@
+"""What went wrong on a real cluster, with real processes: a wrong device, a device twice, no device, and orphans."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dra_agent.rehearsal import Claim, LocalApiServer, Node, injected
+
+from .cdirules import broken_rules
+from .conversation import claim_for, devices_of, prepare, unprepare, until
+
+
+def command(node: Node, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command for a running agent, as an operator gives it."""
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    full = [sys.executable, "-m", "dra_agent", *arguments, "--socket", str(node.folder / "p" / "dra.sock")]
+    return subprocess.run(
+        full, env={**os.environ, **paths}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+def environment(node: Node, uid: str) -> dict[str, str]:
+    """What a container that gets all devices of a claim sees: later lines replace earlier ones."""
+    (file,) = node.cdi.glob(f"*_{uid}.json")
+    spec = json.loads(file.read_text())
+    assert broken_rules(spec) == []
+    return dict(line.split("=", 1) for device in spec["devices"] for line in device["containerEdits"]["env"])
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_claim_that_was_allocated_anew_gets_its_new_device(
+    node: Node, cluster: LocalApiServer, restarted: bool
+) -> None:
+    """Kubelet was down, the pod was force-deleted, the claim deallocated and allocated again: the same UID."""
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    agent = node.start()
+    assert devices_of(prepare(node, claim)) == ["gpu-0"]
+    if restarted:
+        agent.kill()
+    cluster.reallocate(claim.name, ["gpu-1"])
+    if restarted:
+        agent = node.start()
+
+    assert devices_of(prepare(node, claim)) == ["gpu-1"]
+
+    assert node.cdi_holdings() == node.holdings() == {"a": ("gpu-1",)}
+    assert devices_of(prepare(node, claim_for(cluster, node, "b", "gpu-0"))) == ["gpu-0"], "the old one is free"
+    assert "allocation-changed" in agent.log
+
+
+def test_a_prioritized_list_gets_a_device(node: Node, cluster: LocalApiServer) -> None:
+    cluster.allocate("a", "claim-a", ["gpu-0"], driver=node.driver, pool=node.pool, request="gpu/small")
+    node.start()
+    prepared = prepare(node, Claim("a", "claim-a"))
+    assert injected(prepared, "gpu") == [f"{node.driver}/device=a-gpu-0"]
+
+
+def test_both_devices_of_a_claim_are_seen_by_the_container(node: Node, cluster: LocalApiServer) -> None:
+    node.start()
+    assert devices_of(prepare(node, claim_for(cluster, node, "a", "gpu-0", "gpu-1"))) == ["gpu-0", "gpu-1"]
+    found = environment(node, "a")
+    assert (found["DRA_DEVICE_GPU_0"], found["DRA_DEVICE_GPU_1"]) == ("gpu-0", "gpu-1")
+    assert found["DRA_CLAIM_GPU_0"] == found["DRA_CLAIM_GPU_1"] == "a"
+
+
+def test_a_device_of_a_renamed_pool_does_not_go_to_a_second_claim(node: Node, cluster: LocalApiServer) -> None:
+    old = claim_for(cluster, node, "a", "gpu-0")
+    agent = node.start()
+    first = prepare(node, old)
+    agent.terminate()
+    told = json.loads((node.folder / "devices.json").read_text())
+    node.write("devices.json", {**told, "pool": "renamed"})
+    node.start()
+    cluster.allocate("b", "claim-b", ["gpu-0"], driver=node.driver, pool="renamed")
+    new = Claim("b", "claim-b")
+
+    assert "is held by claim default/claim-a (UID a)" in prepare(node, new).error
+    assert prepare(node, old) == first, "what runs goes on under the old name"
+    assert unprepare(node, old) == ""
+    assert devices_of(prepare(node, new)) == ["gpu-0"]
+
+
+def test_a_device_that_left_the_device_file_stays_with_its_claim(node: Node, cluster: LocalApiServer) -> None:
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    agent = node.start()
+    first = prepare(node, claim)
+    told = json.loads((node.folder / "devices.json").read_text())
+    node.write("devices.json", {**told, "devices": [{"name": "gpu-1"}, {"name": "new-0"}]})
+    until(lambda: "read again, 2 devices" in agent.log)
+
+    assert devices_of(prepare(node, claim_for(cluster, node, "b", "new-0"))) == ["new-0"]
+    assert prepare(node, claim) == first
+    agent.kill()
+    node.start()
+    assert prepare(node, claim) == first
+    assert environment(node, "a")["DRA_DEVICE_GPU_0"] == "gpu-0"
+    assert "which this node does not have" in prepare(node, claim_for(cluster, node, "c", "gpu-2")).error
+
+
+def test_a_cdi_file_that_was_deleted_is_back_after_the_next_prepare(node: Node, cluster: LocalApiServer) -> None:
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    node.start()
+    prepare(node, claim)
+    for file in node.cdi.iterdir():
+        file.unlink()
+    assert devices_of(prepare(node, claim)) == ["gpu-0"]
+    assert node.cdi_holdings() == {"a": ("gpu-0",)}
+
+
+def test_a_folder_in_the_place_of_a_cdi_file_ends_no_start(node: Node, cluster: LocalApiServer) -> None:
+    claim, other = claim_for(cluster, node, "a", "gpu-0"), claim_for(cluster, node, "b", "gpu-1")
+    agent = node.start()
+    for each in (claim, other):
+        prepare(node, each)
+    agent.kill()
+    (file,) = node.cdi.glob("*_a.json")
+    file.unlink()
+    file.mkdir()
+    stray = node.cdi / f"{node.driver}-device_stray.json"
+    stray.mkdir()
+
+    agent = node.start()
+
+    assert devices_of(prepare(node, other)) == ["gpu-1"]
+    assert str(file) in prepare(node, claim).error
+    assert str(stray) in agent.log
+    file.rmdir()
+    assert devices_of(prepare(node, claim)) == ["gpu-0"]
+
+
+def test_an_orphan_is_named_and_can_be_released(node: Node, cluster: LocalApiServer) -> None:
+    """Kubelet lost its dra_manager_state: it will never unprepare what ran before."""
+    orphan, running = claim_for(cluster, node, "a", "gpu-0"), claim_for(cluster, node, "b", "gpu-1")
+    agent = node.start()
+    for claim in (orphan, running):
+        prepare(node, claim)
+    agent.terminate()
+    cluster.forget_claim(orphan.name)
+    agent = node.start()
+    until(lambda: "a" in agent.details()["orphaned_claims"])
+    assert 'dra_resource_claims_orphaned{claim_uid="a"} 1.0' in agent.get("/metrics")[1]
+    assert "claim a: orphaned" in agent.log
+    assert "is held by claim" in prepare(node, claim_for(cluster, node, "new", "gpu-0")).error
+
+    listed = json.loads(command(node, "claims", "--json").stdout)
+    assert [(row["uid"], row["devices"], bool(row["orphan"])) for row in listed] == [
+        ("a", ["gpu-0"], True),
+        ("b", ["gpu-1"], False),
+    ]
+    assert "ORPHAN" in command(node, "claims").stdout
+    for arguments, complaint in [
+        (["release", "a"], "give --yes"),
+        (["release", "--yes", "b"], "it is no orphan"),
+        (["release", "--yes", "never-seen"], "is not here"),
+    ]:
+        refused = command(node, *arguments)
+        assert (refused.returncode, complaint in refused.stderr) == (1, True), refused
+    assert node.holdings() == {"a": ("gpu-0",), "b": ("gpu-1",)}
+
+    released = command(node, "release", "--yes", "a")
+    assert (released.returncode, released.stderr) == (0, ""), released
+    assert "its devices are free" in released.stdout
+    assert node.holdings() == node.cdi_holdings() == {"b": ("gpu-1",)}
+    assert devices_of(prepare(node, Claim("new", "claim-new"))) == ["gpu-0"]
+    assert agent.details()["orphaned_claims"] == {}
+
+
+def test_orphans_are_released_by_themselves_if_the_operator_wants_so(node: Node, cluster: LocalApiServer) -> None:
+    gone, deallocated, running = (claim_for(cluster, node, uid, f"gpu-{n}") for n, uid in enumerate("abc"))
+    agent = node.start()
+    for claim in (gone, deallocated, running):
+        prepare(node, claim)
+    agent.terminate()
+    cluster.forget_claim(gone.name)
+    cluster.deallocate(deallocated.name)
+    node.start("--release-orphans-after", "0.5")
+    until(lambda: node.holdings() == {"c": ("gpu-2",)})
+    assert node.cdi_holdings() == {"c": ("gpu-2",)}
+
+
+def test_a_command_without_an_agent_says_so(node: Node) -> None:
+    done = command(node, "claims")
+    assert done.returncode == 1
+    assert "the agent does not answer" in done.stderr
