@@ -68,8 +68,8 @@ class ClaimPreparer:
     def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, Prepared]:
         """By claim UID the devices, or why there are none. `deadline`, of time.monotonic(), is the caller's own."""
         with self._operations.locked(*{ref.uid for ref in claims}):
-            started = {ref: self.look_ups.start(ref) for ref in claims}
-            return {ref.uid: self.prepare_found(ref, self.look_ups.result(f), deadline) for ref, f in started.items()}
+            started = [(ref, self.look_ups.start(ref)) for ref in claims]
+            return {ref.uid: self.prepare_found(ref, look_up.result(), deadline) for ref, look_up in started}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, str]:
         """By claim UID the error, "" for success. A claim that is not known has nothing to give back."""
@@ -123,7 +123,7 @@ class ClaimPreparer:
             return self._confirmed(known, old, found)
         self.hooks.check(found.copy())
         if known and old and self._must_go_first(known, old, found):
-            self._tear_down(known)
+            self._unprepare_known(ref.uid)  # wholly: two claims may have swapped their devices
         self._intend(found)
         return self._set_up(found)
 

@@ -120,12 +120,16 @@ def _device(result: Mapping[str, Any]) -> Device:
 
 
 def _merged(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """A device that serves several requests of a claim is one device with several request names."""
+    """A device that serves several requests of a claim is one device with several request names.
+
+    It is for administration only if it is for nothing else.
+    """
     merged: dict[tuple[Any, ...], Device] = {}
     for device in devices:
         known = merged.get(device.identity, replace(device, request_names=()))
         names = dict.fromkeys((*known.request_names, *device.request_names))
-        merged[device.identity] = replace(known, request_names=tuple(names))
+        admin = known.admin_access and device.admin_access
+        merged[device.identity] = replace(known, request_names=tuple(names), admin_access=admin)
     return tuple(merged.values())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,41 +25,49 @@ class NotAsked:
 Found = DriverClaim | ClaimInvalid | NotAsked
 
 
+class LookUp:
+    """One question, under way in its thread."""
+
+    def __init__(self, answer: Future[DriverClaim], limit: float) -> None:
+        self._answer = answer
+        self._limit = limit
+        self._end = time.monotonic() + limit
+
+    def result(self) -> Found:
+        """What was found, or why nothing was."""
+        try:
+            return self._answer.result(max(0.0, self._end - time.monotonic()))
+        except Exception as error:  # noqa: BLE001  (a hook is foreign code)
+            return self._failed(error)
+
+    async def found(self) -> Found:
+        """The same without holding up the event loop."""
+        try:
+            async with asyncio.timeout(self._limit):
+                return await asyncio.wrap_future(self._answer)
+        except Exception as error:  # noqa: BLE001  (a hook is foreign code)
+            return self._failed(error)
+
+    def _failed(self, error: Exception) -> Found:
+        self._answer.cancel()
+        if isinstance(error, ClaimInvalid):
+            return error
+        if isinstance(error, TimeoutError) and not str(error):
+            return NotAsked(f"no answer within {self._limit:g} s")
+        return NotAsked(str(error) or type(error).__name__)
+
+
 class LookUps:
-    """One look-up hangs at most for `limit` seconds, as far as its caller is concerned."""
+    """A look-up takes at most `limit` seconds, as far as its caller is concerned."""
 
     def __init__(self, look_up: Callable[[ClaimRef], DriverClaim], limit: float) -> None:
         self._look_up = look_up
         self._limit = limit
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="look-up")
 
-    def start(self, ref: ClaimRef) -> Future[DriverClaim]:
-        return self._pool.submit(self._look_up, ref)
-
-    def result(self, started: Future[DriverClaim]) -> Found:
-        """What was found, or why nothing was."""
-        try:
-            return started.result(self._limit)
-        except Exception as error:  # noqa: BLE001  (a hook is foreign code)
-            return self._failed(started, error)
-
-    async def find(self, ref: ClaimRef) -> Found:
-        """The same without holding up the event loop."""
-        started = self.start(ref)
-        try:
-            async with asyncio.timeout(self._limit):
-                return await asyncio.wrap_future(started)
-        except Exception as error:  # noqa: BLE001  (a hook is foreign code)
-            return self._failed(started, error)
+    def start(self, ref: ClaimRef) -> LookUp:
+        return LookUp(self._pool.submit(self._look_up, ref), self._limit)
 
     def close(self) -> None:
         """Those under way are left to end by themselves."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _failed(self, started: Future[DriverClaim], error: Exception) -> Found:
-        started.cancel()
-        if isinstance(error, ClaimInvalid):
-            return error
-        if isinstance(error, TimeoutError) and not str(error):
-            return NotAsked(f"no answer within {self._limit:g} s")
-        return NotAsked(str(error) or type(error).__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ class Orphans:
 
     def __init__(self) -> None:
         self._found: dict[str, Orphan] = {}
+        self._looking = threading.Lock()  # one at a time, or an orphan could be new twice
 
     def current(self, cache: ClaimInfoCache) -> Mapping[str, Orphan]:
         """Without those that were released meanwhile."""
@@ -41,19 +43,18 @@ class Orphans:
 
     def look(self, cache: ClaimInfoCache, driver: str, look_ups: LookUps) -> list[Orphan]:
         """Look for every claim whose name is known; returns those that were none before."""
-        new = []
-        claims = [claim for claim in cache if any(claim.name)]
-        for claim, found in _found(claims, look_ups):
-            if isinstance(found, NotAsked):
-                continue  # nothing new is known about it
-            why = _why(claim, driver, found)
-            if not why:
-                self._found.pop(claim.uid, None)
-            elif claim.uid not in self._found:
-                self._found[claim.uid] = Orphan(claim.uid, why)
-                new.append(self._found[claim.uid])
-        self._found = dict(self.current(cache))
-        return new
+        with self._looking:
+            known = dict(self.current(cache))
+            before = set(known)
+            for claim, found in _found([claim for claim in cache if any(claim.name)], look_ups):
+                if isinstance(found, NotAsked):
+                    continue  # nothing new is known about it
+                if why := _why(claim, driver, found):
+                    known.setdefault(claim.uid, Orphan(claim.uid, why))
+                else:
+                    known.pop(claim.uid, None)
+            self._found = known
+            return [orphan for uid, orphan in known.items() if uid not in before]
 
 
 def orphaned(claim: ClaimInfo, driver: str, look_ups: LookUps) -> str:
@@ -69,8 +70,8 @@ def _found(claims: Iterable[ClaimInfo], look_ups: LookUps) -> Iterator[tuple[Cla
     waiting = iter(claims)
     while some := list(islice(waiting, THREADS)):
         started = [look_ups.start(_ref(claim)) for claim in some]
-        for claim, future in zip(some, started, strict=True):
-            yield claim, look_ups.result(future)
+        for claim, look_up in zip(some, started, strict=True):
+            yield claim, look_up.result()
 
 
 def _why(claim: ClaimInfo, driver: str, found: Found) -> str:

@@ -116,7 +116,7 @@ class AsyncClaimPreparer:
 
     async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
         async with self._threads.turn(_keys_of([ref.uid])):
-            found = await self.preparer.look_ups.find(ref)
+            found = await self.preparer.look_ups.start(ref).found()
             return await self._threads.call(lambda: self.preparer.prepare_found(ref, found, deadline))
 
     async def _unprepare(self, ref: ClaimRef) -> str:

@@ -58,6 +58,12 @@ def test_shares_capacity_and_admin_access_are_recorded() -> None:
     )
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_a_device_that_is_also_for_use_is_not_for_administration_only(first: bool) -> None:
+    given = resource_claim(result("a", "d0", adminAccess=first), result("b", "d0", adminAccess=not first))
+    assert read_allocation(REF, given, GPU).devices == (Device("p", "d0", None, ("a", "b")),)
+
+
 def test_what_the_claim_says_comes_after_what_its_class_says() -> None:
     config = [opaque(1), opaque(2, source="FromClass"), opaque(3, driver=NIC), opaque(4, source="FromClass"), opaque(5)]
     claim = read_allocation(REF, resource_claim(result("a", "d0"), config=config), GPU)

@@ -137,6 +137,18 @@ def test_a_device_that_an_allocation_left_is_free(node: DriverNode) -> None:
     assert names(node.prepare(node.server.allocate("b", "gpu-0"))) == ["gpu-0"]
 
 
+def test_two_claims_that_swapped_their_devices_both_get_the_new_one(node: DriverNode) -> None:
+    one, two = node.server.allocate("a", "gpu-0"), node.server.allocate("b", "gpu-1")
+    for ref in (one, two):
+        node.prepare(ref)
+    node.server.allocate("a", "gpu-1")
+    node.server.allocate("b", "gpu-0")
+    assert "is held by" in node.prepare(one).error, "until the other one is asked for as well"
+    assert names(node.prepare(two)) == ["gpu-0"]
+    assert names(node.prepare(one)) == ["gpu-1"]
+    assert node.hardware.holdings() == {"gpu-0": "b", "gpu-1": "a"}
+
+
 def test_without_the_api_server_only_what_is_prepared_in_this_boot_is_answered(node: DriverNode) -> None:
     ref = node.server.allocate("a", "gpu-0")
     new = node.server.allocate("b", "gpu-1")
