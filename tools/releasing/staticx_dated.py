@@ -1,0 +1,28 @@
+"""staticx, with the time of the commit on the files that it packs: it would take the time of its own copies.
+
+A program of the environment with the extra [release]: staticx_dated.py PROGRAM TARGET
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tarfile
+from typing import Any
+
+from staticx.api import generate
+
+_as_it_lies_there = tarfile.TarFile.gettarinfo
+
+
+def _dated(self: tarfile.TarFile, *given: Any, **named: Any) -> tarfile.TarInfo:
+    info = _as_it_lies_there(self, *given, **named)
+    info.mtime = int(os.environ["SOURCE_DATE_EPOCH"])
+    info.uid = info.gid = 0
+    info.uname = info.gname = "root"
+    return info
+
+
+if __name__ == "__main__":
+    tarfile.TarFile.gettarinfo = _dated  # type: ignore[method-assign]
+    generate(sys.argv[1], sys.argv[2])
