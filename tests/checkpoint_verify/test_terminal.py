@@ -92,7 +92,7 @@ def test_without_rich_the_plain_screen_is_shown_on_a_terminal(
     assert not ended.colours
     assert "claim-1" in ended.out or "GOOD: 4 checkpoints" in ended.out
     assert completion.code == 2
-    assert "checkpointmanager[cli]" in completion.err
+    assert "pip install '.[cli]'" in completion.err
 
 
 def test_a_locale_without_the_letters_does_not_end_the_run(directory: Path) -> None:

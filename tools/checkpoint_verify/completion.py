@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from checkpointmanager import __version__
+
 from . import exitcodes
 
 _PATHS = ("paths", "targets", "directory", "prometheus", "output")
@@ -15,7 +17,12 @@ def print_completion(parser: argparse.ArgumentParser, shell: str) -> int:
     try:
         import shtab  # noqa: PLC0415 - an optional extra
     except ImportError:
-        print("checkpoint-verify: completion needs shtab: pip install 'checkpointmanager[cli]'", file=sys.stderr)
+        print(
+            "checkpoint-verify: completion needs shtab: it comes with the extra [cli]. Install it from a clone "
+            "(pip install '.[cli]') or from a wheel "
+            f"(pip install './checkpointmanager-{__version__}-py3-none-any.whl[cli]').",
+            file=sys.stderr,
+        )
         return exitcodes.USAGE
     if shell not in shtab.SUPPORTED_SHELLS:
         known = ", ".join(shtab.SUPPORTED_SHELLS)
