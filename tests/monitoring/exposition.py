@@ -1,0 +1,62 @@
+"""What the code exposes: read from a running agent, from a library's collector and from checkpoint-verify's file."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from checkpointmanager.testing import damage
+from dra_agent.rehearsal import Claim, Kubelet, LocalApiServer, Node
+
+# What Prometheus itself knows of every target.
+OF_PROMETHEUS = {"up": {"instance", "job"}}
+ENDINGS = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
+
+
+@dataclass
+class Exposition:
+    """Names of series, each with the labels that it was seen with."""
+
+    labels: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, text: str) -> None:
+        for family in text_string_to_metric_families(text):
+            for ending in ENDINGS[family.type]:
+                self.labels.setdefault(family.name + ending, set())
+            for sample in family.samples:
+                self.labels.setdefault(sample.name, set()).update(sample.labels)
+
+
+def of_an_agent_and_of_verify(folder: Path) -> Exposition:
+    """An agent that has served one claim and lost another to damage; and the file that verify leaves about it."""
+    seen = Exposition()
+    with LocalApiServer() as cluster, Node(cluster.address, devices=2) as node:
+        for number in range(2):
+            cluster.allocate(f"uid-{number}", f"claim-{number}", [f"gpu-{number}"], driver=node.driver, pool=node.pool)
+        claims = [Claim(f"uid-{number}", f"claim-{number}") for number in range(2)]
+        agent = node.start()
+        asyncio.run(_prepare(node, claims))
+        agent.terminate()
+        damage.ruin(node.state, "uid-1")
+        agent = node.start()
+        asyncio.run(_prepare(node, claims[:1]))
+        seen.add(agent.get("/metrics")[1])
+        file = folder / "checkpoints.prom"
+        subprocess.run(
+            [sys.executable, "-m", "checkpoint_verify", "--quiet", "--prometheus", file, node.state],
+            check=False,
+            timeout=60,
+        )
+    seen.add(file.read_text())
+    seen.labels.update(OF_PROMETHEUS)
+    return seen
+
+
+async def _prepare(node: Node, claims: list[Claim]) -> None:
+    async with Kubelet(node.registry, node.driver) as kubelet:
+        await kubelet.prepare(*claims)

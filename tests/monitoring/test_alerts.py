@@ -1,0 +1,224 @@
+"""Prometheus' own promtool reads the rules, and fires each of them when it should and not before."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from .rules import ALERTS, RULES
+from .test_names import EXPRESSIONS
+
+PROMTOOL = shutil.which("promtool")
+pytestmark = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool: apt-get install prometheus")
+
+D = 'directory="/claims"'
+N = f'instance="n1",{D}'
+STEPS = 240  # minutes for which there are samples
+
+
+class Case(NamedTuple):
+    """Series in promtool's notation (start+step x times), when to look, and the labels of what then fires."""
+
+    alert: str
+    series: dict[str, str]
+    minute: int
+    fires: list[dict[str, str]]
+    value: str = ""  # what $value reads as, where the text has it
+
+
+def always(value: float) -> str:
+    return f"{value}+0x{STEPS}"
+
+
+def from_minute(minute: int, before: float, after: float) -> str:
+    return f"{before}+0x{minute - 1} {after}+0x{STEPS - minute}"
+
+
+def histogram(name: str, labels: str, slow: float) -> dict[str, str]:
+    """One observation a second, all of them between `slow` and the bucket above it."""
+    buckets = {"0.25": 0, "0.5": 0, "1.0": 0, "2.5": 0, "5.0": 0, "10.0": 0, "+Inf": 60}
+    counted = {le: 60 if le == "+Inf" or float(le) > slow else count for le, count in buckets.items()}
+    return {f'{name}_bucket{{{labels},le="{le}"}}': f"0+{count}x{STEPS}" for le, count in counted.items()}
+
+
+HERE = {"instance": "n1", "directory": "/claims"}
+NODE = {"instance": "n1"}
+IN_DOUBT = f"checkpointmanager_writes_in_doubt_total{{{N}}}"
+RESULT = f"checkpointmanager_verify_last_run_result{{{N}}}"
+PREPARE = 'instance="n1",operation="prepare"'
+DAMAGED = f'checkpointmanager_damaged{{{N},reason="empty"}}'
+STAMP = f"checkpointmanager_verify_last_run_timestamp_seconds{{{N}}}"
+
+CASES: list[Case] = [
+    Case("CheckpointDamaged", {DAMAGED: from_minute(10, 0, 2)}, 14, []),
+    Case("CheckpointDamaged", {DAMAGED: from_minute(10, 0, 2)}, 16, [HERE], "2"),
+    Case("CheckpointDamaged", {DAMAGED: always(0)}, 60, []),
+    *(
+        Case(
+            "CheckpointDamageOnManyNodes",
+            {f'checkpointmanager_damaged{{instance="n{n}",reason="empty"}}': always(int(n < bad)) for n in range(20)},
+            10, [{}] * (bad == 5), "5",
+        )
+        for bad in (4, 5)
+    ),
+    Case("CheckpointUnreadable", {f"checkpointmanager_unreadable{{{N}}}": always(1)}, 10, []),
+    Case("CheckpointUnreadable", {f"checkpointmanager_unreadable{{{N}}}": always(1)}, 20, [HERE], "1"),
+    Case("CheckpointTooNew", {f"checkpointmanager_too_new{{{N}}}": always(0)}, 60, []),
+    Case("CheckpointTooNew", {f"checkpointmanager_too_new{{{N}}}": always(3)}, 60, [HERE], "3"),
+    *(
+        case
+        for alert, name in (("CheckpointSchemaMismatch", "schema_mismatches"), ("CheckpointRecovered", "recoveries"))
+        for series in [f"checkpointmanager_{name}_total{{{N}}}"]
+        for case in (
+            Case(alert, {series: always(0)}, 90, []),
+            Case(alert, {series: from_minute(60, 0, 1)}, 70, [HERE]),
+            Case(alert, {series: from_minute(60, 0, 1)}, 200, []),
+            Case(alert, {series: always(1)}, 5, [HERE]),  # it was so at the first scrape
+            Case(alert, {series: always(1)}, 90, []),  # and is no news an hour later
+        )
+    ),
+    Case("CheckpointQuarantined", {f"checkpointmanager_quarantined{{{N}}}": always(4)}, 90, []),
+    Case("CheckpointQuarantined", {f"checkpointmanager_quarantined{{{N}}}": from_minute(70, 4, 5)}, 90, [HERE]),
+    Case("CheckpointQuarantined", {f"checkpointmanager_quarantined{{{N}}}": from_minute(70, 4, 0)}, 90, []),
+    Case("CheckpointWritesFailing", {f"checkpointmanager_write_failures_total{{{N}}}": always(7)}, 60, []),
+    Case("CheckpointWritesFailing", {f"checkpointmanager_write_failures_total{{{N}}}": from_minute(30, 0, 1)}, 60, []),
+    Case("CheckpointWritesFailing", {f"checkpointmanager_write_failures_total{{{N}}}": f"0+1x{STEPS}"}, 60, [HERE]),
+    Case("CheckpointWritesInDoubt", {IN_DOUBT: always(1)}, 60, []),
+    Case("CheckpointWritesInDoubt", {IN_DOUBT: from_minute(30, 0, 1)}, 35, [HERE]),
+    Case("CheckpointSyncSlow", histogram("checkpointmanager_sync_seconds", N, 0.3), 60, []),
+    Case("CheckpointSyncSlow", histogram("checkpointmanager_sync_seconds", N, 0.6), 60, [HERE]),
+    Case("CheckpointLockWaitsLong", histogram("checkpointmanager_lock_wait_seconds", N, 0.6), 60, []),
+    Case("CheckpointLockWaitsLong", histogram("checkpointmanager_lock_wait_seconds", N, 1.5), 60, [HERE]),
+    Case("CheckpointTempFilesLeft", {f"checkpointmanager_temp_files{{{N}}}": always(20)}, 90, []),
+    Case("CheckpointTempFilesLeft", {f"checkpointmanager_temp_files{{{N}}}": always(21)}, 90, [HERE], "21"),
+    Case("CheckpointVerifyStale", {STAMP: f"0+60x{STEPS}"}, 200, []),
+    Case("CheckpointVerifyStale", {STAMP: always(0)}, 59, []),
+    Case("CheckpointVerifyStale", {STAMP: always(0)}, 61, [HERE]),
+    *(
+        Case("CheckpointVerifyCouldNotLook", {RESULT: always(code)}, 60, fires)
+        for code, fires in ((0, []), (1, []), (3, [HERE]))
+    ),
+    *(
+        Case("CheckpointVerifyMissing", {'up{instance="n1",job="node-exporter"}': always(up), **stamp}, 90, fires)
+        for up, stamp, fires in (
+            (1, {STAMP: always(0)}, []),
+            (0, {}, []),
+            (1, {}, [{**NODE, "job": "node-exporter"}]),
+        )
+    ),
+    Case("DraAgentDown", {'up{instance="n1",job="dra-agent"}': always(1)}, 10, []),
+    Case("DraAgentDown", {'up{instance="n1",job="dra-agent"}': always(0)}, 10, [{**NODE, "job": "dra-agent"}]),
+    Case("DraClaimUnknown", {'dra_resource_claims_in_use{instance="n1"}': always(3)}, 60, []),
+    Case(
+        "DraClaimUnknown",
+        {f'dra_resource_claims_unknown{{instance="n1",claim_uid="{n}"}}': always(1) for n in range(3)},
+        15, [NODE], "3",
+    ),
+    *(
+        Case(
+            "DraAgentNotRegistered",
+            {
+                'dra_agent_phase{instance="n1",phase="serving"}': always(serving),
+                'dra_agent_registered{instance="n1"}': always(registered),
+            },
+            10,
+            [{**NODE, "phase": "serving"}] if (serving, registered) == (1, 0) else [],
+        )
+        for serving in (0, 1)
+        for registered in (0, 1)
+    ),
+    *(
+        Case(alert, {f'dra_agent_phase{{instance="n1",phase="{phase}"}}': always(1)}, minute, fires)
+        for alert, minute, phases in (
+            ("DraAgentStuck", 15, ("starting", "stopping")), ("DraAgentStandby", 40, ("standby",)),
+        )
+        for phase in ("starting", "standby", "serving", "stopping")
+        for fires in [[{**NODE, "phase": phase}] if phase in phases else []]
+    ),
+    *(
+        Case(
+            "DraAgentOperationsFailing",
+            {
+                f'dra_agent_operation_seconds_count{{{PREPARE},is_error="true"}}': f"0+{bad}x{STEPS}",
+                f'dra_agent_operation_seconds_count{{{PREPARE},is_error="false"}}': f"0+{100 - bad}x{STEPS}",
+            },
+            60, fires,
+        )
+        for bad, fires in ((0, []), (10, []), (11, [{**NODE, "operation": "prepare"}]))
+    ),
+    Case("DraAgentOperationsSlow", histogram("dra_agent_operation_seconds", PREPARE, 3), 60, []),
+    Case("DraAgentOperationsSlow", histogram("dra_agent_operation_seconds", PREPARE, 6), 60,
+         [{**NODE, "operation": "prepare"}]),
+]  # fmt: skip
+
+
+def test_promtool_accepts_the_rules() -> None:
+    checked = subprocess.run([str(PROMTOOL), "check", "rules", RULES], capture_output=True, text=True, check=False)
+
+    assert checked.returncode == 0, checked.stderr
+    assert f"{len(ALERTS)} rules found" in checked.stdout
+
+
+def test_promtool_accepts_every_query_of_the_dashboard(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"a:{n}", "expr": expression.replace("$__rate_interval", "5m").replace("$job", "a")}
+        for n, expression in enumerate(EXPRESSIONS.values())
+    ]
+    (tmp_path / "rules.yaml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+
+    checked = subprocess.run(
+        [str(PROMTOOL), "check", "rules", tmp_path / "rules.yaml"], capture_output=True, text=True, check=False
+    )
+
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_every_alert_fires_in_one_case_and_is_quiet_in_another() -> None:
+    for alert in ALERTS:
+        outcomes = {bool(case.fires) for case in CASES if case.alert == alert.name}
+        assert outcomes == {True, False}, alert.name
+
+
+def test_each_alert_fires_when_it_should_and_not_before(tmp_path: Path) -> None:
+    (tmp_path / "alerts.yaml").write_text(RULES.read_text(encoding="utf-8"))
+    tests = [_promtool_test(case) for case in CASES]
+    document = {"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": tests}
+    (tmp_path / "tests.yaml").write_text(json.dumps(document))
+
+    tested = subprocess.run(
+        [str(PROMTOOL), "test", "rules", "tests.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def _promtool_test(case: Case) -> dict[str, Any]:
+    (alert,) = (alert for alert in ALERTS if alert.name == case.alert)
+
+    def text(template: str, labels: dict[str, str]) -> str:
+        filled = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels.get(found[1], ""), template)
+        return filled.replace("{{ $value }}", case.value)
+
+    expected = [
+        {
+            "exp_labels": {**labels, "severity": alert.severity},
+            "exp_annotations": {"summary": text(alert.summary, labels), "runbook": text(alert.runbook, labels)},
+        }
+        for labels in case.fires
+    ]
+    looks = [(case.minute, expected)]
+    if case.fires and alert.minutes:
+        looks.append((alert.minutes - 1, []))  # too early, whenever it began
+    return {
+        "interval": "1m",
+        "input_series": [{"series": series, "values": values} for series, values in case.series.items()],
+        "alert_rule_test": [
+            {"eval_time": f"{minute}m", "alertname": case.alert, "exp_alerts": alerts} for minute, alerts in looks
+        ],
+    }
