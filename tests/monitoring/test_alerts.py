@@ -15,7 +15,7 @@ from .rules import ALERTS, RULES
 from .test_names import EXPRESSIONS
 
 PROMTOOL = shutil.which("promtool")
-pytestmark = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool: apt-get install prometheus")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool: apt-get install prometheus")
 
 D = 'directory="/claims"'
 N = f'instance="n1",{D}'
@@ -158,6 +158,7 @@ CASES: list[Case] = [
 ]  # fmt: skip
 
 
+@needs_promtool
 def test_promtool_accepts_the_rules() -> None:
     checked = subprocess.run([str(PROMTOOL), "check", "rules", RULES], capture_output=True, text=True, check=False)
 
@@ -165,6 +166,7 @@ def test_promtool_accepts_the_rules() -> None:
     assert f"{len(ALERTS)} rules found" in checked.stdout
 
 
+@needs_promtool
 def test_promtool_accepts_every_query_of_the_dashboard(tmp_path: Path) -> None:
     rules = [
         {"record": f"a:{n}", "expr": expression.replace("$__rate_interval", "5m").replace("$job", "a")}
@@ -185,6 +187,7 @@ def test_every_alert_fires_in_one_case_and_is_quiet_in_another() -> None:
         assert outcomes == {True, False}, alert.name
 
 
+@needs_promtool
 def test_each_alert_fires_when_it_should_and_not_before(tmp_path: Path) -> None:
     (tmp_path / "alerts.yaml").write_text(RULES.read_text(encoding="utf-8"))
     tests = [_promtool_test(case) for case in CASES]
