@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,18 +34,21 @@ class Exposition:
 
 
 def of_an_agent_and_of_verify(folder: Path) -> Exposition:
-    """An agent that has served one claim and lost another to damage; and the file that verify leaves about it."""
+    """An agent with a claim, one that is damaged and an orphan; and the file that verify leaves about it."""
     seen = Exposition()
-    with LocalApiServer() as cluster, Node(cluster.address, devices=2) as node:
-        for number in range(2):
+    with LocalApiServer() as cluster, Node(cluster.address, devices=3) as node:
+        for number in range(3):
             cluster.allocate(f"uid-{number}", f"claim-{number}", [f"gpu-{number}"], driver=node.driver, pool=node.pool)
-        claims = [Claim(f"uid-{number}", f"claim-{number}") for number in range(2)]
+        claims = [Claim(f"uid-{number}", f"claim-{number}") for number in range(3)]
         agent = node.start()
         asyncio.run(_prepare(node, claims))
         agent.terminate()
         damage.ruin(node.state, "uid-1")
+        cluster.forget_claim("claim-2")
         agent = node.start()
         asyncio.run(_prepare(node, claims[:1]))
+        while "uid-2" not in agent.details()["orphaned_claims"]:
+            time.sleep(0.01)
         seen.add(agent.get("/metrics")[1])
         file = folder / "checkpoints.prom"
         subprocess.run(

@@ -120,6 +120,20 @@ CASES: list[Case] = [
         {f'dra_resource_claims_unknown{{instance="n1",claim_uid="{n}"}}': always(1) for n in range(3)},
         15, [NODE], "3",
     ),
+    Case("DraClaimOrphaned", {'dra_resource_claims_in_use{instance="n1"}': always(3)}, 60, []),
+    Case(
+        "DraClaimOrphaned",
+        {f'dra_resource_claims_orphaned{{instance="n1",claim_uid="{n}"}}': always(1) for n in range(3)},
+        40, [NODE], "3",
+    ),
+    *(
+        Case(
+            "DraClaimUnfinished", {f'dra_resource_claims_phase{{instance="n1",phase="{phase}"}}': always(count)}, 40,
+            [{**NODE, "phase": phase}] if count and phase != "prepared" else [], "1",
+        )
+        for phase in ("preparing", "prepared", "unpreparing")
+        for count in (0, 1)
+    ),
     *(
         Case(
             "DraAgentNotRegistered",
