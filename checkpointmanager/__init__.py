@@ -35,6 +35,7 @@ from ._errors import (
     ManagerClosed,
     PlanOutdated,
     SchemaMismatch,
+    TransactionFailed,
     UnstorableValue,
     WrongKind,
 )
@@ -51,6 +52,7 @@ from ._recoveryplan import RecoveryPlan
 from ._schema import Schema, SharedText, UnknownFields, unknown_fields
 from ._schema.anykind import ANY_KIND
 from ._store import Current, Put, Store
+from ._transaction import Transaction
 
 __version__ = "0.1.0"
 
@@ -97,6 +99,8 @@ __all__ = [
     "SchemaMismatch",
     "SharedText",
     "Store",
+    "Transaction",
+    "TransactionFailed",
     "UnknownFields",
     "UnstorableValue",
     "Verified",

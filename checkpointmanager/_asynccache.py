@@ -85,7 +85,9 @@ class AsyncCheckpointCache(AsyncCache[CheckpointCache[T]], Generic[T]):
         """See CheckpointCache.delete."""
         await self.threads.run(keys, lambda: self.cache.delete(*keys))
 
-    async def change(self, keys: Iterable[str], function: Callable[[Entries[T]], Outcomes[T]]) -> None:
+    async def change(
+        self, keys: Iterable[str], function: Callable[[Entries[T]], Outcomes[T]], *, independent: bool = False
+    ) -> None:
         """See CheckpointCache.change. `function` is called in another thread than the loop's."""
         wanted = list(keys)
-        await self.threads.run(wanted, lambda: self.cache.change(wanted, function))
+        await self.threads.run(wanted, lambda: self.cache.change(wanted, function, independent=independent))

@@ -23,11 +23,13 @@ from ._errors import (
     CheckpointNotFound,
     CheckpointWriteFailed,
     ManagerClosed,
+    TransactionFailed,
     UnstorableValue,
 )
 from ._gcpause import gc_paused
 from ._keylocks import KeyLocks
 from ._manager import CheckpointManager
+from ._transaction import Transaction
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -159,15 +161,19 @@ class CheckpointCache(Generic[T]):
         self.change([key], lambda _: {key: value})
 
     def delete(self, *keys: str) -> None:
-        """Gone for good when it returns; no error for what is not there. If it fails, the entries stay."""
+        """Gone for good when it returns, all of them or none; no error for what is not there."""
         self.change(keys, lambda _: dict.fromkeys(keys, REMOVED))
 
-    def change(self, keys: Iterable[str], function: Callable[[Entries[T]], Outcomes[T]]) -> None:
-        """Read, change and write several keys, in one batch; nobody else changes them meanwhile.
+    def change(
+        self, keys: Iterable[str], function: Callable[[Entries[T]], Outcomes[T]], *, independent: bool = False
+    ) -> None:
+        """Read, change and write several keys, all or none; nobody else changes them meanwhile.
 
         `function` gets the entries of those keys that exist, and returns new values for those that are to be
-        written, or REMOVED. What it raises goes to the caller, and nothing is changed. If writing fails, exactly
-        what is durable is in memory, and the error says what failed: BatchFailed if there were several keys.
+        written, or REMOVED. What it raises goes to the caller, and nothing is changed. Several keys are one
+        transaction: on disk it happens as a whole or not at all, readers of the cache see its keys change one after
+        the other, and its error is TransactionFailed. With independent=True they are one batch, in which each key
+        succeeds or fails on its own, and BatchFailed says which. Memory always has exactly what is durable.
         """
         wanted = list(keys)
         if os.getpid() != self._process:  # a lock that another thread had when it forked is never given back
@@ -178,7 +184,7 @@ class CheckpointCache(Generic[T]):
             if strangers := outcomes.keys() - set(wanted):
                 raise ValueError(f"the change function returned keys that it was not asked for: {sorted(strangers)}")
             if outcomes:
-                self._write(outcomes)
+                self._write(outcomes, independent=independent)
 
     def close(self) -> None:
         """Wait for running changes, then give the directory back. Reads go on. May be called twice."""
@@ -207,28 +213,43 @@ class CheckpointCache(Generic[T]):
             self._entries[key] = CacheEntry(key, None, 0, None, problem, previous.data if previous else None)
         self.recoveries = loaded.recoveries
 
-    def _write(self, outcomes: Outcomes[T]) -> None:
+    def _write(self, outcomes: Outcomes[T], *, independent: bool) -> None:
         """Disk, then memory. Once the disk was asked, everything is in doubt until it has answered."""
-        batch = self._manager.batch()
+        changes = self._manager.batch() if independent or len(outcomes) == 1 else self._manager.transaction()
         failures: dict[str, CheckpointError] | None = None
         asked = False
         try:
-            with batch:
-                unstorable = _stage(batch, outcomes)
+            with changes:
+                unstorable = self._stage(changes, outcomes)
                 asked = True
             failures = unstorable
         except BatchFailed as error:
             failures = unstorable | error.failures
-        except CheckpointError as error:  # of the directory as a whole: nothing was written
+        except CheckpointError as error:  # of the transaction or the directory as a whole
             failures = dict.fromkeys(outcomes, error)
         finally:
             for key, outcome in outcomes.items() if asked else ():
                 failure = self._interrupted(key) if failures is None else failures.get(key)
-                self._conclude(key, outcome, batch.written.get(key), failure)
+                self._conclude(key, outcome, changes.written.get(key), failure)
         if failures:
             different = {id(failure): failure for failure in failures.values()}
             whole = len(different) == 1 and len(failures) == len(outcomes)
             raise next(iter(different.values())) if whole else BatchFailed(self._manager.path, failures)
+
+    def _stage(self, changes: Batch[T] | Transaction[T], outcomes: Outcomes[T]) -> dict[str, CheckpointError]:
+        """Encode them all. A value that cannot be stored ends a transaction; of a batch it costs none of the others."""
+        failures: dict[str, CheckpointError] = {}
+        for key, outcome in outcomes.items():
+            try:
+                if outcome is REMOVED:
+                    changes.remove_checkpoint(key)
+                else:
+                    changes.create_checkpoint(key, outcome)
+            except UnstorableValue as error:
+                if isinstance(changes, Transaction):
+                    raise TransactionFailed(key, self._manager.path_of(key), error) from error
+                failures[key] = error
+        return failures
 
     def _conclude(
         self,
@@ -239,7 +260,7 @@ class CheckpointCache(Generic[T]):
     ) -> None:
         """Memory becomes what the disk certainly holds, and what it may hold instead."""
         old = self._entries.get(key)
-        if failure is None:
+        if failure is None or getattr(failure, "committed", False):
             self._swap(key, old, None if outcome is REMOVED else _entry(cast("Checkpoint[T]", written)))
         elif getattr(failure, "in_doubt", False) and (old or outcome is not REMOVED):
             known: CacheEntry[T] = old or CacheEntry(key, None, 0)
@@ -258,20 +279,6 @@ class CheckpointCache(Generic[T]):
     def _interrupted(self, key: str) -> CheckpointError:
         error = OSError(errno.EINTR, "the change was interrupted")
         return CheckpointWriteFailed(key, self._manager.path_of(key), error, in_doubt=True)
-
-
-def _stage(batch: Batch[T], outcomes: Outcomes[T]) -> dict[str, CheckpointError]:
-    """Encode them all. A value that cannot be stored costs none of the others, and is in what is returned."""
-    failures: dict[str, CheckpointError] = {}
-    for key, outcome in outcomes.items():
-        try:
-            if outcome is REMOVED:
-                batch.remove_checkpoint(key)
-            else:
-                batch.create_checkpoint(key, outcome)
-        except UnstorableValue as error:
-            failures[key] = error
-    return failures
 
 
 def _problem(entry: CacheEntry[Any]) -> CheckpointError:

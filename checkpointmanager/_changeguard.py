@@ -38,7 +38,7 @@ def _guard(
                 events.hold_back(turn.lock)
                 if metrics:
                     metrics.waited(store.path, time.perf_counter() - started)
-                store.confirm()
+                store.confirm(keys)
                 yield
             finally:
                 turn.leave()

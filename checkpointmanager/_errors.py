@@ -179,6 +179,35 @@ class BatchFailed(CheckpointWriteFailed):
         self.failures = dict(failures)
 
 
+class TransactionFailed(CheckpointWriteFailed):
+    """Several changes that belong together were not acknowledged. `key` is the one to blame, "" if there is none.
+
+    Neither `committed` nor `in_doubt`: none of them was made. `in_doubt`: a power loss may leave all of them or none;
+    repeat the transaction. `committed`: all of them are durable and nothing takes them back, but not all names have
+    changed yet. That is done first by the next change of one of these keys, the next transaction and the next owner;
+    readers see the new content already. `__cause__` is what went wrong.
+    """
+
+    def __init__(
+        self, key: str, path: str, error: Exception, *, in_doubt: bool = False, committed: bool = False
+    ) -> None:
+        reason = str(error)
+        if isinstance(error, OSError) and not isinstance(error, CheckpointError):
+            reason = reason_of(error)
+        outcome = "none of the transaction's changes was made"
+        if committed:
+            outcome = "the transaction is committed; the next change of one of its keys, or the next owner, finishes it"
+        elif in_doubt:
+            outcome = "a power loss may leave all of the transaction's changes or none; repeat it"
+        place = "" if reason.startswith(path) else f"{path}: "
+        CheckpointError.__init__(self, f"{place}{reason}; {outcome}")
+        self.errno = getattr(error, "errno", None)
+        self.key = key
+        self.path = path
+        self.in_doubt = in_doubt
+        self.committed = committed
+
+
 class DirectoryUnusable(CheckpointError, OSError):
     """The directory cannot be opened, created, listed or synced."""
 

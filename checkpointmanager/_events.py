@@ -30,6 +30,7 @@ class EventKind(StrEnum):
     QUARANTINED = "quarantined"
     NOT_QUARANTINED = "not-quarantined"
     STALE_FILES = "stale-files"
+    TRANSACTION_FINISHED = "transaction-finished"
     SLOW_SYNC = "slow-sync"
     FORGETFUL_FILE_SYSTEM = "forgetful-file-system"
     UNRELIABLE_FILE_SYSTEM = "unreliable-file-system"
@@ -44,6 +45,7 @@ LEVELS = {
     EventKind.QUARANTINED: logging.WARNING,
     EventKind.NOT_QUARANTINED: logging.WARNING,
     EventKind.STALE_FILES: logging.INFO,
+    EventKind.TRANSACTION_FINISHED: logging.INFO,  # what a dead owner had committed: nothing is lost
     EventKind.SLOW_SYNC: logging.WARNING,
     EventKind.FORGETFUL_FILE_SYSTEM: logging.WARNING,
     EventKind.UNRELIABLE_FILE_SYSTEM: logging.WARNING,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from ._batch import Batch, Changes, Committed
 from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
@@ -31,12 +31,11 @@ from ._recoveryplan import RecoveryPlan
 from ._schema import Schema
 from ._store import Store
 from ._storeview import StoreView
+from ._transaction import NO_DEFAULT, Transaction
 from ._writer import Writer
 
 T = TypeVar("T")
 D = TypeVar("D")
-
-NO_DEFAULT: Final = object()  # None is a default like any other
 
 ANY_JSON: Schema[Any] = Schema("JSON")
 
@@ -220,6 +219,15 @@ class CheckpointManager(Generic[T]):
         Each checkpoint is atomic, the batch as a whole is not: BatchFailed says what did not become durable.
         """
         return Batch(self._store.path, self._schema, self._commit, self._reader.checkpoint)
+
+    def transaction(self) -> Transaction[T]:
+        """Changes of several keys that belong together: when the with block ends all of them are durable, or none.
+
+        Also over exceptions, kills and power loss, whatever `durability` is: a transaction is always synced in full.
+        Readers may see the keys change one after the other. It costs two syncs more than a batch, and one is made at
+        a time, so use batch() for changes that do not depend on each other. At most 10,000 keys.
+        """
+        return Transaction(self._store, self._schema, self._reader, self._loader, self._writer)
 
     def recover_checkpoint(self, key: str, *, rollback: bool = False) -> Recovery:
         """Repair a damaged checkpoint where the checksum proves that the repair is exact.

@@ -6,7 +6,7 @@ It outlives its managers: open another one on the same MemoryStore and the agent
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ._errors import CheckpointNotFound, CheckpointWriteFailed
@@ -57,21 +57,15 @@ class MemoryStore:
     def writing(self) -> Iterator[None]:
         yield
 
-    def confirm(self) -> None:
+    def confirm(self, keys: Sequence[str] = ()) -> None:
         """There is nobody else."""
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        with self._lock:
-            for put in puts:
-                if put.current is Current.ABSENT:
-                    self.previous.pop(put.key, None)
-                elif put.current is not Current.DAMAGED and put.key in self.current:
-                    self.previous[put.key] = self.current[put.key]
-                self.current[put.key] = put.blob
-            for key in removals:
-                self.current.pop(key, None)
-                self.previous.pop(key, None)
+        self._change(puts, removals)
         return {}
+
+    def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
+        self._change(puts, list(removals))
 
     def quarantine(self, key: str, reason: Reason) -> str:
         with self._lock:
@@ -93,3 +87,16 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to give back: the next manager finds what this one wrote."""
+
+    def _change(self, puts: Sequence[Put], removals: Sequence[str]) -> None:
+        """Nothing here can fail halfway."""
+        with self._lock:
+            for put in puts:
+                if put.current is Current.ABSENT:
+                    self.previous.pop(put.key, None)
+                elif put.current is not Current.DAMAGED and put.key in self.current:
+                    self.previous[put.key] = self.current[put.key]
+                self.current[put.key] = put.blob
+            for key in removals:
+                self.current.pop(key, None)
+                self.previous.pop(key, None)

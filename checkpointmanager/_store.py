@@ -26,6 +26,7 @@ class Put(NamedTuple):
     key: str
     blob: bytes
     current: Current
+    generation: int = 0  # of the blob; a transaction needs it
 
     def __repr__(self) -> str:
         return f"Put({self.key!r}, {len(self.blob)} bytes, {self.current.name})"  # never data
@@ -70,12 +71,24 @@ class Store(Protocol):
         """Hold this from learning what is there until it is replaced. Refuses when writing is not allowed."""
         ...
 
-    def confirm(self) -> None:
-        """Raise unless this is still the owner. Asked before each change, when nothing is waited for any more."""
+    def confirm(self, keys: Sequence[str] = ()) -> None:
+        """Raise unless this is still the owner, and these keys may be changed.
+
+        Asked before each change, when nothing is waited for any more and nothing has been read yet. If an earlier
+        transaction of these keys is committed and not finished, it is finished here.
+        """
         ...
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
         """Make the changes durable and return those that failed. Each is atomic, all together are not."""
+        ...
+
+    def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
+        """Make all the changes durable together or none of them; TransactionFailed says which.
+
+        `removals` has the generation of each key that goes: one above all that were seen of it. Readers may see
+        the changes one after the other. Called while holding all the keys; one at a time is made.
+        """
         ...
 
     def quarantine(self, key: str, reason: Reason) -> str:

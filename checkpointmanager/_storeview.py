@@ -29,7 +29,8 @@ class StoreView:
         self._guard = _guard_of(store) if sharing else nullcontext()
         self.path_of, self.keys, self.exists, self.expect = store.path_of, store.keys, store.exists, store.expect
         self.identity = store.identity
-        self.confirm, self.commit, self.close = store.confirm, store.commit, store.close
+        self.confirm, self.commit, self.transact = store.confirm, store.commit, store.transact
+        self.close = store.close
         self.quarantine, self.quarantined = store.quarantine, store.quarantined
 
     def read(self, key: str, *, previous: bool = False) -> bytes:

@@ -23,6 +23,7 @@ from ._errors import (
     CheckpointWriteFailed,
     CorruptCheckpoint,
     SchemaMismatch,
+    TransactionFailed,
     UnstorableValue,
 )
 from ._events import Event, EventKind, Events
@@ -33,6 +34,9 @@ from ._metricssink import MetricsSink
 from ._reader import Reader
 from ._schema import Encoded
 from ._store import Current, Put, Store
+
+# What each key of a transaction is to hold (None: nothing), and the header of a good one that was just read.
+Outcomes = dict[str, tuple[Encoded | None, Header | None]]
 
 
 class Known(NamedTuple):
@@ -122,6 +126,35 @@ class Writer:
         headers = {key: after.header for key, after in durable.items()}
         return Committed(headers, frozenset(unchanged), failures)
 
+    def transact(self, outcomes: Outcomes) -> Committed:
+        """All or nothing, or TransactionFailed; `failures` has the one error of a transaction that is unfinished."""
+        puts: list[Put] = []
+        removals: dict[str, int] = {}
+        written: dict[str, Known] = {}
+        for key, (encoded, found) in outcomes.items():
+            try:
+                if encoded is None:
+                    removals[key] = self._keep_before_removal(key) + 1
+                    continue
+                written[key], put = self._prepare(key, encoded, found)
+            except CheckpointError as error:
+                raise TransactionFailed(key, self._store.path_of(key), error) from error
+            if put:
+                puts.append(put)
+            else:
+                self._skip()
+        unchanged = frozenset(written.keys() - {put.key for put in puts})
+        headers = {key: after.header for key, after in written.items()}
+        try:
+            self._make_together(puts, removals)
+        except TransactionFailed as error:
+            if not error.committed:
+                raise
+            return Committed(headers, unchanged, {error.key: error})
+        for key, after in written.items():
+            self._remember(key, after)
+        return Committed(headers, unchanged, {})
+
     def replace_damaged(self, key: str, reason: Reason, blob: bytes) -> str:
         """Put `blob` in the place of damaged bytes, which are kept first; returns where."""
         self.forget(key)
@@ -173,7 +206,7 @@ class Writer:
         blob = seal(header, encoded.json)
         if len(blob) > self._store.max_bytes:
             raise UnstorableValue("$", f"takes {len(blob)} bytes, over the limit of {self._store.max_bytes}")
-        return Known(header, digest), Put(key, blob, current)
+        return Known(header, digest), Put(key, blob, current, header.generation)
 
     def _commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> Mapping[str, CheckpointWriteFailed]:
         started = time.perf_counter()
@@ -183,6 +216,26 @@ class Writer:
         if self._moving:
             self._report_moved([*(put.key for put in puts), *removals], failures)
         return failures
+
+    def _make_together(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
+        keys = [*(put.key for put in puts), *removals]
+        if len(keys) <= 1:  # of one key all or nothing is no more than a write
+            for key, failure in self._commit(puts, [*removals]).items():
+                raise TransactionFailed(key, failure.path, failure, in_doubt=failure.in_doubt) from failure
+            return
+        started = time.perf_counter()
+        error: TransactionFailed | None = None
+        try:
+            self._store.transact(puts, removals)
+        except TransactionFailed as failure:
+            error = failure
+        failures = dict.fromkeys(keys, error) if error and not error.committed else {}
+        if self._metrics:
+            self._metrics.committed(self._store.path, puts, [*removals], failures, time.perf_counter() - started)
+        if self._moving:
+            self._report_moved(keys, failures)
+        if error:
+            raise error
 
     def _report_moved(self, keys: Sequence[str], failures: Mapping[str, CheckpointWriteFailed]) -> None:
         for key in keys:
@@ -230,12 +283,17 @@ class Writer:
             self._quarantine(key, damage.reason)
             return Current.DAMAGED, max(self._reader.highest_generation(key), lowest)
 
-    def _keep_before_removal(self, key: str) -> None:
-        """A removal must always be possible, so here a copy that cannot be made is told, and no more."""
-        if self._known.pop(key, None):
-            return
+    def _keep_before_removal(self, key: str) -> int:
+        """The highest generation that was seen of it.
+
+        A removal must always be possible, so a copy that cannot be made is reported, and no more.
+        """
+        if known := self._known.pop(key, None):
+            return known.header.generation
         try:
-            self._reader.verify(key)
+            return self._reader.verify(key).generation
+        except CheckpointNotFound:
+            return 0
         except CorruptCheckpoint as damage:
             self._refuse_twin(key, damage)
             try:
@@ -244,7 +302,8 @@ class Writer:
                 event = Event(EventKind.NOT_QUARANTINED, damage.path, str(error), key, damage.reason)
                 self._events.emit(event)
         except CheckpointError:
-            pass  # not there, or whole but another program's: nothing is damaged
+            pass  # whole but another program's: nothing is damaged
+        return self._reader.highest_generation(key)
 
     def _quarantine(self, key: str, reason: Reason) -> str:
         path = self._store.path_of(key)

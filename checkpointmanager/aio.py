@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from ._asynccache import AsyncCache, AsyncCheckpointCache
+from ._asynctransaction import AsyncTransaction
 from ._batch import Batch
 from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
 from ._errors import DirectoryLocked, ManagerClosed
@@ -25,11 +26,12 @@ from ._events import Event
 from ._filestore import SHARING_TIMEOUT
 from ._format.keys import check_key
 from ._keyedthreads import THREADS, KeyedThreads, KeyedThreadsClosed
-from ._manager import NO_DEFAULT, CheckpointManager, FileOptions
+from ._manager import CheckpointManager, FileOptions
 from ._options import check_arguments
 from ._recoveryplan import PlannedRecovery, RecoveryPlan
 from ._schema import Schema
 from ._store import Store
+from ._transaction import NO_DEFAULT
 
 __all__ = [
     "AsyncBatch",
@@ -37,6 +39,7 @@ __all__ = [
     "AsyncCheckpointCache",
     "AsyncCheckpointManager",
     "AsyncRecoveryPlan",
+    "AsyncTransaction",
     "KeyedThreads",
     "KeyedThreadsClosed",
 ]
@@ -149,6 +152,10 @@ class AsyncCheckpointManager(Generic[T]):
     def batch(self) -> AsyncBatch[T]:
         """Many changes, committed together when the `async with` block ends."""
         return AsyncBatch(self._open_manager().batch(), self._change)
+
+    def transaction(self) -> AsyncTransaction[T]:
+        """Changes that are made together or not at all when the `async with` block ends."""
+        return AsyncTransaction(self._open_manager().transaction(), self._change)
 
     @overload
     async def get_checkpoint(self, key: str) -> Checkpoint[T]: ...

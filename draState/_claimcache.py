@@ -127,18 +127,20 @@ class ClaimInfoCache:
             unknown={claim.uid: claim.unknown for claim in claims if claim.unknown},
         )
 
-    def change(self, uids: Iterable[str], change: Change, *, names: Iterable[Name] = ()) -> None:
-        """Read, change and write several claims, one batch on disk; nobody else changes them meanwhile.
+    def change(
+        self, uids: Iterable[str], change: Change, *, names: Iterable[Name] = (), independent: bool = False
+    ) -> None:
+        """Read, change and write several claims, on disk all or none; nobody else changes them meanwhile.
 
         `change` gets those of the claims that exist and returns the records that are new or different. What
         it raises goes to the caller and nothing is changed. On a failed write exactly what is durable is in
         memory, what is in doubt is there as unknown, and the error says what failed. ClaimConflict if one of
-        `names` belongs to another claim.
+        `names` belongs to another claim. With independent=True each claim is written or not on its own.
         """
         wanted, named = list(uids), set(names)
         with self._names.locked(*("/".join(name) for name in named)):
             try:
-                self._cache.change(wanted, lambda _: self._planned(wanted, change, named))
+                self._cache.change(wanted, lambda _: self._planned(wanted, change, named), independent=independent)
             finally:
                 self._thread.writes = {}
 
@@ -152,7 +154,7 @@ class ClaimInfoCache:
 
     def delete(self, *uids: str) -> None:
         """From disk, then from memory. What the disk refuses stays, unpreparing, for the next try."""
-        self._cache.change(uids, lambda _: self._going(uids))
+        self._cache.change(uids, lambda _: self._going(uids), independent=True)
 
     def close(self) -> None:
         self._cache.close()

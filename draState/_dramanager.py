@@ -38,7 +38,8 @@ class DRAManager:
         """Make every claim of the pod ready; PrepareFailed names those that are not, the others are recorded.
 
         Nothing at all is changed if a claim is not allocated, not reserved for the pod, or of an unknown driver.
-        A CheckpointError says that the disk refused before any driver was called.
+        A CheckpointError says that the disk refused before any driver was called: the intent for all claims of the
+        pod is one transaction.
         """
         claims = pod.needed_claims()
         for claim in claims.values():
@@ -213,7 +214,7 @@ class DRAManager:
         self, uids: Iterable[str], change: Callable[[Mapping[str, ClaimInfo]], Iterable[ClaimInfo]]
     ) -> Failures:
         listed = list(uids)
-        return _failures_of(listed, lambda: self.cache.change(listed, change))
+        return _failures_of(listed, lambda: self.cache.change(listed, change, independent=True))
 
 
 def _joined(claim: ResourceClaim, pod: Pod, known: ClaimInfo | None) -> ClaimInfo:

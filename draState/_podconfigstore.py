@@ -229,7 +229,7 @@ class PodConfigStore:
                     self._swap(pod_uid, None if after is REMOVED else after)
             return outcomes
 
-        self._cache.change(pod_uids, reduced)
+        self._cache.change(pod_uids, reduced, independent=True)
 
     def _swapped(self, pod_uid: str, _: CacheEntry[PodConfig] | None, entry: CacheEntry[PodConfig] | None) -> None:
         """The disk has followed. What is in doubt changes nothing here: the old config is served."""

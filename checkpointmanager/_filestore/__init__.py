@@ -11,16 +11,22 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Literal
+from typing import Literal, TypeVar
 
-from .._errors import CheckpointError, CheckpointNotFound, CheckpointWriteFailed, DirectoryUnusable
+from .._errors import (
+    CheckpointError,
+    CheckpointNotFound,
+    CheckpointTooNew,
+    CheckpointWriteFailed,
+    DirectoryUnusable,
+)
 from .._events import Event, EventKind
 from .._format.envelope import MAX_BYTES
 from .._format.keys import is_name
-from .._format.names import LOCK, PREVIOUS, SUFFIX
-from .._format.reason import Damaged, Reason, reason_of
+from .._format.names import LOCK, PREVIOUS, SUFFIX, TRANSACTION
+from .._format.reason import Damaged, Reason, TooNew, reason_of
 from .._options import check_options, check_path
 from .._store import Put
 from .._unbroken import Unbroken
@@ -32,7 +38,9 @@ from .ownership import Ownership, ReadOnly
 from .quarantine import Quarantine
 from .recycle import Recycler
 from .system import FORGETFUL, has_fast_commit, is_unreliable, will_need
+from .transactions import Transactions
 
+R = TypeVar("R")
 Durability = Literal["full", "atomic"]
 
 PIECE_BYTES = 1 << 20
@@ -82,6 +90,7 @@ class FileStore:
         self.path = self._directory.path
         self.exclusive = not sharing and not read_only
         self._recycler = Recycler(self._directory, allowed=self.exclusive and self._durable)
+        self._transactions = Transactions(self._directory, self._quarantine, shared=sharing)
         self._in_flight = InFlight(self.path)
         if read_only:
             self._ownership: Ownership | ReadOnly = ReadOnly(self.path)
@@ -101,23 +110,26 @@ class FileStore:
     def keys(self) -> list[str]:
         with self._in_flight:
             names = self._directory.names()
-        return [key for name in names if name.endswith(SUFFIX) and is_name(key := name[: -len(SUFFIX)])]
+            changes = self._unfinished_changes()
+        keys = [key for name in names if name.endswith(SUFFIX) and is_name(key := name[: -len(SUFFIX)])]
+        if not changes:
+            return keys
+        return [key for key in {*keys, *changes} if changes.get(key, key)]
 
     def exists(self, key: str) -> bool:
         with self._in_flight:
             try:
-                self._directory.stat(key + SUFFIX)
-            except FileNotFoundError:
-                return False
+                return self._found(key, self._directory.stat) is not None
             except OSError as error:
                 raise DirectoryUnusable(self.path, error) from error
-        return True
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
-        name = PREVIOUS + key if previous else key + SUFFIX
         with self._in_flight:
             try:
-                descriptor = self._open(key, name)
+                # Only here does ENOENT mean that there is no such checkpoint: a file that was opened is there.
+                descriptor = self._found(key, self._open, previous=previous)
+                if descriptor is None:
+                    raise CheckpointNotFound(key, os.path.join(self.path, PREVIOUS + key if previous else key + SUFFIX))
                 try:
                     return self._read_all(descriptor)
                 finally:
@@ -130,10 +142,10 @@ class FileStore:
     def identity(self, key: str) -> object:
         with self._in_flight:
             try:
-                status = self._directory.stat(key + SUFFIX)
+                status = self._found(key, self._directory.stat)
             except OSError:
                 return None
-        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return status and (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     def expect(self, keys: Sequence[str]) -> None:
         with self._in_flight:
@@ -153,19 +165,29 @@ class FileStore:
             yield
         yield
 
-    def confirm(self) -> None:
+    def confirm(self, keys: Sequence[str] = ()) -> None:
         self._ownership.check()
+        self._transactions.settle(keys)
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
         commit = Commit(self._directory, self._recycler)
         self._in_flight.check()
         commit.run(puts, removals, durable=self._durable, quarantine=self._quarantine)
-        seconds = commit.slowest_sync
+        self._report_syncs(commit.slowest_sync)
+        return commit.failures
+
+    def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
+        self._in_flight.check()
+        try:
+            self._transactions.make(puts, removals)
+        finally:
+            self._report_syncs(self._transactions.slowest_sync)
+
+    def _report_syncs(self, seconds: float) -> None:
         if self._on_sync and seconds:
             self._on_sync(self.path, seconds)
         if seconds > SLOW_SYNC_SECONDS:
             self._emit(Event(EventKind.SLOW_SYNC, self.path, f"the disk took {seconds:.1f} s to sync", seconds=seconds))
-        return commit.failures
 
     def quarantine(self, key: str, reason: Reason) -> str:
         with self._in_flight:
@@ -191,6 +213,9 @@ class FileStore:
         """Clear what dead writers left and make durable whatever they did, before anything is served."""
         names = set(self._directory.names())
         try:
+            if TRANSACTION in names:
+                self._finish_transaction()
+                names = set(self._directory.names())
             unfinished, orphaned = sweep(self._directory, names, self._quarantine)
             self._directory.ignores_case = self._has_twin(LOCK)
         except OSError as error:
@@ -221,16 +246,52 @@ class FileStore:
             detail = "names that differ only in upper and lower case are one here, so such keys are refused"
             self._emit(Event(EventKind.CASE_INSENSITIVE_FILE_SYSTEM, self.path, detail))
 
-    def _open(self, key: str, name: str) -> int:
-        """Only here does ENOENT mean that there is no such checkpoint: a file that was opened is there."""
+    def _finish_transaction(self) -> None:
+        path = os.path.join(self.path, TRANSACTION)
         try:
+            changes = self._transactions.recover()
+        except TooNew as too_new:
+            raise CheckpointTooNew("", path, str(too_new)) from None
+        except Damaged as damage:
+            detail = f"{damage.detail}; an unfinished transaction is lost, and some of its changes may have been made"
+            self._emit(Event(EventKind.DAMAGE, path, detail, reason=damage.reason))
+            self._transactions.give_up()
+            return
+        if changes:
+            detail = f"finished a transaction of {changes} changes that an earlier process had committed"
+            self._emit(Event(EventKind.TRANSACTION_FINISHED, self.path, detail))
+
+    def _unfinished_changes(self) -> Mapping[str, str]:
+        if self.exclusive and not self._transactions.is_unfinished():
+            return {}
+        try:
+            return self._transactions.unfinished.changes()
+        except OSError as error:
+            raise DirectoryUnusable(self.path, error) from error
+
+    def _found(self, key: str, look: Callable[[str], R], *, previous: bool = False) -> R | None:
+        """What `look` returns for the file that counts for a key; None if it has none."""
+        name = PREVIOUS + key if previous else key + SUFFIX
+        if self.exclusive and not self._transactions.is_unfinished():
             try:
-                return self._directory.open(name)
-            except BlockingIOError:  # leased, for the moment in which its owner looks whether it may be recycled
-                time.sleep(LEASE_SECONDS)
-                return self._directory.open(name)
-        except FileNotFoundError:
-            raise CheckpointNotFound(key, os.path.join(self.path, name)) from None
+                return look(name)
+            except FileNotFoundError:
+                return None
+        name_of = self._transactions.unfinished.name_of
+        name, before = name_of(key, previous=previous), ""
+        while name not in ("", before):
+            try:
+                return look(name)
+            except FileNotFoundError:  # perhaps its transaction has been finished meanwhile
+                name, before = name_of(key, previous=previous), name
+        return None
+
+    def _open(self, name: str) -> int:
+        try:
+            return self._directory.open(name)
+        except BlockingIOError:  # leased, for the moment in which its owner looks whether it may be recycled
+            time.sleep(LEASE_SECONDS)
+            return self._directory.open(name)
 
     def _read_all(self, descriptor: int) -> bytes:
         status = os.fstat(descriptor)

@@ -5,5 +5,6 @@ PREVIOUS = ".previous-"  # .previous-<key>: the generation before
 TEMP = ".tmp-"  # .tmp-<token>-<number>: a write that has not happened yet, or never will
 REMOVED = "-removed-"  # .tmp-<token>-<number>-removed-<key>: gone, as soon as that is durable
 REPLACED = "-replaced-"  # .tmp-<token>-<number>-replaced-<key>: a folder that stood in a checkpoint's place
+TRANSACTION = ".transaction"  # several checkpoints that change together, as soon as that is durable
 LOCK = ".lock"
 QUARANTINE = ".quarantine"  # .quarantine/<key>.<time>.<reason>.json

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from .._errors import CheckpointNotFound, CorruptCheckpoint
+from .._errors import CheckpointNotFound, CorruptCheckpoint, TransactionFailed
 from .._format.reason import Damaged, Reason
 from .._manager import CheckpointManager
 from .._store import Current, Put, Store
+from .._transaction import Transaction
 
 MANY = 130  # more than any store should need to do at once
 
@@ -113,6 +114,36 @@ class StoreConformance:
             assert store.commit([]) == {}
         assert store.keys() == []
 
+    def test_a_transaction_makes_all_its_changes(self, store: Store) -> None:
+        _put(store, b"one", Current.ABSENT, "changed")
+        _put(store, b"one", Current.ABSENT, "going")
+        _put(store, b"two", Current.OURS, "going")
+        with store.writing():
+            puts = [Put("changed", b"two", Current.FOUND, 2), Put("made", b"first", Current.ABSENT, 1)]
+            store.transact(puts, {"going": 3, "missing": 1})
+        assert sorted(store.keys()) == ["changed", "made"]
+        assert [store.read(key) for key in ("changed", "made")] == [b"two", b"first"]
+        assert store.read("changed", previous=True) == b"one"
+        assert [key for key in ("made", "going", "missing") if _has_previous(store, key)] == []
+        assert not store.exists("going")
+
+    def test_a_transaction_treats_previous_generations_as_a_commit_does(self, store: Store) -> None:
+        for key in ("damaged", "absent"):
+            _put(store, b"one", Current.ABSENT, key)
+            _put(store, b"two", Current.OURS, key)
+        with store.writing():
+            puts = [Put("damaged", b"three", Current.DAMAGED, 3), Put("absent", b"three", Current.ABSENT, 3)]
+            store.transact(puts, {})
+        assert store.read("damaged", previous=True) == b"one"
+        assert not _has_previous(store, "absent")
+
+    def test_many_changes_in_one_transaction(self, store: Store) -> None:
+        with store.writing():
+            store.transact([Put(f"k{number}", b"%d" % number, Current.ABSENT, 1) for number in range(MANY)], {})
+            store.transact([Put("k0", b"new", Current.OURS, 2)], {f"k{number}": 2 for number in range(1, MANY)})
+        assert store.keys() == ["k0"]
+        assert store.read("k0") == b"new"
+
     def test_keys_that_look_alike_are_told_apart(self, store: Store) -> None:
         keys = ["a", "a.json", "a.b", "a-b", "a_b", "A", "b.a", "x" * 120]
         for key in keys:
@@ -177,6 +208,7 @@ class StoreConformance:
     def test_writing_may_be_entered_twice(self, store: Store) -> None:
         with store.writing(), store.writing():
             store.confirm()
+            store.confirm(["a"])
             assert store.commit([Put("a", b"one", Current.ABSENT)]) == {}
         assert store.read("a") == b"one"
 
@@ -213,6 +245,24 @@ class StoreConformance:
         assert previous.data == {"number": 1}
         manager.remove_checkpoint("b")
         assert manager.list_checkpoints() == ["a"]
+
+    def test_a_transaction_of_a_manager_is_made_or_not(self, store: Store) -> None:
+        manager: CheckpointManager[Any] = CheckpointManager(store)
+        manager.create_checkpoint("a", 1)
+        manager.create_checkpoint("b", 1)
+        with manager.transaction() as transaction:
+            transaction.update_checkpoint("a", lambda number: number + 1)
+            transaction.remove_checkpoint("b")
+            transaction.create_checkpoint("c", 5)
+        assert {key: found.data for key, found in manager.load().checkpoints.items()} == {"a": 2, "c": 5}
+
+        def broken(transaction: Transaction[Any]) -> None:
+            with transaction:
+                transaction.create_checkpoint("a", 9)
+                transaction.update_checkpoint("b", lambda number: number + 1)
+
+        _raised(TransactionFailed, lambda: broken(manager.transaction()))
+        assert {key: found.data for key, found in manager.load().checkpoints.items()} == {"a": 2, "c": 5}
 
     def test_a_manager_finds_damage_in_it_and_goes_back(self, store: Store) -> None:
         manager: CheckpointManager[Any] = CheckpointManager(store)

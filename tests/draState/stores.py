@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed, Put, Store
+from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed, Put, Store, TransactionFailed
 
 Hook = Callable[[str, tuple[str, ...]], object]
 
@@ -46,6 +46,21 @@ class WatchedStore:
         )
         self.after(operation, keys)
         return failures
+
+    def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
+        """The first failure is that of all of it."""
+        operation = "store" if puts else "delete"
+        keys = tuple(sorted({*(put.key for put in puts), *removals}))
+        self.calls.append((operation, keys))
+        self.before(operation, keys)
+        failures = self._failures(operation, keys)
+        if any(not failure.in_doubt for failure in failures.values()) or not failures:
+            for key, failure in failures.items():
+                raise TransactionFailed(key, failure.path, failure) from failure
+        self.inner.transact(puts, removals)
+        self.after(operation, keys)
+        for key, failure in failures.items():
+            raise TransactionFailed(key, failure.path, failure, in_doubt=True) from failure
 
     def fail(self, operation: str, error: BaseException) -> None:
         """Every such commit: a BatchFailed says which keys fail, a CheckpointWriteFailed is of all of them.

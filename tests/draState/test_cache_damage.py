@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from checkpointmanager import CheckpointError, CheckpointManager, CheckpointTooNew, Schema, WrongKind
+from checkpointmanager import (
+    CheckpointError,
+    CheckpointManager,
+    CheckpointTooNew,
+    Schema,
+    TransactionFailed,
+    WrongKind,
+)
 from checkpointmanager.testing import damage
 from draState import ClaimInfo, ClaimInfoState
 
@@ -128,10 +135,12 @@ def test_a_strange_file_is_unknown_and_not_overwritten_by_prepare(
 
     with pytest.raises(error):
         node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
-    with pytest.raises(CheckpointError, match="1 of the batch failed"):
+    with pytest.raises(TransactionFailed, match="none of the transaction's changes was made") as failed:
         node.manager.prepare_resources(pod_of("pod-2", claim_of("a"), claim_of("b")))
 
     node.stop()
+    assert isinstance(failed.value.__cause__, error)
+    assert "b" not in node.cache, "the intent of a pod is all or nothing"
     assert node.cache.report().unknown.keys() == {"a"}
     assert (directory / "a.json").read_bytes() == before
     assert node.gpu.calls == []

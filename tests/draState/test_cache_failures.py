@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed
+from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed, TransactionFailed
 from draState import ClaimNotPrepared, PrepareFailed, UnprepareFailed
 
 from .claims import GPU, claim_of, info_of, pod_of, state_of
@@ -98,13 +98,26 @@ def test_a_batch_that_failed_in_part_leaves_exactly_the_durable_part(node: Node)
     failed = batch_failed({"b": no_space("b"), "c": lost_sync("c")})
     node.store.fail("store", failed)
 
+    claims = [info_of(uid, ["pod-1"]) for uid in "abc"]
     with pytest.raises(BatchFailed):
-        node.cache.put(*(info_of(uid, ["pod-1"]) for uid in "abc"))
+        node.cache.change("abc", lambda _: claims, independent=True)
 
     assert node.cache.get("a") == info_of("a", ["pod-1"])
     assert node.cache.get("b") == info_of("b")
     assert node.cache.report().unknown.keys() == {"c"}
     assert {claim.uid for claim in node.cache.of_pod("pod-1")} == {"a", "c"}
+    assert_memory_equals_disk(node)
+
+
+def test_a_transaction_that_failed_leaves_all_claims_as_they_were(node: Node) -> None:
+    node.cache.put(info_of("a"), info_of("b"))
+    node.store.fail("store", batch_failed({"b": no_space("b")}))
+
+    with pytest.raises(TransactionFailed, match="No space left"):
+        node.cache.put(*(info_of(uid, ["pod-1"]) for uid in "abc"))
+
+    assert {claim.uid: claim for claim in node.cache} == {"a": info_of("a"), "b": info_of("b")}
+    assert node.cache.of_pod("pod-1") == ()
     assert_memory_equals_disk(node)
 
 

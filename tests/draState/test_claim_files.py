@@ -19,6 +19,7 @@ from checkpointmanager import (
     FileStore,
     MemoryStore,
     Schema,
+    TransactionFailed,
 )
 from checkpointmanager.testing import damage, failing
 from draState import CLAIMS, ClaimInfo, ClaimInfoCache, ClaimInfoState, Device, DriverState
@@ -99,11 +100,24 @@ def test_nothing_is_written_after_a_restart_if_nothing_changed(directory: Path) 
     assert generations(directory) == {"a": 1, "b": 1}
 
 
-def test_a_claim_that_cannot_be_stored_costs_none_of_the_others(directory: Path) -> None:
+def test_a_claim_that_cannot_be_stored_keeps_the_others_back(directory: Path) -> None:
     cache = ClaimInfoCache(directory)
 
-    with pytest.raises(BatchFailed) as failed:
+    with pytest.raises(TransactionFailed) as failed:
         cache.put(info_of("a"), ClaimInfo(UNSTORABLE), info_of("c"))
+
+    cache.close()
+    assert failed.value.key == "wrong"
+    assert generations(directory) == {}
+    assert len(cache) == 0
+
+
+def test_a_claim_that_cannot_be_stored_costs_none_that_are_independent(directory: Path) -> None:
+    cache = ClaimInfoCache(directory)
+    claims = [info_of("a"), ClaimInfo(UNSTORABLE), info_of("c")]
+
+    with pytest.raises(BatchFailed) as failed:
+        cache.change(["a", "wrong", "c"], lambda _: claims, independent=True)
 
     cache.close()
     assert failed.value.failures.keys() == {"wrong"}
@@ -113,9 +127,10 @@ def test_a_claim_that_cannot_be_stored_costs_none_of_the_others(directory: Path)
 
 def test_one_error_names_what_cannot_be_stored_and_what_the_disk_refused(real_directory: Path) -> None:
     cache = ClaimInfoCache(real_directory)
+    claims = [ClaimInfo(UNSTORABLE), info_of("a")]
 
     with full(real_directory), pytest.raises(BatchFailed) as failed:
-        cache.put(ClaimInfo(UNSTORABLE), info_of("a"))
+        cache.change(["wrong", "a"], lambda _: claims, independent=True)
 
     cache.close()
     assert failed.value.failures.keys() == {"wrong", "a"}

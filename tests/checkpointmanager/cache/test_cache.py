@@ -21,6 +21,7 @@ from checkpointmanager import (
     InvalidKey,
     ManagerClosed,
     MemoryStore,
+    TransactionFailed,
     UnstorableValue,
 )
 
@@ -157,12 +158,24 @@ def test_a_bad_key_is_refused(cache: LeaseCache, key: str) -> None:
     assert len(cache) == 0
 
 
-def test_a_value_that_cannot_be_stored_costs_none_of_the_others(cache: LeaseCache, directory: Path) -> None:
-    wrong = Lease(7)  # type: ignore[arg-type]
+WRONG = Lease(7)  # type: ignore[arg-type]
+
+
+def test_a_value_that_cannot_be_stored_changes_nothing(cache: LeaseCache, directory: Path) -> None:
     with pytest.raises(UnstorableValue):
-        cache.put("a", wrong)
+        cache.put("a", WRONG)
+    with pytest.raises(TransactionFailed, match="none of the transaction's changes was made") as failed:
+        cache.change(["a", "b"], lambda _: {"b": NEW, "a": WRONG})
+
+    assert failed.value.key == "a"
+    assert isinstance(failed.value.__cause__, UnstorableValue)
+    assert cache.entries() == []
+    assert on_disk(directory) == {}
+
+
+def test_of_independent_changes_it_costs_none_of_the_others(cache: LeaseCache, directory: Path) -> None:
     with pytest.raises(BatchFailed) as failed:
-        cache.change(["a", "b"], lambda _: {"a": wrong, "b": NEW})
+        cache.change(["a", "b"], lambda _: {"a": WRONG, "b": NEW}, independent=True)
 
     assert failed.value.failures.keys() == {"a"}
     assert cache.entries() == [CacheEntry("b", NEW, 1, True)]

@@ -21,6 +21,7 @@ from checkpointmanager import (
     CorruptCheckpoint,
     Outcome,
     Schema,
+    TransactionFailed,
     WrongKind,
 )
 from checkpointmanager.testing import damage, failing
@@ -162,11 +163,60 @@ def test_a_batch_that_failed_in_part_leaves_exactly_the_durable_part(cache: Leas
         cache.put(key, OLD)
 
     with failing(real_directory, "rename", errno.EIO, about="b.json"), pytest.raises(BatchFailed) as failed:
-        cache.change(["a", "b", "c"], lambda _: {"a": NEW, "b": REMOVED, "c": OTHER})
+        cache.change(["a", "b", "c"], lambda _: {"a": NEW, "b": REMOVED, "c": OTHER}, independent=True)
 
     assert failed.value.failures.keys() == {"b"}
     assert {entry.key: entry.value for entry in cache.entries()} == {"a": NEW, "b": OLD, "c": OTHER}
     assert [known(cache, key).generation for key in "abc"] == [3, 1, 2]
+    cache.close()
+    with opened(real_directory) as again:
+        assert again.entries() == cache.entries()
+
+
+def change_three(cache: LeaseCache) -> None:
+    cache.change(["a", "b", "c"], lambda _: {"a": NEW, "b": REMOVED, "c": OTHER})
+
+
+def test_a_transaction_that_failed_changes_nothing_in_memory(cache: LeaseCache, real_directory: Path) -> None:
+    cache.put("b", OLD)
+    before = cache.entries()
+
+    with failing(real_directory, "rename", errno.EIO), pytest.raises(TransactionFailed) as failed:
+        change_three(cache)
+
+    assert (failed.value.in_doubt, failed.value.committed) == (False, False)
+    assert cache.entries() == before
+    assert cache.problems == {}
+    change_three(cache)
+    assert {entry.key: entry.value for entry in cache.entries()} == {"a": NEW, "c": OTHER}
+
+
+def test_a_transaction_in_doubt_is_so_for_all_its_keys(cache: LeaseCache, real_directory: Path) -> None:
+    cache.put("b", OLD)
+
+    with unsynced(real_directory), pytest.raises(TransactionFailed) as failed:
+        change_three(cache)
+
+    assert failed.value.in_doubt
+    assert cache.problems == dict.fromkeys("abc", failed.value)
+    assert [outcomes(cache, key) for key in "abc"] == [(NEW,), (REMOVED,), (OTHER,)]
+    assert (cache["a"], cache["b"]) == (OLD, OLD)
+
+
+def test_a_transaction_that_is_committed_is_in_memory_though_it_is_not_finished(
+    cache: LeaseCache, real_directory: Path
+) -> None:
+    cache.put("b", OLD)
+
+    with (
+        failing(real_directory, "rename", errno.EIO, about="b.json"),
+        pytest.raises(TransactionFailed, match="is committed") as failed,
+    ):
+        change_three(cache)
+
+    assert failed.value.committed
+    assert {entry.key: entry.value for entry in cache.entries()} == {"a": NEW, "c": OTHER}
+    assert cache.problems == {}
     cache.close()
     with opened(real_directory) as again:
         assert again.entries() == cache.entries()

@@ -49,7 +49,7 @@ class Refusing(MemoryStore):
             self.inside -= 1
             self._at("leave")
 
-    def confirm(self) -> None:
+    def confirm(self, keys: Sequence[str] = ()) -> None:
         self._at("confirm")
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:

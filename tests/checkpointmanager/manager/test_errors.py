@@ -29,6 +29,7 @@ from checkpointmanager import (
     PlanOutdated,
     Reason,
     SchemaMismatch,
+    TransactionFailed,
     UnstorableValue,
     WrongKind,
 )
@@ -54,6 +55,9 @@ ERRORS: list[CheckpointError] = [
     UnstorableValue("$.a[1]", "is not a finite number"),
     WRITE_FAILED,
     CheckpointWriteFailed("k", PATH, OSError(), in_doubt=False),
+    TransactionFailed("k", PATH, WRITE_FAILED, in_doubt=True),
+    TransactionFailed("k", PATH, UnstorableValue("$", "is too large")),
+    TransactionFailed("k", PATH, NO_SPACE, committed=True),
     BatchFailed("/var/lib/agent/leases", {"k": WRITE_FAILED, "l": UnstorableValue("$", "is too large")}),
     DirectoryUnusable("/var/lib/agent/leases", NO_SPACE),
     InsecureDirectory("/var/lib/agent/leases", "is writable for everybody"),
@@ -108,6 +112,7 @@ def test_errors_cross_a_process_pool() -> None:
         (UnstorableValue, ValueError),
         (CheckpointWriteFailed, OSError),
         (BatchFailed, OSError),
+        (TransactionFailed, OSError),
         (DirectoryUnusable, OSError),
     ],
 )
@@ -131,6 +136,16 @@ def test_a_batch_that_failed_has_the_error_of_each_key() -> None:
     failed = BatchFailed("/d", {"l": UnstorableValue("$", "is too large"), "k": WRITE_FAILED})
     assert (failed.key, failed.in_doubt, failed.errno) == ("l", True, None)
     assert str(failed).startswith("/d: 2 of the batch failed, all others are durable; the first: $: is too large")
+
+
+def test_a_transaction_that_failed_says_what_became_of_it() -> None:
+    nothing = TransactionFailed("k", PATH, NO_SPACE)
+    doubtful = TransactionFailed("", PATH, NO_SPACE, in_doubt=True)
+    committed = TransactionFailed("k", PATH, NO_SPACE, committed=True)
+    assert str(nothing) == f"{PATH}: No space left on device; none of the transaction's changes was made"
+    assert "all of the transaction's changes or none; repeat it" in str(doubtful)
+    assert "is committed; the next change of one of its keys" in str(committed)
+    assert [error.errno for error in (nothing, doubtful, committed)] == [errno.ENOSPC] * 3
 
 
 @pytest.mark.parametrize("reason", Reason)

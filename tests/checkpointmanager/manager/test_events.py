@@ -122,7 +122,8 @@ def test_good_news_is_logged_as_information(directory: Path, caplog: pytest.LogC
     assert [record.levelname for record in caplog.records] == ["INFO"]
 
 
-INFORMATION = {EventKind.RECOVERED, EventKind.STALE_FILES}  # nothing is lost, and nothing needs to be done
+# Nothing is lost, and nothing needs to be done.
+INFORMATION = {EventKind.RECOVERED, EventKind.STALE_FILES, EventKind.TRANSACTION_FINISHED}
 ERRORS = {EventKind.SCHEMA_MISMATCH}  # of the program
 
 

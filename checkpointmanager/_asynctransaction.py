@@ -1,0 +1,63 @@
+"""A transaction for asyncio: its verbs are plain calls, and the end of its `async with` block is awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Generic, TypeVar, overload
+
+from ._checkpoint import Checkpoint
+from ._transaction import NO_DEFAULT, Transaction
+
+T = TypeVar("T")
+
+
+class AsyncTransaction(Generic[T]):
+    """As Transaction: all changes of the block become durable together, or none of them does.
+
+    If the block raises, or is cancelled, nothing is changed. It waits for its turn of all its keys. Whoever is
+    cancelled while the changes are made gets to know that only when they have been made, or not.
+    """
+
+    def __init__(self, transaction: Transaction[T], commit: Callable[..., Any]) -> None:
+        self._transaction = transaction
+        self._commit = commit
+        self._keys: set[str] = set()
+
+    def create_checkpoint(self, key: str, data: T) -> None:
+        """Encoded now: what is changed in `data` later is not written."""
+        self._transaction.create_checkpoint(key, data)
+        self._keys.add(key)
+
+    @overload
+    def update_checkpoint(self, key: str, change: Callable[[T], T]) -> None: ...
+    @overload
+    def update_checkpoint(self, key: str, change: Callable[[T], T], default: T) -> None: ...
+    @overload
+    def update_checkpoint(self, key: str, change: Callable[[T | None], T], default: None) -> None: ...
+    def update_checkpoint(self, key: str, change: Callable[[Any], T], default: Any = NO_DEFAULT) -> None:
+        """See Transaction.update_checkpoint. `change` is called in another thread than the loop's."""
+        self._transaction.update_checkpoint(key, change, default)
+        self._keys.add(key)
+
+    def remove_checkpoint(self, key: str) -> None:
+        """No error if it is not there."""
+        self._transaction.remove_checkpoint(key)
+        self._keys.add(key)
+
+    @property
+    def written(self) -> Mapping[str, Checkpoint[T]]:
+        """See Transaction."""
+        return self._transaction.written
+
+    def __len__(self) -> int:
+        return len(self._transaction)
+
+    async def __aenter__(self) -> AsyncTransaction[T]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self._commit(self._keys, lambda _: self._transaction.__exit__(None, None, None))

@@ -1,0 +1,344 @@
+"""Several checkpoints that change together or not at all, by a sealed record.
+
+    stage    .tmp-N, .tmp-O ...            each new checkpoint in a file of its own: write, fsync, close
+             .tmp-R                        the record, which names them all: write, fsync, close
+    rename   .tmp-R -> .transaction
+    fsync    the directory                 the commit: from here on there is no way back
+    apply    link, rename                  each old checkpoint becomes the previous one, as in commit.py
+             rename .tmp-N -> key.json     each new one gets its name
+             rename key.json -> .tmp-…     each that goes is taken away (removals.py)
+    fsync    the directory
+    unlink   .transaction                  acknowledged
+
+The record gets its name only when all bytes are on the disk, so that one which is there is whole, and it goes only
+when what it says is durable. If anything fails after the commit it stays, and blocks its keys and every other
+transaction until all of it is made again: with new files, and a new record in place of the old one, because a sync
+that has failed is not made good by another one. The same is done when an owner opens the directory.
+
+If the commit itself fails, the record is removed and the directory synced. Only if that fails as well is the outcome
+in doubt. Then an empty file is left in the record's place, so that whoever comes next makes the removal anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+from typing import NamedTuple
+
+from .._errors import CheckpointWriteFailed, TransactionFailed
+from .._format.names import SUFFIX, TRANSACTION
+from .._format.reason import Damaged, TooNew, reason_of
+from .._format.record import MAX_MEMBERS, Member, MemberKind, Record, seal_record
+from .._store import Current, Put
+from .applying import NO_ROOM, apply
+from .directory import Directory
+from .newfiles import FileFailed, NewFiles
+from .quarantine import Quarantine
+from .removals import Removals
+from .unfinished import Candidate, Standing, Unfinished, read_file
+
+
+class _Last(NamedTuple):
+    """The last record that was here, and what must not happen before it is certain that it never comes back."""
+
+    keys: frozenset[str] | None  # that are blocked; None: nobody knows which
+    files: tuple[str, ...]  # that it may name
+    error_before: OSError | None  # a sync of the directory that has failed since may have lost its removal
+    is_open: bool = True  # it may be there
+
+
+class Transactions:
+    """Those of one directory, one at a time. Where it is shared, other processes may leave a record at any time."""
+
+    def __init__(self, directory: Directory, quarantine: Quarantine, *, shared: bool) -> None:
+        self._directory = directory
+        self._quarantine = quarantine
+        self._shared = shared
+        self._lock = threading.RLock()  # guards what follows, and the record; taken while holding keys
+        self._last: _Last | None = None
+        self._busy = False
+        self._number = 0
+        self.unfinished = Unfinished(directory)
+        self.slowest_sync = 0.0  # seconds
+
+    def is_unfinished(self) -> bool:
+        """True if an earlier call has left a record, so that readers have to look at it."""
+        return self._last is not None and self._last.is_open and not self._busy
+
+    def make(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
+        """All of it or nothing. Called while holding all the keys."""
+        if len(puts) + len(removals) > MAX_MEMBERS:
+            why = f"{len(puts) + len(removals)} changes, over the limit of {MAX_MEMBERS}; use batch() for so many"
+            raise self._failure("", OSError(errno.E2BIG, why))
+        with self._lock:
+            try:
+                self._busy = True
+                self.slowest_sync = 0.0
+                self._settle_all()
+                with self._directory.creating if self._directory.ignores_case else nullcontext():
+                    self._refuse_twins(puts)
+                    self._make(puts, removals)
+            finally:
+                self._busy = False
+
+    def settle(self, keys: Sequence[str]) -> None:
+        """Before any other change of these keys: what was committed before is finished, or this raises."""
+        if self._last is None and not self._shared:
+            return
+        path = os.path.join(self._directory.path, f"{keys[0]}{SUFFIX}") if keys else self._directory.path
+        with self._lock:
+            try:
+                last = self._owed()
+            except OSError as error:
+                raise CheckpointWriteFailed(keys[0] if keys else "", path, error, in_doubt=False) from error
+            if last is None or (last.keys is not None and last.keys.isdisjoint(keys)):
+                return
+            try:
+                self._settle(last)
+            except OSError as error:
+                raise CheckpointWriteFailed(keys[0], path, _blocked(error), in_doubt=False) from error
+
+    def recover(self) -> int:
+        """When the directory is opened: finish what a dead owner has committed; returns how many changes that were.
+
+        Raises OSError, Damaged and TooNew; then nothing was deleted.
+        """
+        with self._lock:
+            record = self.unfinished.read()
+            if record is None and not self.unfinished.is_there():
+                return 0
+            self._settle(_Last(record.keys if record else None, (), self._directory.sync_error))
+            return len(record.members) if record else 0
+
+    def give_up(self) -> None:
+        """Remove a record that says nothing, because it is damaged. Raises OSError."""
+        with self._lock:
+            self._bury()
+
+    # A new one
+
+    def _make(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
+        error_before = self._directory.sync_error
+        files = NewFiles(self._directory)
+        try:
+            try:
+                members = [Member(put.key, _kind_of(put), put.generation, files.add(put.blob, put.key)) for put in puts]
+                members += [Member(key, MemberKind.REMOVE, generation) for key, generation in removals.items()]
+                record, temp = self._write(members, files)
+            except BaseException:
+                files.discard()
+                raise
+            self._put_in_place(record, temp, files, error_before)
+        except FileFailed as failed:
+            raise self._failure(failed.key, failed.error) from failed.error
+        try:
+            self._sync(error_before)
+        except OSError as error:
+            is_back = self._take_back(files)
+            raise self._failure("", error, in_doubt=not is_back) from error
+        self._finish(record, {put.key: put.current for put in puts}, error_before)
+
+    def _take_back(self, files: NewFiles) -> bool:
+        """The commit has failed. True if nothing of it is left, for certain; else its files have to stay."""
+        try:
+            error_before = self._directory.sync_error
+            self._directory.unlink(TRANSACTION)
+            self._sync(error_before)
+        except OSError:
+            self._leave_empty()
+            return False
+        self._last = None
+        files.discard()
+        return True
+
+    # Steps of a new one and of one that is made again
+
+    def _write(self, members: Sequence[Member], files: NewFiles) -> tuple[Record, str]:
+        """The record and its temp file; when this returns all bytes are on the disk."""
+        self._number += 1
+        record = Record(self._number, tuple(members))
+        temp = files.add(seal_record(record))
+        files.sync()
+        self.slowest_sync = max(self.slowest_sync, files.slowest_sync)
+        return record, temp
+
+    def _put_in_place(self, record: Record, temp: str, files: NewFiles, error_before: OSError | None) -> None:
+        before = self._last
+        earlier = before.files if before else ()
+        self._last = _Last(record.keys, (*files.names, *earlier), error_before)
+        try:
+            self._directory.rename(temp, TRANSACTION)
+        except BaseException as error:
+            if self._directory.exists(temp):  # so it has not happened
+                self._last = before
+                files.discard()
+                if isinstance(error, OSError):
+                    raise FileFailed("", error) from error
+            raise
+
+    def _finish(self, record: Record, currents: Mapping[str, Current], error_before: OSError | None) -> None:
+        """Change the names, make that durable, and let the record go."""
+        key = ""
+        try:
+            with Removals(self._directory, self._quarantine) as removed:
+                for member in record.members:
+                    key = member.key
+                    apply(self._directory, member, currents.get(key, Current.FOUND), removed)
+                key = ""
+                self._sync(error_before)
+        except OSError as error:
+            raise self._failure(key, error, committed=True) from error
+        assert self._last
+        if not self._directory.discard(TRANSACTION):
+            return  # then it is still there, and blocks its keys
+        if self._shared:
+            try:
+                self._sync(error_before)
+            except OSError:
+                self._leave_empty()
+                return
+        self._last = self._last._replace(is_open=False, files=())
+
+    def _sync(self, error_before: OSError | None) -> None:
+        started = time.perf_counter()
+        try:
+            self._directory.sync_since(error_before)
+        finally:
+            self.slowest_sync = max(self.slowest_sync, time.perf_counter() - started)
+
+    # What an earlier one has left
+
+    def _owed(self) -> _Last | None:
+        """What has to be settled first; of a directory that is shared, also what others have left."""
+        last = self._last
+        if last and (last.is_open or self._directory.sync_error is not last.error_before):
+            return last
+        if not self._shared or not self.unfinished.is_there():
+            return None
+        try:
+            record = self.unfinished.read()
+            keys = record.keys if record else None
+        except (OSError, Damaged, TooNew):
+            keys = None
+        return _Last(keys, (), self._directory.sync_error)
+
+    def _settle_all(self) -> None:
+        try:
+            if last := self._owed():
+                self._settle(last)
+        except OSError as error:
+            raise self._failure("", _blocked(error)) from error
+
+    def _settle(self, last: _Last) -> None:
+        """No record is there afterwards, and none comes back."""
+        self._last = last._replace(is_open=True)
+        try:
+            record = self.unfinished.read()
+        except (Damaged, TooNew) as error:
+            raise OSError(errno.EBADMSG, f"the record {TRANSACTION} cannot be read: {error}") from error
+        if record:
+            self._make_again(record)
+        else:
+            self._bury()
+        for file in last.files:
+            self._directory.discard(file)
+
+    def _make_again(self, record: Record) -> None:
+        """From the beginning, but for what is newer by now: nobody knows which of its names are durable."""
+        error_before = self._directory.sync_error
+        self._number = max(self._number, record.number)
+        left = [each for each in self.unfinished.candidates(record) if each.standing is not Standing.PAST]
+        if not left:
+            self._bury()
+            return
+        currents = {each.member.key: self._made_ready(each) for each in left}
+        files = NewFiles(self._directory)
+        try:
+            members = [self._copied(each, files) for each in left]
+            again, temp = self._write(members, files)
+        except FileFailed as failed:
+            files.discard()
+            if failed.error.errno not in NO_ROOM:
+                raise failed.error from None
+            # What is committed must not fail for want of room. Then the old files have to do.
+            again = Record(record.number, tuple(e.member for e in left if e.standing is Standing.WAITING))
+            self._sync(error_before)
+        except BaseException:
+            files.discard()
+            raise
+        else:
+            try:
+                self._put_in_place(again, temp, files, error_before)
+            except FileFailed as failed:
+                raise failed.error from None
+            self._sync(error_before)
+        self._finish(again, currents, error_before)
+
+    def _made_ready(self, candidate: Candidate) -> Current:
+        """What is to become of that which stands there; damaged bytes are kept before they are replaced."""
+        member, current = candidate.member, candidate.current
+        if candidate.standing is Standing.DONE:
+            return Current.DAMAGED if member.kind is MemberKind.PUT else Current.ABSENT  # not its own previous one
+        if candidate.damage:
+            self._quarantine.keep(member.key + SUFFIX, member.key, candidate.damage)
+        return current
+
+    def _copied(self, candidate: Candidate, files: NewFiles) -> Member:
+        member = candidate.member
+        if member.kind is MemberKind.REMOVE:
+            return member
+        blob = read_file(self._directory, candidate.name)
+        if blob is None:
+            raise FileNotFoundError(errno.ENOENT, f"{candidate.name} is gone")
+        return member._replace(file=files.add(blob, member.key))
+
+    def _bury(self) -> None:
+        """Whatever was the record, an empty file takes its place durably, and may go then."""
+        error_before = self._directory.sync_error
+        temp = self._directory.new_temp()
+        try:
+            os.close(self._directory.create(temp))
+            self._directory.rename(temp, TRANSACTION)
+        except OSError:
+            self._directory.discard(temp)
+            raise
+        self._sync(error_before)
+        if self._directory.discard(TRANSACTION):
+            self._last = None
+
+    def _leave_empty(self) -> None:
+        """So that everybody sees that there was a record whose removal is not durable."""
+        temp = self._directory.new_temp()
+        with suppress(OSError):
+            os.close(self._directory.create(temp))
+            self._directory.rename(temp, TRANSACTION)
+        self._directory.discard(temp)
+
+    def _refuse_twins(self, puts: Sequence[Put]) -> None:
+        """Where the file system ignores case, two keys that differ only in that would be one file."""
+        if not self._directory.ignores_case:
+            return
+        made: set[str] = set()
+        for key in (put.key for put in puts if put.current is Current.ABSENT):
+            if key.lower() in made or self._directory.exists(key + SUFFIX):
+                why = "the file system ignores case, and there is a key that differs only in that; use another key"
+                raise self._failure(key, OSError(errno.EEXIST, why))
+            made.add(key.lower())
+
+    def _failure(
+        self, key: str, error: OSError, *, in_doubt: bool = False, committed: bool = False
+    ) -> TransactionFailed:
+        path = os.path.join(self._directory.path, key + SUFFIX if key else TRANSACTION)
+        return TransactionFailed(key, path, error, in_doubt=in_doubt, committed=committed)
+
+
+def _kind_of(put: Put) -> MemberKind:
+    return MemberKind.PUT if put.current in (Current.FOUND, Current.OURS) else MemberKind.CREATE
+
+
+def _blocked(error: OSError) -> OSError:
+    return OSError(error.errno, f"an earlier transaction is committed, and finishing it failed: {reason_of(error)}")

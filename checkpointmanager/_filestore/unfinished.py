@@ -1,0 +1,160 @@
+"""What a transaction that is committed and not finished says of its keys, for readers and for whoever finishes it.
+
+The names are read as they are, and the record decides what they mean: the higher generation wins. A record whose
+transaction was finished, and that a power loss has brought back, so changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+from .._format.envelope import open_sealed
+from .._format.names import PREVIOUS, SUFFIX, TRANSACTION
+from .._format.reason import Damaged, Reason, TooNew
+from .._format.record import MAX_RECORD_BYTES, Member, MemberKind, Record, open_record
+from .._format.repair import generation_in, repair
+from .._store import Current
+from .directory import Directory
+
+NOT_A_FILE = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR})
+
+
+class Standing(Enum):
+    """How far a member has come."""
+
+    WAITING = auto()  # it is to be made
+    DONE = auto()  # its name says so already, perhaps not durably
+    PAST = auto()  # something newer stands there, or somebody has removed it by hand
+
+
+class Candidate(NamedTuple):
+    """One member of the record, and what stands under its key's name."""
+
+    member: Member
+    standing: Standing
+    current: Current
+    damage: Reason | None = None
+
+    @property
+    def name(self) -> str:
+        """The file that holds what counts for the key now; "" if the key is gone."""
+        if self.standing is not Standing.WAITING:
+            return self.member.key + SUFFIX
+        return self.member.file
+
+
+class Unfinished:
+    """The record of one directory, as it is on the disk."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._last: tuple[object, Record | None] = (None, None)  # the last record read, by the identity of its file
+
+    def is_there(self) -> bool:
+        return self._directory.exists(TRANSACTION)
+
+    def read(self) -> Record | None:
+        """None if there is none, or one that was taken back. Raises OSError, Damaged and TooNew."""
+        blob = read_file(self._directory, TRANSACTION, MAX_RECORD_BYTES)
+        if blob is None:
+            return None
+        try:
+            return open_record(blob)
+        except Damaged:
+            mended = repair(blob)
+            if mended is None:
+                raise
+            return open_record(mended.blob)
+
+    def candidates(self, record: Record) -> Iterator[Candidate]:
+        """All members, each with what the names say of it. Raises OSError: nothing follows from what cannot be read."""
+        for member in record.members:
+            yield self.candidate(member)
+
+    def candidate(self, member: Member) -> Candidate:
+        blob = read_file(self._directory, member.key + SUFFIX)
+        if blob is None:
+            return Candidate(member, self._standing_of_absent(member), Current.ABSENT)
+        try:
+            generation = open_sealed(blob, member.key)[0].generation
+        except Damaged as damage:
+            return Candidate(member, self._waits(member), Current.DAMAGED, damage.reason)
+        except TooNew:
+            generation = generation_in(blob)
+        if generation < member.generation:
+            return Candidate(member, self._waits(member), Current.FOUND)
+        is_it = generation == member.generation and member.kind is not MemberKind.REMOVE
+        return Candidate(member, Standing.DONE if is_it else Standing.PAST, Current.FOUND)
+
+    # For readers
+
+    def name_of(self, key: str, *, previous: bool = False) -> str:
+        """The file that counts for a key now; "" if it has none."""
+        name = PREVIOUS + key if previous else key + SUFFIX
+        record = self._seen()
+        member = next((member for member in record.members if member.key == key), None) if record else None
+        if member is None:
+            return name
+        candidate = self.candidate(member)
+        if not previous:
+            return candidate.name
+        is_gone = candidate.standing is Standing.WAITING and candidate.member.kind is not MemberKind.PUT
+        return "" if is_gone else name
+
+    def changes(self) -> dict[str, str]:
+        """The keys whose names do not say what counts: the file that does for each, "" if it has none."""
+        record = self._seen()
+        waiting = [each for each in self.candidates(record) if each.standing is Standing.WAITING] if record else []
+        return {each.member.key: each.name for each in waiting}
+
+    def _seen(self) -> Record | None:
+        """As far as it can be read: a reader does not judge a record, whoever finishes it does."""
+        try:
+            status = self._directory.stat(TRANSACTION)
+        except OSError:
+            return None
+        identity = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if identity != self._last[0]:
+            try:
+                self._last = (identity, self.read())
+            except (OSError, Damaged, TooNew):
+                return None
+        return self._last[1]
+
+    def _standing_of_absent(self, member: Member) -> Standing:
+        if member.kind is MemberKind.REMOVE:
+            return Standing.DONE
+        return self._waits(member) if member.kind is MemberKind.CREATE else Standing.PAST
+
+    def _waits(self, member: Member) -> Standing:
+        if member.kind is MemberKind.REMOVE or self._directory.exists(member.file):
+            return Standing.WAITING
+        return Standing.PAST
+
+
+def read_file(directory: Directory, name: str, limit: int = sys.maxsize) -> bytes | None:
+    """The bytes; none if something stands there that is no file; None if there is nothing. Raises OSError."""
+    try:
+        descriptor = directory.open(name)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in NOT_A_FILE:
+            return b""
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+            return b""
+        pieces = []
+        while piece := os.read(descriptor, status.st_size + 1):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,143 @@
+"""Changes of several checkpoints that are made together or not at all, when the with block ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, overload
+
+from ._checkpoint import Checkpoint
+from ._errors import CheckpointError, CheckpointNotFound, TransactionFailed, UnstorableValue
+from ._format.keys import check_key
+from ._reader import Found, Reader
+from ._schema import Encoded, Schema
+from ._store import Store
+
+if TYPE_CHECKING:
+    from ._loader import Loader
+    from ._writer import Outcomes, Writer
+
+T = TypeVar("T")
+
+NO_DEFAULT: Final = object()  # None is a default like any other
+
+
+class _Update(NamedTuple):
+    change: Callable[[Any], Any]
+    default: object
+
+
+class _Create(NamedTuple):
+    encoded: Encoded
+    data: Any
+
+
+_Step = _Create | _Update | None  # None: remove
+
+
+class Transaction(Generic[T]):
+    """All changes of the block become durable together, or none of them does.
+
+    If the block raises, nothing is changed. Change functions are called when the block has ended, while no other
+    writer can change any of the keys; what they raise goes to the caller, and nothing is changed. Several changes of
+    one key are made one after the other. TransactionFailed names the key that is to blame, and says whether nothing
+    was changed, that is in doubt, or the transaction is committed and will be finished later.
+
+    Readers may see the checkpoints change one after the other. When the block has ended, `written` has every
+    checkpoint that was written, and those that were so already.
+    """
+
+    def __init__(self, store: Store, schema: Schema[T], reader: Reader[T], loader: Loader[T], writer: Writer) -> None:
+        self._store = store
+        self._schema = schema
+        self._reader = reader
+        self._loader = loader
+        self._writer = writer
+        self._steps: dict[str, list[_Step]] = {}
+        self.written: Mapping[str, Checkpoint[T]] = {}
+
+    def create_checkpoint(self, key: str, data: T) -> None:
+        """Encoded now: what is changed in `data` later is not written."""
+        self._steps[check_key(key)] = [_Create(self._schema.encode(data), data)]
+
+    @overload
+    def update_checkpoint(self, key: str, change: Callable[[T], T]) -> None: ...
+    @overload
+    def update_checkpoint(self, key: str, change: Callable[[T], T], default: T) -> None: ...
+    @overload
+    def update_checkpoint(self, key: str, change: Callable[[T | None], T], default: None) -> None: ...
+    def update_checkpoint(self, key: str, change: Callable[[Any], T], default: Any = NO_DEFAULT) -> None:
+        """As CheckpointManager.update_checkpoint; `change` is called when the block has ended."""
+        self._steps.setdefault(check_key(key), []).append(_Update(change, default))
+
+    def remove_checkpoint(self, key: str) -> None:
+        """No error if it is not there."""
+        self._steps[check_key(key)] = [None]
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __enter__(self) -> Transaction[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        steps, self._steps = self._steps, {}
+        if kind is None and steps:
+            self._commit(steps)
+
+    def _commit(self, steps: Mapping[str, list[_Step]]) -> None:
+        values: dict[str, Any] = {}
+        outcomes: Outcomes = {}
+        with self._writer.changing(*steps):
+            for key in sorted(steps):
+                found, created, updates = self._start(key, steps[key])
+                outcomes[key], values[key] = self._after(key, found, created, updates)
+            done = self._writer.transact(outcomes)
+        self.written = {
+            key: self._reader.checkpoint(header, values[key], key in done.unchanged)
+            for key, header in done.headers.items()
+        }
+        for failure in done.failures.values():
+            raise failure
+
+    def _start(self, key: str, steps: list[_Step]) -> tuple[Found[Any] | None, _Create | None, list[_Update]]:
+        """What the change functions begin with: what is on the disk, what the transaction creates, or nothing."""
+        updates = [step for step in steps if isinstance(step, _Update)]
+        created = steps[0] if isinstance(steps[0], _Create) else None
+        if len(updates) < len(steps):
+            return None, created, updates
+        try:
+            return self._loader.read(key), None, updates
+        except CheckpointNotFound:
+            return None, None, updates
+        except CheckpointError as error:
+            raise self._failed(key, error) from error
+
+    def _after(
+        self, key: str, found: Found[Any] | None, created: _Create | None, updates: list[_Update]
+    ) -> tuple[tuple[Encoded | None, Any], Any]:
+        """What the key is to hold, for the writer and for the caller."""
+        if not updates:
+            return (created.encoded if created else None, None), created.data if created else None
+        unknowns = found.unknowns if found else None
+        data: Any = found.data if found else NO_DEFAULT
+        if created:
+            data, unknowns = self._schema.decode(*created.encoded)  # a value of its own, which it may mutate
+        for change, default in updates:
+            if data is NO_DEFAULT and default is NO_DEFAULT:
+                missing = CheckpointNotFound(key, self._store.path_of(key))
+                raise self._failed(key, missing) from missing
+            data = change(default if data is NO_DEFAULT else data)
+            if data is None:
+                none = UnstorableValue("$", "the change function returned None where the new value is expected")
+                raise self._failed(key, none) from none
+        try:
+            encoded = self._schema.encode(data, unknowns)
+        except UnstorableValue as error:
+            raise self._failed(key, error) from error
+        return (encoded, found.header if found else None), data
+
+    def _failed(self, key: str, error: CheckpointError) -> TransactionFailed:
+        return TransactionFailed(key, self._store.path_of(key), error)

@@ -1,0 +1,377 @@
+"""Transactions: several changes that are made together or not at all."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checkpointmanager import (
+    CheckpointError,
+    CheckpointManager,
+    CheckpointNotFound,
+    CheckpointTooNew,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    FileOptions,
+    InvalidKey,
+    ManagerClosed,
+    Schema,
+    TransactionFailed,
+    UnstorableValue,
+    WrongKind,
+)
+from checkpointmanager._format import record
+from checkpointmanager.testing import damage, failing, watching
+
+from ..contents import names, quarantined
+from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
+from ..processes import LIMIT
+
+
+def loaded(manager: LeaseManager) -> dict[str, Lease]:
+    return {key: found.data for key, found in manager.load().checkpoints.items()}
+
+
+def longer(lease: Lease) -> Lease:
+    lease.seconds += 1
+    return lease
+
+
+def test_it_creates_updates_and_removes(manager: LeaseManager) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("going", OLD)
+
+    with manager.transaction() as transaction:
+        transaction.update_checkpoint("a", longer)
+        transaction.create_checkpoint("b", NEW)
+        transaction.remove_checkpoint("going")
+        transaction.remove_checkpoint("never-there")
+        assert len(transaction) == 4
+        assert loaded(manager) == {"a": OLD, "going": OLD}, "nothing happens before the block ends"
+
+    assert loaded(manager) == {"a": Lease("old", 61), "b": NEW}
+    assert {key: found.generation for key, found in transaction.written.items()} == {"a": 2, "b": 1}
+    assert transaction.written["a"].data == Lease("old", 61)
+    previous = manager.previous_checkpoint("a")
+    assert previous
+    assert previous.data == OLD
+
+
+def test_it_leaves_nothing_but_checkpoints(manager: LeaseManager, directory: Path) -> None:
+    with manager.transaction() as transaction:
+        transaction.create_checkpoint("a", OLD)
+        transaction.create_checkpoint("b", OLD)
+
+    assert names(directory) == [".lock", "a.json", "b.json"]
+
+
+def test_changes_of_one_key_are_made_one_after_the_other(manager: LeaseManager) -> None:
+    manager.create_checkpoint("a", OLD)
+    given = Lease("given")
+
+    with manager.transaction() as transaction:
+        transaction.update_checkpoint("a", longer)
+        transaction.update_checkpoint("a", longer)
+        transaction.update_checkpoint("b", lambda _: pytest.fail("what is replaced later is not called"))
+        transaction.create_checkpoint("b", given)
+        transaction.update_checkpoint("b", longer)
+        transaction.create_checkpoint("c", OLD)
+        transaction.remove_checkpoint("c")
+        transaction.remove_checkpoint("d")
+        transaction.update_checkpoint("d", longer, Lease("default"))
+
+    assert loaded(manager) == {"a": Lease("old", 62), "b": Lease("given", 61), "d": Lease("default", 61)}
+    assert given == Lease("given"), "a change function gets a value of its own"
+    assert manager.get_checkpoint("a").generation == 2
+
+
+def test_what_is_changed_after_the_call_is_not_written(manager: LeaseManager) -> None:
+    lease = Lease("a")
+    with manager.transaction() as transaction:
+        transaction.create_checkpoint("a", lease)
+        transaction.create_checkpoint("b", NEW)
+        lease.tags.append("late")
+
+    assert manager.get_checkpoint("a").data.tags == []
+
+
+def test_a_default_is_for_what_is_missing_only(manager: LeaseManager) -> None:
+    manager.create_checkpoint("a", OLD)
+
+    with manager.transaction() as transaction:
+        transaction.update_checkpoint("a", longer, Lease("default"))
+        transaction.update_checkpoint("b", lambda lease: lease or NEW, None)
+
+    assert loaded(manager) == {"a": Lease("old", 61), "b": NEW}
+
+
+def test_an_empty_one_touches_nothing(manager: LeaseManager, directory: Path) -> None:
+    with manager.transaction():
+        pass
+    assert names(directory) == [".lock"]
+
+
+def test_a_block_that_raises_changes_nothing(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    before = {name: (directory / name).read_bytes() for name in names(directory)}
+
+    with pytest.raises(RuntimeError, match="mine"), manager.transaction() as transaction:
+        transaction.create_checkpoint("b", NEW)
+        transaction.remove_checkpoint("a")
+        raise RuntimeError("mine")
+
+    assert {name: (directory / name).read_bytes() for name in names(directory)} == before
+
+
+def test_what_a_change_function_raises_goes_to_the_caller_and_nothing_is_changed(manager: LeaseManager) -> None:
+    manager.create_checkpoint("b", OLD)
+
+    with pytest.raises(ZeroDivisionError), manager.transaction() as transaction:
+        transaction.create_checkpoint("a", NEW)
+        transaction.update_checkpoint("b", lambda lease: Lease(lease.holder, 1 // 0))
+
+    assert loaded(manager) == {"b": OLD}
+
+
+def test_what_is_the_same_is_not_written_again(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("b", OLD)
+
+    with manager.transaction() as transaction:
+        transaction.create_checkpoint("a", OLD)
+        transaction.create_checkpoint("b", NEW)
+
+    assert transaction.written["a"].unchanged
+    assert not transaction.written["b"].unchanged
+    assert [manager.get_checkpoint(key).generation for key in "ab"] == [1, 2]
+
+
+def test_one_key_is_a_write_as_any_other(manager: LeaseManager, directory: Path) -> None:
+    with watching(directory) as calls, manager.transaction() as transaction:
+        transaction.create_checkpoint("a", OLD)
+    assert not [call for call in calls if ".transaction" in call.about]
+    assert [call.name for call in calls].count("fsync") == 2
+    with failing(directory, "fsync", errno.EIO), pytest.raises(TransactionFailed) as failed:  # noqa: SIM117
+        with manager.transaction() as transaction:
+            transaction.create_checkpoint("a", NEW)
+    assert (failed.value.key, failed.value.in_doubt, failed.value.errno) == ("a", False, errno.EIO)
+
+
+@pytest.mark.parametrize("members", [2, 8, 130])
+def test_it_takes_three_syncs_more_than_it_has_members(manager: LeaseManager, directory: Path, members: int) -> None:
+    with watching(directory) as calls, manager.transaction() as transaction:
+        for number in range(members):
+            transaction.create_checkpoint(f"k{number}", OLD)
+
+    assert [call.name for call in calls].count("fsync") == members + 3
+
+
+def spoiled(manager: LeaseManager, directory: Path, spoil: Callable[[Path, str], object]) -> None:
+    manager.create_checkpoint("b", OLD)
+    spoil(directory, "b")
+
+
+def newer(directory: Path, key: str) -> None:
+    damage.make_too_new(directory, key)
+
+
+FAILURES: dict[str, tuple[Callable[[LeaseManager, Path], object], type[CheckpointError]]] = {
+    "missing": (lambda manager, directory: None, CheckpointNotFound),
+    "damaged": (lambda manager, directory: spoiled(manager, directory, damage.truncate), CorruptCheckpoint),
+    "too new": (lambda manager, directory: spoiled(manager, directory, newer), CheckpointTooNew),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_what_cannot_be_updated_changes_nothing_and_is_named(manager: LeaseManager, directory: Path, name: str) -> None:
+    spoil, cause = FAILURES[name]
+    spoil(manager, directory)
+
+    with pytest.raises(TransactionFailed) as failed, manager.transaction() as transaction:
+        transaction.create_checkpoint("a", NEW)
+        transaction.update_checkpoint("b", longer)
+
+    assert isinstance(failed.value.__cause__, cause)
+    assert (failed.value.key, failed.value.in_doubt, failed.value.committed) == ("b", False, False)
+    assert str(failed.value).startswith(str(directory / "b.json"))
+    assert "none of the transaction's changes was made" in str(failed.value)
+    assert "a" not in manager
+
+
+def test_what_is_of_another_kind_changes_nothing(manager: LeaseManager, directory: Path) -> None:
+    manager.close()
+    with CheckpointManager(directory, Schema("Other")) as other:
+        other.create_checkpoint("b", 1)
+    with CheckpointManager(directory, LEASES) as again:
+        with pytest.raises(TransactionFailed) as failed, again.transaction() as transaction:
+            transaction.create_checkpoint("a", NEW)
+            transaction.create_checkpoint("b", NEW)
+        assert isinstance(failed.value.__cause__, WrongKind)
+        assert "a" not in again
+
+
+@pytest.mark.parametrize("value", [None, Lease(7)])  # type: ignore[arg-type]
+def test_what_a_change_function_must_not_return_changes_nothing(manager: LeaseManager, value: Lease) -> None:
+    with pytest.raises(TransactionFailed) as failed, manager.transaction() as transaction:
+        transaction.create_checkpoint("a", NEW)
+        transaction.update_checkpoint("b", lambda _: value, NEW)
+
+    assert isinstance(failed.value.__cause__, UnstorableValue)
+    assert "a" not in manager
+
+
+def test_a_bad_key_or_value_is_refused_at_once(manager: LeaseManager) -> None:
+    transaction = manager.transaction()
+    calls: list[Callable[[], None]] = [
+        lambda: transaction.create_checkpoint("a/b", OLD),
+        lambda: transaction.update_checkpoint("a/b", longer),
+        lambda: transaction.remove_checkpoint("a/b"),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidKey):
+            call()
+    with pytest.raises(UnstorableValue):
+        transaction.create_checkpoint("a", Lease(7))  # type: ignore[arg-type]
+    assert len(transaction) == 0
+
+
+def test_damaged_bytes_are_kept_before_they_are_replaced_or_removed(manager: LeaseManager, directory: Path) -> None:
+    for key in "ab":
+        manager.create_checkpoint(key, Lease(f"oldest {key}"))
+        manager.create_checkpoint(key, OLD)
+        damage.ruin(directory, key)
+    manager.close()
+    bad = {(directory / f"{key}.json").read_bytes() for key in "ab"}
+
+    with CheckpointManager(directory, LEASES) as again:
+        with again.transaction() as transaction:
+            transaction.create_checkpoint("a", NEW)
+            transaction.remove_checkpoint("b")
+
+        assert set(quarantined(directory)) == bad
+        assert loaded(again) == {"a": NEW}
+        previous = again.previous_checkpoint("a")
+        assert previous
+        assert previous.data == Lease("oldest a")
+
+
+@pytest.mark.parametrize("remove", [True, False])
+def test_a_folder_in_a_checkpoints_place_goes_to_quarantine(real_directory: Path, remove: bool) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        damage.replace_by_directory(real_directory, "a")
+        (real_directory / "a.json" / "inside").write_text("something")
+
+        with manager.transaction() as transaction:
+            if remove:
+                transaction.remove_checkpoint("a")
+            else:
+                transaction.create_checkpoint("a", NEW)
+            transaction.create_checkpoint("b", NEW)
+
+        assert loaded(manager) == {"b": NEW} | ({} if remove else {"a": NEW})
+    (kept,) = (real_directory / ".quarantine").iterdir()
+    assert (kept / "inside").read_text() == "something"
+
+
+def test_more_members_than_the_limit_are_refused(manager: LeaseManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkpointmanager._filestore.transactions.MAX_MEMBERS", 3)
+    assert record.MAX_MEMBERS == 10_000
+
+    with pytest.raises(TransactionFailed, match=r"4 changes, over the limit of 3; use batch\(\)") as failed:  # noqa: SIM117
+        with manager.transaction() as transaction:
+            for key in "abcd":
+                transaction.create_checkpoint(key, OLD)
+
+    assert failed.value.errno == errno.E2BIG
+    assert list(manager) == []
+
+
+def test_a_change_function_that_writes_is_refused(manager: LeaseManager) -> None:
+    def writes(_: Lease) -> Lease:
+        return manager.create_checkpoint("c", NEW).data
+
+    with pytest.raises(RuntimeError, match="must not make others"), manager.transaction() as transaction:
+        transaction.create_checkpoint("a", NEW)
+        transaction.update_checkpoint("b", writes, NEW)
+    assert list(manager) == []
+
+
+def test_other_writers_of_its_keys_wait_and_readers_do_not(manager: LeaseManager) -> None:
+    manager.create_checkpoint("b", OLD)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(lease: Lease) -> Lease:
+        inside.set()
+        assert go_on.wait(LIMIT)
+        return longer(lease)
+
+    def transact() -> None:
+        with manager.transaction() as transaction:
+            transaction.create_checkpoint("a", NEW)
+            transaction.update_checkpoint("b", slow)
+
+    threads = [threading.Thread(target=transact)]
+    threads[0].start()
+    assert inside.wait(LIMIT)
+    threads.append(threading.Thread(target=lambda: manager.update_checkpoint("b", longer)))
+    threads[1].start()
+    manager.create_checkpoint("c", NEW)
+    assert manager.get_checkpoint("b").data == OLD
+    go_on.set()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert loaded(manager) == {"a": NEW, "b": Lease("old", 62), "c": NEW}
+
+
+def test_transactions_of_the_same_keys_lose_no_update(manager: LeaseManager) -> None:
+    keys = ["a", "b", "c"]
+    for key in keys:
+        manager.create_checkpoint(key, Lease(key, 0))
+
+    def count(first: int) -> None:
+        for number in range(10):
+            with manager.transaction() as transaction:
+                for key in (keys[(first + number) % 3], keys[(first + number + 1) % 3]):
+                    transaction.update_checkpoint(key, longer)
+
+    threads = [threading.Thread(target=count, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert sum(lease.seconds for lease in loaded(manager).values()) == 4 * 10 * 2
+
+
+def test_a_closed_manager_and_a_reader_refuse(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    manager.close()
+    with pytest.raises(ManagerClosed), manager.transaction() as transaction:
+        transaction.remove_checkpoint("a")
+    with CheckpointManager(directory, LEASES, read_only=True) as reader:
+        with pytest.raises(CheckpointWriteFailed, match="read_only"), reader.transaction() as transaction:
+            transaction.remove_checkpoint("a")
+            transaction.create_checkpoint("b", OLD)
+        assert loaded(reader) == {"a": OLD}
+
+
+@pytest.mark.parametrize("options", [FileOptions(sharing=True), FileOptions(durability="atomic")])
+def test_it_works_with_every_way_to_open_a_directory(real_directory: Path, options: FileOptions) -> None:
+    with CheckpointManager(real_directory, LEASES, **options) as manager:
+        manager.create_checkpoint("a", OLD)
+        with watching(real_directory) as calls, manager.transaction() as transaction:
+            transaction.update_checkpoint("a", longer)
+            transaction.create_checkpoint("b", NEW)
+        assert loaded(manager) == {"a": Lease("old", 61), "b": NEW}
+    assert [call.name for call in calls].count("fsync") == 5 + ("sharing" in options)
+    assert names(real_directory, ".t") == []
+
+
+def test_nothing_of_it_prints_data(manager: LeaseManager) -> None:
+    transaction = manager.transaction()
+    transaction.create_checkpoint("a", Lease("secret"))
+    assert "secret" not in repr(transaction)
