@@ -251,7 +251,8 @@ class Transactions:
         """From the beginning, but for what is newer by now: nobody knows which of its names are durable."""
         error_before = self._directory.sync_error
         self._number = max(self._number, record.number)
-        left = [each for each in self.unfinished.candidates(record) if each.standing is not Standing.PAST]
+        all_members = self.unfinished.candidates(record)
+        left = [each for each in all_members if each.standing in (Standing.WAITING, Standing.DONE)]
         if not left:
             self._bury()
             return
@@ -260,6 +261,7 @@ class Transactions:
         try:
             members = [self._copied(each, files) for each in left]
             again, temp = self._write(members, files)
+            self._sync(error_before)  # the files before the record that takes the place of one which is decided
         except FileFailed as failed:
             files.discard()
             if failed.error.errno not in NO_ROOM:

@@ -31,6 +31,7 @@ class Standing(Enum):
     WAITING = auto()  # it is to be made
     DONE = auto()  # its name says so already, perhaps not durably
     PAST = auto()  # something newer stands there, or somebody has removed it by hand
+    LOST = auto()  # neither its file nor its checkpoint is there
 
 
 class Candidate(NamedTuple):
@@ -60,17 +61,18 @@ class Unfinished:
         return self._directory.exists(TRANSACTION)
 
     def read(self) -> Record | None:
-        """None if there is none, or one that was taken back. Raises OSError, Damaged and TooNew."""
+        """None if there is none, or one that was taken back or never durable. Raises OSError, Damaged and TooNew."""
         blob = read_file(self._directory, TRANSACTION, MAX_RECORD_BYTES)
         if blob is None:
             return None
         try:
-            return open_record(blob)
+            record = open_record(blob)
         except Damaged:
             mended = repair(blob)
             if mended is None:
                 raise
-            return open_record(mended.blob)
+            record = open_record(mended.blob)
+        return record if record and self._was_committed(record) else None
 
     def candidates(self, record: Record) -> Iterator[Candidate]:
         """All members, each with what the names say of it. Raises OSError: nothing follows from what cannot be read."""
@@ -135,7 +137,15 @@ class Unfinished:
     def _waits(self, member: Member) -> Standing:
         if member.kind is MemberKind.REMOVE or self._directory.exists(member.file):
             return Standing.WAITING
-        return Standing.PAST
+        return Standing.LOST
+
+    def _was_committed(self, record: Record) -> bool:
+        """False if a power loss came before the commit was durable, and kept the record's name but not all files.
+
+        Nothing of it has been made then. Something that was made proves that all files were there once.
+        """
+        standings = {each.standing for each in self.candidates(record) if each.member.file}
+        return Standing.LOST not in standings or Standing.DONE in standings
 
 
 def read_file(directory: Directory, name: str, limit: int = sys.maxsize) -> bytes | None:
