@@ -135,6 +135,8 @@ class Transactions:
             self._put_in_place(record, temp, files, error_before)
         except FileFailed as failed:
             raise self._failure(failed.key, failed.error) from failed.error
+        except OSError as error:
+            raise self._failure("", error, in_doubt=True) from error
         try:
             self._sync(error_before)
         except OSError as error:
@@ -173,11 +175,12 @@ class Transactions:
         try:
             self._directory.rename(temp, TRANSACTION)
         except BaseException as error:
-            if self._directory.exists(temp):  # so it has not happened
-                self._last = before
-                files.discard()
-                if isinstance(error, OSError):
-                    raise FileFailed("", error) from error
+            with suppress(OSError):  # else nobody can tell
+                if self._directory.exists(temp):  # so it has not happened
+                    self._last = before
+                    files.discard()
+                    if isinstance(error, OSError):
+                        raise FileFailed("", error) from error
             raise
 
     def _finish(self, record: Record, currents: Mapping[str, Current], error_before: OSError | None) -> None:
