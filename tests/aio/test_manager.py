@@ -21,6 +21,7 @@ from checkpointmanager import (
     Outcome,
     PlanOutdated,
     Schema,
+    TransactionFailed,
 )
 from checkpointmanager.aio import AsyncCheckpointManager
 from checkpointmanager.testing import damage
@@ -127,6 +128,57 @@ def test_a_batch_whose_block_raises_writes_nothing(directory: Path) -> None:
             return await manager.list_checkpoints()
 
     assert asyncio.run(main()) == []
+
+
+def test_a_transaction_makes_all_its_changes(directory: Path) -> None:
+    async def main() -> None:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+            await manager.create_checkpoint("a", Lease("x"))
+            await manager.create_checkpoint("b", Lease("x"))
+            async with manager.transaction() as transaction:
+                transaction.update_checkpoint("a", lambda lease: Lease(lease.holder + "y"))
+                transaction.remove_checkpoint("b")
+                transaction.create_checkpoint("c", Lease("z"))
+                assert len(transaction) == 3
+            assert {key: found.generation for key, found in transaction.written.items()} == {"a": 2, "c": 1}
+            loaded = (await manager.load()).checkpoints
+            assert {key: found.data for key, found in loaded.items()} == {"a": Lease("xy"), "c": Lease("z")}
+
+    asyncio.run(main())
+
+
+def test_a_transaction_that_fails_or_whose_block_raises_changes_nothing(directory: Path) -> None:
+    async def main() -> list[str]:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+            with pytest.raises(ZeroDivisionError):
+                async with manager.transaction() as transaction:
+                    transaction.create_checkpoint("a", Lease("x"))
+                    transaction.create_checkpoint("b", Lease("x"))
+                    raise ZeroDivisionError
+            with pytest.raises(TransactionFailed):
+                async with manager.transaction() as transaction:
+                    transaction.create_checkpoint("a", Lease("x"))
+                    transaction.update_checkpoint("b", lambda lease: lease)
+            return await manager.list_checkpoints()
+
+    assert asyncio.run(main()) == []
+
+
+def test_transactions_keep_their_place_in_the_order_of_their_keys(directory: Path) -> None:
+    async def main() -> str:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+
+            async def add(letter: str) -> None:
+                async with manager.transaction() as transaction:
+                    for key in "ab":
+                        transaction.update_checkpoint(key, lambda lease: Lease(lease.holder + letter), Lease(""))
+
+            await asyncio.gather(*map(add, "12345"))
+            found = {(await manager.get_checkpoint(key)).data.holder for key in "ab"}
+            assert len(found) == 1
+            return found.pop()
+
+    assert asyncio.run(main()) == "12345"
 
 
 def test_a_store_may_stand_in_the_place_of_a_directory_and_any_json_in_that_of_a_schema() -> None:

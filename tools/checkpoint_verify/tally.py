@@ -14,6 +14,7 @@ from .examine import Circumstances, examine_path, unreadable
 from .finding import Finding, State
 from .meaning import Problem, Severity
 from .scan import Surroundings, scan
+from .unfinished import unfinished_transaction
 
 
 @dataclass(slots=True)
@@ -85,6 +86,8 @@ class Tally:
             self.problems.append(meaning.left_over(self.path, len(around.temps)))
         if around.orphans:
             self.problems.append(meaning.orphans(self.path, around.orphans))
+        if self.is_directory:
+            self.problems += unfinished_transaction(self.path, around.lock)
         self.problems += [meaning.note(self.path, sentence) for sentence in around.notes]
         kinds = sorted({kind for kind, _ in self.kinds})
         if len(kinds) > 1 and self.is_directory:
