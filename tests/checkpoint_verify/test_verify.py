@@ -161,7 +161,7 @@ def test_a_transaction_whose_record_cannot_be_read_is_a_warning(directory: Path)
     assert called(directory).lines[0].startswith("GOOD: ")
 
 
-def test_a_newer_format_is_a_warning_not_damage(directory: Path) -> None:
+def test_a_newer_format_is_not_damage_but_not_usable_either(directory: Path) -> None:
     from checkpointmanager._format.envelope import checksum_of
 
     path = directory / "claim-1.json"
@@ -171,9 +171,10 @@ def test_a_newer_format_is_a_warning_not_damage(directory: Path) -> None:
 
     ended = called(directory)
 
-    assert ended.code == 0
-    assert ended.out.count("A newer program wrote it") == 2
-    assert called("--strict", directory).code == 1
+    assert ended.code == 1
+    assert ended.lines[0].startswith("NOT USABLE: the agent cannot read 2 of 4 checkpoints in ")
+    assert ended.out.count("A newer program wrote it: it is not damaged") == 2
+    assert called("--json", directory).document["verdict"] == "not-usable"
 
 
 def test_quarantined_copies_are_counted_and_not_judged(directory: Path) -> None:
@@ -202,14 +203,24 @@ def test_quiet_says_nothing_and_the_exit_code_tells(directory: Path) -> None:
     assert (called("--quiet", directory).out, called("-q", directory).code) == ("", 1)
 
 
-def test_an_empty_directory_and_one_without_state_are_good_with_a_warning(tmp_path: Path) -> None:
+def test_a_path_that_holds_nothing_is_not_good_and_what_was_looked_for_is_named(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"name": "somebody else\'s"}')
 
     ended = called(tmp_path)
 
-    assert ended.code == 0
-    assert "nothing-found" in ended.out
-    assert called("--strict", tmp_path).code == 1
+    assert ended.code == 3
+    assert ended.lines[0].startswith("NOTHING FOUND: no checkpoint, no kubelet state file in ")
+    assert (
+        "no <key>.json of a checkpoint, no .lock, none of kubelet's dra_manager_state, cpu_manager_state" in ended.out
+    )
+    assert called("--json", tmp_path).document["verdict"] == "nothing-found"
+
+
+def test_an_agent_that_has_stored_nothing_yet_is_good(tmp_path: Path) -> None:
+    with CheckpointManager(tmp_path / "claims"):
+        pass
+
+    assert called("--strict", tmp_path / "claims").lines[0].startswith("GOOD: 0 checkpoints")
 
 
 def test_in_a_directory_without_a_lock_file_a_foreign_document_beside_checkpoints_is_damage(directory: Path) -> None:
@@ -251,8 +262,6 @@ def test_a_checkpoint_under_a_name_that_is_no_key_s_is_judged_by_itself(director
 
 
 def test_a_file_larger_than_memory_should_hold_is_verified_in_a_stream(tmp_path: Path) -> None:
-    from checkpointmanager import CheckpointManager
-
     with CheckpointManager(tmp_path / "large") as manager:
         manager.create_checkpoint("a", "x" * (3 << 20))
         manager.create_checkpoint("b", "x" * (3 << 20))

@@ -22,16 +22,22 @@ class AgentUser(NamedTuple):
         return f"user {self.uid}"
 
 
-def agent_user(directory: str) -> AgentUser:
-    """Who owns the directory; if that is root, who made its lock file.
+def agent_user(directory: str | int) -> AgentUser:
+    """Who owns the directory (a path or a descriptor); if that is root, who made its lock file.
 
     A volume that Kubernetes gives to a group belongs to root, while the agent that works there does not run as root.
     """
     status = os.stat(directory)
     if status.st_uid == ROOT:
         with suppress(OSError):
-            status = os.lstat(os.path.join(directory, LOCK))
+            status = _lock_status(directory)
     return AgentUser(status.st_uid, status.st_gid)
+
+
+def _lock_status(directory: str | int) -> os.stat_result:
+    if isinstance(directory, int):
+        return os.stat(LOCK, dir_fd=directory, follow_symlinks=False)
+    return os.lstat(os.path.join(directory, LOCK))
 
 
 @contextmanager

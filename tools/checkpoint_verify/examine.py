@@ -17,10 +17,18 @@ from typing import NamedTuple
 import orjson
 from xxhash import xxh3_64_intdigest
 
-from checkpointmanager._format.envelope import CHECKSUM_BYTES, MAX_BYTES, checksum_matches, checksum_of, open_sealed
+from checkpointmanager._format.envelope import (
+    CHECKSUM_BYTES,
+    MAX_BYTES,
+    Header,
+    checksum_matches,
+    checksum_of,
+    open_sealed,
+)
 from checkpointmanager._format.keys import is_name
 from checkpointmanager._format.names import PREVIOUS, QUARANTINE, SUFFIX
 from checkpointmanager._format.reason import Damaged, Reason, TooNew, reason_of
+from draState import CLAIMS, POD_CONFIGS
 
 from . import disk, words
 from .finding import Finding, State
@@ -32,6 +40,7 @@ PAUSE_SECONDS = 0.02
 UNRECOGNISED = "unrecognised"
 
 _VERDICTS = {Verdict.VALID: State.GOOD, Verdict.DAMAGED: State.DAMAGED, Verdict.UNKNOWN: State.UNKNOWN}
+_VERSIONS = {schema.kind: schema.version for schema in (CLAIMS, POD_CONFIGS)}
 _HEADER_BYTES = 4096  # a header with the longest names is shorter than that
 _HEADER_MEMBERS = (re.compile(rb'"readable_by"\s*:'), re.compile(rb'"generation"\s*:'))
 _OPENING = b'{"checksum":"'
@@ -128,6 +137,7 @@ def _look(name: str, folder: int | None, path: str, circumstances: Circumstances
     finding = _judge_streamed(look, name, path) if look.streamed else _judge(look.head, name, path, circumstances)
     finding.size = look.status.st_size
     finding.modified = look.status.st_mtime
+    finding.status = look.status
     if finding.state is State.GOOD:
         return _Seen(finding, ())
     return _Seen(finding, (look.status.st_ino, look.status.st_size, xxh3_64_intdigest(look.head)))
@@ -170,7 +180,20 @@ def _judge_sealed(blob: bytes, path: str, key: str) -> Finding:
         return _damaged(path, key, damage)
     except TooNew as newer:
         return Finding(path, State.TOO_NEW, key=key, reason="too-new", detail=str(newer))
+    if newer_version := _beyond_this_installation(header):
+        return Finding(path, State.TOO_NEW, key=key, header=header, reason="too-new", detail=newer_version)
     return Finding(path, State.GOOD, key=header.key, header=header)
+
+
+def _beyond_this_installation(header: Header) -> str:
+    """Why the agent of this installation cannot read a whole checkpoint; "" if it can, or its kind is not known."""
+    known = _VERSIONS.get(header.kind)
+    if known is None or header.readable_by <= known:
+        return ""
+    return (
+        f"version {header.version} of kind {header.kind}, which only version {header.readable_by} or later may read; "
+        f"this installation has version {known}"
+    )
 
 
 def _judge_streamed(look: disk.Look, name: str, path: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,7 +16,7 @@ class State(StrEnum):
 
     GOOD = "good"
     DAMAGED = "damaged"
-    TOO_NEW = "too-new"  # written by a newer program: not damaged, not for this release
+    TOO_NEW = "too-new"  # written by a newer program: not damaged, but not for this installation
     UNKNOWN = "unknown"  # a kubelet form whose checksum algorithm is not known here
     UNREADABLE = "unreadable"  # could not look: permission, I/O, another file system, never the same twice
     FOREIGN = "foreign"  # somebody else's file: not state, so nothing is wrong with it
@@ -23,7 +24,7 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class Finding:
-    """`header` is there for a good checkpoint of ours, `kubelet` for a file of kubelet's. Never holds data of ours."""
+    """`header` is there for a whole checkpoint of ours, `kubelet` for a file of kubelet's. Never holds data of ours."""
 
     path: str
     state: State
@@ -38,6 +39,7 @@ class Finding:
     actual: str = ""
     warnings: tuple[str, ...] = ()
     errno: int = 0
+    status: os.stat_result | None = None  # of the file that was read
 
     @property
     def kind(self) -> str:

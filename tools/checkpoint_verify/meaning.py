@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 
 from checkpointmanager import Reason
+from checkpointmanager._format.names import LOCK
 
 from . import words
 from .examine import UNRECOGNISED
 from .finding import Finding, State
+from .kubelet import KUBELET_NAMES
+from .opening import Refusal
+
+NOTHING_FOUND = "nothing-found"
 
 
 class Severity(StrEnum):
@@ -17,6 +23,7 @@ class Severity(StrEnum):
 
     DAMAGED = "damaged"
     UNSEEN = "could-not-look"
+    UNUSABLE = "not-usable"  # whole, but the agent will not accept it
     WARNING = "warning"
 
 
@@ -58,8 +65,9 @@ def problems_of(finding: Finding) -> list[Problem]:
         meaning = "Nothing is known about this file"
         return [_problem(Severity.UNSEEN, finding, finding.detail, meaning, _next_look(finding))]
     if finding.state is State.TOO_NEW:
-        meaning = "A newer program wrote it, so it is not damaged"
-        return [_problem(Severity.WARNING, finding, finding.detail, meaning, "run the newer version of the agent")]
+        meaning = "A newer program wrote it: it is not damaged, but this installation cannot read it"
+        step = "run the newer version of the agent, or upgrade this one"
+        return [_problem(Severity.UNUSABLE, finding, finding.detail, meaning, step)]
     warnings = [*finding.warnings]
     if finding.state is State.UNKNOWN:
         warnings.insert(0, finding.detail)
@@ -70,6 +78,10 @@ def problems_of(finding: Finding) -> list[Problem]:
         meaning = "The checkpoint is good"
     step = f"checkpoint-verify show {words.quoted(finding.path)}"
     return [_problem(Severity.WARNING, finding, warning, meaning, step) for warning in warnings]
+
+
+def refused(refusal: Refusal, key: str = "") -> Problem:
+    return Problem(Severity.UNUSABLE, refusal.path, key, refusal.reason, refusal.detail, refusal.meaning, refusal.next)
 
 
 def torn_previous(finding: Finding) -> Problem:
@@ -121,13 +133,13 @@ def several_kinds(path: str, kinds: list[str]) -> Problem:
 
 def nothing_found(path: str) -> Problem:
     return Problem(
-        Severity.WARNING,
+        Severity.UNSEEN,
         path,
         "",
-        "nothing-found",
-        "no checkpoint, no kubelet state file",
+        NOTHING_FOUND,
+        f"no <key>.json of a checkpoint, no {LOCK}, none of kubelet's {', '.join(KUBELET_NAMES)}",
         "Either nothing was ever written here, or this is the wrong directory",
-        "check the path",
+        f"checkpoint-verify --find {words.quoted(os.path.dirname(os.path.abspath(path)))}",
     )
 
 

@@ -24,6 +24,7 @@ _HELP = {
     "damaged": "State files that cannot be trusted, by reason.",
     "too_new": "Checkpoints that only a newer program can read.",
     "unreadable": "What could not be looked at.",
+    "not_usable": "What is whole, but the agent will not accept.",
     "warnings": "Things that are odd, but no damage.",
     "bytes": "Size of all state files.",
     "temp_files": "Leftover temp files of dead writers.",
@@ -78,6 +79,7 @@ def _samples(tally: Tally, strict: bool, now: int) -> Iterator[tuple[str, str, i
         yield "damaged", f',reason="{reason}"', tally.reasons[reason]
     yield "too_new", "", tally.states[State.TOO_NEW]
     yield "unreadable", "", tally.count(Severity.UNSEEN)
+    yield "not_usable", "", tally.count(Severity.UNUSABLE)
     yield "warnings", "", tally.count(Severity.WARNING)
     yield "bytes", "", tally.octets
     yield "temp_files", "", len(tally.around.temps)

@@ -14,7 +14,7 @@ from . import exitcodes, words
 from .finding import Finding, State
 from .kubelet import Verdict
 from .lockstate import Held, LockState
-from .meaning import Problem, Severity
+from .meaning import NOTHING_FOUND, Problem, Severity
 from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen
 from .tally import Tally
 
@@ -22,7 +22,7 @@ JSON_SCHEMA = 1  # counts up only when a member is removed or changes its meanin
 VERDICT_WIDTH = 80
 TERMINAL_PROBLEMS = 50  # more would scroll the verdict away
 
-_STYLES = {Severity.DAMAGED: BAD, Severity.UNSEEN: BAD, Severity.WARNING: ODD}
+_STYLES = {Severity.DAMAGED: BAD, Severity.UNSEEN: BAD, Severity.UNUSABLE: BAD, Severity.WARNING: ODD}
 
 
 def verdict_of(tallies: Sequence[Tally], *, strict: bool) -> tuple[str, str]:
@@ -37,8 +37,12 @@ def verdict_of(tallies: Sequence[Tally], *, strict: bool) -> tuple[str, str]:
     also = f", {unseen:,} not looked at" if damaged and unseen else ""
     if damaged:
         return _fitted(f"DAMAGED: {damaged:,} of {words.count(files, noun)}{also}", tallies), BAD
+    if any(tally.count(Severity.UNUSABLE) for tally in tallies):
+        return _fitted(_unusable(tallies, files, noun), tallies), BAD
     if strict and warned:
         return _fitted(f"NOT GOOD: {words.count(warned, 'warning')} (--strict)", tallies), BAD
+    if unseen and not files and all(_holds_nothing(tally) for tally in tallies):
+        return _fitted("NOTHING FOUND: no checkpoint, no kubelet state file", tallies), BAD
     if unseen:
         return _fitted(f"COULD NOT LOOK: {words.count(unseen, 'problem')}", tallies), BAD
     if warned:
@@ -46,11 +50,22 @@ def verdict_of(tallies: Sequence[Tally], *, strict: bool) -> tuple[str, str]:
     return _fitted(f"GOOD: {words.count(files, noun)}", tallies), FINE
 
 
+def _unusable(tallies: Sequence[Tally], files: int, noun: str) -> str:
+    if any(tally.around.refusals for tally in tallies):
+        return f"NOT USABLE: {words.count(files, noun)}, but the agent cannot start"
+    refused = sum(tally.count(Severity.UNUSABLE) for tally in tallies)
+    return f"NOT USABLE: the agent cannot read {refused:,} of {words.count(files, noun)}"
+
+
+def _holds_nothing(tally: Tally) -> bool:
+    return any(problem.reason == NOTHING_FOUND for problem in tally.problems)
+
+
 def _verdict_of_file(tally: Tally, *, strict: bool) -> tuple[str, str]:
     warned = tally.count(Severity.WARNING)
     first = tally.problems[0] if tally.problems else None
     if first and first.severity is not Severity.WARNING:
-        word = "DAMAGED" if first.severity is Severity.DAMAGED else "COULD NOT LOOK"
+        word = {Severity.DAMAGED: "DAMAGED", Severity.UNUSABLE: "NOT USABLE"}.get(first.severity, "COULD NOT LOOK")
         style, note = BAD, f": {words.shortened(words.shown(first.reason), 30)}"
     elif warned:
         word = "UNKNOWN" if tally.states[State.UNKNOWN] else "NOT GOOD (--strict)" if strict else "GOOD"
@@ -87,13 +102,24 @@ def one_line(problem: Problem) -> str:
 def document_of(tallies: Sequence[Tally], *, strict: bool) -> dict[str, Any]:
     """The JSON document of verify; README.md describes each member."""
     code = exitcodes.worst([tally.exit_code(strict=strict) for tally in tallies])
-    warned = any(tally.count(Severity.WARNING) for tally in tallies)
     return preamble("verify", code) | {
-        "verdict": {1: "damaged", 3: "could-not-look"}.get(code, "warnings" if warned else "good"),
+        "verdict": _verdict_word(tallies, strict=strict),
         "summary": verdict_of(tallies, strict=strict)[0],
         "paths": [_path_document(tally, strict=strict) for tally in tallies],
         "problems": [problem_document(problem) for tally in tallies for problem in tally.problems],
     }
+
+
+def _verdict_word(tallies: Sequence[Tally], *, strict: bool) -> str:
+    def count(severity: Severity) -> int:
+        return sum(tally.count(severity) for tally in tallies)
+
+    if any(tally.states[State.DAMAGED] for tally in tallies) or (strict and count(Severity.WARNING)):
+        return "damaged"
+    worst = next((severity for severity in (Severity.UNUSABLE, Severity.UNSEEN) if count(severity)), None)
+    if worst is Severity.UNSEEN and all(map(_holds_nothing, tallies)):
+        return NOTHING_FOUND
+    return worst or ("warnings" if count(Severity.WARNING) else "good")
 
 
 def preamble(command: str, code: int) -> dict[str, Any]:

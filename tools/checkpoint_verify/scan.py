@@ -20,10 +20,12 @@ from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX, 
 from checkpointmanager._format.reason import reason_of
 
 from . import disk, words
+from .agentuser import AgentUser, agent_user
 from .examine import PAUSE_SECONDS, Among, Circumstances, examine, key_of, not_a_file, unreadable
 from .finding import Finding, State
 from .kubelet import KUBELET_NAMES
 from .lockstate import Held, LockState, lock_state
+from .opening import Refusal, refusals_of
 
 DEVICE_PLUGINS = "device-plugins"
 RECYCLE_SECONDS = 0.2  # a live agent writes the next generation into the file of the previous one
@@ -46,6 +48,8 @@ class Surroundings:
     quarantined: int = 0
     foreign: int = 0
     notes: list[str] = field(default_factory=list)  # sentences: what was left out, and why
+    user: AgentUser | None = None  # whose directory it is, if it is one of checkpoints
+    refusals: list[Refusal] = field(default_factory=list)  # why that user's agent will not open it
 
 
 class _Wanted(NamedTuple):
@@ -97,6 +101,7 @@ def _scan(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iter
     names = _sorted_out(folder, mounted)
     around.of_kubelet = not names.ours and _is_kubelets(path, names)
     around.lock = lock_state(folder)
+    around.user = agent_user(folder)
     around.foreign += names.foreign
     around.quarantined += _count_quarantined(path, folder, around, mounted)
     wanted.opened(len(names.checkpoints))
@@ -105,7 +110,12 @@ def _scan(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iter
         kubelet_version=wanted.kubelet_version,
         device=os.fstat(folder).st_dev,
     )
-    yield from _checkpoints(path, folder, names, around, circumstances)
+    ours = names.ours
+    for found in _checkpoints(path, folder, names, around, circumstances):
+        ours = ours or found.header is not None
+        yield found
+    if ours:
+        around.refusals += refusals_of(path, folder, around.user)
     if wanted.previous:
         _look_at_previous(path, folder, names, around, circumstances)
     around.temps += [name for name in names.temps if _is_left_over(name, folder, around.lock)]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from checkpointmanager._format.boot import boot_id
+from checkpointmanager._format.names import LOCK
 
 from . import exitcodes, meaning
+from .agentuser import agent_user
 from .examine import Circumstances, examine_path, unreadable
 from .finding import Finding, State
 from .meaning import Problem, Severity
+from .opening import Refusal, refusal_of_file
 from .scan import Surroundings, scan
 from .unfinished import unfinished_transaction
 
@@ -47,7 +52,7 @@ class Tally:
 
     def exit_code(self, *, strict: bool) -> int:
         return exitcodes.of(
-            damaged=self.states[State.DAMAGED] > 0,
+            damaged=self.states[State.DAMAGED] > 0 or self.count(Severity.UNUSABLE) > 0,
             unseen=self.count(Severity.UNSEEN) > 0,
             warned=self.count(Severity.WARNING) > 0,
             strict=strict,
@@ -73,14 +78,28 @@ class Tally:
         elif found.kubelet:
             found.kubelet = replace(found.kubelet, data=None)  # many large files must not add up
             self.kubelet.append(found)
+        refusal = self._refusal_of(found)
+        if refusal:
+            self.problems.append(meaning.refused(refusal, found.key))
+        if found.state is State.UNREADABLE and refusal:
+            return  # the agent's own user runs this: what it cannot read, the agent cannot
         if found.state is not State.GOOD or found.warnings:
             if found.state is State.DAMAGED:
                 self.reasons[found.reason] += 1
             self.problems += meaning.problems_of(found)
 
+    def _refusal_of(self, found: Finding) -> Refusal | None:
+        user = self.around.user
+        if user is None or not (found.header or (found.errno == errno.EACCES and user.uid == os.geteuid())):
+            return None
+        with suppress(OSError):
+            return refusal_of_file(found.path, found.status or os.lstat(found.path), user)
+        return None
+
     def close(self) -> None:
         """Add what concerns the directory as a whole."""
         around = self.around
+        self.problems += map(meaning.refused, around.refusals)
         self.problems += map(meaning.torn_previous, around.torn)
         if around.temps:
             self.problems.append(meaning.left_over(self.path, len(around.temps)))
@@ -128,4 +147,7 @@ def findings_at(
     os.lstat(path)
     if os.path.isdir(path):
         return scan(path, around, kubelet_version=kubelet_version, opened=opened, with_previous=with_previous)
+    folder = os.path.dirname(path) or "."
+    if os.path.lexists(os.path.join(folder, LOCK)):  # a copy elsewhere is nobody's to open
+        around.user = agent_user(folder)
     return [examine_path(path, Circumstances(named=True, kubelet_version=kubelet_version))]
