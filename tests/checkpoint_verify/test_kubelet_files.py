@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
+from checkpoint_verify.kubelet import KUBELET_NAMES
+
 from ..long import times
 from .command import called, checkpoint_verify
+from .kubelet.test_health import state as health
+from .kubelet.test_nvidia import written as nvidia
 from .kubelet.vectors import VECTORS, Vector, blob_of
 
 TELL_NOTHING = (b"{}", b"null")
@@ -105,14 +110,14 @@ def test_what_kubelet_accepts_although_it_should_not_is_good_with_a_warning(kube
     assert called("--strict", kubelet).code == 1
 
 
-def test_a_form_whose_checksum_is_not_known_is_unknown_and_not_damaged(tmp_path: Path) -> None:
+def test_a_form_whose_checksum_is_not_known_is_unverified_and_not_damaged(tmp_path: Path) -> None:
     path = tmp_path / "dra_manager_state"
     path.write_bytes(b'{"version":"v1","entries":[{"DriverName":"d","ClassName":"c","ClaimUID":"u"}],"checksum":5}')
 
     ended = called(path)
 
     assert ended.code == 0
-    assert ended.lines[0].startswith("UNKNOWN: ")
+    assert ended.lines[0].startswith("UNVERIFIED: ")
 
 
 @pytest.mark.parametrize("blob", [b"", b"\0" * 512, b'{"half":', b"garbage"])
@@ -150,7 +155,7 @@ def test_show_diff_diagnose_list_and_export_understand_them(kubelet: Path) -> No
     dra.write_bytes(dra.read_bytes().replace(b"rack4", b"rack5"))
     told = called("diagnose", dra)
     assert told.code == 1
-    assert f"mv {shlex.quote(str(dra))} " in told.out
+    assert f"mv -n {shlex.quote(str(dra))} " in told.out
 
 
 def test_a_well_known_name_behind_a_link_is_not_followed_and_not_called_damaged(kubelet: Path) -> None:
@@ -161,3 +166,103 @@ def test_a_well_known_name_behind_a_link_is_not_followed_and_not_called_damaged(
 
     assert ended.code == 3
     assert "not followed" in ended.out
+
+
+CONSEQUENCES = {
+    "cpu_manager_state": "The CPU manager refuses this file, and kubelet does not start",
+    "memory_manager_state": "The memory manager refuses this file, and kubelet does not start",
+    "dra_manager_state": "The DRA manager refuses this file, and kubelet does not start",
+    "kubelet_internal_checkpoint": "The device manager logs this and goes on: kubelet starts",
+    "allocated_pods_state": "Kubelet panics when it starts",
+    "actuated_pods_state": "Kubelet panics when it starts",
+    "pod_status_manager_state": "Kubelet panics when it starts",
+    "dra_health_state": "Kubelet logs this and starts with no device health known",
+}
+
+
+@pytest.mark.parametrize("kind", KUBELET_NAMES)
+def test_damage_says_what_that_manager_does_and_the_remedies_begin_with_one(tmp_path: Path, kind: str) -> None:
+    (tmp_path / kind).write_bytes(b'{"half')
+
+    verified = called(tmp_path / kind).out
+    told = called("diagnose", tmp_path / kind).out
+
+    assert CONSEQUENCES[kind] in verified
+    remedies = told.partition("What to do\n")[2]
+    assert remedies.startswith("  1. ")
+    assert "Or " not in remedies
+    goes_on = kind in ("kubelet_internal_checkpoint", "dra_health_state")
+    assert ("Nothing has to be done for kubelet to start" in remedies) is goes_on
+    assert ("kubectl drain" in remedies) is not goes_on
+    assert ("dra-agent release UID" in remedies) is (kind == "dra_manager_state")
+
+
+def test_the_mildest_remedy_comes_first(kubelet: Path) -> None:
+    path = kubelet / "cpu_manager_state"
+    path.write_bytes(blob_of("cpu_manager_state/v4-several.corrupt-flip"))
+
+    remedies = called("diagnose", "--json", path).document["remedies"]
+
+    assert [remedy["what"].partition(" ")[0] for remedy in remedies] == ["Go", "Drain"]
+
+
+def test_a_dra_manager_state_that_can_still_be_read_is_to_be_read_before_it_is_moved(kubelet: Path) -> None:
+    path = kubelet / "dra_manager_state"
+    path.write_bytes(path.read_bytes().replace(b"rack4", b"rack5"))
+
+    remedies = called("diagnose", "--json", path).document["remedies"]
+
+    assert [remedy["what"].partition(" ")[0] for remedy in remedies] == ["Note", "Drain", "Afterwards"]
+    assert "stay held as orphans" in remedies[2]["what"]
+
+
+def test_a_health_file_has_no_checksum_which_is_said_and_is_no_warning(kubelet: Path) -> None:
+    (kubelet / "dra_health_state").write_bytes(health())
+
+    ended = called("--strict", kubelet)
+
+    assert ended.code == 0
+    assert ended.lines[0].startswith("GOOD: 6 kubelet state files (1 without a checksum) in ")
+    assert re.search(r"dra_health_state +v1 +unverified", ended.out)
+    assert called(kubelet / "dra_health_state").lines[0].startswith("UNVERIFIED: ")
+
+
+def test_the_file_of_nvidia_s_driver_in_its_own_directory(tmp_path: Path) -> None:
+    directory = tmp_path / "gpu.nvidia.com"
+    directory.mkdir()
+    (directory / "cp.lock").touch()
+    path = directory / "checkpoint.json"
+    path.write_text(nvidia())
+
+    good = called("--strict", directory)
+    assert (good.code, good.lines[0].partition(" in ")[0]) == (0, "GOOD: 1 state file")
+    assert "PrepareCompleted" in called("show", path).out
+
+    path.write_text(nvidia().replace("PrepareCompleted", "PrepareStarted"))
+    unverified = called(directory)
+    assert (unverified.code, unverified.lines[0].partition(" in ")[0]) == (0, "UNVERIFIED: 1 of 1 state file")
+    assert "another one takes it for damaged and does not start" in unverified.out
+    assert called("--strict", directory).code == 1
+
+    path.write_text(nvidia()[:300])
+    damaged = called(directory)
+    assert damaged.code == 1
+    assert "NVIDIA's DRA driver stops each time it starts" in damaged.out
+    assert "kubectl drain" in called("diagnose", path).out
+
+
+def test_a_bundle_of_export_among_checkpoints_never_was_one(directory: Path) -> None:
+    bundle = called("export", directory).out
+    (directory / "bundle.json").write_text(bundle)
+    (directory / "other.json").write_text('{"generation": {"readable_by": 1}, "x": {"readable_by": 1}}')
+
+    ended = called(directory)
+
+    assert ended.code == 1
+    for name, what in (("bundle", "what checkpoint-verify export printed"), ("other", "a JSON document, but neither")):
+        assert f"{directory}/{name}.json: unrecognised: {what}" in ended.out
+        assert "changed after it was written" not in ended.out
+        told = called("diagnose", directory / f"{name}.json").out
+        assert "This never was a checkpoint" in told
+        assert f"1. Move it out of the directory; it does not belong there.\n     mv -n {directory}/{name}.json" in told
+        assert "2." not in told

@@ -14,11 +14,12 @@ from checkpointmanager._format.names import SUFFIX
 from . import anatomy, targets, words
 from .content import Content, code_of, finding_document, load
 from .details import STATE_STYLES, header_pairs, kubelet_pairs, print_spot
-from .diagnosis import PROVED, Diagnosis, diagnose, setting_of, stated_key
+from .diagnosis import GUESS, PROVED, Diagnosis, diagnose, setting_of, stated_key
+from .documents import preamble
 from .examine import Circumstances
 from .finding import Finding, State
-from .remedies import Remedy, for_checkpoint, for_kubelet
-from .report import preamble
+from .kubelet import NVIDIA
+from .remedies import Remedy, for_checkpoint, for_kubelet, for_unverified_driver
 from .screen import BAD, FAINT, ODD, STRONG, Screen, screen
 from .targets import Target
 
@@ -56,6 +57,10 @@ def _diagnosis(target: Target, found: Finding, blob: bytes) -> Diagnosis:
         return Diagnosis("Nothing happened to this file: it is as it was written.", PROVED)
     if found.state is State.UNREADABLE:
         return Diagnosis(f"Nothing can be said about this file: {found.detail}.", PROVED)
+    if found.state is State.UNKNOWN:
+        return Diagnosis(
+            "Perhaps nothing: this file is not verified, and not known to be damaged.", GUESS, [found.detail]
+        )
     if found.kubelet:
         told = Diagnosis(found.detail, PROVED, list(found.warnings))
         told.spot = anatomy.damaged_spot(blob, None) if found.state is State.DAMAGED else None
@@ -76,6 +81,8 @@ def _remedies(target: Target, content: Content, told: Diagnosis) -> list[Remedy]
     if found.state is State.UNREADABLE:
         commands = (f"ls -ld {words.quoted(target.path)}", "dmesg --level=err,warn | tail -50")
         return [Remedy("Look at its permissions, and at the kernel log for disk errors.", commands)]
+    if found.state is State.UNKNOWN and found.kind == NVIDIA:
+        return for_unverified_driver(found)
     if found.state is not State.DAMAGED:
         return []
     return (
@@ -87,7 +94,7 @@ def _remedies(target: Target, content: Content, told: Diagnosis) -> list[Remedy]
 
 def _print(found: Finding, blob: bytes, told: Diagnosis, remedies: list[Remedy], screen: Screen) -> None:
     reason = f" ({found.reason})" if found.reason else ""
-    screen.say((found.state.upper(), STATE_STYLES[found.state]), " ", (words.shown(found.path), STRONG), reason)
+    screen.say((found.word.upper(), STATE_STYLES[found.state]), " ", (words.shown(found.path), STRONG), reason)
     screen.say()
     screen.say(("What happened  ", FAINT), (told.cause, STRONG), (f"  [{told.certainty}]", FAINT))
     if found.header:
@@ -103,10 +110,11 @@ def _print(found: Finding, blob: bytes, told: Diagnosis, remedies: list[Remedy],
     if remedies:
         screen.say()
         screen.say(("What to do", FAINT))
-    for number, remedy in enumerate(remedies, 1):
-        screen.say(
-            (f"{number}. ", FAINT), (words.shown(remedy.what), ODD if remedy.what.startswith("Stop") else ""), indent=2
-        )
+    number = 0
+    for remedy in remedies:
+        number += not remedy.is_preparation
+        mark = "" if remedy.is_preparation else f"{number}. "
+        screen.say((mark, FAINT), (words.shown(remedy.what), ODD if remedy.is_preparation else ""), indent=2)
         for command in remedy.commands:
             screen.verbatim(f"     {command}", STRONG)
     if found.state is State.DAMAGED:

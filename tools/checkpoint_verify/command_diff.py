@@ -10,9 +10,9 @@ from typing import Any
 from . import exitcodes, jsonview, targets, words
 from .content import Content, code_of, finding_document, load
 from .differences import ADDED, CHANGED, REMOVED, Change, differences
+from .documents import preamble
 from .examine import Circumstances
 from .finding import Finding, State
-from .report import preamble
 from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen, screen
 from .targets import Target, UsageError
 

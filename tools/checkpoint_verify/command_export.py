@@ -16,10 +16,10 @@ from checkpointmanager._format.reason import reason_of
 
 from . import exitcodes, words
 from .content import Content, code_of, finding_document, load
+from .documents import lock_document, path_members, preamble
 from .examine import Circumstances, unreadable
 from .finding import Finding, State
 from .mask import Masks
-from .report import lock_document, path_members, preamble
 from .scan import Surroundings
 from .tally import findings_at
 from .targets import UsageError

@@ -14,9 +14,9 @@ from typing import Any
 from checkpointmanager._format.reason import reason_of
 
 from . import boots, exitcodes, words
+from .documents import path_members, preamble
 from .examine import unreadable
 from .finding import Finding, State
-from .report import path_members, preamble
 from .scan import Surroundings
 from .screen import BAD, FAINT, ODD, Screen, screen
 from .tally import findings_at
@@ -137,6 +137,7 @@ def _print(rows: list[Row], screen: Screen) -> None:
 
 def _cells(row: Row) -> tuple[str | tuple[str, str], ...]:
     state = f"{row.state} ({row.reason})" if row.state is State.DAMAGED else row.state.value
+    state = "unverified" if row.state is State.UNKNOWN else state
     return (
         words.shown(row.key),
         words.shown(row.kind) or "-",

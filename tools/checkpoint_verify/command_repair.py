@@ -12,11 +12,11 @@ from typing import Any
 from checkpointmanager._format.names import SUFFIX
 
 from . import disk, exitcodes, targets, words
+from .documents import path_members, preamble
 from .examine import NAMED, examine_path
 from .finding import State
 from .lockstate import Held
 from .remedies import lock_of
-from .report import path_members, preamble
 from .scan import Surroundings, scan
 from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen, screen
 from .surgeon import Step, Surgeon

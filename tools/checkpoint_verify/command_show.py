@@ -9,9 +9,9 @@ import sys
 from . import anatomy, disk, jsonview, targets, words
 from .content import Content, code_of, finding_document, load
 from .details import STATE_STYLES, header_pairs, kubelet_pairs, print_spot
+from .documents import preamble
 from .examine import Circumstances
 from .finding import Finding, State
-from .report import preamble
 from .screen import BAD, FAINT, ODD, STRONG, Screen, screen
 
 HELP = "one checkpoint, header and data"
@@ -59,7 +59,7 @@ def _copy(path: str) -> None:
 def _print(content: Content, screen: Screen) -> None:
     found = content.found
     state = f" ({found.reason}: {found.detail})" if found.state is State.DAMAGED else ""
-    screen.say((found.state.upper(), STATE_STYLES[found.state]), " ", (words.shown(found.path), STRONG), state)
+    screen.say((found.word.upper(), STATE_STYLES[found.state]), " ", (words.shown(found.path), STRONG), state)
     if found.header:
         screen.pairs(header_pairs(found.header))
     elif found.kubelet:

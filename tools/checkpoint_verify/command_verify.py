@@ -8,8 +8,9 @@ import os
 import sys
 
 from . import exitcodes, prometheus
+from .documents import document_of
 from .finding import Finding
-from .report import document_of, print_report
+from .report import print_report
 from .screen import progress, screen
 from .tally import tally_of
 

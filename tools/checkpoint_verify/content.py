@@ -11,9 +11,9 @@ from checkpointmanager._format.envelope import MAX_BYTES, open_sealed
 from checkpointmanager._format.reason import Damaged, Reason, TooNew
 
 from . import disk, exitcodes, words
+from .documents import kubelet_document, path_members
 from .examine import Circumstances, examine_path
 from .finding import Finding, State
-from .report import kubelet_document, path_members
 
 LOOKS = 8  # at a file that is replaced each time between two looks
 

@@ -9,7 +9,8 @@ from checkpointmanager._format.envelope import Header
 
 from . import anatomy, boots, words
 from .finding import Finding, State
-from .report import loads_in
+from .kubelet import NVIDIA
+from .report import loads_in, verdict_word
 from .screen import BAD, FAINT, FINE, ODD, Screen
 
 STATE_STYLES = {State.GOOD: FINE, State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
@@ -33,13 +34,15 @@ def header_pairs(header: Header) -> list[tuple[str, str]]:
 def kubelet_pairs(found: Finding) -> list[tuple[str, str]]:
     kubelet = found.kubelet
     assert kubelet
-    right = "as kubelet computes it" if kubelet.actual == kubelet.expected else f"kubelet computes {kubelet.expected}"
+    right = "that of its content" if kubelet.actual == kubelet.expected else f"kubelet computes {kubelet.expected}"
     modified = datetime.fromtimestamp(found.modified).strftime("%Y-%m-%d %H:%M:%S")
+    by_kubelet = kubelet.kind != NVIDIA
+    word = verdict_word(kubelet.verdict)
     return [
         ("kind", f"{kubelet.kind} {kubelet.format}".strip()),
-        ("verdict", f"{kubelet.verdict} to kubelet {kubelet.kubelet_version}"),
+        ("verdict", f"{word} to kubelet {kubelet.kubelet_version}" if by_kubelet else word),
         ("checksum", f"{kubelet.actual}, {right}" if kubelet.actual and kubelet.expected else kubelet.actual),
-        ("loads in", f"kubelet {loads_in(found)}"),
+        ("loads in", f"kubelet {loads_in(found)}" if by_kubelet else ""),
         ("modified", modified),
         ("detail", kubelet.detail),
     ]

@@ -18,7 +18,7 @@ from checkpointmanager._format.repair import MAX_SEARCH_BYTES, Repair, generatio
 
 from . import anatomy, words
 from .anatomy import Flip, Spot
-from .examine import looks_ours
+from .examine import UNRECOGNISED, looks_ours
 from .finding import Finding, State
 
 PROVED, LIKELY, GUESS = "proved", "likely", "a guess"
@@ -49,9 +49,11 @@ class Setting:
 def diagnose(found: Finding, blob: bytes, setting: Setting) -> Diagnosis:
     """The most likely cause. Each test below is tried in turn, the surest first."""
     if found.state is State.TOO_NEW:
-        return Diagnosis("A newer program wrote this file. It is not damaged.", PROVED, [found.detail.capitalize()])
+        return Diagnosis("A newer program wrote this file. It is not damaged.", PROVED, [_sentence(found.detail)])
+    if found.reason == UNRECOGNISED:
+        return Diagnosis("This never was a checkpoint: somebody put it here.", PROVED, [_sentence(found.detail)])
     if found.reason == Reason.NOT_A_FILE:
-        return Diagnosis("Somebody put something else in the file's place.", PROVED, [found.detail.capitalize()])
+        return Diagnosis("Somebody put something else in the file's place.", PROVED, [_sentence(found.detail)])
     cure, flip = anatomy.mended(blob)
     told = (
         _written_so(found, setting)
@@ -69,15 +71,19 @@ def diagnose(found: Finding, blob: bytes, setting: Setting) -> Diagnosis:
     return told
 
 
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _written_so(found: Finding, setting: Setting) -> Diagnosis | None:
     """Damage under a checksum that holds was not done to the bytes: they were put there like that."""
     if found.reason == Reason.WRONG_KEY:
         there = "still there" if setting.other_key_exists else "not in this directory any more"
-        evidence = [found.detail[0].upper() + found.detail[1:], f"The checkpoint of that key is {there}"]
+        evidence = [_sentence(found.detail), f"The checkpoint of that key is {there}"]
         return Diagnosis("The file was copied or renamed from another key.", PROVED, evidence)
     if found.reason in (Reason.WRONG_SHAPE, Reason.NOT_JSON) and "checksum holds" in found.detail:
         cause = "Another program wrote this, with a right checksum over wrong content."
-        return Diagnosis(cause, PROVED, [found.detail.capitalize()])
+        return Diagnosis(cause, PROVED, [_sentence(found.detail)])
     return None
 
 
@@ -86,7 +92,7 @@ def _exactly_mended(cure: Repair | None, flip: Flip | None) -> Diagnosis | None:
         return None
     if flip:
         cause = "A single bit flipped, in memory or on the disk."
-        evidence = [str(flip)[0].upper() + str(flip)[1:], "With this bit turned back the checksum holds"]
+        evidence = [_sentence(str(flip)), "With this bit turned back the checksum holds"]
         return Diagnosis(cause, PROVED, evidence)
     cause = (
         "Bytes were appended to a whole checkpoint." if "foreign" in cure.finding else "The last bytes were cut off."

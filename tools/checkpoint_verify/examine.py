@@ -118,9 +118,18 @@ def key_at(path: str) -> str:
 
 
 def looks_ours(blob: bytes) -> bool:
-    """True if the first bytes, damaged or not, can only be those of a checkpoint of this library."""
+    """True if the bytes, damaged or not, can only be those of a checkpoint of this library."""
     head = blob[:_HEADER_BYTES]
-    return head.startswith(_OPENING) or all(member.search(head) for member in _HEADER_MEMBERS)
+    if head.startswith(_OPENING):
+        return True
+    if not all(member.search(head) for member in _HEADER_MEMBERS):
+        return False
+    try:
+        document = orjson.loads(blob)
+    except orjson.JSONDecodeError:
+        return True
+    # Others' documents may have checkpoints in them, as an export has: it is the top that counts.
+    return isinstance(document, dict) and {"readable_by", "generation"} <= document.keys()
 
 
 def _look(name: str, folder: int | None, path: str, circumstances: Circumstances) -> _Seen | None:
@@ -152,7 +161,7 @@ def _judge(blob: bytes, name: str, path: str, circumstances: Circumstances) -> F
             return _of_kubelet(kubelet, path)
         if _may_be_foreign(blob, circumstances.among):
             return Finding(path, State.FOREIGN, key=key)
-        if not key or circumstances.named:
+        if not key or circumstances.named or _what_is_left(blob)[0] == UNRECOGNISED:
             return _unrecognised(blob, path, key)
     try:
         open_sealed(blob, key)
@@ -237,6 +246,8 @@ def _of_kubelet(kubelet: KubeletFile, path: str) -> Finding:
 
 def _unrecognised(blob: bytes, path: str, key: str) -> Finding:
     reason, what = _what_is_left(blob)
+    if reason == UNRECOGNISED:
+        return Finding(path, State.DAMAGED, key=key, reason=reason, detail=what)
     guess = f"by its name probably the checkpoint of key {key!r}" if key else "nothing tells what it was"
     return Finding(path, State.DAMAGED, key=key, reason=reason, detail=f"{what}; {guess}")
 
@@ -251,11 +262,13 @@ def _what_is_left(blob: bytes) -> tuple[str, str]:
         )
         return Reason.NUL_FILLED, what
     try:
-        orjson.loads(blob)
+        document = orjson.loads(blob)
     except orjson.JSONDecodeError:
         if blob.lstrip()[:1] in (b"{", b"["):
             return Reason.TRUNCATED, "a JSON document begins, but does not come to its end"
         return Reason.NOT_JSON, "no JSON document"
+    if isinstance(document, dict) and str(document.get("tool", "")).startswith("checkpoint-verify "):
+        return UNRECOGNISED, f"what checkpoint-verify {document.get('command')} printed"
     return UNRECOGNISED, "a JSON document, but neither a checkpoint nor a state file of kubelet"
 
 

@@ -42,6 +42,11 @@ class Finding:
     status: os.stat_result | None = None  # of the file that was read
 
     @property
+    def word(self) -> str:
+        """The state for people. What is unknown to programs is in words that it could not be verified."""
+        return "unverified" if self.state is State.UNKNOWN else self.state.value
+
+    @property
     def kind(self) -> str:
         if self.kubelet:
             return self.kubelet.kind

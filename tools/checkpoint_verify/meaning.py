@@ -10,9 +10,10 @@ from checkpointmanager import Reason
 from checkpointmanager._format.names import LOCK
 
 from . import words
+from .consequences import consequence_of
 from .examine import UNRECOGNISED
 from .finding import Finding, State
-from .kubelet import KUBELET_NAMES
+from .kubelet import KUBELET_NAMES, NO_CHECKSUM, NVIDIA
 from .opening import Refusal
 
 NOTHING_FOUND = "nothing-found"
@@ -51,15 +52,16 @@ _MEANINGS: dict[str, str] = {
     Reason.WRONG_KEY: "The file was copied or renamed from another key",
     Reason.TOO_LARGE: "The file is larger than a checkpoint may be",
     Reason.NOT_A_FILE: "Something else than a file has the checkpoint's name",
-    UNRECOGNISED: "This is not a state file that anybody here knows",
+    UNRECOGNISED: "It never was a checkpoint; among checkpoints the agent takes it for a damaged one",
 }
-_KUBELET_MEANING = "Kubelet will not start with this file"
 
 
 def problems_of(finding: Finding) -> list[Problem]:
     """What is to be said about a file; nothing if it is good and nothing about it is odd."""
     if finding.state is State.DAMAGED:
-        meaning = _KUBELET_MEANING if finding.kubelet else _MEANINGS.get(finding.reason, "It cannot be trusted")
+        meaning = _MEANINGS.get(finding.reason, "It cannot be trusted")
+        if finding.kubelet:
+            meaning = consequence_of(finding.kubelet.kind).now
         return [_problem(Severity.DAMAGED, finding, finding.detail, meaning, _diagnose(finding.path))]
     if finding.state is State.UNREADABLE:
         meaning = "Nothing is known about this file"
@@ -69,15 +71,19 @@ def problems_of(finding: Finding) -> list[Problem]:
         step = "run the newer version of the agent, or upgrade this one"
         return [_problem(Severity.UNUSABLE, finding, finding.detail, meaning, step)]
     warnings = [*finding.warnings]
-    if finding.state is State.UNKNOWN:
+    if finding.state is State.UNKNOWN and finding.reason != NO_CHECKSUM:  # which is how that file always is
         warnings.insert(0, finding.detail)
-    meaning = (
-        "Kubelet loads it all the same" if finding.state is State.GOOD else "Whether kubelet loads it is not known"
-    )
-    if not finding.kubelet:
-        meaning = "The checkpoint is good"
+    meaning = _although_odd(finding)
     step = f"checkpoint-verify show {words.quoted(finding.path)}"
     return [_problem(Severity.WARNING, finding, warning, meaning, step) for warning in warnings]
+
+
+def _although_odd(finding: Finding) -> str:
+    if finding.kubelet is None:
+        return "The checkpoint is good"
+    if finding.kubelet.kind == NVIDIA:
+        return "A driver of the version that wrote it may load it; another one takes it for damaged and does not start"
+    return "Kubelet loads it all the same" if finding.state is State.GOOD else "Whether kubelet loads it is not known"
 
 
 def refused(refusal: Refusal, key: str = "") -> Problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from checkpointmanager import Reason
@@ -10,8 +11,10 @@ from checkpointmanager._format.reason import reason_of
 from checkpointmanager._format.repair import Repair
 
 from . import disk, words
-from .examine import Among, Circumstances, examine
+from .consequences import Consequence, consequence_of
+from .examine import UNRECOGNISED, Among, Circumstances, examine
 from .finding import Finding, State
+from .kubelet import DRA
 from .lockstate import Held, LockState, lock_state
 from .targets import Target
 
@@ -21,35 +24,42 @@ class Remedy(NamedTuple):
 
     what: str
     commands: tuple[str, ...] = ()
+    is_preparation: bool = False  # comes before any of the others, which are a choice
 
 
-_LOST_WITH = {
-    "cpu_manager_state": "kubelet hands out CPUs anew; running pods keep theirs only until then",
-    "memory_manager_state": "kubelet hands out NUMA memory anew; running pods are not counted until they restart",
-    "kubelet_internal_checkpoint": "kubelet forgets which device belongs to which pod until the plugins register again",
-    "dra_manager_state": "kubelet forgets which claims are prepared; their devices may be handed out twice",
-    "allocated_pods_state": "kubelet forgets resizes in flight and starts from the pod specs",
-    "actuated_pods_state": "kubelet forgets resizes in flight and starts from the pod specs",
-    "pod_status_manager_state": "kubelet forgets resizes in flight and starts from the pod specs",
-}
+# A kubelet without its file does not know what drivers hold for the claims that it named.
+_ORPHANS = Remedy(
+    "Afterwards free what drivers still hold: kubelet never unprepares claims that it has forgotten, so their devices "
+    "stay held as orphans. See which claims a driver holds, and release each one whose pod is gone.",
+    ("checkpoint-verify list DIRECTORY-OF-THE-DRIVER", "dra-agent release UID"),
+)
 
 
 def for_checkpoint(target: Target, found: Finding, cure: Repair | None, other_path: str = "") -> list[Remedy]:
     """For a damaged checkpoint of ours, the least costly first. `other_path` is of the key that it says to be."""
-    lock = lock_of(target.directory)
-    remedies = []
-    if lock.held in (Held.HELD, Held.UNKNOWN):
-        remedies.append(Remedy(f"Stop the agent first; the lock is {lock}."))
-    path = words.quoted(target.path)
     if not target.key:
-        remedies.append(Remedy("The name is no key's, so repair cannot work on it: copy it back to <key>.json first."))
-        return remedies
+        return [Remedy("Copy it back to <key>.json; under this name, which is no key's, repair cannot work on it.")]
+    return [*_preparations(target), *_choices(target, found, cure, other_path)]
+
+
+def _preparations(target: Target) -> Iterator[Remedy]:
+    lock = lock_of(target.directory)
+    if lock.held in (Held.HELD, Held.UNKNOWN):
+        yield Remedy(f"Stop the agent first; the lock is {lock}.", is_preparation=True)
+
+
+def _choices(target: Target, found: Finding, cure: Repair | None, other_path: str) -> Iterator[Remedy]:
+    path = words.quoted(target.path)
     if cure:
-        remedies.append(Remedy("Repair it exactly; nothing is lost.", (f"checkpoint-verify repair {path}",)))
-        return remedies
+        yield Remedy("Repair it exactly; nothing is lost.", (f"checkpoint-verify repair {path}",))
+        return
+    if found.reason == UNRECOGNISED:
+        yield Remedy("Move it out of the directory; it does not belong there.", (f"mv -n {path} /root/",))
+        if not os.path.lexists(target.previous):
+            return
     if found.reason == Reason.WRONG_KEY and other_path and not os.path.lexists(other_path):
         rename = f"mv -n {path} {words.quoted(other_path)}"
-        remedies.append(Remedy("Give the file its own name back, if it was renamed by mistake.", (rename,)))
+        yield Remedy("Give the file its own name back, if it was renamed by mistake.", (rename,))
     previous = previous_of(target)
     if previous and previous.header:
         header = previous.header
@@ -58,38 +68,55 @@ def for_checkpoint(target: Target, found: Finding, cure: Repair | None, other_pa
             "what was written after it is lost."
         )
         commands = (f"checkpoint-verify show --previous {path}", f"checkpoint-verify repair --rollback {path}")
-        remedies.append(Remedy(what, commands))
-        return remedies
-    why = f"the one there is {previous.reason}" if previous else "there is none"
-    remedies.append(Remedy(f"No exact repair, and no previous generation to go back to ({why})."))
-    remedies.append(Remedy("Restore the file from a backup, if there is one.", (f"cp -a BACKUP {path}",)))
-    what = "Or give it up: its bytes are kept in quarantine, and the agent starts this key as new."
-    remedies.append(Remedy(what, (f"checkpoint-verify repair --discard {path}",)))
-    return remedies
+        yield Remedy(what, commands)
+        return
+    why = f"the previous generation is {previous.reason}" if previous else "there is no previous generation"
+    yield Remedy(
+        f"Restore the file from a backup: it cannot be repaired exactly, and {why}.", (f"cp -a BACKUP {path}",)
+    )
+    what = "Give it up: its bytes go to quarantine, and the agent starts this key as new."
+    yield Remedy(what, (f"checkpoint-verify repair --discard {path}",))
 
 
 def for_kubelet(found: Finding) -> list[Remedy]:
-    """For a file that kubelet does not load. There is no repair: its checksum cannot prove one."""
+    """For a file that its reader refuses, the mildest first. There is no repair: its checksum cannot prove one."""
     assert found.kubelet
-    path, kubelet = words.quoted(found.path), found.kubelet
-    loading = [version for version, answer in kubelet.loads_in.items() if answer]
+    kind, consequence = found.kubelet.kind, consequence_of(found.kubelet.kind)
     remedies = []
+    if kind == DRA and found.kubelet.data is not None:
+        what = "Note the claims that it names; the text can still be read, though not trusted."
+        remedies.append(Remedy(what, (f"checkpoint-verify show {words.quoted(found.path)}",)))
+    if not consequence.stops_kubelet and consequence.of_kubelet:
+        remedies.append(Remedy(f"Nothing has to be done for kubelet to start. {consequence.now}."))
+    loading = [version for version, answer in found.kubelet.loads_in.items() if answer]
     if loading:
-        remedies.append(Remedy(f"Kubelet {', '.join(loading)} would load it: go back to such a version."))
-    lost = _LOST_WITH.get(kubelet.kind, "kubelet starts without it")
-    remedies.append(
-        Remedy(
-            f"Or drain the node and move the file away; then {lost}.",
-            (
-                "kubectl drain NODE --ignore-daemonsets",
-                "systemctl stop kubelet",
-                f"mv {path} {words.quoted('/root/' + words.base_name(found.path) + '.damaged')}",
-                "systemctl start kubelet",
-                "kubectl uncordon NODE",
-            ),
-        )
-    )
+        remedies.append(Remedy(f"Go back to a kubelet that loads it: {', '.join(loading)}."))
+    remedies.append(_move_away(found.path, consequence))
+    if kind == DRA:
+        remedies.append(_ORPHANS)
     return remedies
+
+
+def for_unverified_driver(found: Finding) -> list[Remedy]:
+    """For a file of NVIDIA's driver that is perhaps whole."""
+    return [
+        Remedy("Nothing has to be done if the driver runs: then it has loaded the file."),
+        Remedy("Go back to the version of the driver that wrote it, if the driver was upgraded or downgraded lately."),
+        _move_away(found.path, consequence_of(found.kind)),
+    ]
+
+
+def _move_away(path: str, consequence: Consequence) -> Remedy:
+    move = f"mv -n {words.quoted(path)} {words.quoted('/root/' + words.base_name(path) + '.damaged')}"
+    if not consequence.of_kubelet:
+        restart = "kubectl delete pod -n NAMESPACE POD-OF-THE-DRIVER"
+        what = f"Drain the node, move the file away and restart the driver; then {consequence.lost}."
+        return Remedy(what, ("kubectl drain NODE --ignore-daemonsets", move, restart, "kubectl uncordon NODE"))
+    commands = ("systemctl stop kubelet", move, "systemctl start kubelet")
+    if not consequence.stops_kubelet:
+        return Remedy(f"Move the file away; then {consequence.lost}.", commands)
+    drained = ("kubectl drain NODE --ignore-daemonsets", *commands, "kubectl uncordon NODE")
+    return Remedy(f"Drain the node and move the file away; then {consequence.lost}.", drained)
 
 
 def previous_of(target: Target) -> Finding | None:

@@ -1,24 +1,17 @@
-"""From tallies to what is told: the verdict line, a line a problem, the summary, and the JSON document."""
+"""From tallies to what is told: the verdict line, one line per problem, the summary."""
 
 from __future__ import annotations
 
-import base64
-import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any
 
-from checkpointmanager import __version__
-
-from . import exitcodes, words
+from . import words
 from .finding import Finding, State
-from .kubelet import Verdict
-from .lockstate import Held, LockState
+from .kubelet import NO_CHECKSUM, NVIDIA, Verdict
+from .lockstate import Held
 from .meaning import NOTHING_FOUND, Problem, Severity
 from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen
 from .tally import Tally
 
-JSON_SCHEMA = 1  # counts up only when a member is removed or changes its meaning; added ones do not count
 VERDICT_WIDTH = 80
 TERMINAL_PROBLEMS = 50  # more would scroll the verdict away
 
@@ -41,13 +34,20 @@ def verdict_of(tallies: Sequence[Tally], *, strict: bool) -> tuple[str, str]:
         return _fitted(_unusable(tallies, files, noun), tallies), BAD
     if strict and warned:
         return _fitted(f"NOT GOOD: {words.count(warned, 'warning')} (--strict)", tallies), BAD
-    if unseen and not files and all(_holds_nothing(tally) for tally in tallies):
+    if unseen and not files and all(holds_nothing(tally) for tally in tallies):
         return _fitted("NOTHING FOUND: no checkpoint, no kubelet state file", tallies), BAD
     if unseen:
         return _fitted(f"COULD NOT LOOK: {words.count(unseen, 'problem')}", tallies), BAD
+    unverified = sum(
+        found.state is State.UNKNOWN and found.reason != NO_CHECKSUM for t in tallies for found in t.kubelet
+    )
+    if unverified:
+        return _fitted(f"UNVERIFIED: {unverified:,} of {words.count(files, noun)}", tallies), ODD
     if warned:
         return _fitted(f"GOOD, with {words.count(warned, 'warning')}: {words.count(files, noun)}", tallies), ODD
-    return _fitted(f"GOOD: {words.count(files, noun)}", tallies), FINE
+    bare = sum(tally.states[State.UNKNOWN] for tally in tallies)
+    note = f" ({bare:,} without a checksum)" if bare else ""
+    return _fitted(f"GOOD: {words.count(files, noun)}{note}", tallies), FINE
 
 
 def _unusable(tallies: Sequence[Tally], files: int, noun: str) -> str:
@@ -57,7 +57,7 @@ def _unusable(tallies: Sequence[Tally], files: int, noun: str) -> str:
     return f"NOT USABLE: the agent cannot read {refused:,} of {words.count(files, noun)}"
 
 
-def _holds_nothing(tally: Tally) -> bool:
+def holds_nothing(tally: Tally) -> bool:
     return any(problem.reason == NOTHING_FOUND for problem in tally.problems)
 
 
@@ -68,8 +68,10 @@ def _verdict_of_file(tally: Tally, *, strict: bool) -> tuple[str, str]:
         word = {Severity.DAMAGED: "DAMAGED", Severity.UNUSABLE: "NOT USABLE"}.get(first.severity, "COULD NOT LOOK")
         style, note = BAD, f": {words.shortened(words.shown(first.reason), 30)}"
     elif warned:
-        word = "UNKNOWN" if tally.states[State.UNKNOWN] else "NOT GOOD (--strict)" if strict else "GOOD"
+        word = "UNVERIFIED" if tally.states[State.UNKNOWN] else "NOT GOOD (--strict)" if strict else "GOOD"
         style, note = ODD, f", with {words.count(warned, 'warning')}"
+    elif tally.states[State.UNKNOWN]:
+        word, style, note = "UNVERIFIED", ODD, ": it has no checksum"
     else:
         word, style, note = "GOOD", FINE, ""
     where = words.shortened(words.shown(tally.path), VERDICT_WIDTH - len(word) - len(note) - 2)
@@ -99,82 +101,15 @@ def one_line(problem: Problem) -> str:
     return f"{problem.severity}: {where}: {problem.reason}: {words.shown(problem.detail)}. {problem.meaning}{step}"
 
 
-def document_of(tallies: Sequence[Tally], *, strict: bool) -> dict[str, Any]:
-    """The JSON document of verify; README.md describes each member."""
-    code = exitcodes.worst([tally.exit_code(strict=strict) for tally in tallies])
-    return preamble("verify", code) | {
-        "verdict": _verdict_word(tallies, strict=strict),
-        "summary": verdict_of(tallies, strict=strict)[0],
-        "paths": [_path_document(tally, strict=strict) for tally in tallies],
-        "problems": [problem_document(problem) for tally in tallies for problem in tally.problems],
-    }
-
-
-def _verdict_word(tallies: Sequence[Tally], *, strict: bool) -> str:
-    def count(severity: Severity) -> int:
-        return sum(tally.count(severity) for tally in tallies)
-
-    if any(tally.states[State.DAMAGED] for tally in tallies) or (strict and count(Severity.WARNING)):
-        return "damaged"
-    worst = next((severity for severity in (Severity.UNUSABLE, Severity.UNSEEN) if count(severity)), None)
-    if worst is Severity.UNSEEN and all(map(_holds_nothing, tallies)):
-        return NOTHING_FOUND
-    return worst or ("warnings" if count(Severity.WARNING) else "good")
-
-
-def preamble(command: str, code: int) -> dict[str, Any]:
-    """The members that all JSON documents of this tool begin with."""
-    return {
-        "schema": JSON_SCHEMA,
-        "tool": f"checkpoint-verify {__version__}",
-        "command": command,
-        "time": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "exit_code": code,
-    }
-
-
-def path_members(path: str) -> dict[str, str]:
-    """A path in JSON. One that is not UTF-8 is escaped for people and given in base64 for programs."""
-    members = {"path": words.shown(path)}
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        members["path_base64"] = base64.b64encode(os.fsencode(path)).decode()
-    return members
-
-
-def problem_document(problem: Problem) -> dict[str, Any]:
-    return path_members(problem.path) | {
-        "severity": problem.severity,
-        "key": problem.key,
-        "reason": problem.reason,
-        "detail": words.shown(problem.detail),
-        "meaning": problem.meaning,
-        "next": problem.next,
-    }
-
-
-def kubelet_document(found: Finding) -> dict[str, Any]:
-    """A kubelet file without its content."""
-    assert found.kubelet
-    kubelet = found.kubelet
-    return path_members(found.path) | {
-        "kind": kubelet.kind,
-        "format": kubelet.format,
-        "verdict": kubelet.verdict,
-        "reason": kubelet.reason,
-        "detail": kubelet.detail,
-        "expected": kubelet.expected,
-        "actual": kubelet.actual,
-        "warnings": list(kubelet.warnings),
-        "kubelet_version": kubelet.kubelet_version,
-        "loads_in": dict(kubelet.loads_in),
-    }
+def verdict_word(verdict: Verdict) -> str:
+    return "unverified" if verdict is Verdict.UNKNOWN else verdict.value
 
 
 def loads_in(found: Finding) -> str:
     """The kubelet versions that load the file, in words."""
     assert found.kubelet
+    if found.kubelet.kind == NVIDIA:
+        return "not kubelet's"
     answers = found.kubelet.loads_in
     loading = [version for version, answer in answers.items() if answer]
     if not loading:
@@ -184,17 +119,6 @@ def loads_in(found: Finding) -> str:
     versions = list(answers)
     first, last = versions.index(loading[0]), versions.index(loading[-1])
     return f"{loading[0]} to {loading[-1]}" if last - first + 1 == len(loading) else ", ".join(loading)
-
-
-def lock_document(lock: LockState) -> dict[str, Any]:
-    owner = lock.owner
-    return {
-        "state": lock.held,
-        "pids": list(lock.pids),
-        "holder": {name: getattr(owner, name) for name in ("pid", "host", "command", "since")} | {"owner": owner.label}
-        if owner
-        else None,
-    }
 
 
 def _print_blocks(problems: list[Problem], screen: Screen) -> None:
@@ -265,40 +189,18 @@ def _print_kubelet(findings: list[Finding], screen: Screen) -> None:
         if found.kubelet.expected and found.kubelet.expected != found.kubelet.actual:
             checksum += f" (should be {found.kubelet.expected})"
         name = words.shown(words.base_name(found.path))
-        rows.append((name, found.kubelet.format or "-", (verdict, styles[verdict]), checksum, loads_in(found)))
+        rows.append(
+            (name, found.kubelet.format or "-", (verdict_word(verdict), styles[verdict]), checksum, loads_in(found))
+        )
     screen.table(("file", "form", "verdict", "checksum", "loads in kubelet"), rows)
-
-
-def _path_document(tally: Tally, *, strict: bool) -> dict[str, Any]:
-    around = tally.around
-    this, earlier, unknown = tally.boots_told()
-    return path_members(tally.path) | {
-        "type": "directory" if tally.is_directory else "file",
-        "of_kubelet": around.of_kubelet,
-        "exit_code": tally.exit_code(strict=strict),
-        "files": tally.files,
-        "states": {state: tally.states[state] for state in State if state is not State.FOREIGN},
-        "damaged": dict(tally.reasons),
-        "kinds": [
-            {"kind": kind, "version": version, "count": number}
-            for (kind, version), number in sorted(tally.kinds.items())
-        ],
-        "generations": {"lowest": tally.lowest_generation, "highest": tally.highest_generation},
-        "boots": {"this": this, "earlier": earlier, "unknown": unknown},
-        "bytes": {"total": tally.octets, "largest": tally.largest},
-        "previous": {"count": around.previous, "torn": len(around.torn), "orphans": around.orphans},
-        "temp_files": len(around.temps),
-        "quarantined": around.quarantined,
-        "foreign": around.foreign,
-        "lock": lock_document(around.lock),
-        "kubelet": [kubelet_document(found) for found in tally.kubelet],
-    }
 
 
 def _noun(tallies: Sequence[Tally]) -> str:
     of_kubelet = sum(len(tally.kubelet) for tally in tallies)
     if not of_kubelet:
         return "checkpoint"
+    if any(found.kubelet and found.kubelet.kind == NVIDIA for tally in tallies for found in tally.kubelet):
+        return "state file"
     return "kubelet state file" if of_kubelet == sum(tally.files for tally in tallies) else "state file"
 
 

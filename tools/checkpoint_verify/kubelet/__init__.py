@@ -2,11 +2,12 @@
 
 A file passes through four rooms. `draState._kubelet` parses and decodes it the way Go does, since kubelet's
 verdict hangs on Go's rules for letter case, repeated members and nulls. `recognise` says which file it is. One
-module per file knows its forms: `cpu`, `memory`, `devices` and `pods` hash what `dump` and `checksums` make of them,
-and `dra` has its verdict from draState, so that an import agrees. `inspect` puts it together into a KubeletFile.
+module per file knows its forms: `cpu`, `memory`, `devices`, `pods` and `nvidia` hash what `dump` and `checksums`
+make of them, `dra` has its verdict from draState, so that an import agrees, and `health` has nothing to verify.
+`inspect` puts it together into a KubeletFile. NVIDIA's driver is not kubelet, but its file lies beside them.
 
 The verdict agrees with kubelet also where kubelet is wrong: a file that it loads although it should not
-is valid, with a warning. A form whose checksum algorithm is not known is unknown, never damaged.
+is valid, with a warning. What has no checksum, or one that is not known here, is unknown, never damaged.
 
     >>> from checkpoint_verify.kubelet import inspect
     >>> found = inspect(b"{}", "dra_manager_state")
@@ -16,8 +17,10 @@ is valid, with a warning. A form whose checksum algorithm is not known is unknow
 
 from __future__ import annotations
 
+from .health import NO_CHECKSUM
 from .inspection import inspect
-from .recognise import KUBELET_NAMES
+from .nvidia import NVIDIA
+from .recognise import DRA, KUBELET_NAMES
 from .verdict import KubeletFile, Verdict
 
-__all__ = ["KUBELET_NAMES", "KubeletFile", "Verdict", "inspect"]
+__all__ = ["DRA", "KUBELET_NAMES", "NO_CHECKSUM", "NVIDIA", "KubeletFile", "Verdict", "inspect"]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from draState._kubelet.syntax import Missing, Node, NotJSONError, Object, fold, parse
 
-from . import cpu, devices, dra, memory, pods, versions
+from . import cpu, devices, dra, health, memory, nvidia, pods, versions
 from .plain import Plain, TooDeepError, plain
 from .recognise import (
     ACTUATED,
@@ -15,7 +15,9 @@ from .recognise import (
     CPU,
     DEVICES,
     DRA,
+    HEALTH,
     KUBELET_NAMES,
+    NVIDIA,
     POD_KINDS,
     POD_STATUS,
     kind_of,
@@ -37,6 +39,8 @@ _READ_BY = dict.fromkeys(KUBELET_NAMES, versions.MINORS) | {
     ALLOCATED: tuple(range(pods.PRESENT_NAMES_SINCE, versions.NEWEST + 1)),
     ACTUATED: tuple(range(pods.PRESENT_NAMES_SINCE, versions.NEWEST + 1)),
     POD_STATUS: (pods.PRESENT_NAMES_SINCE - 1,),
+    HEALTH: health.KNOWN_IN,
+    NVIDIA: (),  # the driver reads it, kubelet never does
 }
 
 
@@ -56,20 +60,24 @@ def inspect(blob: bytes, name: str = "", kubelet_version: str | None = None) -> 
     kind = kind_of(document, name)
     if not kind:
         return None
-    reader = _reader(kind, document)
+    reader = _reader(kind, document, blob)
     judgement = reader.judge(minor)
-    if kubelet_version is not None and minor not in _READ_BY[kind]:
+    if kubelet_version is not None and kind != NVIDIA and minor not in _READ_BY[kind]:
         judgement = _not_read(kind, judgement, minor)
     loads = {version: reader.judge(version).loads if version in _READ_BY[kind] else None for version in versions.MINORS}
     shown, sentence = _content(document)
     return _finding(kind, judgement.warn(_misnamed(kind, name), _unnamed(kind, name), sentence), loads, shown, minor)
 
 
-def _reader(kind: str, document: Node) -> Reader:
+def _reader(kind: str, document: Node, blob: bytes) -> Reader:
     if kind in POD_KINDS:
         return pods.reader(document, old_name=kind == POD_STATUS)
     if kind == DEVICES:
         return devices.reader(document)
+    if kind == HEALTH:
+        return health.HealthState(document)
+    if kind == NVIDIA:
+        return nvidia.DriverState(document, blob)
     if kind == DRA:
         return dra.ClaimState(document)
     return cpu.reader(document) if kind == CPU else memory.reader(document)
@@ -117,7 +125,8 @@ def _broken(blob: bytes, name: str, error: NotJSONError, minor: int) -> KubeletF
     if not kind:
         return None
     reason, what = _damage(blob, error)
-    detail = f"Kubelet {versions.name(minor)} refuses this {kind}: {what}."
+    reader = "NVIDIA's DRA driver" if kind == NVIDIA else f"Kubelet {versions.name(minor)}"
+    detail = f"{reader} refuses this {kind}: {what}."
     shown, _ = _content(whole)
     loads = {version: False if version in _READ_BY[kind] else None for version in versions.MINORS}
     return _finding(kind, damaged("", reason, detail), loads, shown, minor)

@@ -7,7 +7,7 @@ import re
 from draState._kubelet.statefile import checksum as crc32
 from draState._kubelet.syntax import Missing, Node, NotJSONError, Number, Object, parse
 
-from . import dra, pods
+from . import dra, health, nvidia, pods
 from .checksums import fnv32a_of_string
 
 DRA = "dra_manager_state"
@@ -17,9 +17,11 @@ DEVICES = "kubelet_internal_checkpoint"
 ALLOCATED = "allocated_pods_state"
 ACTUATED = "actuated_pods_state"
 POD_STATUS = "pod_status_manager_state"
+HEALTH = "dra_health_state"
+NVIDIA = nvidia.NVIDIA  # not kubelet's, but beside its files on many nodes
 POD_KINDS = (ALLOCATED, ACTUATED, POD_STATUS)
 
-KUBELET_NAMES: dict[str, str] = {kind: kind for kind in (DRA, CPU, MEMORY, DEVICES, *POD_KINDS)}
+KUBELET_NAMES: dict[str, str] = {kind: kind for kind in (DRA, CPU, MEMORY, DEVICES, *POD_KINDS, HEALTH)}
 
 
 def kind_of(document: Node, name: str) -> str:
@@ -49,6 +51,8 @@ _BEGINNINGS = tuple(
         (rb'"data"\s*:\s*\{\s*"(?:PodDeviceEntries|RegisteredDevices)"', DEVICES),
         (rb'"policyName"\s*:\s*"[^"]*"\s*,\s*"defaultCpuSet"', CPU),
         (rb'"policyName"\s*:\s*"[^"]*"\s*,\s*"machineState"', MEMORY),
+        (rb'"[^"]+"\s*:\s*\{\s*"Devices"\s*:\s*\{\s*"[^"]*"\s*:\s*\{\s*"PoolName"', HEALTH),
+        (nvidia.BEGINNING, NVIDIA),
     )
 )
 
@@ -63,6 +67,10 @@ def _told_by_content(document: Node) -> str:
         return DRA
     if pods.is_old_form(document):
         return POD_STATUS
+    if nvidia.is_checkpoint(document):
+        return NVIDIA
+    if health.is_health(document):
+        return HEALTH
     data = document.get("DATA")
     if isinstance(data, Object):
         return _device_kind(data, names)

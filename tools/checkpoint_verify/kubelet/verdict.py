@@ -14,7 +14,7 @@ class Verdict(StrEnum):
 
     VALID = "valid"
     DAMAGED = "damaged"
-    UNKNOWN = "unknown"  # a form whose checksum algorithm is not known here; never called damaged
+    UNKNOWN = "unknown"  # not verified: no checksum, or one that is computed in a way not known here; never damage
 
 
 @dataclass(frozen=True, slots=True)

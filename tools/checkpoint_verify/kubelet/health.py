@@ -1,0 +1,66 @@
+"""dra_health_state: what drivers last said about their devices. It has no checksum, so nothing can be verified."""
+
+from __future__ import annotations
+
+from draState._kubelet.gotypes import STRING, Custom, Field, Integer, Map, Struct, UnmarshalError, decode
+from draState._kubelet.syntax import Node, Object
+
+from . import versions
+from .verdict import Judgement, Verdict, damaged
+
+FORM = "v1"
+KNOWN_IN = (37,)
+NO_CHECKSUM = "no-checksum"
+
+_WORDS = frozenset({"HEALTHY", "UNHEALTHY", "UNKNOWN"})
+
+
+def _time(node: Node) -> str:
+    if node is not None and not isinstance(node, str):
+        raise UnmarshalError("not a time")
+    return node or ""
+
+
+_DEVICE = Struct(
+    "state.DeviceHealth",
+    (
+        Field("PoolName", STRING),
+        Field("DeviceName", STRING),
+        Field("Health", STRING),
+        Field("LastUpdated", Custom(STRING, _time)),
+        Field("Message", STRING),
+        Field("HealthCheckTimeout", Integer("time.Duration", -(1 << 63), (1 << 63) - 1)),
+    ),
+)
+_DRIVER = Struct("state.DriverHealthState", (Field("Devices", Map("map[string]state.DeviceHealth", _DEVICE)),))
+_FILE = Map("state.DevicesHealthMap", _DRIVER)
+
+
+def is_health(document: Object) -> bool:
+    """Whether every member is a driver with devices, and at least one of them says how it is."""
+    drivers = [value for _, value in document.members]
+    devices = [value.get("DEVICES") for value in drivers if isinstance(value, Object)]
+    if not drivers or len(devices) < len(drivers) or not all(isinstance(one, Object) for one in devices):
+        return False
+    each = [device for one in devices if isinstance(one, Object) for _, device in one.members]
+    return bool(each) and all(isinstance(device, Object) and _says_how_it_is(device) for device in each)
+
+
+def _says_how_it_is(device: Object) -> bool:
+    health = device.get("HEALTH")
+    return isinstance(health, str) and health.upper() in _WORDS
+
+
+class HealthState:
+    """One such file; what is known about it is kubelet 1.37's way with it."""
+
+    def __init__(self, document: Node) -> None:
+        self._decoded = decode(_FILE, document, None)
+
+    def judge(self, minor: int) -> Judgement:
+        """Parsed, and never more than that."""
+        if problems := self._decoded.problems:
+            detail = f"Kubelet {versions.name(minor)} cannot decode this file: {problems[0]}."
+            return damaged(FORM, "wrong-shape", detail)
+        detail = "The content can be read; this file has no checksum, so it is not verified."
+        return Judgement(Verdict.UNKNOWN, FORM, NO_CHECKSUM, detail, loads=True)
