@@ -98,12 +98,24 @@ def on_terminal(*words: object, typed: bytes = b"", columns: int = 100, **env: s
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     settings = environment(**{"TERM": "xterm-256color", "NO_COLOR": "", **env})
-    with subprocess.Popen(arguments(*words), stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as process:
+    with subprocess.Popen(
+        arguments(*words),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=settings,
+        start_new_session=True,
+        preexec_fn=_be_told_of_ctrl_c,  # noqa: PLW1509 - no thread runs here
+    ) as process:
         os.close(theirs)
         shown = _watch(ours, process, typed)
     os.close(ours)
     plain = _CONTROLS.sub(b"", shown).replace(b"\r\n", b"\n")
     return Ended(process.returncode, plain.decode(), colours=_COLOURS.search(shown) is not None)
+
+
+def _be_told_of_ctrl_c() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _watch(terminal: int, process: subprocess.Popen[bytes], typed: bytes) -> bytes:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from checkpointmanager.testing import damage
 
-from .command import called, checkpoint_verify
-from .state import claim
+from .command import arguments, called, checkpoint_verify, environment
+from .state import claim, snapshot
 
 
 def test_list_has_a_row_for_every_checkpoint_also_for_damaged_ones(directory: Path) -> None:
@@ -141,3 +142,33 @@ def test_the_output_file_is_private_and_appears_only_when_complete(directory: Pa
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert called("export", "-o", tmp_path / "none" / "x", directory).code == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle.json", "claims"]
+
+
+def test_export_never_writes_into_the_directory_that_it_reads(directory: Path, tmp_path: Path) -> None:
+    before = snapshot(directory)
+    (tmp_path / "link").symlink_to(directory)
+
+    for words in (
+        ("-o", directory / "bundle.json", directory),
+        ("-o", directory / ".quarantine" / "bundle.json", directory),
+        ("-o", tmp_path / "link" / "bundle.json", directory),
+        ("-o", directory / "bundle.json", tmp_path / "link"),
+        ("-o", directory / "claim-1.json", directory / "claim-1.json"),
+        ("-o", directory / "bundle.json", directory / "claim-1.json"),
+    ):
+        ended = called("export", *words)
+        assert ended.code == 2
+        assert "would lie in the directory that is read" in ended.err
+    assert snapshot(directory) == before
+    assert called("export", "-o", tmp_path / "bundle.json", directory).code == 0
+
+
+def test_nor_where_the_shell_has_made_the_file_already(directory: Path) -> None:
+    with open(directory / "bundle.json", "wb") as output:
+        process = subprocess.run(
+            arguments("export"), cwd=directory, stdout=output, stderr=subprocess.PIPE, env=environment(), check=False
+        )
+
+    assert process.returncode == 2
+    assert b"would lie in the directory that is read" in process.stderr
+    assert (directory / "bundle.json").stat().st_size == 0

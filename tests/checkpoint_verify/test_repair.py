@@ -256,3 +256,50 @@ def test_the_json_document_of_a_repair(directory: Path) -> None:
     assert document["dry_run"] is False
     assert [(step["key"], step["action"]) for step in document["steps"]] == [("claim-1", "repaired")]
     assert document["steps"][0]["quarantined"].startswith(str(directory / ".quarantine"))
+
+
+@pytest.mark.parametrize("words", [("--yes",), ("--yes", "--rollback", "--discard"), ()])
+def test_while_the_lock_is_held_one_line_says_by_whom_and_nothing_is_asked(
+    directory: Path, words: tuple[str, ...]
+) -> None:
+    for key in ("claim-1", "claim-2", "claim-3"):
+        damage.flip_bit(directory, key)
+    with CheckpointManager(directory, CLAIMS, owner="the agent"):
+        before = snapshot(directory)
+        ended = on_terminal("repair", "--all", directory, *words)
+        document = checkpoint_verify("repair", "--all", "--yes", "--json", directory).document
+        after = snapshot(directory)
+
+    assert ended.code == document["exit_code"] == 1
+    said = " ".join(ended.out.split())
+    assert said.startswith(f"NOTHING DONE: the lock is held by 'the agent', pid {os.getpid()} on ")
+    assert said.endswith("stop that first, then try again")
+    assert ended.out.count("lock") == 1 + ended.out.count(str(directory))
+    assert "'the agent'" in document["blocked"]
+    assert after == before
+
+
+def test_ctrl_c_at_the_prompt_changes_nothing_and_says_so(directory: Path) -> None:
+    damage.flip_bit(directory, "claim-1")
+    before = snapshot(directory)
+
+    ended = on_terminal("repair", "--all", directory, typed=b"\x03")
+
+    assert ended.code == 3
+    assert ended.lines[-1] == "Nothing was changed."
+    assert snapshot(directory) == before
+
+
+def test_nothing_is_said_to_be_kept_before_it_is(directory: Path) -> None:
+    damage.truncate(directory, "claim-1", 60)
+    quarantine = directory / ".quarantine"
+    quarantine.write_text("in the way")
+
+    planned = checkpoint_verify("repair", "--dry-run", "--discard", "--all", directory)
+    failed = checkpoint_verify("repair", "--yes", "--discard", "--all", directory)
+
+    assert (planned.code, failed.code) == (1, 1)
+    assert "kept" not in planned.out + failed.out
+    assert "left as it is" in failed.out
+    quarantine.unlink()
+    assert "the damaged bytes are kept in" in checkpoint_verify("repair", "--yes", "--discard", "--all", directory).out

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
+from checkpointmanager._format.names import LOCK
 from checkpointmanager._format.reason import reason_of
 
 from . import exitcodes, words
@@ -54,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         masks = Masks(arguments.mask)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    _refuse_to_write_among(arguments.paths, arguments.output)
     with_bytes = arguments.unmasked_damage or not masks
     circumstances = Circumstances(kubelet_version=arguments.kubelet_version)
     codes: list[int] = []
@@ -109,6 +111,24 @@ def _directory_document(around: Surroundings) -> dict[str, Any]:
         "quarantined": around.quarantined,
         "foreign": around.foreign,
     }
+
+
+def _refuse_to_write_among(paths: list[str], output: str | None) -> None:
+    """A bundle in the directory that it is made of would be a damaged checkpoint there."""
+    if output is None:
+        with suppress(OSError):  # a shell has made the file already, a program may have given us none
+            output = f"/dev/fd/{sys.stdout.fileno()}"
+    if output is None:
+        return
+    target = os.path.realpath(output)
+    for path in paths:
+        folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
+        is_one_of_ours = folder is path or os.path.lexists(os.path.join(folder, LOCK))
+        inside = os.path.commonpath((target, os.path.realpath(folder))) == os.path.realpath(folder)
+        if (is_one_of_ours and inside) or target == os.path.realpath(path):
+            raise UsageError(
+                f"the output {words.shown(target)} would lie in the directory that is read; write elsewhere"
+            )
 
 
 @contextmanager

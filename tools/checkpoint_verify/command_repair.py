@@ -19,7 +19,7 @@ from .lockstate import Held
 from .remedies import lock_of
 from .scan import Surroundings, scan
 from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen, screen
-from .surgeon import Step, Surgeon
+from .surgeon import Step, Surgeon, locked
 from .targets import Target, UsageError
 
 HELP = "mend damaged checkpoints (needs the lock)"
@@ -52,11 +52,22 @@ def run(arguments: argparse.Namespace) -> int:
     if damaged:
         surgeon.plan(damaged)
     if arguments.dry_run or not any(step.is_change for step in damaged):
-        return _tell(steps, arguments, shown, planned=True)
-    if not _agreed(damaged, arguments, shown):
-        return _tell(steps, arguments, shown, planned=True, refused=True)
-    surgeon.operate([step for step in damaged if step.is_change])
-    return _tell(steps, arguments, shown, planned=False)
+        return _tell(steps, arguments, shown, planned=True, blocked=surgeon.blocked)
+    lock = lock_of(directory)
+    if lock.held is Held.HELD:  # nobody needs to be asked about what cannot be done
+        surgeon.blocked = locked(lock)
+        for step in damaged:
+            step.leave(surgeon.blocked)
+    else:
+        try:
+            agreed = _agreed(damaged, arguments, shown)
+        except KeyboardInterrupt:
+            print("\nNothing was changed.")
+            return exitcodes.COULD_NOT_LOOK
+        if not agreed:
+            return _tell(steps, arguments, shown, planned=True, refused=True)
+        surgeon.operate([step for step in damaged if step.is_change])
+    return _tell(steps, arguments, shown, planned=False, blocked=surgeon.blocked)
 
 
 def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
@@ -104,12 +115,18 @@ def _agreed(steps: list[Step], arguments: argparse.Namespace, screen: Screen) ->
         raise UsageError("not on a terminal, so nobody can be asked: give --yes, or --dry-run to see the plan")
     _print_steps(steps, screen, planned=True)
     number = sum(step.is_change for step in steps)
-    print(f"Change {words.count(number, 'file')}? The damaged bytes are kept. [y/N] ", end="", flush=True)
+    print(f"Change {words.count(number, 'file')}? The damaged bytes go to quarantine first. [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _tell(
-    steps: list[Step], arguments: argparse.Namespace, screen: Screen, *, planned: bool, refused: bool = False
+    steps: list[Step],
+    arguments: argparse.Namespace,
+    screen: Screen,
+    *,
+    planned: bool,
+    refused: bool = False,
+    blocked: str = "",
 ) -> int:
     changed = sum(step.is_change for step in steps)
     still_damaged = any(step.is_open and step.found.state is State.DAMAGED for step in steps)
@@ -118,12 +135,15 @@ def _tell(
         unseen=any(step.failed for step in steps),
     )
     if arguments.json:
-        members = {"dry_run": planned, "steps": [_document(step) for step in steps]}
+        members = {"dry_run": planned, "blocked": words.shown(blocked), "steps": [_document(step) for step in steps]}
         json.dump(preamble("repair", code) | members, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return code
     if refused:
         screen.say(("Nothing was changed.", STRONG))
+        return code
+    if blocked:
+        screen.say(("NOTHING DONE", BAD), f": {words.shown(blocked)}")
         return code
     verdict, style = _verdict(steps, planned=planned)
     screen.say((verdict, style))
@@ -152,7 +172,7 @@ def _print_steps(steps: list[Step], screen: Screen, *, planned: bool) -> None:
         words_for = {"left": "left as it is", "good": "good already"}.get(word, f"to be {word}" if planned else word)
         style = {"left": BAD, "good": FAINT}.get(step.action, FINE)
         screen.say((words_for, style), f": {words.shown(step.target.path)}: {words.shown(step.detail)}")
-        if step.quarantined and not planned:
+        if not planned and step.quarantined and os.path.lexists(step.quarantined):
             screen.say((f"the damaged bytes are kept in {words.shown(step.quarantined)}", FAINT), indent=2)
 
 

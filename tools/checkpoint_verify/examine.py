@@ -26,7 +26,7 @@ from checkpointmanager._format.envelope import (
     open_sealed,
 )
 from checkpointmanager._format.keys import is_name
-from checkpointmanager._format.names import PREVIOUS, QUARANTINE, SUFFIX
+from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
 from checkpointmanager._format.reason import Damaged, Reason, TooNew, reason_of
 from draState import CLAIMS, POD_CONFIGS
 
@@ -108,6 +108,12 @@ def key_of(name: str) -> str:
     else:
         key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else ""
     return key if is_name(key) else ""
+
+
+def stands_in_a_place(path: str) -> bool:
+    """A folder under a checkpoint's name in a directory of checkpoints. With a slash at its end it is just a folder."""
+    folder, name = os.path.split(path)
+    return bool(key_of(name)) and os.path.isdir(path) and os.path.lexists(os.path.join(folder, LOCK))
 
 
 def key_at(path: str) -> str:

@@ -71,9 +71,10 @@ def _choices(target: Target, found: Finding, cure: Repair | None, other_path: st
         yield Remedy(what, commands)
         return
     why = f"the previous generation is {previous.reason}" if previous else "there is no previous generation"
-    yield Remedy(
-        f"Restore the file from a backup: it cannot be repaired exactly, and {why}.", (f"cp -a BACKUP {path}",)
-    )
+    restore: tuple[str, ...] = (f"cp -a BACKUP {path}",)
+    if found.reason == Reason.NOT_A_FILE:
+        restore = (f"mv -n {path} /root/", *restore)
+    yield Remedy(f"Restore the file from a backup: it cannot be repaired exactly, and {why}.", restore)
     what = "Give it up: its bytes go to quarantine, and the agent starts this key as new."
     yield Remedy(what, (f"checkpoint-verify repair --discard {path}",))
 

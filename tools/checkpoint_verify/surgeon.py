@@ -25,6 +25,8 @@ from . import words
 from .agentuser import AgentUser, acting_as_agent
 from .examine import NAMED, examine_path
 from .finding import Finding, State
+from .lockstate import Held, LockState
+from .remedies import lock_of
 from .targets import Target
 
 Work = Callable[["Step", CheckpointManager[Any], AgentUser | None], None]
@@ -71,6 +73,7 @@ class Surgeon:
         self._directory = directory
         self._rollback = rollback
         self._discard = discard
+        self.blocked = ""  # why nothing at all could be done, in a sentence
 
     def plan(self, steps: Sequence[Step]) -> None:
         """What would be done about each; takes no lock and changes nothing."""
@@ -102,7 +105,8 @@ class Surgeon:
             step.action = "rolled-back" if self._rollback else "left"
         elif plan.outcome is Outcome.HOPELESS:
             step.action = "discarded" if self._discard else "left"
-            step.detail += "; --discard removes it, and the agent starts this key as new"
+            discard = "it is removed" if self._discard else "--discard removes it"
+            step.detail += f"; {discard}, and the agent starts this key as new"
         else:
             step.action = _ACTIONS[plan.outcome]
 
@@ -114,15 +118,26 @@ class Surgeon:
                 options["allow_insecure"] = True  # the agent has decided that
                 manager = stack.enter_context(CheckpointManager(self._directory, ANY_KIND, **options))
             except (CheckpointError, OSError) as error:
-                advice = "; stop it first, then try again" if isinstance(error, DirectoryLocked) else ""
+                self.blocked = _why_not(self._directory, error, user)
                 for step in steps:
-                    step.leave(f"{error}{advice}{f' (tried as {user}, whose directory it is)' if user else ''}")
+                    step.leave(self.blocked)
                 return
             for step in steps:
                 try:
                     work(step, manager, user)
                 except (CheckpointError, OSError) as error:
                     step.leave(str(error))
+
+
+def _why_not(directory: str, error: CheckpointError | OSError, user: AgentUser | None) -> str:
+    if not isinstance(error, DirectoryLocked):
+        return f"{error}{f' (tried as {user}, whose directory it is)' if user else ''}"
+    lock = lock_of(directory)
+    return locked(lock) if lock.held is Held.HELD else f"{error}; stop it first, then try again"
+
+
+def locked(lock: LockState) -> str:
+    return f"the lock is {lock}; stop that first, then try again"
 
 
 def _cannot_read(step: Step, plan: RecoveryPlan, user: AgentUser) -> str:

@@ -14,7 +14,7 @@ from checkpointmanager._format.names import LOCK
 
 from . import exitcodes, meaning
 from .agentuser import agent_user
-from .examine import Circumstances, examine_path, unreadable
+from .examine import Circumstances, examine_path, stands_in_a_place, unreadable
 from .finding import Finding, State
 from .meaning import Problem, Severity
 from .opening import Refusal, refusal_of_file
@@ -123,7 +123,7 @@ def tally_of(
     passed: Callable[[Finding], object] | None = None,
 ) -> Tally:
     """Look at a path, a directory or a file. `passed` sees each finding as it comes by."""
-    tally = Tally(path, os.path.isdir(path))
+    tally = Tally(path, os.path.isdir(path) and not stands_in_a_place(path))
     try:
         for found in findings_at(path, tally.around, kubelet_version, opened):
             tally.add(found)
@@ -145,7 +145,7 @@ def findings_at(
 ) -> Iterable[Finding]:
     """What scan or examine say about a path. Raises OSError if there is nothing to look at."""
     os.lstat(path)
-    if os.path.isdir(path):
+    if os.path.isdir(path) and not stands_in_a_place(path):
         return scan(path, around, kubelet_version=kubelet_version, opened=opened, with_previous=with_previous)
     folder = os.path.dirname(path) or "."
     if os.path.lexists(os.path.join(folder, LOCK)):  # a copy elsewhere is nobody's to open

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from checkpointmanager._format.keys import is_name
 from checkpointmanager._format.names import PREVIOUS, SUFFIX
 
-from .examine import key_at
+from .examine import key_at, key_of
 from .kubelet import KUBELET_NAMES
 from .scan import DEVICE_PLUGINS
 
@@ -49,13 +49,18 @@ def resolve(given: list[str], directory: str | None) -> tuple[list[Target], str 
     """The targets, and the directory that was named, if one was."""
     targets: list[Target] = []
     for word in given:
-        if os.path.isdir(word) and not (directory and is_name(word) and "/" not in word):
+        if _is_directory(word) and not (directory and is_name(word) and "/" not in word):
             directory = word
         elif "/" in word or not is_name(word) or (directory is None and os.path.lexists(word)):
             targets.append(_file(word))
         else:
             targets.append(_keyed(word, directory or "."))
     return targets, directory
+
+
+def _is_directory(word: str) -> bool:
+    """A folder called <key>.json stands in a checkpoint's place, unless it is written with a slash at its end."""
+    return os.path.isdir(word) and not key_of(os.path.basename(word))
 
 
 def one(given: list[str], directory: str | None) -> Target:

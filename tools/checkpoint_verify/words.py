@@ -18,6 +18,8 @@ def shown(text: str) -> str:
 
 def quoted(path: str) -> str:
     """The path as a shell takes it, to be copied into a command."""
+    if path.startswith("-"):
+        path = f"./{path}"
     if path.isprintable():
         return shlex.quote(path)
     inside = "".join(letter if letter.isprintable() else _in_shell(letter) for letter in path.replace("\\", "\\\\"))

@@ -1,0 +1,127 @@
+"""Every command that the tool suggests is run as it is printed, for each sort of damage."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointmanager.testing import damage
+
+from .command import called, on_terminal
+from .state import make
+
+KEY = "claim-1"
+_PLACEHOLDER = re.compile(r"\b[A-Z][A-Z-]{3,}\b")
+
+
+def folder(directory: Path) -> None:
+    path = directory / f"{KEY}.json"
+    path.unlink()
+    path.mkdir()
+    (path / "inside").write_text("kept")
+
+
+def link(directory: Path) -> None:
+    os.rename(directory / f"{KEY}.json", directory / "elsewhere")
+    (directory / f"{KEY}.json").symlink_to("elsewhere")
+
+
+def fifo(directory: Path) -> None:
+    (directory / f"{KEY}.json").unlink()
+    os.mkfifo(directory / f"{KEY}.json")
+
+
+def renamed(directory: Path) -> None:
+    os.rename(directory / "claim-2.json", directory / f"{KEY}.json")
+
+
+def foreign(directory: Path) -> None:
+    (directory / f"{KEY}.json").write_text('{"a": 1}')
+
+
+HURTS: dict[str, Callable[[Path], Any]] = {
+    "flipped": lambda directory: damage.flip_bit(directory, KEY),
+    "cut": lambda directory: damage.truncate(directory, KEY, 60),
+    "edited": lambda directory: damage.edit_by_hand(directory, KEY),
+    "edited, with a previous generation": lambda directory: damage.edit_by_hand(directory, "claim-0"),
+    "empty": lambda directory: (directory / f"{KEY}.json").write_bytes(b""),
+    "folder": folder,
+    "link": link,
+    "fifo": fifo,
+    "renamed": renamed,
+    "foreign": foreign,
+}
+
+
+def commands_in(out: str) -> list[str]:
+    """What is to be copied: the next steps of verify, and the indented lines under a remedy."""
+    return re.findall(r"(?:Next: |^ {5})((?:checkpoint-verify|mv|cp|chmod|chown|ls) .+)$", out, re.MULTILINE)
+
+
+def run_as_printed(command: str, outside: Path) -> int:
+    words = shlex.split(command)
+    if words[0] == "checkpoint-verify":
+        return on_terminal(*words[1:], typed=b"y\n").code  # repair asks, as it does an operator
+    moved = command.replace(" /root/", f" {outside}/")
+    return subprocess.run(["/bin/sh", "-c", moved], check=False, timeout=60).returncode
+
+
+ODD_NAMES = ("with spaces 'and' $signs", "-d")
+
+
+@pytest.mark.parametrize(
+    ("hurt", "name"),
+    [
+        *(pytest.param(hurt, "claims", id=what) for what, hurt in HURTS.items()),
+        *(pytest.param(HURTS[what], name, id=f"{what} in {name}") for what in ("cut", "folder") for name in ODD_NAMES),
+    ],
+)
+def test_what_diagnose_and_verify_suggest_works_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hurt: Callable[[Path], Any], name: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def hurt_anew() -> None:
+        shutil.rmtree(name, ignore_errors=True)
+        hurt(make(tmp_path / name))
+
+    hurt_anew()
+    [diagnose] = [step for step in commands_in(called("--", name).out) if " diagnose " in step]
+    told = called(*shlex.split(diagnose)[1:])
+    suggested = [command for command in commands_in(told.out) if not _PLACEHOLDER.search(command)]
+
+    assert told.code == 1
+    assert suggested
+    for command in suggested:
+        hurt_anew()
+        assert run_as_printed(command, outside) in (0, 1), command
+        still_damaged = called("-q", shlex.split(diagnose)[-1]).code == 1
+        assert still_damaged is (" show " in command), command
+
+
+@pytest.mark.parametrize("choice", ["--discard", "--rollback"])
+def test_a_folder_in_a_file_s_place_is_repaired_by_its_path(directory: Path, choice: str) -> None:
+    key = KEY if choice == "--discard" else "claim-0"
+    path = directory / f"{key}.json"
+    path.unlink()
+    path.mkdir()
+    (path / "inside").write_text("kept")
+
+    assert called(path).lines[0].startswith("DAMAGED: ")
+    ended = called("repair", "--yes", choice, path)
+
+    assert ended.code == 0, ended
+    assert not path.is_dir()
+    [kept] = (directory / ".quarantine").iterdir()
+    assert (kept / "inside").read_text() == "kept"
+    assert f"the damaged bytes are kept in {kept}" in ended.out
