@@ -19,12 +19,12 @@ from .command import called, checkpoint_verify
 PREAMBLE = {"schema", "tool", "command", "time", "exit_code"}
 FINDING = {"path", "state", "reason", "detail", "key", "bytes", "header", "kubelet"}
 VERIFY: dict[str, Any] = {
-    "": PREAMBLE | {"verdict", "summary", "paths", "problems"},
+    "": PREAMBLE | {"verdict", "summary", "paths", "problems", "searches"},
     "paths": {
         "path", "type", "of_kubelet", "exit_code", "files", "states", "damaged", "kinds", "generations", "boots",
         "bytes", "previous", "temp_files", "quarantined", "foreign", "lock", "kubelet",
     },
-    "problems": {"path", "severity", "key", "reason", "detail", "meaning", "next"},
+    "problems": {"path", "severity", "key", "reason", "detail", "meaning", "next", "subject"},
 }  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def test_the_document_of_verify_has_these_members_and_no_others(directory: Path)
         (("show", "claim-1"), PREAMBLE | FINDING | {"data"}),
         (
             ("diagnose", "claim-1"),
-            PREAMBLE | FINDING | {"cause", "certainty", "evidence", "place", "repairable", "remedies"},
+            PREAMBLE | FINDING | {"cause", "certainty", "evidence", "place", "repairable", "remedies", "subject"},
         ),
         (("diff", "claim-1", "claim-2"), PREAMBLE | {"before", "after", "compared", "changes"}),
         (("repair", "claim-1"), PREAMBLE | {"dry_run", "blocked", "steps"}),

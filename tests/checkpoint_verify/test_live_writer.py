@@ -135,5 +135,5 @@ def test_repair_is_refused_names_the_holder_and_touches_nothing(tmp_path: Path) 
         assert snapshot(directory) == before
     assert planned.code == refused.code == 1
     assert "Stop the agent first: the lock is held by 'the agent'" in planned.out
-    assert "locked by another owner: 'the agent', pid " in refused.out
-    assert "stop it first" in refused.out
+    assert refused.out.startswith("NOTHING DONE: the lock is held by 'the agent', pid ")
+    assert "stop that first" in refused.out

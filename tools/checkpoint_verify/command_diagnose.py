@@ -13,7 +13,7 @@ from checkpointmanager._format.names import SUFFIX
 
 from . import anatomy, targets, words
 from .content import Content, code_of, finding_document, load
-from .details import STATE_STYLES, header_pairs, kubelet_pairs, print_spot
+from .details import STATE_STYLES, claim_pairs, header_pairs, kubelet_pairs, print_spot
 from .diagnosis import GUESS, PROVED, Diagnosis, diagnose, setting_of, stated_key
 from .documents import preamble
 from .examine import Circumstances
@@ -21,6 +21,7 @@ from .finding import Finding, State
 from .kubelet import NVIDIA
 from .remedies import Remedy, for_checkpoint, for_kubelet, for_unverified_driver
 from .screen import BAD, FAINT, ODD, STRONG, Screen, screen
+from .subject import Subject, subject_at
 from .targets import Target
 
 HELP = "what happened to a damaged file, and what can be done"
@@ -43,12 +44,13 @@ def run(arguments: argparse.Namespace) -> int:
     found, blob = content.found, content.blob
     told = _diagnosis(target, found, blob)
     remedies = _remedies(target, content, told)
+    subject = subject_at(found, told.cure.blob if told.cure else b"")
     code = code_of(found)
     if arguments.json:
-        json.dump(preamble("diagnose", code) | _document(found, told, remedies), sys.stdout, indent=2)
+        json.dump(preamble("diagnose", code) | _document(found, told, remedies, subject), sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
-        _print(found, blob, told, remedies, screen())
+        _print(found, blob, told, remedies, subject=subject, screen=screen())
     return code
 
 
@@ -92,15 +94,20 @@ def _remedies(target: Target, content: Content, told: Diagnosis) -> list[Remedy]
     )
 
 
-def _print(found: Finding, blob: bytes, told: Diagnosis, remedies: list[Remedy], screen: Screen) -> None:
+def _print(
+    found: Finding, blob: bytes, told: Diagnosis, remedies: list[Remedy], *, subject: Subject | None, screen: Screen
+) -> None:
     reason = f" ({found.reason})" if found.reason else ""
     screen.say((found.word.upper(), STATE_STYLES[found.state]), " ", (words.shown(found.path), STRONG), reason)
     screen.say()
     screen.say(("What happened  ", FAINT), (told.cause, STRONG), (f"  [{told.certainty}]", FAINT))
     if found.header:
         screen.pairs(header_pairs(found.header))
+    if subject:
+        screen.pairs([("holds", str(subject))])
     if found.kubelet:
         screen.pairs(kubelet_pairs(found)[:-1])
+        screen.pairs(claim_pairs(found.kubelet))
     for sentence in told.evidence:
         screen.say(("- ", FAINT), words.shown(sentence), indent=2)
     if told.spot and blob:
@@ -122,7 +129,7 @@ def _print(found: Finding, blob: bytes, told: Diagnosis, remedies: list[Remedy],
         screen.say(("The file was not touched.", BAD if not remedies else FAINT))
 
 
-def _document(found: Finding, told: Diagnosis, remedies: list[Remedy]) -> dict[str, Any]:
+def _document(found: Finding, told: Diagnosis, remedies: list[Remedy], subject: Subject | None) -> dict[str, Any]:
     return finding_document(found) | {
         "cause": told.cause,
         "certainty": told.certainty,
@@ -131,5 +138,6 @@ def _document(found: Finding, told: Diagnosis, remedies: list[Remedy]) -> dict[s
         if told.spot
         else None,
         "repairable": told.cure is not None,
+        "subject": subject.document if subject else None,
         "remedies": [{"what": remedy.what, "commands": list(remedy.commands)} for remedy in remedies],
     }

@@ -19,6 +19,7 @@ from .examine import unreadable
 from .finding import Finding, State
 from .scan import Surroundings
 from .screen import BAD, FAINT, ODD, Screen, screen
+from .subject import Subject, listed, subject_at
 from .tally import findings_at
 
 HELP = "a table of all checkpoints"
@@ -29,7 +30,9 @@ EXAMPLES = """\
 """
 
 _HEADINGS = ("key", "kind", "version", "gen", "age", "boot", "size", "state")
-_RIGHT = "2346"  # the columns of numbers
+_WITH_SUBJECT = ("key", "claim", "pods", "devices", *_HEADINGS[1:])
+_NUMBERS = frozenset({"version", "gen", "age", "size"})
+_SPARE = ("size", "boot", "kind", "version", "pods", "gen", "devices", "age", "claim")  # the first to go first
 _STATES = [state.value for state in State if state is not State.FOREIGN]
 _STYLES = {State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
 
@@ -49,6 +52,7 @@ class Row:
     size: int
     state: State
     reason: str
+    subject: Subject | None
 
 
 _SORTS: dict[str, Callable[[Row], Any]] = {
@@ -97,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _findings(path: str, kubelet_version: str | None) -> list[Finding]:
     try:
-        return list(findings_at(path, Surroundings(path), kubelet_version, with_previous=False))
+        return list(findings_at(path, Surroundings(path), kubelet_version, with_previous=False, subjects=True))
     except OSError as error:
         print(f"checkpoint-verify: {words.shown(path)}: {reason_of(error)}", file=sys.stderr)
         return [unreadable(path, error)]
@@ -118,6 +122,7 @@ def _row(found: Finding, now: float, boot: str) -> Row:
         size=found.size,
         state=found.state,
         reason=found.reason,
+        subject=found.subject or (subject_at(found) if found.state is not State.GOOD else None),
     )
 
 
@@ -131,23 +136,38 @@ def _wanted(row: Row, arguments: argparse.Namespace) -> bool:
 
 
 def _print(rows: list[Row], screen: Screen) -> None:
-    screen.table(_HEADINGS, [_cells(row) for row in rows], _RIGHT)
+    headings = _WITH_SUBJECT if any(row.subject for row in rows) else _HEADINGS
+    cells = [[_cell(row, heading) for heading in headings] for row in rows]
+    right = [number for number, heading in enumerate(headings) if heading in _NUMBERS]
+    screen.table(headings, cells, right, _SPARE)
     screen.say((words.count(len(rows), "checkpoint"), FAINT))
 
 
-def _cells(row: Row) -> tuple[str | tuple[str, str], ...]:
+def _cell(row: Row, heading: str) -> str | tuple[str, str]:
+    subject = row.subject
+    match heading:
+        case "key":
+            return words.shown(row.key)
+        case "claim":
+            return (listed(subject.claims) + (" ?" if subject.source else "") if subject else "") or "-"
+        case "pods":
+            return (listed(subject.pods) if subject else "") or "-"
+        case "devices":
+            return (listed(subject.devices) if subject else "") or "-"
+        case "kind":
+            return words.shown(row.kind) or "-"
+        case "version":
+            return row.form or str(row.version or "-")
+        case "gen":
+            return str(row.generation or "-")
+        case "age":
+            return "-" if row.age is None else words.age(row.age)
+        case "boot":
+            return row.boot
+        case "size":
+            return words.size(row.size)
     state = f"{row.state} ({row.reason})" if row.state is State.DAMAGED else row.state.value
-    state = "unverified" if row.state is State.UNKNOWN else state
-    return (
-        words.shown(row.key),
-        words.shown(row.kind) or "-",
-        row.form or str(row.version or "-"),
-        str(row.generation or "-"),
-        "-" if row.age is None else words.age(row.age),
-        row.boot,
-        words.size(row.size),
-        (state, _STYLES.get(row.state, "")),
-    )
+    return "unverified" if row.state is State.UNKNOWN else state, _STYLES.get(row.state, "")
 
 
 def _document(row: Row) -> dict[str, Any]:
@@ -162,4 +182,5 @@ def _document(row: Row) -> dict[str, Any]:
         "bytes": row.size,
         "state": row.state,
         "reason": row.reason,
+        "subject": row.subject.document if row.subject else None,
     }

@@ -11,12 +11,14 @@ from . import exitcodes, prometheus
 from .documents import document_of
 from .finding import Finding
 from .report import print_report
-from .screen import progress, screen
-from .tally import tally_of
+from .screen import FAINT, progress, screen
+from .search import search
+from .tally import tallies_of_search, tally_of
 
 HELP = "check directories and files (the default)"
 EXAMPLES = """\
   checkpoint-verify /var/lib/agent/claims
+  checkpoint-verify --find /var/lib                          where is state on this node, and is it good?
   checkpoint-verify --json /var/lib/kubelet | jq .verdict
   checkpoint-verify --quiet --prometheus /var/lib/node_exporter/checkpoints.prom /var/lib/agent/claims
 """
@@ -24,8 +26,10 @@ EXAMPLES = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a directory of checkpoints, kubelet's, or a file")
+    parser.add_argument("--find", action="store_true", help="search PATH and all below it for state, and check that")
     parser.add_argument("--json", action="store_true", help="print one JSON document (README.md describes it)")
     parser.add_argument("--quiet", "-q", action="store_true", help="print nothing; the exit code tells")
+    parser.add_argument("--all", action="store_true", help="every problem on its own, however many are of one sort")
     parser.add_argument("--strict", action="store_true", help="count warnings as damage")
     parser.add_argument(
         "--prometheus", metavar="FILE", help="also write metrics for node_exporter's textfile collector"
@@ -40,16 +44,21 @@ def run(arguments: argparse.Namespace) -> int:
         def passed(_: Finding) -> None:
             bar.step()
 
+        searches = [search(path, bar.searched) for path in paths] if arguments.find else []
+        places = [place for found in searches for place in found.found] if arguments.find else paths
         tallies = [
             tally_of(path, kubelet_version=arguments.kubelet_version, opened=bar.expect, passed=passed)
-            for path in paths
+            for path in dict.fromkeys(places)
         ]
+    tallies += [tally for done in searches for tally in tallies_of_search(done)]
     code = exitcodes.worst([tally.exit_code(strict=arguments.strict) for tally in tallies])
     if arguments.json and not arguments.quiet:
-        json.dump(document_of(tallies, strict=arguments.strict), sys.stdout, indent=2)
+        json.dump(document_of(tallies, searches, strict=arguments.strict), sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
-        print_report(tallies, shown, strict=arguments.strict)
+        print_report(tallies, shown, strict=arguments.strict, each=arguments.all)
+        for done in searches:
+            shown.say((f"({done})", FAINT))
     if arguments.prometheus:
         code = exitcodes.worst([code, _write_metrics(arguments.prometheus, prometheus.text(tallies, arguments.strict))])
     return code

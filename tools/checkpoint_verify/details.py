@@ -9,10 +9,12 @@ from checkpointmanager._format.envelope import Header
 
 from . import anatomy, boots, words
 from .finding import Finding, State
-from .kubelet import NVIDIA
+from .kubelet import NVIDIA, KubeletFile
 from .report import loads_in, verdict_word
 from .screen import BAD, FAINT, FINE, ODD, Screen
+from .subject import claims_in
 
+CLAIMS_SHOWN = 20
 STATE_STYLES = {State.GOOD: FINE, State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
 
 
@@ -46,6 +48,13 @@ def kubelet_pairs(found: Finding) -> list[tuple[str, str]]:
         ("modified", modified),
         ("detail", kubelet.detail),
     ]
+
+
+def claim_pairs(kubelet: KubeletFile) -> list[tuple[str, str]]:
+    """The claims that a file names, by UID, if there is a reader who could make use of them."""
+    claims = [(words.shown(uid), str(subject)) for uid, subject in claims_in(kubelet)]
+    more = [("…", f"and {len(claims) - CLAIMS_SHOWN:,} more; show prints all")] if len(claims) > CLAIMS_SHOWN else []
+    return claims[:CLAIMS_SHOWN] + more
 
 
 def print_spot(blob: bytes, spot: anatomy.Spot, screen: Screen) -> None:

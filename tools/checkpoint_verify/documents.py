@@ -15,12 +15,13 @@ from .finding import Finding, State
 from .lockstate import LockState
 from .meaning import NOTHING_FOUND, Problem, Severity
 from .report import holds_nothing, verdict_of
+from .search import Search
 from .tally import Tally
 
 JSON_SCHEMA = 1  # counts up only when a member is removed or changes its meaning; added ones do not count
 
 
-def document_of(tallies: Sequence[Tally], *, strict: bool) -> dict[str, Any]:
+def document_of(tallies: Sequence[Tally], searches: Sequence[Search], *, strict: bool) -> dict[str, Any]:
     """The JSON document of verify; README.md describes each member."""
     code = exitcodes.worst([tally.exit_code(strict=strict) for tally in tallies])
     return preamble("verify", code) | {
@@ -28,6 +29,16 @@ def document_of(tallies: Sequence[Tally], *, strict: bool) -> dict[str, Any]:
         "summary": verdict_of(tallies, strict=strict)[0],
         "paths": [_path_document(tally, strict=strict) for tally in tallies],
         "problems": [problem_document(problem) for tally in tallies for problem in tally.problems],
+        "searches": [_search_document(done) for done in searches],
+    }
+
+
+def _search_document(done: Search) -> dict[str, Any]:
+    return path_members(done.parent) | {
+        "directories": done.searched,
+        "found": len(done.found),
+        "unreadable": len(done.closed),
+        "left_out": {"mounts": len(done.mounts), "image_layers": done.layers},
     }
 
 
@@ -72,6 +83,7 @@ def problem_document(problem: Problem) -> dict[str, Any]:
         "detail": words.shown(problem.detail),
         "meaning": problem.meaning,
         "next": problem.next,
+        "subject": problem.subject.document if problem.subject else None,
     }
 
 

@@ -33,6 +33,7 @@ from draState import CLAIMS, POD_CONFIGS
 from . import disk, words
 from .finding import Finding, State
 from .kubelet import KubeletFile, Verdict, inspect
+from .subject import subject_of
 
 LOOKS = 8  # at a file that is different each time
 PAUSE_SECONDS = 0.02
@@ -63,6 +64,7 @@ class Circumstances:
     among: Among = Among.CHECKPOINTS
     kubelet_version: str | None = None
     device: int | None = None  # of the folder: files on other ones are not touched
+    subjects: bool = False  # whose state it is, is wanted too
 
 
 NAMED = Circumstances(named=True)
@@ -161,7 +163,7 @@ def _look(name: str, folder: int | None, path: str, circumstances: Circumstances
 def _judge(blob: bytes, name: str, path: str, circumstances: Circumstances) -> Finding:
     key = key_at(path) if circumstances.named else key_of(name)
     if checksum_matches(blob):
-        return _judge_sealed(blob, path, key)
+        return _judge_sealed(blob, path, key, subjects=circumstances.subjects)
     if not looks_ours(blob):
         if kubelet := inspect(blob, name, circumstances.kubelet_version):
             return _of_kubelet(kubelet, path)
@@ -184,7 +186,7 @@ def _may_be_foreign(blob: bytes, among: Among) -> bool:
     return among is Among.KUBELET
 
 
-def _judge_sealed(blob: bytes, path: str, key: str) -> Finding:
+def _judge_sealed(blob: bytes, path: str, key: str, *, subjects: bool = False) -> Finding:
     """A file whose checksum holds is ours. Under a name that is no key's, its own key is as good as any."""
     try:
         header, data = open_sealed(blob, key or _stated_key(blob))
@@ -197,7 +199,8 @@ def _judge_sealed(blob: bytes, path: str, key: str) -> Finding:
         return Finding(path, State.TOO_NEW, key=key, reason="too-new", detail=str(newer))
     if newer_version := _beyond_this_installation(header):
         return Finding(path, State.TOO_NEW, key=key, header=header, reason="too-new", detail=newer_version)
-    return Finding(path, State.GOOD, key=header.key, header=header)
+    subject = subject_of(header, data) if subjects else None
+    return Finding(path, State.GOOD, key=header.key, header=header, subject=subject)
 
 
 def _beyond_this_installation(header: Header) -> str:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from checkpointmanager._format.envelope import Header
 
 from .kubelet import KubeletFile
+
+if TYPE_CHECKING:
+    from .subject import Subject
 
 
 class State(StrEnum):
@@ -24,7 +28,10 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class Finding:
-    """`header` is there for a whole checkpoint of ours, `kubelet` for a file of kubelet's. Never holds data of ours."""
+    """`header` is there for a whole checkpoint of ours, `kubelet` for a file of kubelet's.
+
+    Of data it holds at most whose it is, where that was asked for.
+    """
 
     path: str
     state: State
@@ -40,6 +47,7 @@ class Finding:
     warnings: tuple[str, ...] = ()
     errno: int = 0
     status: os.stat_result | None = None  # of the file that was read
+    subject: Subject | None = None
 
     @property
     def word(self) -> str:

@@ -77,7 +77,8 @@ def _pids_with_lock_on(status: os.stat_result, owner: LockOwner | None) -> tuple
             rows = [fields for line in locks if len(fields := line.split()) > 5 and fields[1] != "->"]  # -> waits
     except OSError:
         return None
-    found = [(int(row[4]), row[5].rpartition(":")) for row in rows]
+    # Each once: a list that changes while it is read may have a line twice.
+    found = dict.fromkeys((int(row[4]), row[5].rpartition(":")) for row in rows)
     pids = tuple(pid for pid, (where, _, number) in found if (where, number) == (device, inode))
     # btrfs and overlay show another device here than stat does; then the inode and the name it left must do.
     return pids or tuple(pid for pid, (_, _, number) in found if owner and (pid, number) == (owner.pid, inode))

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from checkpointmanager import Reason
 from checkpointmanager._format.names import LOCK
+from checkpointmanager._format.reason import reason_of
 
 from . import words
 from .consequences import consequence_of
@@ -15,6 +16,7 @@ from .examine import UNRECOGNISED
 from .finding import Finding, State
 from .kubelet import KUBELET_NAMES, NO_CHECKSUM, NVIDIA
 from .opening import Refusal
+from .subject import Subject
 
 NOTHING_FOUND = "nothing-found"
 
@@ -39,6 +41,7 @@ class Problem:
     detail: str
     meaning: str
     next: str
+    subject: Subject | None = None
 
 
 _MEANINGS: dict[str, str] = {
@@ -64,8 +67,8 @@ def problems_of(finding: Finding) -> list[Problem]:
             meaning = consequence_of(finding.kubelet.kind).now
         return [_problem(Severity.DAMAGED, finding, finding.detail, meaning, _diagnose(finding.path))]
     if finding.state is State.UNREADABLE:
-        meaning = "Nothing is known about this file"
-        return [_problem(Severity.UNSEEN, finding, finding.detail, meaning, _next_look(finding))]
+        meaning = "Nothing is known about what is there"
+        return [_problem(Severity.UNSEEN, finding, finding.detail, meaning, _next_step(finding.detail))]
     if finding.state is State.TOO_NEW:
         meaning = "A newer program wrote it: it is not damaged, but this installation cannot read it"
         step = "run the newer version of the agent, or upgrade this one"
@@ -149,6 +152,21 @@ def nothing_found(path: str) -> Problem:
     )
 
 
+def closed(parent: str, places: list[tuple[str, OSError]]) -> Problem:
+    """Of a search: directories that it could not look into."""
+    path, error = places[0]
+    number = words.count(len(places), "directory", "directories")
+    return Problem(
+        Severity.UNSEEN,
+        parent,
+        "",
+        Reason.UNREADABLE,
+        f"{number} could not be looked into, such as {words.shown(path)}: {reason_of(error)}",
+        "There may be state that was not found",
+        _next_step(reason_of(error)),
+    )
+
+
 def _problem(severity: Severity, finding: Finding, detail: str, meaning: str, step: str) -> Problem:
     reason = finding.reason or "odd"
     return Problem(severity, finding.path, finding.key, reason, detail.rstrip("."), meaning, step)
@@ -158,11 +176,11 @@ def _diagnose(path: str) -> str:
     return f"checkpoint-verify diagnose {words.quoted(path)}"
 
 
-def _next_look(finding: Finding) -> str:
-    if finding.detail == "it changes while it is read":
+def _next_step(why: str) -> str:
+    if why == "it changes while it is read":
         return "try again, or look for a program that does not replace files but writes into them"
-    if "Permission" in finding.detail:
+    if "Permission" in why:
         return "run it as root, or as the user of the agent"
-    if "No such" in finding.detail:
+    if "No such" in why:
         return "check the path"
     return "check the kernel log for disk errors (dmesg), then try again"

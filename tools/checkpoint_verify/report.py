@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from . import words
 from .finding import Finding, State
+from .groups import Group, grouped
 from .kubelet import NO_CHECKSUM, NVIDIA, Verdict
 from .lockstate import Held
-from .meaning import NOTHING_FOUND, Problem, Severity
-from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen
+from .meaning import NOTHING_FOUND, Severity
+from .screen import BAD, FAINT, FINE, ODD, STRONG, Part, Screen
 from .tally import Tally
 
 VERDICT_WIDTH = 80
-TERMINAL_PROBLEMS = 50  # more would scroll the verdict away
 
 _STYLES = {Severity.DAMAGED: BAD, Severity.UNSEEN: BAD, Severity.UNUSABLE: BAD, Severity.WARNING: ODD}
 
@@ -78,27 +79,58 @@ def _verdict_of_file(tally: Tally, *, strict: bool) -> tuple[str, str]:
     return f"{word}: {where}{note}", style
 
 
-def print_report(tallies: Sequence[Tally], screen: Screen, *, strict: bool) -> None:
+def print_report(tallies: Sequence[Tally], screen: Screen, *, strict: bool, each: bool = False) -> None:
+    """The verdict, what is wrong, and the summary; of several places one row each, and then only what is wrong.
+
+    With `each` every problem has a line of its own, however many there are of one sort.
+    """
     verdict, style = verdict_of(tallies, strict=strict)
     screen.say((verdict, style))
-    problems = sorted(
-        (problem for tally in tallies for problem in tally.problems),
-        key=lambda problem: (list(Severity).index(problem.severity), problem.path),
-    )
-    if screen.is_terminal:
-        _print_blocks(problems, screen)
-    else:
-        for problem in problems:
-            screen.say(one_line(problem))
+    if len(tallies) > 1:
+        screen.say()
+        _print_places(tallies, screen, strict=strict)
+        if not screen.is_terminal:
+            screen.say()
+    for group in grouped((problem for tally in tallies for problem in tally.problems), each=each):
+        if screen.is_terminal:
+            _print_block(group, screen)
+        else:
+            screen.say(one_line(group))
+    if len(tallies) == 1 and not _saw_nothing(tallies[0]):
+        _print_summary(tallies[0], screen)
+
+
+def _saw_nothing(tally: Tally) -> bool:
+    """There is nothing to sum up where nothing is, or where nobody could look."""
+    return not tally.files and not tally.around.previous and tally.around.lock.held is Held.ABSENT
+
+
+def one_line(group: Group) -> str:
+    """Reason, meaning and next step of a problem, or of many of one sort."""
+    problem = group.first
+    step = f". Next: {group.next}" if group.next else ""
+    holds = f". Holds {problem.subject}" if problem.subject and len(group.problems) == 1 else ""
+    return f"{problem.severity}: {group.title}: {problem.reason}: {group.detail}. {problem.meaning}{holds}{step}"
+
+
+def _print_places(tallies: Sequence[Tally], screen: Screen, *, strict: bool) -> None:
+    rows: list[tuple[Part, ...]] = []
     for tally in tallies:
-        _print_summary(tally, screen)
-
-
-def one_line(problem: Problem) -> str:
-    """Reason, meaning and next step of a problem."""
-    step = f". Next: {problem.next}" if problem.next else ""
-    where = words.shown(problem.path)
-    return f"{problem.severity}: {where}: {problem.reason}: {words.shown(problem.detail)}. {problem.meaning}{step}"
+        verdict, style = verdict_of([tally], strict=strict)
+        wrong = sum(tally.count(severity) for severity in (Severity.DAMAGED, Severity.UNSEEN, Severity.UNUSABLE))
+        lock = tally.around.lock.held.value if tally.is_directory and not tally.around.of_kubelet else "-"
+        rows.append(
+            (
+                words.shown(tally.path),
+                (re.split("[:,]", verdict)[0], style),
+                f"{tally.files:,}",
+                f"{wrong:,}",
+                f"{tally.count(Severity.WARNING):,}",
+                lock,
+            )
+        )
+    headings = ("place", "verdict", "files", "wrong", "warnings", "lock")
+    screen.table(headings, rows, (2, 3, 4), spare=("lock", "warnings", "files", "wrong"))
 
 
 def verdict_word(verdict: Verdict) -> str:
@@ -121,19 +153,17 @@ def loads_in(found: Finding) -> str:
     return f"{loading[0]} to {loading[-1]}" if last - first + 1 == len(loading) else ", ".join(loading)
 
 
-def _print_blocks(problems: list[Problem], screen: Screen) -> None:
+def _print_block(group: Group, screen: Screen) -> None:
     """On a terminal the next step has a line of its own, to be copied."""
-    for problem in problems[:TERMINAL_PROBLEMS]:
-        screen.say()
-        severity = problem.severity.replace("-", " ")
-        reason = (f"  {problem.reason}", FAINT)
-        screen.say((severity, _STYLES[problem.severity]), "  ", (words.shown(problem.path), STRONG), reason)
-        screen.say(f"{problem.meaning}: {words.shown(problem.detail)}.", indent=2)
-        if problem.next:
-            screen.verbatim(f"  → {problem.next}")
-    if len(problems) > TERMINAL_PROBLEMS:
-        screen.say()
-        screen.say((f"… and {len(problems) - TERMINAL_PROBLEMS:,} more; all of them with --json or in a pipe.", ODD))
+    problem = group.first
+    screen.say()
+    severity = problem.severity.replace("-", " ")
+    screen.say((severity, _STYLES[problem.severity]), "  ", (group.title, STRONG), (f"  {problem.reason}", FAINT))
+    screen.say(f"{problem.meaning}: {group.detail}.", indent=2)
+    if problem.subject and len(group.problems) == 1:
+        screen.say(("holds ", FAINT), str(problem.subject), indent=2)
+    if group.next:
+        screen.verbatim(f"  → {group.next}")
 
 
 def _print_summary(tally: Tally, screen: Screen) -> None:
@@ -192,7 +222,8 @@ def _print_kubelet(findings: list[Finding], screen: Screen) -> None:
         rows.append(
             (name, found.kubelet.format or "-", (verdict_word(verdict), styles[verdict]), checksum, loads_in(found))
         )
-    screen.table(("file", "form", "verdict", "checksum", "loads in kubelet"), rows)
+    spare = ("loads in kubelet", "form", "checksum")
+    screen.table(("file", "form", "verdict", "checksum", "loads in kubelet"), rows, spare=spare)
 
 
 def _noun(tallies: Sequence[Tally]) -> str:

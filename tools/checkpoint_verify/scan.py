@@ -12,7 +12,6 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from .examine import PAUSE_SECONDS, Among, Circumstances, examine, key_of, not_a
 from .finding import Finding, State
 from .kubelet import KUBELET_NAMES
 from .lockstate import Held, LockState, lock_state
+from .mounts import mounted_in
 from .opening import Refusal, refusals_of
 
 DEVICE_PLUGINS = "device-plugins"
@@ -55,6 +55,7 @@ class Surroundings:
 class _Wanted(NamedTuple):
     kubelet_version: str | None
     previous: bool
+    subjects: bool
     opened: Callable[[int], object]
 
 
@@ -80,13 +81,14 @@ def scan(
     *,
     kubelet_version: str | None = None,
     with_previous: bool = True,
+    subjects: bool = False,
     opened: Callable[[int], object] = lambda _: None,
 ) -> Iterator[Finding]:
     """Every checkpoint and kubelet file of a directory, in the order of names; `around` is filled meanwhile.
 
     `opened` is told how many files there are before they are looked at. Raises OSError for an unusable directory.
     """
-    wanted = _Wanted(kubelet_version, with_previous, opened)
+    wanted = _Wanted(kubelet_version, with_previous, subjects, opened)
     folder = disk.open_folder(path)
     try:
         yield from _scan(path, folder, around, wanted)
@@ -97,7 +99,7 @@ def scan(
 
 
 def _scan(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iterator[Finding]:
-    mounted = _mounted_below(folder)
+    mounted = mounted_in(folder)
     names = _sorted_out(folder, mounted)
     around.of_kubelet = not names.ours and _is_kubelets(path, names)
     around.lock = lock_state(folder)
@@ -109,6 +111,7 @@ def _scan(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iter
         among=_among(names, around),
         kubelet_version=wanted.kubelet_version,
         device=os.fstat(folder).st_dev,
+        subjects=wanted.subjects,
     )
     ours = names.ours
     for found in _checkpoints(path, folder, names, around, circumstances):
@@ -204,7 +207,7 @@ def _is_kubelets(path: str, names: _Names) -> bool:
 def _device_plugins(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iterator[Finding]:
     """kubelet keeps its device manager's file one folder further down."""
     below = os.path.join(path, DEVICE_PLUGINS)
-    if DEVICE_PLUGINS in _mounted_below(folder):
+    if DEVICE_PLUGINS in mounted_in(folder):
         around.notes.append(f"{words.shown(below)} is a mount of its own and was left out; name it to check it.")
         return
     try:
@@ -288,24 +291,3 @@ def _count_quarantined(path: str, folder: int, around: Surroundings, mounted: di
             return sum(1 for entry in entries if entry.is_file(follow_symlinks=False))
     finally:
         os.close(inside)
-
-
-def _mounted_below(folder: int) -> dict[str, str]:
-    """Names in the folder that are mount points of other file systems, with their types. Touches none of them."""
-    mounted: dict[str, str] = {}
-    with suppress(OSError, ValueError):
-        here = os.readlink(f"/proc/self/fd/{folder}").rstrip("/")
-        device = os.fstat(folder).st_dev
-        own = f"{os.major(device)}:{os.minor(device)}"
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
-            for line in mounts:
-                # 36 35 98:0 /root /mount options shared:1 - ext4 /dev/sda1 options
-                fields = line.split(" ")
-                parent, _, name = _unescaped(fields[4]).rpartition("/")
-                if parent == here and name and fields[2] != own:
-                    mounted[name] = fields[fields.index("-") + 1]
-    return mounted
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text) if "\\" in text else text

@@ -43,13 +43,22 @@ class Screen:
         for name, value in listed:
             self.say(f"{name:<{width}}  {value}", indent=2)
 
-    def table(self, headings: Sequence[str], rows: Sequence[Sequence[Part]], right: str = "") -> None:
-        """Columns; those whose number is in `right` are aligned to the right."""
+    def table(
+        self,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[Part]],
+        right: Sequence[int] = (),
+        spare: Sequence[str] = (),
+    ) -> None:
+        """Columns; those whose number is in `right` are aligned to the right.
+
+        `spare` are the headings of columns that go, in this order, where a terminal is too narrow for all.
+        """
         cells = [headings, *([text_of(cell) for cell in row] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         for row in cells:
             aligned = [
-                cell.rjust(width) if str(number) in right else cell.ljust(width)
+                cell.rjust(width) if number in right else cell.ljust(width)
                 for number, (cell, width) in enumerate(zip(row, widths, strict=True))
             ]
             self._stream.write("  ".join(aligned).rstrip() + "\n")
@@ -68,12 +77,21 @@ class Silence(Screen):
     def verbatim(self, text: str, style: str = "") -> None:
         """Nothing."""
 
-    def table(self, headings: Sequence[str], rows: Sequence[Sequence[Part]], right: str = "") -> None:
+    def table(
+        self,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[Part]],
+        right: Sequence[int] = (),
+        spare: Sequence[str] = (),
+    ) -> None:
         """Nothing."""
 
 
 class Progress:
     """Told of the work ahead, then of each file. Nobody watches this one."""
+
+    def searched(self, directories: int) -> None:
+        """So many directories were looked through, with nobody knows how many to come."""
 
     def expect(self, total: int) -> None:
         """So many files, perhaps with more to come."""

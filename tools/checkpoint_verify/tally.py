@@ -19,6 +19,8 @@ from .finding import Finding, State
 from .meaning import Problem, Severity
 from .opening import Refusal, refusal_of_file
 from .scan import Surroundings, scan
+from .search import Search
+from .subject import subject_at
 from .unfinished import unfinished_transaction
 
 
@@ -79,14 +81,14 @@ class Tally:
             found.kubelet = replace(found.kubelet, data=None)  # many large files must not add up
             self.kubelet.append(found)
         refusal = self._refusal_of(found)
-        if refusal:
-            self.problems.append(meaning.refused(refusal, found.key))
-        if found.state is State.UNREADABLE and refusal:
-            return  # the agent's own user runs this: what it cannot read, the agent cannot
-        if found.state is not State.GOOD or found.warnings:
-            if found.state is State.DAMAGED:
-                self.reasons[found.reason] += 1
-            self.problems += meaning.problems_of(found)
+        if found.state is State.DAMAGED:
+            self.reasons[found.reason] += 1
+        problems = [meaning.refused(refusal, found.key)] if refusal else []
+        if not (found.state is State.UNREADABLE and refusal):  # the agent's own user runs this: both are one problem
+            problems += meaning.problems_of(found)
+        if problems and (subject := subject_at(found)):
+            problems = [replace(problem, subject=subject) for problem in problems]
+        self.problems += problems
 
     def _refusal_of(self, found: Finding) -> Refusal | None:
         user = self.around.user
@@ -135,6 +137,16 @@ def tally_of(
     return tally
 
 
+def tallies_of_search(done: Search) -> list[Tally]:
+    """What a search itself has to report: that it found nothing, or could not look everywhere. Mostly nothing."""
+    tally = Tally(done.parent, is_directory=True)
+    if done.closed:
+        tally.problems.append(meaning.closed(done.parent, done.closed))
+    elif not done.found:
+        tally.problems.append(meaning.nothing_found(done.parent))
+    return [tally] if tally.problems else []
+
+
 def findings_at(
     path: str,
     around: Surroundings,
@@ -142,12 +154,20 @@ def findings_at(
     opened: Callable[[int], object] = lambda _: None,
     *,
     with_previous: bool = True,
+    subjects: bool = False,
 ) -> Iterable[Finding]:
     """What scan or examine say about a path. Raises OSError if there is nothing to look at."""
     os.lstat(path)
     if os.path.isdir(path) and not stands_in_a_place(path):
-        return scan(path, around, kubelet_version=kubelet_version, opened=opened, with_previous=with_previous)
+        return scan(
+            path,
+            around,
+            kubelet_version=kubelet_version,
+            with_previous=with_previous,
+            subjects=subjects,
+            opened=opened,
+        )
     folder = os.path.dirname(path) or "."
     if os.path.lexists(os.path.join(folder, LOCK)):  # a copy elsewhere is nobody's to open
         around.user = agent_user(folder)
-    return [examine_path(path, Circumstances(named=True, kubelet_version=kubelet_version))]
+    return [examine_path(path, Circumstances(named=True, kubelet_version=kubelet_version, subjects=subjects))]

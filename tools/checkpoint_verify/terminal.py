@@ -1,4 +1,8 @@
-"""The screen of somebody who sits before it, made with rich. Imported only then."""
+"""A terminal that can do more, by way of rich: colour, lines wrapped at spaces, tables that fit, a progress bar.
+
+No word is ever cut in two: a key or a path that is broken over two lines cannot be copied. Where a table is too
+wide, whole columns go.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.json import JSON
-from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
 from rich.text import Text
 
-from .screen import FAINT, Part, Progress, Screen
+from .screen import FAINT, Part, Progress, Screen, text_of
 
-MANY_ROWS = 2000  # more are not laid out: nobody reads them, and it takes long
+MANY_ROWS = 2000  # more are not coloured: nobody reads them, and it takes long
 LONG_TEXT = 1 << 20  # more is not coloured
 MUCH_TO_DO = 5000  # files: less is done before a bar could be read
+MANY_DIRECTORIES = 500  # the same for a search
+GAP = 2  # columns between two columns of a table
 
 
 class Terminal(Screen):
@@ -31,30 +36,45 @@ class Terminal(Screen):
         self._console = _console(stream)
 
     def say(self, *parts: Part, indent: int = 0) -> None:
-        text = Text.assemble(*parts, overflow="fold")
-        self._console.print(Padding(text, (0, 0, 0, indent), expand=False) if indent else text)
+        self._wrapped(Text(" " * indent), Text.assemble(*parts))
 
     def verbatim(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style), soft_wrap=True)
 
     def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
-        grid = Table.grid(padding=(0, 2))
-        for name, value in rows:
-            if value:
-                grid.add_row(Text(name, FAINT), Text(value, overflow="fold"))
-        self._console.print(Padding(grid, (0, 0, 0, 2), expand=False))
+        listed = [row for row in rows if row[1]]
+        width = max((len(name) for name, _ in listed), default=0)
+        for name, value in listed:
+            self._wrapped(Text(f"  {name:<{width}}  ", FAINT), Text(value))
 
-    def table(self, headings: Sequence[str], rows: Sequence[Sequence[Part]], right: str = "") -> None:
+    def table(
+        self,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[Part]],
+        right: Sequence[int] = (),
+        spare: Sequence[str] = (),
+    ) -> None:
+        widths = {
+            heading: max((cell_len(text_of(row[number])) for row in rows), default=0)
+            for number, heading in enumerate(headings)
+        }
+        widths = {heading: max(width, cell_len(heading)) for heading, width in widths.items()}
+        gone = []
+        for heading in spare:
+            if sum(widths.values()) + GAP * (len(widths) - 1) <= self._console.width:
+                break
+            if widths.pop(heading, None):
+                gone.append(heading)
+        kept = [number for number, heading in enumerate(headings) if heading in widths]
+        shown = [[row[number] for number in kept] for row in rows]
+        aligned = [place for place, number in enumerate(kept) if number in right]
         if len(rows) > MANY_ROWS:
-            super().table(headings, rows, right)
-            return
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=FAINT)
-        for number, heading in enumerate(headings):
-            aligned = str(number) in right
-            table.add_column(heading, justify="right" if aligned else "left", no_wrap=aligned, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(part) if isinstance(part, str) else Text(*part) for part in row))
-        self._console.print(table)
+            super().table(list(widths), shown, aligned)
+        else:
+            self._rows([[(heading, FAINT) for heading in widths], *shown], list(widths.values()), aligned)
+        if gone:
+            left_out = [heading for heading in headings if heading in gone]
+            self.say((f"(not shown, for want of width: {', '.join(left_out)})", FAINT))
 
     def json(self, text: str) -> None:
         if len(text) > LONG_TEXT:
@@ -62,11 +82,30 @@ class Terminal(Screen):
         else:
             self._console.print(JSON(text, ensure_ascii=False), soft_wrap=True)
 
+    def _rows(self, rows: Sequence[Sequence[Part]], widths: list[int], right: Sequence[int]) -> None:
+        for row in rows:
+            line = Text()
+            for number, (part, width) in enumerate(zip(row, widths, strict=True)):
+                cell = Text(part) if isinstance(part, str) else Text(*part)
+                space = " " * (width - cell.cell_len)
+                line.append(" " * GAP if number else "")
+                line = line + space + cell if number in right else line + cell + space
+            line.rstrip()
+            self._console.print(line, soft_wrap=True)
+
+    def _wrapped(self, before: Text, text: Text) -> None:
+        """Lines under each other, broken at spaces only. What is too long for a line is the terminal's to wrap."""
+        room = max(20, self._console.width - before.cell_len)
+        for line in text.wrap(self._console, room, overflow="ignore") or [Text()]:
+            line.rstrip()
+            self._console.print(before + line, soft_wrap=True)
+            before = Text(" " * before.cell_len)
+
 
 @contextmanager
 def bar(stream: TextIO) -> Iterator[Progress]:
     """A progress bar that appears when there is much to do and is gone when it is done."""
-    columns = (TextColumn("checking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     shown = Bar(*columns, console=_console(stream), transient=True)
     progress = _BarProgress(shown)
     try:
@@ -82,13 +121,15 @@ class _BarProgress(Progress):
         self._total = 0
         self._done = 0
 
+    def searched(self, directories: int) -> None:
+        if directories < MANY_DIRECTORIES or directories % 64:
+            return
+        self._show("searching", None, directories)
+
     def expect(self, total: int) -> None:
         self._total += total
-        if self._task is not None:
-            self._bar.update(self._task, total=self._total)
-        elif self._total >= MUCH_TO_DO:
-            self._bar.start()
-            self._task = self._bar.add_task("", total=self._total, completed=self._done)
+        if self._task is not None or self._total >= MUCH_TO_DO:
+            self._show("checking", self._total, self._done)
 
     def step(self) -> None:
         self._done += 1
@@ -98,6 +139,12 @@ class _BarProgress(Progress):
     def end(self) -> None:
         if self._task is not None:
             self._bar.stop()
+
+    def _show(self, what: str, total: int | None, done: int) -> None:
+        if self._task is None:
+            self._bar.start()
+            self._task = self._bar.add_task(what, total=total)
+        self._bar.update(self._task, description=what, total=total, completed=done)
 
 
 def _console(stream: TextIO) -> Console:

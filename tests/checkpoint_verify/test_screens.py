@@ -1,0 +1,110 @@
+"""What fits on a screen at 3 a.m.: one line per sort of problem, one row per place, and keys that are never broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpointmanager.testing import damage
+
+from .claims import make_claims, uid
+from .command import called, on_terminal
+from .state import make
+
+
+def hurt_many(directory: Path, number: int) -> None:
+    for each in range(number):
+        damage.truncate(directory, uid(each), 380)
+
+
+def test_298_files_with_one_reason_are_one_line_with_a_count(tmp_path: Path) -> None:
+    claims = make_claims(tmp_path / "claims", 300)
+    hurt_many(claims, 298)
+    damage.flip_bit(claims, uid(299))
+
+    ended = called(claims)
+    told = [line for line in ended.lines if line.startswith("damaged: ")]
+
+    assert ended.lines[0].startswith("DAMAGED: 299 of 300 checkpoints")
+    assert len(told) == 2
+    assert told[0].startswith(f"damaged: 298 files in {claims}: truncated: such as {uid(0)} (ml/train-0), {uid(1)} ")
+    assert told[0].endswith(f"Next: checkpoint-verify repair --dry-run --all {claims}")
+    assert f"{uid(299)}.json: checksum-mismatch" in told[1]
+    assert len([line for line in called("--all", claims).lines if line.startswith("damaged: ")]) == 299
+    assert len(called("--json", claims).document["problems"]) == 299
+
+
+@pytest.mark.parametrize(("number", "lines"), [(5, 5), (6, 1)])
+def test_a_handful_are_told_each(tmp_path: Path, number: int, lines: int) -> None:
+    claims = make_claims(tmp_path / "claims", 7)
+    hurt_many(claims, number)
+
+    assert sum(line.startswith("damaged: ") for line in called(claims).lines) == lines
+
+
+def test_on_a_terminal_many_of_one_sort_are_one_block(tmp_path: Path) -> None:
+    claims = make_claims(tmp_path / "claims", 60)
+    hurt_many(claims, 55)
+
+    assert on_terminal(claims).out.count("→ checkpoint-verify") == 1
+    assert on_terminal("--all", claims).out.count("→ checkpoint-verify") == 55
+
+
+def test_of_several_directories_one_row_each_and_then_only_what_is_wrong(tmp_path: Path) -> None:
+    good, bad, none = make(tmp_path / "good"), make(tmp_path / "bad", 2), tmp_path / "none"
+    damage.flip_bit(bad, "claim-1")
+
+    ended = called(good, bad, none)
+    rows = [line.split() for line in ended.lines[2:6]]
+
+    assert ended.code == 1
+    assert ended.lines[0] == "DAMAGED: 1 of 6 checkpoints, 1 not looked at in 3 places"
+    assert rows == [
+        ["place", "verdict", "files", "wrong", "warnings", "lock"],
+        [str(good), "GOOD", "4", "0", "0", "free"],
+        [str(bad), "DAMAGED", "2", "1", "0", "free"],
+        [str(none), "COULD", "NOT", "LOOK", "0", "1", "0", "-"],
+    ]
+    assert [line.partition(": ")[0] for line in ended.lines[7:]] == ["damaged", "could-not-look"]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100, 200])
+def test_on_a_narrow_terminal_columns_go_and_no_key_is_ever_broken(tmp_path: Path, columns: int) -> None:
+    claims = make_claims(tmp_path / "claims", 2)
+    damage.truncate(claims, uid(1), 380)
+
+    listed = on_terminal("list", claims, columns=columns)
+    shown = on_terminal("show", claims / f"{uid(0)}.json", columns=columns)
+
+    for number in (0, 1):
+        [row] = [line for line in listed.lines if line.startswith(uid(number))]
+        assert row.split()[0] == uid(number)
+        assert "good" in row or "damaged (truncated)" in row
+    assert ("not shown, for want of width" in listed.out) is (columns < 200)
+    assert ("devices" in listed.lines[0]) is (columns == 200)
+    assert uid(0) in shown.out
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_no_screen_breaks_a_path_or_a_key(tmp_path: Path, columns: int) -> None:
+    claims = make_claims(tmp_path / ("long-" * 12), 2)
+    path = claims / f"{uid(1)}.json"
+    damage.truncate(claims, uid(1), 380)
+
+    for words in ((claims,), ("diagnose", path), ("show", path), ("repair", "--dry-run", "--all", claims)):
+        assert str(path) in on_terminal(*words, columns=columns).out, words
+
+
+def test_columns_go_also_where_there_are_very_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    from checkpoint_verify import terminal
+
+    monkeypatch.setattr(terminal, "MANY_ROWS", 1)
+    monkeypatch.setenv("COLUMNS", "38")
+    stream = io.StringIO()
+
+    terminal.Terminal(stream).table(("key", "long"), [("a", "x" * 40), ("b", "y")], (), ("long",))
+
+    assert stream.getvalue() == "key\na\nb\n(not shown, for want of width: long)\n"

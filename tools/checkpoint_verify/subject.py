@@ -1,0 +1,187 @@
+"""Whose state a checkpoint is: claim, pods and devices beside a key that nobody can remember.
+
+Only for the kinds of draState, and only for the tool's own screens: errors never show data. What a damaged file
+says about itself is a hint for people, and marked as such.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from checkpointmanager._format.envelope import Header, open_sealed
+from checkpointmanager._format.names import PREVIOUS, SUFFIX
+from checkpointmanager._format.reason import Damaged, TooNew
+from draState import CLAIMS, POD_CONFIGS, ClaimInfoState, Device, PodConfig
+
+from . import disk, words
+from .finding import Finding
+from .kubelet import DRA, NVIDIA, KubeletFile
+
+BY_PREVIOUS = "as of the generation before"
+BY_DAMAGED = "by its damaged bytes"
+_SHOWN = 3  # of each, in one line
+_HEADER_BYTES = 4096
+_KIND = re.compile(rb'"kind":"([A-Za-z]+)"')
+_MEMBERS = {name: re.compile(rb'"' + name.encode() + rb'":"([^"\\]{1,253})"') for name in ("claim_name", "namespace")}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """`claims` are namespace/name; `source` says where it is from, "" if from the whole file itself."""
+
+    claims: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    phase: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        parts = [
+            f"{noun}{'s' if len(values) > 1 else ''} {listed(values)}"
+            for noun, values in (("claim", self.claims), ("pod", self.pods), ("device", self.devices))
+            if values
+        ]
+        parts += filter(None, (self.phase,))
+        return ", ".join(parts) + (f" ({self.source})" if self.source else "")
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """In JSON, nothing left out."""
+        return {
+            "claims": [words.shown(claim) for claim in self.claims],
+            "pods": [words.shown(pod) for pod in self.pods],
+            "devices": [words.shown(device) for device in self.devices],
+            "phase": words.shown(self.phase),
+            "source": self.source,
+        }
+
+
+def listed(values: tuple[str, ...]) -> str:
+    more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+    return ", ".join(map(words.shown, values[:_SHOWN])) + more
+
+
+def subject_of(header: Header, data: bytes | memoryview) -> Subject | None:
+    """Of a whole checkpoint; None if its kind is not known, or if it does not fit its schema."""
+    try:
+        if header.kind == CLAIMS.kind:
+            return _of_claim(CLAIMS.decode(data, header.version, header.readable_by)[0])
+        if header.kind == POD_CONFIGS.kind:
+            return _of_pod(header.key, POD_CONFIGS.decode(data, header.version, header.readable_by)[0])
+    except Exception:  # noqa: BLE001 - whatever does not fit is shown without a subject, and judged elsewhere
+        return None
+    return None
+
+
+def subject_at(found: Finding, mended: bytes = b"") -> Subject | None:
+    """Of the file that a finding is about, by the best source there is. `mended` are its bytes as they once were."""
+    if not found.key or found.kubelet:
+        return None
+    path, folder = found.path, found.path.rpartition("/")[0] or "."
+    blob = mended or _read(path)
+    if whole := _of_whole(blob, found.key):
+        return whole
+    if path.endswith(found.key + SUFFIX) and (before := _of_whole(_read(f"{folder}/{PREVIOUS}{found.key}"), found.key)):
+        return replace(before, source=BY_PREVIOUS)
+    guess = _of_damaged(blob, found.key)
+    return replace(guess, source=BY_DAMAGED) if guess else None
+
+
+def claims_in(kubelet: KubeletFile) -> Iterator[tuple[str, Subject]]:
+    """UID and subject of each claim that a file of kubelet's or NVIDIA's names, if it can be read."""
+    if kubelet.kind == DRA:
+        yield from _kubelet_claims(_at(kubelet.data, "Data", "ClaimInfoStateList"))
+    elif kubelet.kind == NVIDIA:
+        newest = next((form for name in ("v3", "v2", "v1") if (form := _at(kubelet.data, name))), None)
+        claims = _at(newest, "preparedClaims")
+        for uid, claim in claims.items() if isinstance(claims, dict) else ():
+            results = _at(claim, "status", "allocation", "devices", "results")
+            devices = tuple(_joined(one, "driver", "pool", "device") for one in _each(results))
+            name = _joined(claim, "namespace", "name")
+            yield str(uid), Subject((name,) if name else (), (), devices, str(_at(claim, "checkpointState") or ""))
+
+
+def _of_claim(claim: ClaimInfoState) -> Subject:
+    devices = (
+        name
+        for driver, state in sorted(claim.driver_states.items())
+        for device in state.devices
+        for name in _names(driver, device)
+    )
+    phase = str(getattr(claim, "phase", ""))  # from version 4 on
+    return Subject((f"{claim.namespace}/{claim.claim_name}",), tuple(sorted(claim.pod_uids)), tuple(devices), phase)
+
+
+def _names(driver: str, device: Device) -> Iterable[str]:
+    """The oldest shapes of a claim have no names of devices, only their CDI ids."""
+    return (f"{driver}/{device.pool_name}/{device.device_name}",) if device.device_name else device.cdi_device_ids
+
+
+def _of_pod(key: str, pod: PodConfig) -> Subject:
+    claims = {f"{device.namespace}/{device.claim_name}": None for device in pod.devices.values()}
+    return Subject(tuple(claims), (key,), tuple(pod.devices))
+
+
+def _of_whole(blob: bytes, key: str) -> Subject | None:
+    try:
+        header, data = open_sealed(blob, key)
+    except (Damaged, TooNew):
+        return None
+    return subject_of(header, data)
+
+
+def _of_damaged(blob: bytes, key: str) -> Subject | None:
+    kind = _KIND.search(blob, 0, _HEADER_BYTES)
+    if kind is None or kind[1].decode() != CLAIMS.kind:
+        return None
+    try:
+        document = orjson.loads(blob)
+        versions = int(document["version"]), int(document["readable_by"])
+        return _of_claim(CLAIMS.decode(orjson.dumps(document["data"]), *versions)[0])
+    except Exception:  # noqa: BLE001 - it is damaged: anything may be wrong with it
+        found = {name: match[1].decode("utf-8", "replace") for name, p in _MEMBERS.items() if (match := p.search(blob))}
+    return Subject((f"{found['namespace']}/{found['claim_name']}",)) if len(found) == len(_MEMBERS) else None
+
+
+def _read(path: str) -> bytes:
+    try:
+        look = disk.look(path, None)
+    except (OSError, disk.NotAFile):
+        return b""
+    return b"" if look.streamed else look.head
+
+
+def _kubelet_claims(claims: Any) -> Iterator[tuple[str, Subject]]:
+    for claim in _each(claims):
+        drivers = _at(claim, "DriverState")
+        devices = tuple(
+            "/".join((str(driver), _joined(device, "PoolName", "DeviceName")))
+            for driver, state in (drivers.items() if isinstance(drivers, dict) else ())
+            for device in _each(_at(state, "Devices"))
+        )
+        pods = _at(claim, "PodUIDs")
+        name = _joined(claim, "Namespace", "ClaimName")
+        yield (
+            str(_at(claim, "ClaimUID") or ""),
+            Subject((name,), tuple(sorted(pods)) if isinstance(pods, dict) else (), devices),
+        )
+
+
+def _at(value: Any, *names: str) -> Any:
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _each(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _joined(value: Any, *names: str) -> str:
+    found = [str(part) for name in names if (part := _at(value, name))]
+    return "/".join(found)
