@@ -108,3 +108,27 @@ def test_columns_go_also_where_there_are_very_many_rows(tmp_path: Path, monkeypa
     terminal.Terminal(stream).table(("key", "long"), [("a", "x" * 40), ("b", "y")], (), ("long",))
 
     assert stream.getvalue() == "key\na\nb\n(not shown, for want of width: long)\n"
+
+
+@pytest.mark.parametrize("columns", [40, 72])
+def test_lines_are_wrapped_at_spaces_under_their_indent(tmp_path: Path, columns: int) -> None:
+    claims = make_claims(tmp_path / "claims", 2)
+    damage.truncate(claims, uid(1), 380)
+
+    lines = on_terminal(claims, columns=columns).lines
+    start = next(number for number, line in enumerate(lines) if line.startswith("  The end of the file is missing."))
+    told = lines[start : next(number for number, line in enumerate(lines) if line.startswith("  holds"))]
+
+    assert len(told) > 1
+    assert all(line.startswith("  ") and len(line) <= columns for line in told)
+    assert " ".join(line.strip() for line in told).endswith("before its closing brace and newline.")
+
+
+def test_no_command_to_copy_is_wrapped(tmp_path: Path) -> None:
+    claims = make_claims(tmp_path / ("long-" * 12), 2)
+    damage.truncate(claims, uid(1), 60)
+
+    shown = on_terminal(claims, columns=40).out
+
+    assert f"  next         checkpoint-verify repair --dry-run --all {claims}\n" in shown
+    assert f"  → checkpoint-verify diagnose {claims}/{uid(1)}.json\n" in shown

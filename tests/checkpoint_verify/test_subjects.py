@@ -115,7 +115,11 @@ def test_many_pods_are_counted(tmp_path: Path) -> None:
     ("name", "blob", "told"),
     [
         ("dra_manager_state", blob_of("dra_manager_state/one"), "claim vision/ingest-0-2da51, pod e7f05ec4"),
-        ("checkpoint.json", nvidia().encode(), f"{NVIDIA_UID}  claim ml/train<0>, device gpu.nvidia.com/node-1/gpu-0"),
+        (
+            "checkpoint.json",
+            nvidia().encode(),
+            f"{NVIDIA_UID}\n      claim ml/train<0>, device gpu.nvidia.com/node-1/gpu-0",
+        ),
     ],
 )
 def test_diagnose_lists_the_claims_that_a_file_of_kubelet_or_of_nvidia_names(

@@ -13,7 +13,7 @@ from checkpointmanager._format.names import SUFFIX
 
 from . import anatomy, targets, words
 from .content import Content, code_of, finding_document, load
-from .details import STATE_STYLES, claim_pairs, header_pairs, kubelet_pairs, print_spot
+from .details import STATE_STYLES, header_pairs, kubelet_pairs, print_claims, print_spot
 from .diagnosis import GUESS, PROVED, Diagnosis, diagnose, setting_of, stated_key
 from .documents import preamble
 from .examine import Circumstances
@@ -107,7 +107,7 @@ def _print(
         screen.pairs([("holds", str(subject))])
     if found.kubelet:
         screen.pairs(kubelet_pairs(found)[:-1])
-        screen.pairs(claim_pairs(found.kubelet))
+        print_claims(found.kubelet, screen)
     for sentence in told.evidence:
         screen.say(("- ", FAINT), words.shown(sentence), indent=2)
     if told.spot and blob:

@@ -50,11 +50,16 @@ def kubelet_pairs(found: Finding) -> list[tuple[str, str]]:
     ]
 
 
-def claim_pairs(kubelet: KubeletFile) -> list[tuple[str, str]]:
-    """The claims that a file names, by UID, if there is a reader who could make use of them."""
-    claims = [(words.shown(uid), str(subject)) for uid, subject in claims_in(kubelet)]
-    more = [("…", f"and {len(claims) - CLAIMS_SHOWN:,} more; show prints all")] if len(claims) > CLAIMS_SHOWN else []
-    return claims[:CLAIMS_SHOWN] + more
+def print_claims(kubelet: KubeletFile, screen: Screen) -> None:
+    """The claims that a file names, by UID: for whoever has to free what is held for them."""
+    claims = list(claims_in(kubelet))
+    if claims:
+        screen.say((f"names {words.count(len(claims), 'claim')}", FAINT), indent=2)
+    for uid, subject in claims[:CLAIMS_SHOWN]:
+        screen.say(words.shown(uid), indent=4)
+        screen.say(str(subject), indent=6)
+    if len(claims) > CLAIMS_SHOWN:
+        screen.say((f"… and {len(claims) - CLAIMS_SHOWN:,} more; show prints all", FAINT), indent=4)
 
 
 def print_spot(blob: bytes, spot: anatomy.Spot, screen: Screen) -> None:

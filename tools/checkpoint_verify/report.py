@@ -159,7 +159,8 @@ def _print_block(group: Group, screen: Screen) -> None:
     screen.say()
     severity = problem.severity.replace("-", " ")
     screen.say((severity, _STYLES[problem.severity]), "  ", (group.title, STRONG), (f"  {problem.reason}", FAINT))
-    screen.say(f"{problem.meaning}: {group.detail}.", indent=2)
+    detail = group.detail if len(group.problems) > 1 else group.detail[:1].upper() + group.detail[1:]
+    screen.say(f"{problem.meaning}{':' if len(group.problems) > 1 else '.'} {detail}.", indent=2)
     if problem.subject and len(group.problems) == 1:
         screen.say(("holds ", FAINT), str(problem.subject), indent=2)
     if group.next:
@@ -174,13 +175,14 @@ def _print_summary(tally: Tally, screen: Screen) -> None:
     around = tally.around
     if tally.is_directory and (tally.files > len(tally.kubelet) or not around.of_kubelet):
         screen.pairs(_summary(tally))
+        if tally.states[State.DAMAGED] > sum(found.state is State.DAMAGED for found in tally.kubelet):
+            screen.verbatim(f"  next         checkpoint-verify repair --dry-run --all {words.quoted(tally.path)}")
     elif tally.kinds:
         screen.pairs(_summary(tally)[:4])
 
 
 def _summary(tally: Tally) -> list[tuple[str, str]]:
     states, around = tally.states, tally.around
-    repairable = states[State.DAMAGED] > sum(found.state is State.DAMAGED for found in tally.kubelet)
     this, earlier, unknown = tally.boots_told()
     sizes = f"{words.size(tally.octets)}, the largest {words.size(tally.largest)}" if tally.files else ""
     boots = [f"{this:,} from this one", f"{earlier:,} from an earlier one", f"{unknown:,} unknown"]
@@ -195,7 +197,6 @@ def _summary(tally: Tally) -> list[tuple[str, str]]:
         ("quarantined", words.count(around.quarantined, "copy", "copies") if around.quarantined else "none"),
         ("other files", f"{around.foreign:,}, not looked at" if around.foreign else ""),
         ("lock", str(around.lock) if around.lock.held is not Held.ABSENT else "no lock file"),
-        ("next", f"checkpoint-verify repair --dry-run --all {words.quoted(tally.path)}" if repairable else ""),
     ]
 
 

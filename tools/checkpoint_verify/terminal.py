@@ -6,6 +6,7 @@ wide, whole columns go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
@@ -24,6 +25,9 @@ LONG_TEXT = 1 << 20  # more is not coloured
 MUCH_TO_DO = 5000  # files: less is done before a bar could be read
 MANY_DIRECTORIES = 500  # the same for a search
 GAP = 2  # columns between two columns of a table
+
+
+_WORD = re.compile(r"(\S+)\s*")
 
 
 class Terminal(Screen):
@@ -45,7 +49,7 @@ class Terminal(Screen):
         listed = [row for row in rows if row[1]]
         width = max((len(name) for name, _ in listed), default=0)
         for name, value in listed:
-            self._wrapped(Text(f"  {name:<{width}}  ", FAINT), Text(value))
+            self._wrapped(Text.assemble((f"  {name:<{width}}  ", FAINT)), Text(value))
 
     def table(
         self,
@@ -96,10 +100,19 @@ class Terminal(Screen):
     def _wrapped(self, before: Text, text: Text) -> None:
         """Lines under each other, broken at spaces only. What is too long for a line is the terminal's to wrap."""
         room = max(20, self._console.width - before.cell_len)
-        for line in text.wrap(self._console, room, overflow="ignore") or [Text()]:
+        for line in text.divide(list(_breaks(text.plain, room))) or [Text()]:
             line.rstrip()
             self._console.print(before + line, soft_wrap=True)
             before = Text(" " * before.cell_len)
+
+
+def _breaks(plain: str, room: int) -> Iterator[int]:
+    """Where lines begin, so that none is longer than `room` unless a single word is."""
+    start = 0
+    for word in _WORD.finditer(plain):
+        if word.start() > start and cell_len(plain[start : word.start()] + word[1]) > room:
+            start = word.start()
+            yield start
 
 
 @contextmanager
