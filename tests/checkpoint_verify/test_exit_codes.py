@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from checkpointmanager.testing import damage
 
 from .command import LIMIT, NOBODY, arguments, checkpoint_verify, environment
+from .state import snapshot
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
@@ -155,3 +157,60 @@ def test_an_interrupt_ends_with_3(tmp_path: Path) -> None:
 
     assert process.returncode == 3 != -signal.SIGINT
     assert process.stderr.startswith(b"checkpoint-verify: interrupted")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("lsit", "list"), ("veriyf", "verify"), ("diagnoze", "diagnose"), ("quarantin", "quarantine")]
+)
+def test_a_subcommand_with_a_slip_is_asked_about(word: str, meant: str, tmp_path: Path) -> None:
+    ended = checkpoint_verify(word, ".", cwd=tmp_path)
+
+    assert ended.code == 2
+    assert ended.err == f"checkpoint-verify: {word} is no subcommand and no path; did you mean {meant}?\n"
+
+
+def test_a_path_that_looks_like_a_slip_is_a_path(tmp_path: Path) -> None:
+    (tmp_path / "lists").mkdir()
+
+    assert checkpoint_verify("lists", cwd=tmp_path).lines[0].startswith("NOTHING FOUND")
+    assert checkpoint_verify("nowhere", cwd=tmp_path).code == 3
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", [(), ("list",), ("export",), ("repair", "--yes", "--all")], ids=lambda w: (*w, "")[0])
+def test_closed_output_ends_with_3_and_no_file_gets_what_was_meant_for_it(
+    directory: Path, words: tuple[str, ...], closed: str
+) -> None:
+    damage.edit_by_hand(directory, "claim-1")
+    before = snapshot(directory)
+    line = shlex.join([os.fsdecode(word) for word in arguments(*words, directory)])
+
+    process = subprocess.run(
+        ["/bin/sh", "-c", f"{line} {closed}"], stderr=subprocess.PIPE, env=environment(), check=False, timeout=LIMIT
+    )
+    quiet = subprocess.run(
+        ["/bin/sh", "-c", f"{shlex.join(map(os.fsdecode, arguments('--quiet', directory)))} {closed}"],
+        env=environment(),
+        check=False,
+        timeout=LIMIT,
+    )
+
+    assert process.returncode == 3
+    told = b"" if "2>&-" in closed else b"checkpoint-verify: standard output is closed; --quiet needs none\n"
+    assert process.stderr == told
+    assert quiet.returncode == 1
+    assert snapshot(directory) == before
+
+
+@as_root
+@pytest.mark.parametrize("words", [("list",), ("export",), ("repair", "--all", "--yes"), ("quarantine", "list")])
+def test_every_subcommand_says_why_a_directory_cannot_be_read(
+    reachable_directory: Path, words: tuple[str, ...]
+) -> None:
+    reachable_directory.chmod(0o700)
+
+    ended = checkpoint_verify(*words, reachable_directory, user=NOBODY)
+
+    assert ended.code == 3
+    assert "Permission denied" in ended.err
+    assert "Traceback" not in ended.err

@@ -6,6 +6,8 @@ Hence nothing but the standard library is imported before main() is there to cat
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
     sys.setrecursionlimit(DEPTH)
+    _fill_closed_descriptors()
     try:
         from .commands import run  # noqa: PLC0415 - see above
 
@@ -31,10 +34,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain("interrupted; nothing can be said about what was not looked at")
     except OSError as error:
         _flush_or_forget()
-        return _complain(str(error))
+        return _complain(str(error.strerror if isinstance(sys.stdout, _ClosedOutput) else error))
     except Exception as error:  # noqa: BLE001 - a bug of ours must not look like damage
         return _complain(f"internal error: {type(error).__name__}: {error}")
     return code
+
+
+def _fill_closed_descriptors() -> None:
+    """A shell may start us with >&-. The next file that is opened would get that number, and our words with it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is this one
+    if sys.stdout is None:
+        sys.stdout = _ClosedOutput()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
+
+
+class _ClosedOutput(io.TextIOBase):
+    """Nobody can be told anything: then it cannot be said that all was looked at."""
+
+    def write(self, _: str, /) -> int:
+        raise OSError(errno.EBADF, "standard output is closed; --quiet needs none")
 
 
 def _escape_what_the_locale_cannot_show() -> None:

@@ -12,14 +12,16 @@ from typing import Any
 from checkpointmanager._format.names import SUFFIX
 
 from . import disk, exitcodes, targets, words
+from .consent import Answer, ask, check_that_somebody_can_be_asked
 from .documents import path_members, preamble
 from .examine import NAMED, examine_path
 from .finding import State
 from .lockstate import Held
+from .owned import Blocked, refuse_if_held
 from .remedies import lock_of
 from .scan import Surroundings, scan
 from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen, screen
-from .surgeon import Step, Surgeon, locked
+from .surgeon import Step, Surgeon
 from .targets import Target, UsageError
 
 HELP = "mend damaged checkpoints (needs the lock)"
@@ -53,20 +55,17 @@ def run(arguments: argparse.Namespace) -> int:
         surgeon.plan(damaged)
     if arguments.dry_run or not any(step.is_change for step in damaged):
         return _tell(steps, arguments, shown, planned=True, blocked=surgeon.blocked)
-    lock = lock_of(directory)
-    if lock.held is Held.HELD:  # nobody needs to be asked about what cannot be done
-        surgeon.blocked = locked(lock)
-        for step in damaged:
-            step.leave(surgeon.blocked)
-    else:
-        try:
-            agreed = _agreed(damaged, arguments, shown)
-        except KeyboardInterrupt:
-            print("\nNothing was changed.")
-            return exitcodes.COULD_NOT_LOOK
-        if not agreed:
-            return _tell(steps, arguments, shown, planned=True, refused=True)
-        surgeon.operate([step for step in damaged if step.is_change])
+    try:
+        refuse_if_held(directory)
+        answer = _answer(damaged, arguments, shown)
+    except Blocked as why:
+        surgeon.block(damaged, str(why))
+        return _tell(steps, arguments, shown, planned=False, blocked=surgeon.blocked)
+    if answer is Answer.INTERRUPTED:
+        return exitcodes.COULD_NOT_LOOK
+    if answer is Answer.NO:
+        return _tell(steps, arguments, shown, planned=True, refused=True)
+    surgeon.operate([step for step in damaged if step.is_change])
     return _tell(steps, arguments, shown, planned=False, blocked=surgeon.blocked)
 
 
@@ -108,15 +107,13 @@ def _can_be_worked_on(step: Step) -> bool:
     return False
 
 
-def _agreed(steps: list[Step], arguments: argparse.Namespace, screen: Screen) -> bool:
+def _answer(steps: list[Step], arguments: argparse.Namespace, screen: Screen) -> Answer:
     if arguments.yes:
-        return True
-    if not sys.stdin.isatty() or arguments.json:
-        raise UsageError("not on a terminal, so nobody can be asked: give --yes, or --dry-run to see the plan")
+        return Answer.YES
+    check_that_somebody_can_be_asked("--yes, or --dry-run to see the plan", json=arguments.json)
     _print_steps(steps, screen, planned=True)
     number = sum(step.is_change for step in steps)
-    print(f"Change {words.count(number, 'file')}? The damaged bytes go to quarantine first. [y/N] ", end="", flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return ask(f"Change {words.count(number, 'file')}? The damaged bytes go to quarantine first.")
 
 
 def _tell(

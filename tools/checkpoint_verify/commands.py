@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import os
 import sys
 from types import ModuleType
 
@@ -13,6 +15,7 @@ from . import (
     command_diff,
     command_export,
     command_list,
+    command_quarantine,
     command_repair,
     command_show,
     command_verify,
@@ -30,13 +33,14 @@ COMMANDS: dict[str, ModuleType] = {
     "diff": command_diff,
     "diagnose": command_diagnose,
     "repair": command_repair,
+    "quarantine": command_quarantine,
     "export": command_export,
 }
 _OWN_OPTIONS = ("-h", "--help", "--version", "--print-completion")
 _DESCRIPTION = """\
 Checks checkpoint directories and kubelet's own state files: what is damaged, why,
-and what to do. Without a subcommand: verify. Only repair takes the lock, and only
-repair changes state files.
+and what to do. Without a subcommand: verify. Only repair and quarantine take the
+lock, and only they change state files.
 """
 _EXIT_CODES = """\
 exit codes: 0 good, 1 damage found, 2 usage, 3 could not look; damage wins over 3.
@@ -73,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(subparser)
-        if name != "repair":
+        if name not in ("repair", "quarantine"):
             subparser.add_argument(
                 "--kubelet-version",
                 metavar="VERSION",
@@ -87,6 +91,12 @@ def run(argv: list[str]) -> int:
     """Do what the command line says and return the exit code."""
     parser = build_parser()
     if argv and argv[0] not in COMMANDS and argv[0] not in _OWN_OPTIONS and not argv[0].startswith("--print-"):
+        if meant := _meant(argv[0]):
+            print(
+                f"checkpoint-verify: {words.shown(argv[0])} is no subcommand and no path; did you mean {meant}?",
+                file=sys.stderr,
+            )
+            return exitcodes.USAGE
         argv = ["verify", *argv]
     try:
         arguments = parser.parse_args(argv)
@@ -105,6 +115,13 @@ def run(argv: list[str]) -> int:
         print(f"checkpoint-verify {arguments.command}: {words.shown(str(error))}", file=sys.stderr)
         return exitcodes.COULD_NOT_LOOK
     return code
+
+
+def _meant(word: str) -> str:
+    """The subcommand that a word was probably meant to be; "" if it is something else."""
+    if not word.isalpha() or os.path.lexists(word):
+        return ""
+    return next(iter(difflib.get_close_matches(word, COMMANDS, 1)), "")
 
 
 def _sentence(text: str) -> str:

@@ -6,15 +6,12 @@ The tool knows no schemas, so every kind of data is accepted. Root works as the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Unpack
 
 from checkpointmanager import (
-    ANY_KIND,
     CheckpointError,
     CheckpointManager,
-    DirectoryLocked,
     FileOptions,
     Outcome,
     Reason,
@@ -22,11 +19,10 @@ from checkpointmanager import (
 )
 
 from . import words
-from .agentuser import AgentUser, acting_as_agent
+from .agentuser import AgentUser
 from .examine import NAMED, examine_path
 from .finding import Finding, State
-from .lockstate import Held, LockState
-from .remedies import lock_of
+from .owned import Blocked, owned
 from .targets import Target
 
 Work = Callable[["Step", CheckpointManager[Any], AgentUser | None], None]
@@ -111,33 +107,21 @@ class Surgeon:
             step.action = _ACTIONS[plan.outcome]
 
     def _for_each(self, steps: Sequence[Step], work: Work, **options: Unpack[FileOptions]) -> None:
-        with ExitStack() as stack:
-            user: AgentUser | None = None
-            try:
-                user = stack.enter_context(acting_as_agent(self._directory))
-                options["allow_insecure"] = True  # the agent has decided that
-                manager = stack.enter_context(CheckpointManager(self._directory, ANY_KIND, **options))
-            except (CheckpointError, OSError) as error:
-                self.blocked = _why_not(self._directory, error, user)
+        try:
+            with owned(self._directory, **options) as (manager, user):
                 for step in steps:
-                    step.leave(self.blocked)
-                return
-            for step in steps:
-                try:
-                    work(step, manager, user)
-                except (CheckpointError, OSError) as error:
-                    step.leave(str(error))
+                    try:
+                        work(step, manager, user)
+                    except (CheckpointError, OSError) as error:
+                        step.leave(str(error))
+        except Blocked as why:
+            self.block(steps, str(why))
 
-
-def _why_not(directory: str, error: CheckpointError | OSError, user: AgentUser | None) -> str:
-    if not isinstance(error, DirectoryLocked):
-        return f"{error}{f' (tried as {user}, whose directory it is)' if user else ''}"
-    lock = lock_of(directory)
-    return locked(lock) if lock.held is Held.HELD else f"{error}; stop it first, then try again"
-
-
-def locked(lock: LockState) -> str:
-    return f"the lock is {lock}; stop that first, then try again"
+    def block(self, steps: Sequence[Step], why: str) -> None:
+        """Nothing can be done at all."""
+        self.blocked = why
+        for step in steps:
+            step.leave(why)
 
 
 def _cannot_read(step: Step, plan: RecoveryPlan, user: AgentUser) -> str:

@@ -1,0 +1,197 @@
+"""quarantine: what was kept can be listed, looked at, put back and deleted; and nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from checkpoint_verify import copies
+from checkpointmanager import CheckpointManager
+from checkpointmanager.testing import damage
+from draState import CLAIMS
+
+from .claims import make_claims, uid
+from .command import NOBODY, called, checkpoint_verify, on_terminal
+from .state import snapshot
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave files to somebody else")
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """Three claims: the first was discarded, the second repaired; the bytes of both are in quarantine."""
+    claims = make_claims(tmp_path / "claims")
+    damage.truncate(claims, uid(0), 380)
+    damage.flip_bit(claims, uid(1), 800)
+    assert called("repair", "--all", "--discard", "--yes", claims).code == 0
+    return claims
+
+
+def names(claims: Path) -> list[str]:
+    return sorted(os.listdir(claims / ".quarantine"))
+
+
+def test_list_names_each_copy_whose_it_is_and_what_became_of_its_key(kept: Path) -> None:
+    ended = called("quarantine", "list", kept)
+    listed = called("quarantine", "list", "--json", kept).document
+
+    assert ended.code == 0
+    assert [line.split()[0] for line in ended.lines[1:3]] == names(kept)
+    assert [line.split()[1] for line in ended.lines[1:3]] == ["ml/train-0", "ml/train-1"]
+    assert [line.split()[-1] for line in ended.lines[1:3]] == ["gone", "good"]
+    assert [(row["key"], row["reason"], row["now"]) for row in listed["copies"]] == [
+        (uid(0), "truncated", "gone"),
+        (uid(1), "checksum-mismatch", "good"),
+    ]
+    assert called("quarantine", "list", kept / "nowhere").code == 3
+
+
+def test_show_shows_a_copy_by_its_key_its_name_or_its_path(kept: Path) -> None:
+    name = names(kept)[0]
+
+    shown = [
+        called("quarantine", "show", "-d", kept, uid(0)),
+        called("quarantine", "show", "-d", kept, name),
+        called("quarantine", "show", kept / ".quarantine" / name),
+    ]
+
+    assert {ended.code for ended in shown} == {1}
+    assert len({ended.out for ended in shown}) == 1
+    assert "DAMAGED" in shown[0].out
+    assert called("quarantine", "show", "--json", "-d", kept, uid(0)).document["key"] == uid(0)
+    assert called("quarantine", "show", "-d", kept, "nobody").code == 2
+
+
+def test_restore_puts_the_bytes_back_and_keeps_the_copy(kept: Path) -> None:
+    copy = kept / ".quarantine" / names(kept)[0]
+
+    ended = called("quarantine", "restore", "--yes", "-d", kept, uid(0))
+    restored = kept / f"{uid(0)}.json"
+
+    assert ended.code == 1  # it is back, and damaged as it was
+    assert ended.lines[0] == f"DONE: {restored} is back, and damaged (truncated)"
+    assert restored.read_bytes() == copy.read_bytes()
+    assert stat.S_IMODE(restored.stat().st_mode) == 0o600
+    assert restored.stat().st_nlink == 1  # no second name that a write could reach
+
+
+def test_restore_over_a_good_file_keeps_that_one_first(kept: Path) -> None:
+    good = (kept / f"{uid(1)}.json").read_bytes()
+
+    ended = called("quarantine", "restore", "--yes", "--json", "-d", kept, uid(1))
+    [replaced] = [name for name in names(kept) if name.endswith(".replaced.json")]
+
+    assert ended.code == 1
+    assert ended.document["steps"][0]["detail"] == str(kept / ".quarantine" / replaced)
+    assert (kept / ".quarantine" / replaced).read_bytes() == good
+    back = called("quarantine", "restore", "--yes", kept / ".quarantine" / replaced)
+    assert (back.code, (kept / f"{uid(1)}.json").read_bytes()) == (0, good)
+    with CheckpointManager(kept, CLAIMS) as manager:
+        assert manager.get_checkpoint(uid(1)).data.claim_name == "train-1"
+
+
+@pytest.mark.parametrize("failing", ["fsync", "rename", "link"])
+def test_a_restore_that_fails_leaves_everything_as_it_was(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    before = snapshot(kept)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    [copy] = [copy for copy in copies.copies_in(str(kept)) if copy.key == uid(1)]
+    monkeypatch.setattr(os, failing, fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        copies.restore(copy)
+    monkeypatch.undo()
+
+    after = snapshot(kept)
+    for name in [name for name in after if name.endswith(".replaced.json")]:
+        del after[name]  # a copy more does no harm
+    assert after == before
+
+
+def test_a_folder_is_not_put_back_and_not_deleted_while_something_is_in_it(directory: Path) -> None:
+    path = directory / "claim-1.json"
+    path.unlink()
+    path.mkdir()
+    (path / "inside").touch()
+    called("repair", "--discard", "--yes", path)
+
+    restored = called("quarantine", "restore", "--yes", "-d", directory, "claim-1")
+    purged = called("quarantine", "purge", "--yes", "-d", directory, "claim-1")
+
+    assert (restored.code, purged.code) == (2, 3)
+    assert "is a folder" in restored.err
+    assert "not empty" in purged.out
+    assert (directory / ".quarantine" / names(directory)[0] / "inside").exists()
+
+
+def test_purge_all_leaves_the_last_copy_of_what_is_damaged_or_gone(kept: Path) -> None:
+    called("quarantine", "restore", "--yes", "-d", kept, uid(0))
+    called("quarantine", "restore", "--yes", "-d", kept, uid(0))  # a second copy of the same key
+    newest = [name for name in names(kept) if name.startswith(uid(0))][-1]
+
+    ended = called("quarantine", "purge", "--all", kept, "--yes")
+
+    assert ended.code == 0
+    assert ended.lines == ["DONE: 2 copies deleted, 1 copy of what is damaged or gone left"]
+    assert names(kept) == [newest]
+    assert called("quarantine", "purge", "--all", kept, "--yes").out.startswith("GOOD: nothing to delete, 1 copy of ")
+    assert called("quarantine", "purge", "--yes", "-d", kept, newest).code == 0
+    assert names(kept) == []
+
+
+def test_purge_deletes_nothing_that_the_library_has_not_named(kept: Path) -> None:
+    (kept / ".quarantine" / "notes.txt").write_text("mine")
+
+    called("quarantine", "purge", "--all", kept, "--yes")
+
+    assert "notes.txt" in names(kept)
+    assert called("quarantine", "purge", "--yes", kept / ".quarantine" / "notes.txt").code == 2
+    assert called("quarantine", "purge", "--yes", kept / f"{uid(1)}.json").code == 2
+
+
+@pytest.mark.parametrize("words", [("restore", "-d", "{d}", uid(1)), ("purge", "--all", "{d}")])
+def test_changes_need_the_lock_and_somebody_s_consent(kept: Path, words: tuple[str, ...]) -> None:
+    filled = [word.format(d=kept) for word in words]
+    before = snapshot(kept)
+
+    assert checkpoint_verify("quarantine", *filled).code == 2  # in a pipe nobody can be asked
+    assert on_terminal("quarantine", *filled, typed=b"n\n").lines[-1] == "Nothing was changed."
+    interrupted = on_terminal("quarantine", *filled, typed=b"\x03")
+    assert (interrupted.code, interrupted.lines[-1]) == (3, "Nothing was changed.")
+    assert snapshot(kept) == before
+    with CheckpointManager(kept, CLAIMS, owner="the agent"):
+        before = snapshot(kept)
+        held = checkpoint_verify("quarantine", *filled, "--yes")
+        assert held.code == 3
+        assert held.out.startswith("NOTHING DONE: the lock is held by 'the agent'")
+        assert snapshot(kept) == before
+    assert on_terminal("quarantine", *filled, typed=b"y\n").code in (0, 1)
+
+
+@as_root
+def test_root_puts_back_as_the_agent_would(reachable_directory: Path) -> None:
+    directory = reachable_directory
+    damage.flip_bit(directory, "claim-1")
+    called("repair", "--yes", directory / "claim-1.json")
+    for path in (directory, *directory.rglob("*"), *(directory / ".quarantine").iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+
+    called("quarantine", "restore", "--yes", "-d", directory, "claim-1")
+
+    for path in (directory / "claim-1.json", *(directory / ".quarantine").iterdir()):
+        assert path.stat().st_uid == NOBODY
+    assert called("quarantine", "list", directory).code == 0
+
+
+@pytest.mark.parametrize("verb", ["list", "show", "restore", "purge"])
+def test_the_help_of_each_has_an_example(verb: str) -> None:
+    ended = called("quarantine", verb, "--help")
+
+    assert ended.code == 0
+    assert f"  checkpoint-verify quarantine {verb} " in ended.out

@@ -1,0 +1,49 @@
+"""A directory taken over for a change: with its lock, and by root as the agent's user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Unpack
+
+from checkpointmanager import ANY_KIND, CheckpointError, CheckpointManager, DirectoryLocked, FileOptions
+
+from .agentuser import AgentUser, acting_as_agent
+from .lockstate import Held, LockState
+from .remedies import lock_of
+
+
+class Blocked(Exception):
+    """Nothing at all could be done; the text says why in a sentence."""
+
+
+@contextmanager
+def owned(directory: str, **options: Unpack[FileOptions]) -> Iterator[tuple[CheckpointManager[Any], AgentUser | None]]:
+    """The library's own manager of the directory, and the user that this process is meanwhile, if it is root."""
+    with ExitStack() as stack:
+        user: AgentUser | None = None
+        try:
+            user = stack.enter_context(acting_as_agent(directory))
+            options["allow_insecure"] = True  # the agent has decided that
+            manager = stack.enter_context(CheckpointManager(directory, ANY_KIND, **options))
+        except (CheckpointError, OSError) as error:
+            raise Blocked(_why_not(directory, error, user)) from error
+        yield manager, user
+
+
+def refuse_if_held(directory: str) -> None:
+    """Nobody needs to be asked about what cannot be done."""
+    lock = lock_of(directory)
+    if lock.held is Held.HELD:
+        raise Blocked(_locked(lock))
+
+
+def _why_not(directory: str, error: CheckpointError | OSError, user: AgentUser | None) -> str:
+    if not isinstance(error, DirectoryLocked):
+        return f"{error}{f' (tried as {user}, whose directory it is)' if user else ''}"
+    lock = lock_of(directory)
+    return _locked(lock) if lock.held is Held.HELD else f"{error}; stop it first, then try again"
+
+
+def _locked(lock: LockState) -> str:
+    return f"the lock is {lock}; stop that first, then try again"
