@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkpointmanager import CheckpointManager, Schema
 from checkpointmanager.testing import damage
+from draState import CLAIMS, ClaimPhase
 
-from .claims import make_claims, make_pods, uid
+from .claims import DRIVER, claim, make_claims, make_pods, uid
 from .command import called
 from .kubelet.test_nvidia import UID as NVIDIA_UID
 from .kubelet.test_nvidia import written as nvidia
@@ -99,12 +102,18 @@ def test_a_kind_that_is_not_known_shows_no_data(directory: Path) -> None:
         assert "default/" not in ended.out
 
 
+@pytest.mark.parametrize("phase", [None, *ClaimPhase])
+def test_the_phase_of_a_driver_s_claim_is_told(tmp_path: Path, phase: ClaimPhase | None) -> None:
+    state = replace(claim(1), driver_states={DRIVER: replace(claim(1).driver_states[DRIVER], phase=phase)})
+    with CheckpointManager(tmp_path / "claims", CLAIMS) as manager:
+        manager.create_checkpoint(uid(1), state)
+
+    told = called("diagnose", tmp_path / "claims" / f"{uid(1)}.json").out
+
+    assert f"holds  {WHOLE}{f', {phase}' if phase else ''}\n" in told
+
+
 def test_many_pods_are_counted(tmp_path: Path) -> None:
-    from checkpointmanager import CheckpointManager
-    from draState import CLAIMS
-
-    from .claims import claim
-
     with CheckpointManager(tmp_path / "claims", CLAIMS) as manager:
         manager.create_checkpoint(uid(1), claim(1, *(f"pod-{number}" for number in range(9))))
 
@@ -142,8 +151,6 @@ def test_content_of_any_shape_is_no_reason_to_fail(tmp_path: Path, inside: Any) 
 
 
 def test_a_name_with_control_characters_is_escaped(tmp_path: Path) -> None:
-    from checkpointmanager import CheckpointManager, Schema
-
     data = {"claim_uid": "a", "claim_name": "x\x1b[31m", "namespace": "n", "pod_uids": [], "driver_states": {}}
     with CheckpointManager(tmp_path / "claims", Schema[Any]("ClaimInfo", version=3)) as manager:
         manager.create_checkpoint("a", data)

@@ -31,7 +31,7 @@ class Remedy(NamedTuple):
 _ORPHANS = Remedy(
     "Afterwards free what drivers still hold: kubelet never unprepares claims that it has forgotten, so their devices "
     "stay held as orphans. See which claims a driver holds, and release each one whose pod is gone.",
-    ("checkpoint-verify list DIRECTORY-OF-THE-DRIVER", "dra-agent release UID"),
+    ("dra-agent claims", "dra-agent release UID"),
 )
 
 

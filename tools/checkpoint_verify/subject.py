@@ -32,7 +32,7 @@ _MEMBERS = {name: re.compile(rb'"' + name.encode() + rb'":"([^"\\]{1,253})"') fo
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """`claims` are namespace/name; `source` says where it is from, "" if from the whole file itself."""
+    """`claims` are namespace/name, `phase` how far a driver is with them. `source` is "" for the whole file itself."""
 
     claims: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Subject:
             for noun, values in (("claim", self.claims), ("pod", self.pods), ("device", self.devices))
             if values
         ]
-        parts += filter(None, (self.phase,))
+        parts += [words.shown(self.phase)] if self.phase else []
         return ", ".join(parts) + (f" ({self.source})" if self.source else "")
 
     @property
@@ -113,8 +113,9 @@ def _of_claim(claim: ClaimInfoState) -> Subject:
         for device in state.devices
         for name in _names(driver, device)
     )
-    phase = str(getattr(claim, "phase", ""))  # from version 4 on
-    return Subject((f"{claim.namespace}/{claim.claim_name}",), tuple(sorted(claim.pod_uids)), tuple(devices), phase)
+    phases = sorted({state.phase.value for state in claim.driver_states.values() if state.phase})
+    names = (f"{claim.namespace}/{claim.claim_name}",)
+    return Subject(names, tuple(sorted(claim.pod_uids)), tuple(devices), " and ".join(phases))
 
 
 def _names(driver: str, device: Device) -> Iterable[str]:

@@ -13,7 +13,7 @@ from checkpointmanager._format.boot import boot_id
 from checkpointmanager._format.names import LOCK
 
 from . import exitcodes, meaning
-from .agentuser import agent_user
+from .agentuser import ROOT, agent_user
 from .examine import Circumstances, examine_path, stands_in_a_place, unreadable
 from .finding import Finding, State
 from .meaning import Problem, Severity
@@ -81,6 +81,8 @@ class Tally:
             found.kubelet = replace(found.kubelet, data=None)  # many large files must not add up
             self.kubelet.append(found)
         refusal = self._refusal_of(found)
+        if found.state is State.GOOD and not refusal and not found.warnings:
+            return
         if found.state is State.DAMAGED:
             self.reasons[found.reason] += 1
         problems = [meaning.refused(refusal, found.key)] if refusal else []
@@ -92,10 +94,13 @@ class Tally:
 
     def _refusal_of(self, found: Finding) -> Refusal | None:
         user = self.around.user
-        if user is None or not (found.header or (found.errno == errno.EACCES and user.uid == os.geteuid())):
+        if user is None or user.uid == ROOT:  # who may read everything
             return None
-        with suppress(OSError):
-            return refusal_of_file(found.path, found.status or os.lstat(found.path), user)
+        if found.header and found.status:
+            return refusal_of_file(found.path, found.status, user)
+        if found.errno == errno.EACCES and user.uid == os.geteuid():
+            with suppress(OSError):
+                return refusal_of_file(found.path, os.lstat(found.path), user)
         return None
 
     def close(self) -> None:
