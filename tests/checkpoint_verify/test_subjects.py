@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from checkpoint_verify import tally
 from checkpointmanager import CheckpointManager, Schema
 from checkpointmanager.testing import damage
 from draState import CLAIMS, ClaimPhase
@@ -53,7 +54,7 @@ def edit(claims: Path) -> None:
 
 
 HURTS: list[tuple[Callable[[Path], Any], bool, str]] = [
-    (lambda path: damage.flip_bit(path, uid(1), 100 * 8), False, "claim ml/train-1 (by its damaged bytes)"),
+    (lambda path: damage.flip_bit(path, uid(1), 100 * 8), False, WHOLE),
     (edit, False, f"{WHOLE} (by its damaged bytes)"),
     (lambda path: damage.truncate(path, uid(1), 380), False, "claim ml/train-1 (by its damaged bytes)"),
     (lambda path: damage.truncate(path, uid(1), 60), False, ""),
@@ -79,6 +80,14 @@ def test_verify_says_whose_a_damaged_file_is_and_where_it_knows_it_from(
     assert (f". Holds {told}. Next: " if told else ". Next: ") in ended.out
     assert (". Holds " in ended.out) is bool(told)
     assert (problem["subject"] or {}).get("claims", []) == (["ml/train-1"] if told else [])
+
+
+def test_only_so_many_flipped_bits_are_searched_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = make_claims(tmp_path / "claims")
+    damage.flip_bit(claims, uid(1), 100 * 8)
+    monkeypatch.setattr(tally, "SEARCH_COST", 1000)
+
+    assert "Holds claim ml/train-1 (by its damaged bytes)" in called(claims).out
 
 
 def test_diagnose_knows_it_for_sure_where_the_bytes_can_be_mended(tmp_path: Path) -> None:

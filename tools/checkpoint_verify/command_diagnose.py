@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     found, blob = content.found, content.blob
     told = _diagnosis(target, found, blob)
     remedies = _remedies(target, content, told)
-    subject = subject_at(found, told.cure.blob if told.cure else b"")
+    subject = subject_at(found)
     code = code_of(found)
     if arguments.json:
         json.dump(preamble("diagnose", code) | _document(found, told, remedies, subject), sys.stdout, indent=2)

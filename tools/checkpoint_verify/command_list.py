@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpointmanager._format.reason import reason_of
+from checkpointmanager._format.repair import SearchBudget
 
 from . import boots, exitcodes, words
 from .documents import path_members, preamble
@@ -20,7 +21,7 @@ from .finding import Finding, State
 from .scan import Surroundings
 from .screen import BAD, FAINT, ODD, Screen, screen
 from .subject import Subject, listed, subject_at
-from .tally import findings_at
+from .tally import SEARCH_COST, findings_at
 
 HELP = "a table of all checkpoints"
 EXAMPLES = """\
@@ -81,8 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     now, boot = time.time(), boots.current_boot()
     rows: list[Row] = []
+    budget = SearchBudget(SEARCH_COST)
     for path in dict.fromkeys(arguments.paths):
-        rows += [_row(found, now, boot) for found in _findings(path, arguments.kubelet_version)]
+        rows += [_row(found, now, boot, budget) for found in _findings(path, arguments.kubelet_version)]
     code = exitcodes.of(
         damaged=any(row.state is State.DAMAGED for row in rows),
         unseen=any(row.state is State.UNREADABLE for row in rows),
@@ -107,7 +109,7 @@ def _findings(path: str, kubelet_version: str | None) -> list[Finding]:
         return [unreadable(path, error)]
 
 
-def _row(found: Finding, now: float, boot: str) -> Row:
+def _row(found: Finding, now: float, boot: str, budget: SearchBudget) -> Row:
     header = found.header
     written = header.written.timestamp() if header else found.modified if found.kubelet else None
     return Row(
@@ -122,7 +124,7 @@ def _row(found: Finding, now: float, boot: str) -> Row:
         size=found.size,
         state=found.state,
         reason=found.reason,
-        subject=found.subject or (subject_at(found) if found.state is not State.GOOD else None),
+        subject=found.subject or (subject_at(found, budget) if found.state is not State.GOOD else None),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from checkpointmanager._format.keys import is_name
 from checkpointmanager._format.names import QUARANTINE
 from checkpointmanager._format.reason import reason_of
+from checkpointmanager._format.repair import SearchBudget
 
 from . import command_show, copies, exitcodes, words
 from .consent import Answer, ask, check_that_somebody_can_be_asked
@@ -22,6 +23,7 @@ from .finding import Finding, State
 from .owned import Blocked, owned, refuse_if_held
 from .screen import BAD, FAINT, FINE, Screen, screen
 from .subject import Subject, listed, subject_at
+from .tally import SEARCH_COST
 from .targets import UsageError, add_directory
 
 HELP = "the copies of damaged files that were kept"
@@ -85,7 +87,8 @@ def _list(arguments: argparse.Namespace) -> int:
         except OSError as error:
             print(f"checkpoint-verify: {words.shown(path)}: {reason_of(error)}", file=sys.stderr)
             code = exitcodes.COULD_NOT_LOOK
-    rows = [(copy, copies.present(copy), _subject(copy)) for copy in found]
+    budget = SearchBudget(SEARCH_COST)
+    rows = [(copy, copies.present(copy), _subject(copy, budget)) for copy in found]
     if arguments.json:
         _print_json("quarantine list", code, copies=[_document(*row) for row in rows])
     else:
@@ -185,8 +188,8 @@ def _copy(word: str, directory: str | None) -> Copy:
     raise UsageError(f"no such copy: {words.shown(word)}; quarantine list shows which there are")
 
 
-def _subject(copy: Copy) -> Subject | None:
-    return None if copy.is_folder else subject_at(examine_path(copy.path))
+def _subject(copy: Copy, budget: SearchBudget) -> Subject | None:
+    return None if copy.is_folder else subject_at(examine_path(copy.path), budget)
 
 
 def _now(found: Finding | None) -> str:

@@ -183,7 +183,7 @@ def _circumstances(found: Finding, blob: bytes, setting: Setting) -> list[str]:
     if setting.owner != setting.owner_of_directory:
         evidence.append(f"The file belongs to user {setting.owner}, its directory to user {setting.owner_of_directory}")
     if generation := generation_in(blob):
-        evidence.append(f"It says to be generation {generation}")
+        evidence.append(f"It claims to be generation {generation}")
     if found.expected and found.actual:
         evidence.append(f"It states {found.expected}, its bytes hash to {found.actual}")
     return evidence

@@ -16,6 +16,7 @@ import orjson
 from checkpointmanager._format.envelope import Header, open_sealed
 from checkpointmanager._format.names import PREVIOUS, SUFFIX
 from checkpointmanager._format.reason import Damaged, TooNew
+from checkpointmanager._format.repair import SearchBudget, repair
 from draState import CLAIMS, POD_CONFIGS, ClaimInfoState, Device, PodConfig
 
 from . import disk, words
@@ -78,14 +79,16 @@ def subject_of(header: Header, data: bytes | memoryview) -> Subject | None:
     return None
 
 
-def subject_at(found: Finding, mended: bytes = b"") -> Subject | None:
-    """Of the file that a finding is about, by the best source there is. `mended` are its bytes as they once were."""
+def subject_at(found: Finding, budget: SearchBudget | None = None) -> Subject | None:
+    """Of the file that a finding is about, by the best source. `budget` limits the search for a flipped bit."""
     if not found.key or found.kubelet:
         return None
     path, folder = found.path, found.path.rpartition("/")[0] or "."
-    blob = mended or _read(path)
+    blob = _read(path)
     if whole := _of_whole(blob, found.key):
         return whole
+    if (cure := repair(blob, budget)) and (mended := _of_whole(cure.blob, found.key)):
+        return mended
     if path.endswith(found.key + SUFFIX) and (before := _of_whole(_read(f"{folder}/{PREVIOUS}{found.key}"), found.key)):
         return replace(before, source=BY_PREVIOUS)
     guess = _of_damaged(blob, found.key)

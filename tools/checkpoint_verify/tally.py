@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from checkpointmanager._format.boot import boot_id
 from checkpointmanager._format.names import LOCK
+from checkpointmanager._format.repair import SearchBudget
 
 from . import exitcodes, meaning
 from .agentuser import ROOT, agent_user
@@ -22,6 +23,8 @@ from .scan import Surroundings, scan
 from .search import Search
 from .subject import subject_at
 from .unfinished import unfinished_transaction
+
+SEARCH_COST = 5_000_000_000  # bytes to hash, for all damaged files together: a tenth of a second or two
 
 
 @dataclass(slots=True)
@@ -41,6 +44,7 @@ class Tally:
     highest_generation: int = 0
     kubelet: list[Finding] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    _budget: SearchBudget = field(default_factory=lambda: SearchBudget(SEARCH_COST))
 
     def __post_init__(self) -> None:
         self.around = Surroundings(self.path)
@@ -88,7 +92,7 @@ class Tally:
         problems = [meaning.refused(refusal, found.key)] if refusal else []
         if not (found.state is State.UNREADABLE and refusal):  # the agent's own user runs this: both are one problem
             problems += meaning.problems_of(found)
-        if problems and (subject := subject_at(found)):
+        if problems and (subject := subject_at(found, self._budget)):
             problems = [replace(problem, subject=subject) for problem in problems]
         self.problems += problems
 
