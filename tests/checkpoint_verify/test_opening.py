@@ -11,7 +11,7 @@ import pytest
 
 from checkpoint_verify.agentuser import acting_as_agent
 from checkpoint_verify.opening import refusal_of_file
-from checkpointmanager import CheckpointManager, InsecureDirectory, Schema
+from checkpointmanager import ANY_KIND, CheckpointManager, InsecureDirectory, Schema
 from draState import CLAIMS, POD_CONFIGS
 
 from .command import NOBODY, called, checkpoint_verify
@@ -33,6 +33,19 @@ def test_a_directory_that_the_agent_refuses_is_not_good_and_the_next_step_mends_
     assert f"Next: chmod o-w {directory}" in ended.out
     directory.chmod(0o775)
     assert called("--strict", directory).code == 0
+
+
+def test_while_an_agent_runs_there_it_is_a_warning_only(directory: Path) -> None:
+    directory.chmod(0o777)
+
+    with CheckpointManager(directory, ANY_KIND, allow_insecure=True):
+        ended = called(directory)
+
+    assert ended.code == 0
+    assert ended.lines[0].startswith("GOOD, with 1 warning: 4 checkpoints in ")
+    assert "warning: " in ended.out
+    assert "one that was not told to allow this would refuse" in ended.out
+    assert called(directory).code == 1
 
 
 def test_somebody_else_s_directory_is_not_held_to_the_agent_s_rules(tmp_path: Path) -> None:

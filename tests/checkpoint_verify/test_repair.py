@@ -146,6 +146,21 @@ def test_kubelet_s_files_are_never_touched(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["cpu_manager_state"]
 
 
+def test_what_is_not_verified_and_what_is_too_new_is_left_and_no_damage(directory: Path, tmp_path: Path) -> None:
+    from checkpointmanager._format.envelope import checksum_of
+
+    (tmp_path / "dra_health_state").write_text("{}")
+    body = (directory / "claim-1.json").read_bytes()[36:].replace(b'"format":1', b'"format":2')
+    (directory / "claim-1.json").write_bytes(checksum_of(body) + body)
+
+    unverified = checkpoint_verify("repair", "--yes", tmp_path / "dra_health_state")
+    newer = checkpoint_verify("repair", "--yes", "--discard", directory / "claim-1.json")
+
+    assert (unverified.code, newer.code) == (0, 0)
+    assert "not verified, and not known to be damaged" in unverified.out
+    assert "a newer program wrote it" in newer.out
+
+
 @as_root
 def test_root_repairs_as_the_agent_would(reachable_directory: Path) -> None:
     directory = reachable_directory

@@ -13,6 +13,7 @@ from checkpointmanager._format.names import SUFFIX
 
 from . import disk, exitcodes, targets, words
 from .consent import Answer, ask, check_that_somebody_can_be_asked
+from .consequences import consequence_of
 from .documents import path_members, preamble
 from .examine import NAMED, examine_path
 from .finding import State
@@ -94,10 +95,15 @@ def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
 
 def _can_be_worked_on(step: Step) -> bool:
     found = step.found
-    if found.state in (State.GOOD, State.TOO_NEW, State.UNKNOWN):
+    if found.state is State.GOOD:
         step.action, step.detail = "good", "nothing to repair"
+    elif found.state is State.TOO_NEW:
+        step.action, step.detail = "good", "nothing to repair; a newer program wrote it, and can read it"
+    elif found.state is State.UNKNOWN:
+        step.action, step.detail = "left", "not verified, and not known to be damaged"
     elif found.kubelet:
-        step.action, step.detail = "left", "kubelet's own file: no repair can be proved; see checkpoint-verify diagnose"
+        whose = "kubelet's" if consequence_of(found.kind).of_kubelet else "a driver's"
+        step.action, step.detail = "left", f"{whose} own file: no repair can be proved; see checkpoint-verify diagnose"
     elif found.state is State.UNREADABLE:
         step.action, step.detail, step.failed = "left", found.detail, True
     elif not step.target.key or os.path.basename(step.target.path) != step.target.key + SUFFIX:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from checkpointmanager import Reason
@@ -91,6 +91,12 @@ def _although_odd(finding: Finding) -> str:
 
 def refused(refusal: Refusal, key: str = "") -> Problem:
     return Problem(Severity.UNUSABLE, refusal.path, key, refusal.reason, refusal.detail, refusal.meaning, refusal.next)
+
+
+def tolerated(refusal: Refusal) -> Problem:
+    """Somebody holds the lock, so the agent runs: it was told to allow this, or is not who the directory says."""
+    meaning = "The agent that holds the lock works with it; one that was not told to allow this would refuse"
+    return replace(refused(refusal), severity=Severity.WARNING, meaning=meaning)
 
 
 def torn_previous(finding: Finding) -> Problem:

@@ -50,6 +50,7 @@ class Surroundings:
     notes: list[str] = field(default_factory=list)  # sentences: what was left out, and why
     user: AgentUser | None = None  # whose directory it is, if it is one of checkpoints
     refusals: list[Refusal] = field(default_factory=list)  # why that user's agent will not open it
+    tolerated: list[Refusal] = field(default_factory=list)  # the same, where one has opened it all the same
 
 
 class _Wanted(NamedTuple):
@@ -118,7 +119,8 @@ def _scan(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iter
         ours = ours or found.header is not None
         yield found
     if ours:
-        around.refusals += refusals_of(path, folder, around.user)
+        found_wrong = around.tolerated if around.lock.held is Held.HELD else around.refusals
+        found_wrong += refusals_of(path, folder, around.user)
     if wanted.previous:
         _look_at_previous(path, folder, names, around, circumstances)
     around.temps += [name for name in names.temps if _is_left_over(name, folder, around.lock)]

@@ -111,6 +111,7 @@ class Tally:
         """Add what concerns the directory as a whole."""
         around = self.around
         self.problems += map(meaning.refused, around.refusals)
+        self.problems += map(meaning.tolerated, around.tolerated)
         self.problems += map(meaning.torn_previous, around.torn)
         if around.temps:
             self.problems.append(meaning.left_over(self.path, len(around.temps)))
