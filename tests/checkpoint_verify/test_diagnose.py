@@ -14,7 +14,7 @@ import pytest
 
 from checkpointmanager.testing import damage
 
-from .command import called, checkpoint_verify
+from .command import NOBODY, called, checkpoint_verify
 
 
 def diagnosis(path: Path) -> dict[str, Any]:
@@ -161,3 +161,24 @@ def test_the_commands_it_prints_work(directory: Path) -> None:
                     assert called(*shlex.split(command)[1:], "--yes").code == 0
 
     assert called("--strict", directory).code == 0
+
+
+def test_what_is_not_there_is_looked_for_in_the_list(directory: Path) -> None:
+    ended = called("diagnose", directory, "nobody")
+
+    assert ended.code == 3
+    assert f"1. Check the path; there is no such file.\n     checkpoint-verify list {directory}\n" in ended.out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_file_without_the_right_to_read_it_comes_with_the_command_that_gives_it(reachable_directory: Path) -> None:
+    path = reachable_directory / "claim-1.json"
+    for one in (reachable_directory, *reachable_directory.iterdir()):
+        os.chown(one, NOBODY, NOBODY)
+    path.chmod(0)
+
+    ended = checkpoint_verify("diagnose", path, user=NOBODY)
+
+    assert ended.code == 3
+    assert "1. Run this as root, or as the user of the agent.\n" in ended.out
+    assert f"\n     chmod u+r {path}\n" in ended.out

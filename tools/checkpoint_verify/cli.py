@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain("interrupted; nothing can be said about what was not looked at")
     except OSError as error:
         _flush_or_forget()
-        return _complain(str(error.strerror if isinstance(sys.stdout, _ClosedOutput) else error))
+        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        return _complain(f"{where}{error.strerror or error}")
     except Exception as error:  # noqa: BLE001 - a bug of ours must not look like damage
         return _complain(f"internal error: {type(error).__name__}: {error}")
     return code

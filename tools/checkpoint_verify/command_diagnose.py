@@ -19,7 +19,7 @@ from .documents import preamble
 from .examine import Circumstances
 from .finding import Finding, State
 from .kubelet import NVIDIA
-from .remedies import Remedy, for_checkpoint, for_kubelet, for_unverified_driver
+from .remedies import Remedy, for_checkpoint, for_kubelet, for_unreadable, for_unverified_driver
 from .screen import BAD, FAINT, ODD, STRONG, Screen, screen
 from .subject import Subject, subject_at
 from .targets import Target
@@ -81,8 +81,7 @@ def _remedies(target: Target, content: Content, told: Diagnosis) -> list[Remedy]
     if found.state is State.TOO_NEW:
         return [Remedy("Run the newer version of the agent, which can read it. Do not remove the file.")]
     if found.state is State.UNREADABLE:
-        commands = (f"ls -ld {words.quoted(target.path)}", "dmesg --level=err,warn | tail -50")
-        return [Remedy("Look at its permissions, and at the kernel log for disk errors.", commands)]
+        return for_unreadable(target, found)
     if found.state is State.UNKNOWN and found.kind == NVIDIA:
         return for_unverified_driver(found)
     if found.state is not State.DAMAGED:

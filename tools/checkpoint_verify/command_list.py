@@ -82,9 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     now, boot = time.time(), boots.current_boot()
     rows: list[Row] = []
+    closed: set[str] = set()  # paths that could not be looked at: what is there is no row of a table
     budget = SearchBudget(SEARCH_COST)
     for path in dict.fromkeys(arguments.paths):
-        rows += [_row(found, now, boot, budget) for found in _findings(path, arguments.kubelet_version)]
+        rows += [_row(found, now, boot, budget) for found in _findings(path, arguments.kubelet_version, closed)]
     code = exitcodes.of(
         damaged=any(row.state is State.DAMAGED for row in rows),
         unseen=any(row.state is State.UNREADABLE for row in rows),
@@ -97,15 +98,16 @@ def run(arguments: argparse.Namespace) -> int:
         json.dump(document, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
-        _print(rows, screen())
+        _print([row for row in rows if row.path not in closed], screen())
     return code
 
 
-def _findings(path: str, kubelet_version: str | None) -> list[Finding]:
+def _findings(path: str, kubelet_version: str | None, closed: set[str]) -> list[Finding]:
     try:
         return list(findings_at(path, Surroundings(path), kubelet_version, with_previous=False, subjects=True))
     except OSError as error:
         print(f"checkpoint-verify: {words.shown(path)}: {reason_of(error)}", file=sys.stderr)
+        closed.add(path)
         return [unreadable(path, error)]
 
 
@@ -138,6 +140,9 @@ def _wanted(row: Row, arguments: argparse.Namespace) -> bool:
 
 
 def _print(rows: list[Row], screen: Screen) -> None:
+    if not rows:
+        screen.say(("no checkpoints", FAINT))
+        return
     headings = _WITH_SUBJECT if any(row.subject for row in rows) else _HEADINGS
     cells = [[_cell(row, heading) for heading in headings] for row in rows]
     right = [number for number, heading in enumerate(headings) if heading in _NUMBERS]

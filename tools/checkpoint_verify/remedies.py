@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from checkpointmanager import Reason
@@ -11,11 +13,13 @@ from checkpointmanager._format.reason import reason_of
 from checkpointmanager._format.repair import Repair
 
 from . import disk, words
+from .agentuser import agent_user
 from .consequences import Consequence, consequence_of
 from .examine import UNRECOGNISED, Among, Circumstances, examine
 from .finding import Finding, State
 from .kubelet import DRA
 from .lockstate import Held, LockState, lock_state
+from .opening import refusal_of_file
 from .targets import Target
 
 
@@ -95,6 +99,23 @@ def for_kubelet(found: Finding) -> list[Remedy]:
     remedies.append(_move_away(found.path, consequence))
     if kind == DRA:
         remedies.append(_ORPHANS)
+    return remedies
+
+
+def for_unreadable(target: Target, found: Finding) -> list[Remedy]:
+    """For what nobody could look at."""
+    path, directory = words.quoted(target.path), words.quoted(target.directory)
+    if found.errno == errno.ENOENT:
+        return [Remedy("Check the path; there is no such file.", (f"checkpoint-verify list {directory}",))]
+    if found.errno != errno.EACCES:
+        commands = (f"ls -ld {path}", "dmesg --level=err,warn | tail -50")
+        return [Remedy("Look at the file, and at the kernel log for disk errors.", commands)]
+    remedies = [Remedy("Run this as root, or as the user of the agent.")]
+    with suppress(OSError):
+        refusal = refusal_of_file(target.path, os.lstat(target.path), agent_user(target.directory))
+        if refusal:
+            what = f"Give the agent the right to read it: {refusal.detail}."
+            remedies.append(Remedy(what, (refusal.next,)))
     return remedies
 
 

@@ -123,7 +123,7 @@ class Tally:
         kinds = sorted({kind for kind, _ in self.kinds})
         if len(kinds) > 1 and self.is_directory:
             self.problems.append(meaning.several_kinds(self.path, kinds))
-        if not self.files and self.is_directory and not around.previous and around.lock.held == "absent":
+        if self.is_directory and not (self.files or around.previous or self.problems) and around.lock.held == "absent":
             self.problems.append(meaning.nothing_found(self.path))
 
 
