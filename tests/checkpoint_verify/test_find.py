@@ -33,7 +33,7 @@ def node(tmp_path: Path) -> Path:
     for other in ("dpkg", "docker/overlay2/abc/diff/var/lib/agent", "empty", "web"):
         (lib / other).mkdir(parents=True)
     (lib / "dpkg" / ".lock").write_text("")
-    (lib / "web" / "package.json").write_text('{"checksum": "sha256:12", "name": "x"}')
+    (lib / "web" / "package.json").write_text('{"checksum":"sha256:12","name":"x"}')
     make(lib / "docker" / "overlay2" / "abc" / "claims")
     (lib / "link").symlink_to(lib / "agent")
     return lib

@@ -18,8 +18,8 @@ from checkpointmanager._format.repair import MAX_SEARCH_BYTES, Repair, generatio
 
 from . import anatomy, words
 from .anatomy import Flip, Spot
-from .examine import UNRECOGNISED, looks_ours
 from .finding import Finding, State
+from .remains import UNRECOGNISED, looks_ours
 
 PROVED, LIKELY, GUESS = "proved", "likely", "a guess"
 LATER_SECONDS = 2.0  # a file whose time is so much later than it says was changed after it was written

@@ -33,18 +33,15 @@ from draState import CLAIMS, POD_CONFIGS
 from . import disk, words
 from .finding import Finding, State
 from .kubelet import KubeletFile, Verdict, inspect
+from .remains import UNRECOGNISED, looks_ours, what_is_left
 from .subject import subject_of
 
 LOOKS = 8  # at a file that is different each time
 PAUSE_SECONDS = 0.02
 
-UNRECOGNISED = "unrecognised"
-
 _VERDICTS = {Verdict.VALID: State.GOOD, Verdict.DAMAGED: State.DAMAGED, Verdict.UNKNOWN: State.UNKNOWN}
 _VERSIONS = {schema.kind: schema.version for schema in (CLAIMS, POD_CONFIGS)}
 _HEADER_BYTES = 4096  # a header with the longest names is shorter than that
-_HEADER_MEMBERS = (re.compile(rb'"readable_by"\s*:'), re.compile(rb'"generation"\s*:'))
-_OPENING = b'{"checksum":"'
 _QUARANTINED = re.compile(r"(.+)\.\d{8}T\d{12}Z\.[a-z-]+\.json")
 
 
@@ -125,21 +122,6 @@ def key_at(path: str) -> str:
     return key_of(kept[1] + SUFFIX if kept else name)
 
 
-def looks_ours(blob: bytes) -> bool:
-    """True if the bytes, damaged or not, can only be those of a checkpoint of this library."""
-    head = blob[:_HEADER_BYTES]
-    if head.startswith(_OPENING):
-        return True
-    if not all(member.search(head) for member in _HEADER_MEMBERS):
-        return False
-    try:
-        document = orjson.loads(blob)
-    except orjson.JSONDecodeError:
-        return True
-    # Others' documents may have checkpoints in them, as an export has: it is the top that counts.
-    return isinstance(document, dict) and {"readable_by", "generation"} <= document.keys()
-
-
 def _look(name: str, folder: int | None, path: str, circumstances: Circumstances) -> _Seen | None:
     try:
         look = disk.look(name if folder is not None else path, folder, circumstances.device)
@@ -169,7 +151,7 @@ def _judge(blob: bytes, name: str, path: str, circumstances: Circumstances) -> F
             return _of_kubelet(kubelet, path)
         if _may_be_foreign(blob, circumstances.among):
             return Finding(path, State.FOREIGN, key=key)
-        if not key or circumstances.named or _what_is_left(blob)[0] == UNRECOGNISED:
+        if not key or circumstances.named or what_is_left(blob)[0] == UNRECOGNISED:
             return _unrecognised(blob, path, key)
     try:
         open_sealed(blob, key)
@@ -182,7 +164,7 @@ def _judge(blob: bytes, name: str, path: str, circumstances: Circumstances) -> F
 
 def _may_be_foreign(blob: bytes, among: Among) -> bool:
     if among is Among.ANYTHING:
-        return _what_is_left(blob)[0] == UNRECOGNISED
+        return what_is_left(blob)[0] == UNRECOGNISED
     return among is Among.KUBELET
 
 
@@ -254,31 +236,11 @@ def _of_kubelet(kubelet: KubeletFile, path: str) -> Finding:
 
 
 def _unrecognised(blob: bytes, path: str, key: str) -> Finding:
-    reason, what = _what_is_left(blob)
+    reason, what = what_is_left(blob)
     if reason == UNRECOGNISED:
         return Finding(path, State.DAMAGED, key=key, reason=reason, detail=what)
     guess = f"by its name probably the checkpoint of key {key!r}" if key else "nothing tells what it was"
     return Finding(path, State.DAMAGED, key=key, reason=reason, detail=f"{what}; {guess}")
-
-
-def _what_is_left(blob: bytes) -> tuple[str, str]:
-    if not blob.strip(b" \t\r\n"):
-        return Reason.EMPTY, "the file has no content"
-    text = blob.rstrip(b"\0")
-    if len(text) < len(blob):
-        what = (
-            f"NUL bytes from offset {len(text)} to the end at {len(blob)}" if text else f"all {len(blob)} bytes are NUL"
-        )
-        return Reason.NUL_FILLED, what
-    try:
-        document = orjson.loads(blob)
-    except orjson.JSONDecodeError:
-        if blob.lstrip()[:1] in (b"{", b"["):
-            return Reason.TRUNCATED, "a JSON document begins, but does not come to its end"
-        return Reason.NOT_JSON, "no JSON document"
-    if isinstance(document, dict) and str(document.get("tool", "")).startswith("checkpoint-verify "):
-        return UNRECOGNISED, f"what checkpoint-verify {document.get('command')} printed"
-    return UNRECOGNISED, "a JSON document, but neither a checkpoint nor a state file of kubelet"
 
 
 def _damaged(path: str, key: str, damage: Damaged) -> Finding:

@@ -12,10 +12,10 @@ from checkpointmanager._format.reason import reason_of
 
 from . import words
 from .consequences import consequence_of
-from .examine import UNRECOGNISED
 from .finding import Finding, State
 from .kubelet import KUBELET_NAMES, NO_CHECKSUM, NVIDIA
 from .opening import Refusal
+from .remains import UNRECOGNISED
 from .subject import Subject
 
 NOTHING_FOUND = "nothing-found"

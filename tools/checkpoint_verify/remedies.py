@@ -15,11 +15,12 @@ from checkpointmanager._format.repair import Repair
 from . import disk, words
 from .agentuser import agent_user
 from .consequences import Consequence, consequence_of
-from .examine import UNRECOGNISED, Among, Circumstances, examine
+from .examine import Among, Circumstances, examine
 from .finding import Finding, State
 from .kubelet import DRA
 from .lockstate import Held, LockState, lock_state
 from .opening import refusal_of_file
+from .remains import UNRECOGNISED
 from .targets import Target
 
 

@@ -15,9 +15,10 @@ from checkpointmanager._format.lockowner import MAX_LOCK_TEXT_BYTES, LockOwner
 from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
 
 from . import disk, words
-from .examine import key_of, looks_ours
+from .examine import key_of
 from .kubelet import KUBELET_NAMES, NVIDIA, inspect
 from .mounts import mounts_below
+from .remains import looks_ours
 from .scan import DEVICE_PLUGINS
 
 HEADS = 16  # files of a directory that are looked into, to learn whether it is one of checkpoints
@@ -113,7 +114,7 @@ def _is_state(path: str, names: list[str]) -> bool:
 
 def _is_known(path: str) -> bool:
     head = _head(path)
-    if looks_ours(head):
+    if looks_ours(head) and b'"readable_by"' in head:  # others have checksums, too
         return True
     found = inspect(head, words.base_name(path)) if head[:12] == b'{"checksum":' else None
     return found is not None and found.kind == NVIDIA
