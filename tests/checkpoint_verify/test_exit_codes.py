@@ -216,3 +216,15 @@ def test_every_subcommand_says_why_a_directory_cannot_be_read(
     assert ended.code == 3
     assert ended.err == f"checkpoint-verify: {reachable_directory}: Permission denied\n"
     assert "unreadable" not in ended.out or words == ("export",)
+
+
+def test_no_file_is_opened_under_the_number_of_a_closed_stream(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from checkpoint_verify import cli; cli.main(['--version'])\n"
+        f"open({str(tmp_path / 'seen')!r}, 'w').write(' '.join(os.readlink(f'/proc/self/fd/{{n}}') for n in range(3)))"
+    )
+    command = shlex.join([sys.executable, "-c", program])
+
+    subprocess.run(["/bin/sh", "-c", f"{command} <&- >&- 2>&-"], env=environment(), check=True, timeout=LIMIT)
+
+    assert (tmp_path / "seen").read_text() == "/dev/null /dev/null /dev/null"

@@ -195,3 +195,10 @@ def test_the_help_of_each_has_an_example(verb: str) -> None:
 
     assert ended.code == 0
     assert f"  checkpoint-verify quarantine {verb} " in ended.out
+
+
+def test_the_only_copy_of_a_key_that_is_gone_is_left(kept: Path) -> None:
+    ended = called("quarantine", "purge", "--all", kept, "--yes")
+
+    assert ended.lines == ["DONE: 1 copy deleted, 1 copy of what is damaged or gone left"]
+    assert [name.partition(".")[0] for name in names(kept)] == [uid(0)]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
+from checkpoint_verify import command_repair
 from checkpoint_verify.agentuser import acting_as_agent
+from checkpoint_verify.finding import Finding, State
+from checkpoint_verify.screen import Screen
+from checkpoint_verify.surgeon import Step
+from checkpoint_verify.targets import Target
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage
 
@@ -318,3 +324,17 @@ def test_nothing_is_said_to_be_kept_before_it_is(directory: Path) -> None:
     assert "left as it is" in failed.out
     quarantine.unlink()
     assert "the damaged bytes are kept in" in checkpoint_verify("repair", "--yes", "--discard", "--all", directory).out
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_copy_that_is_not_there_is_not_said_to_be_kept(tmp_path: Path, exists: bool) -> None:
+    copy = tmp_path / "copy"
+    if exists:
+        copy.touch()
+    found = Finding(str(tmp_path / "a.json"), State.DAMAGED)
+    step = Step(Target(found.path, "a"), found, action="repaired", quarantined=str(copy))
+    out = io.StringIO()
+
+    command_repair._print_steps([step], Screen(out), planned=False)
+
+    assert ("are kept in" in out.getvalue()) is exists

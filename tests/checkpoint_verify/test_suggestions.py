@@ -125,3 +125,13 @@ def test_a_folder_in_a_file_s_place_is_repaired_by_its_path(directory: Path, cho
     [kept] = (directory / ".quarantine").iterdir()
     assert (kept / "inside").read_text() == "kept"
     assert f"the damaged bytes are kept in {kept}" in ended.out
+
+
+def test_what_stands_in_a_file_s_place_is_moved_away_before_a_backup_comes_there(directory: Path) -> None:
+    folder(directory)
+    path = directory / f"{KEY}.json"
+
+    restore, give_up = called("diagnose", "--json", path).document["remedies"]
+
+    assert restore["commands"] == [f"mv -n {path} /root/", f"cp -a BACKUP {path}"]
+    assert give_up["commands"] == [f"checkpoint-verify repair --discard {path}"]
