@@ -105,6 +105,6 @@ def attempted(
             assert now in (model, after(model, changes))
             return now
         return after(model, changes) if failed.committed else model
-    except (CheckpointWriteFailed, DirectoryUnusable):  # the latter where the lock could not be taken
+    except (CheckpointWriteFailed, DirectoryUnusable):  # before it began
         return model
     return after(model, changes)
