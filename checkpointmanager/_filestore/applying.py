@@ -1,11 +1,13 @@
-"""The names of one member of a transaction, changed when nothing can prevent any more that it happens."""
+"""The names that a transaction changes: those of its members, when it is committed, and that of its record."""
 
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Iterable
 from contextlib import suppress
 
-from .._format.names import PREVIOUS, SUFFIX
+from .._format.names import PREVIOUS, SUFFIX, TRANSACTION
 from .._format.record import Member, MemberKind
 from .._store import Current
 from .directory import Directory
@@ -33,6 +35,27 @@ def apply(directory: Directory, member: Member, current: Current, removed: Remov
             raise
         removed.take(name, key)  # a folder, which goes to quarantine
         directory.rename(member.file, name)
+
+
+def put_empty_record(directory: Directory) -> None:
+    """A file without bytes in the record's place: it says that there is none, and that this may not be durable."""
+    temp = directory.new_temp()
+    try:
+        os.close(directory.create(temp))
+        directory.rename(temp, TRANSACTION)
+    except OSError:
+        directory.discard(temp)
+        raise
+
+
+def first_twin(directory: Directory, keys: Iterable[str]) -> str:
+    """The first of these new keys that differs from another one only in case, where the file system ignores that."""
+    made: set[str] = set()
+    for key in keys if directory.ignores_case else ():
+        if key.lower() in made or directory.exists(key + SUFFIX):
+            return key
+        made.add(key.lower())
+    return ""
 
 
 def _keep_previous(directory: Directory, key: str, current: Current) -> None:

@@ -34,12 +34,15 @@ from .._format.names import SUFFIX, TRANSACTION
 from .._format.reason import Damaged, TooNew, reason_of
 from .._format.record import MAX_MEMBERS, Member, MemberKind, Record, seal_record
 from .._store import Current, Put
-from .applying import NO_ROOM, apply
+from .applying import NO_ROOM, apply, first_twin, put_empty_record
 from .directory import Directory
 from .newfiles import FileFailed, NewFiles
 from .quarantine import Quarantine
+from .remaking import copied, made_ready
 from .removals import Removals
-from .unfinished import Candidate, Standing, Unfinished, read_file
+from .unfinished import Standing, Unfinished
+
+TWIN = "the file system ignores case, and there is a key that differs only in that; use another key"
 
 
 class _Last(NamedTuple):
@@ -49,6 +52,10 @@ class _Last(NamedTuple):
     files: tuple[str, ...]  # that it may name
     error_before: OSError | None  # a sync of the directory that has failed since may have lost its removal
     is_open: bool = True  # it may be there
+
+    def spares(self, keys: Sequence[str]) -> bool:
+        """True if it blocks none of these."""
+        return not keys or (self.keys is not None and self.keys.isdisjoint(keys))
 
 
 class Transactions:
@@ -80,22 +87,24 @@ class Transactions:
                 self.slowest_sync = 0.0
                 self._settle_all()
                 with self._directory.creating if self._directory.ignores_case else nullcontext():
-                    self._refuse_twins(puts)
+                    if twin := first_twin(self._directory, [p.key for p in puts if p.current is Current.ABSENT]):
+                        raise self._failure(twin, OSError(errno.EEXIST, TWIN))
                     self._make(puts, removals)
             finally:
                 self._busy = False
 
     def settle(self, keys: Sequence[str]) -> None:
         """Before any other change of these keys: what was committed before is finished, or this raises."""
-        if self._last is None and not self._shared:
-            return
+        last = self._last
+        if not self._shared and (last is None or not self._is_owed(last) or last.spares(keys)):
+            return  # without waiting for a transaction of other keys
         path = os.path.join(self._directory.path, f"{keys[0]}{SUFFIX}") if keys else self._directory.path
         with self._lock:
             try:
                 last = self._owed()
             except OSError as error:
                 raise CheckpointWriteFailed(keys[0] if keys else "", path, error, in_doubt=False) from error
-            if last is None or (last.keys is not None and last.keys.isdisjoint(keys)):
+            if last is None or last.spares(keys):
                 return
             try:
                 self._settle(last)
@@ -215,11 +224,13 @@ class Transactions:
 
     # What an earlier one has left
 
+    def _is_owed(self, last: _Last) -> bool:
+        return last.is_open or self._directory.sync_error is not last.error_before
+
     def _owed(self) -> _Last | None:
         """What has to be settled first; of a directory that is shared, also what others have left."""
-        last = self._last
-        if last and (last.is_open or self._directory.sync_error is not last.error_before):
-            return last
+        if self._last and self._is_owed(self._last):
+            return self._last
         if not self._shared or not self.unfinished.is_there():
             return None
         try:
@@ -247,7 +258,7 @@ class Transactions:
             self._make_again(record)
         else:
             self._bury()
-        for file in last.files:
+        for file in (*last.files, *(member.file for member in record.members if member.file)) if record else last.files:
             self._directory.discard(file)
 
     def _make_again(self, record: Record) -> None:
@@ -259,10 +270,10 @@ class Transactions:
         if not left:
             self._bury()
             return
-        currents = {each.member.key: self._made_ready(each) for each in left}
+        currents = {each.member.key: made_ready(each, self._quarantine) for each in left}
         files = NewFiles(self._directory)
         try:
-            members = [self._copied(each, files) for each in left]
+            members = [copied(each, self._directory, files) for each in left]
             again, temp = self._write(members, files)
             self._sync(error_before)  # the files before the record that takes the place of one which is decided
         except FileFailed as failed:
@@ -283,56 +294,18 @@ class Transactions:
             self._sync(error_before)
         self._finish(again, currents, error_before)
 
-    def _made_ready(self, candidate: Candidate) -> Current:
-        """What is to become of that which stands there; damaged bytes are kept before they are replaced."""
-        member, current = candidate.member, candidate.current
-        if candidate.standing is Standing.DONE:
-            return Current.DAMAGED if member.kind is MemberKind.PUT else Current.ABSENT  # not its own previous one
-        if candidate.damage:
-            self._quarantine.keep(member.key + SUFFIX, member.key, candidate.damage)
-        return current
-
-    def _copied(self, candidate: Candidate, files: NewFiles) -> Member:
-        member = candidate.member
-        if member.kind is MemberKind.REMOVE:
-            return member
-        blob = read_file(self._directory, candidate.name)
-        if blob is None:
-            raise FileNotFoundError(errno.ENOENT, f"{candidate.name} is gone")
-        return member._replace(file=files.add(blob, member.key))
-
     def _bury(self) -> None:
-        """Whatever was the record, an empty file takes its place durably, and may go then."""
+        """Whatever was the record, an empty one takes its place durably, and may go then."""
         error_before = self._directory.sync_error
-        temp = self._directory.new_temp()
-        try:
-            os.close(self._directory.create(temp))
-            self._directory.rename(temp, TRANSACTION)
-        except OSError:
-            self._directory.discard(temp)
-            raise
+        put_empty_record(self._directory)
         self._sync(error_before)
         if self._directory.discard(TRANSACTION):
             self._last = None
 
     def _leave_empty(self) -> None:
         """So that everybody sees that there was a record whose removal is not durable."""
-        temp = self._directory.new_temp()
         with suppress(OSError):
-            os.close(self._directory.create(temp))
-            self._directory.rename(temp, TRANSACTION)
-        self._directory.discard(temp)
-
-    def _refuse_twins(self, puts: Sequence[Put]) -> None:
-        """Where the file system ignores case, two keys that differ only in that would be one file."""
-        if not self._directory.ignores_case:
-            return
-        made: set[str] = set()
-        for key in (put.key for put in puts if put.current is Current.ABSENT):
-            if key.lower() in made or self._directory.exists(key + SUFFIX):
-                why = "the file system ignores case, and there is a key that differs only in that; use another key"
-                raise self._failure(key, OSError(errno.EEXIST, why))
-            made.add(key.lower())
+            put_empty_record(self._directory)
 
     def _failure(
         self, key: str, error: OSError, *, in_doubt: bool = False, committed: bool = False

@@ -80,6 +80,11 @@ class Unfinished:
             yield self.candidate(member)
 
     def candidate(self, member: Member) -> Candidate:
+        found = self._look(member)
+        # Its owner may just have renamed the file, after we had looked at the name that it has now: look again.
+        return self._look(member) if found.standing is Standing.LOST else found
+
+    def _look(self, member: Member) -> Candidate:
         blob = read_file(self._directory, member.key + SUFFIX)
         if blob is None:
             return Candidate(member, self._standing_of_absent(member), Current.ABSENT)
@@ -116,17 +121,20 @@ class Unfinished:
         return {each.member.key: each.name for each in waiting}
 
     def _seen(self) -> Record | None:
-        """As far as it can be read: a reader does not judge a record, whoever finishes it does."""
+        """The record, if it counts. What is damaged or too new is for the owner to judge."""
         try:
             status = self._directory.stat(TRANSACTION)
-        except OSError:
+        except FileNotFoundError:
             return None
         identity = (status.st_ino, status.st_size, status.st_mtime_ns)
         if identity != self._last[0]:
             try:
-                self._last = (identity, self.read())
-            except (OSError, Damaged, TooNew):
+                record = self.read()
+            except (Damaged, TooNew):
                 return None
+            if record is None:
+                return None
+            self._last = (identity, record)
         return self._last[1]
 
     def _standing_of_absent(self, member: Member) -> Standing:

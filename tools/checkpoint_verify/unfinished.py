@@ -1,17 +1,15 @@
-"""A transaction that its agent has committed and not finished: which keys, and what is to become of them."""
+"""A transaction that its agent has not finished: which keys it has, and what is to become of them."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from checkpointmanager import CheckpointError
-from checkpointmanager._filestore.directory import Directory
-from checkpointmanager._filestore.unfinished import Standing, Unfinished
 from checkpointmanager._format.names import TRANSACTION
 from checkpointmanager._format.reason import Damaged, TooNew, reason_of
+from checkpointmanager._format.record import open_record
 
-from . import words
+from . import disk, words
 from .lockstate import Held, LockState
 from .meaning import Problem, Severity
 
@@ -27,20 +25,15 @@ def unfinished_transaction(path: str, lock: LockState) -> list[Problem]:
         maybe_alive = lock.held in (Held.HELD, Held.UNKNOWN)
         if maybe_alive and time.time() - status.st_mtime < IN_FLIGHT_SECONDS:
             return []
-        directory = Directory(path, create=False, allow_insecure=True)
-    except (OSError, CheckpointError):
+        record = open_record(disk.read_whole(record_path, None))
+    except FileNotFoundError:
         return []
-    try:
-        unfinished = Unfinished(directory)
-        record = unfinished.read()
-        if record is None:
-            return []
-        waiting = [each.member.key for each in unfinished.candidates(record) if each.standing is Standing.WAITING]
-        return [_unfinished(record_path, sorted(record.keys), len(waiting))]
     except (Damaged, TooNew, OSError) as error:
         return [_unreadable(record_path, reason_of(error) if isinstance(error, OSError) else str(error))]
-    finally:
-        directory.close()
+    if record is None:
+        return []
+    waiting = sum(os.path.lexists(os.path.join(path, member.file)) for member in record.members if member.file)
+    return [_unfinished(record_path, sorted(record.keys), waiting)]
 
 
 def _unfinished(path: str, keys: list[str], waiting: int) -> Problem:
@@ -50,9 +43,9 @@ def _unfinished(path: str, keys: list[str], waiting: int) -> Problem:
         path,
         "",
         "unfinished-transaction",
-        f"a transaction of {words.count(len(keys), 'key')} ({', '.join(keys[:SHOWN_KEYS])}{more}) is committed and not "
-        f"finished, {words.count(waiting, 'file')} under the old name",
-        "Nothing is lost: what its keys hold is what the transaction says, not what their files say",
+        f"a transaction of {words.count(len(keys), 'key')} ({', '.join(keys[:SHOWN_KEYS])}{more}) is not finished, "
+        f"{words.count(waiting, 'new checkpoint')} still in temp files",
+        "Nothing is lost: these keys hold what the transaction says, whatever their files say",
         "start the agent, which finishes it; leave all files of the directory as they are",
     )
 
