@@ -18,8 +18,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from checkpoint_verify import cli
+from checkpoint_verify import cli, screen
 
 LIMIT = 60.0  # seconds that a run may take; only a hang takes that long
 NOBODY = 65534
@@ -91,6 +92,15 @@ def called(*words: object) -> Ended:
         code = cli.main([str(word) for word in words])
         out.flush()
     return Ended(code, out.buffer.getvalue().decode(), err.getvalue())
+
+
+def rendered(*words: object, columns: int) -> str:
+    """What a terminal of this width is sent, without the terminal: for tests that ask for many screens."""
+    with (
+        mock.patch.object(screen, "_can_do_more", lambda stream: stream is sys.stdout),
+        mock.patch.dict(os.environ, {"COLUMNS": str(columns)}),
+    ):
+        return called(*words).out
 
 
 def on_terminal(*words: object, typed: bytes = b"", columns: int = 100, **env: str) -> Ended:

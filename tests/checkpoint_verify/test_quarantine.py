@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -14,7 +15,7 @@ from checkpointmanager.testing import damage
 from draState import CLAIMS
 
 from .claims import make_claims, uid
-from .command import NOBODY, called, checkpoint_verify, on_terminal
+from .command import NOBODY, called, on_terminal
 from .state import snapshot
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave files to somebody else")
@@ -160,18 +161,19 @@ def test_changes_need_the_lock_and_somebody_s_consent(kept: Path, words: tuple[s
     filled = [word.format(d=kept) for word in words]
     before = snapshot(kept)
 
-    assert checkpoint_verify("quarantine", *filled).code == 2  # in a pipe nobody can be asked
-    assert on_terminal("quarantine", *filled, typed=b"n\n").lines[-1] == "Nothing was changed."
-    interrupted = on_terminal("quarantine", *filled, typed=b"\x03")
-    assert (interrupted.code, interrupted.lines[-1]) == (3, "Nothing was changed.")
+    with open(os.devnull) as nobody, mock.patch("sys.stdin", nobody):
+        assert called("quarantine", *filled).code == 2  # in a pipe nobody can be asked
+    for typed in (b"n\n", b"\x03"):
+        declined = on_terminal("quarantine", *filled, typed=typed)
+        assert (declined.code, declined.lines[-1]) == (3, "Nothing was changed.")
     assert snapshot(kept) == before
     with CheckpointManager(kept, CLAIMS, owner="the agent"):
         before = snapshot(kept)
-        held = checkpoint_verify("quarantine", *filled, "--yes")
+        held = called("quarantine", *filled, "--yes")
         assert held.code == 3
         assert held.out.startswith("NOTHING DONE: the lock is held by 'the agent'")
         assert snapshot(kept) == before
-    assert on_terminal("quarantine", *filled, typed=b"y\n").code in (0, 1)
+    assert called("quarantine", *filled, "--yes").code in (0, 1)
 
 
 @as_root

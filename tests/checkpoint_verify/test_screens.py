@@ -9,7 +9,7 @@ import pytest
 from checkpointmanager.testing import damage
 
 from .claims import make_claims, uid
-from .command import called, on_terminal
+from .command import called, on_terminal, rendered
 from .state import make
 
 
@@ -47,8 +47,8 @@ def test_on_a_terminal_many_of_one_sort_are_one_block(tmp_path: Path) -> None:
     claims = make_claims(tmp_path / "claims", 60)
     hurt_many(claims, 55)
 
-    assert on_terminal(claims).out.count("→ checkpoint-verify") == 1
-    assert on_terminal("--all", claims).out.count("→ checkpoint-verify") == 55
+    assert rendered(claims, columns=100).count("→ checkpoint-verify") == 1
+    assert rendered("--all", claims, columns=100).count("→ checkpoint-verify") == 55
 
 
 def test_of_several_directories_one_row_each_and_then_only_what_is_wrong(tmp_path: Path) -> None:
@@ -74,16 +74,16 @@ def test_on_a_narrow_terminal_columns_go_and_no_key_is_ever_broken(tmp_path: Pat
     claims = make_claims(tmp_path / "claims", 2)
     damage.truncate(claims, uid(1), 380)
 
-    listed = on_terminal("list", claims, columns=columns)
-    shown = on_terminal("show", claims / f"{uid(0)}.json", columns=columns)
+    listed = rendered("list", claims, columns=columns)
+    shown = rendered("show", claims / f"{uid(0)}.json", columns=columns)
 
     for number in (0, 1):
-        [row] = [line for line in listed.lines if line.startswith(uid(number))]
+        [row] = [line for line in listed.splitlines() if line.startswith(uid(number))]
         assert row.split()[0] == uid(number)
         assert "good" in row or "damaged (truncated)" in row
-    assert ("not shown, for want of width" in listed.out) is (columns < 200)
-    assert ("devices" in listed.lines[0]) is (columns == 200)
-    assert uid(0) in shown.out
+    assert ("not shown, for want of width" in listed) is (columns < 200)
+    assert ("devices" in listed.splitlines()[0]) is (columns == 200)
+    assert uid(0) in shown
 
 
 @pytest.mark.parametrize("columns", [40, 80])
@@ -93,7 +93,7 @@ def test_no_screen_breaks_a_path_or_a_key(tmp_path: Path, columns: int) -> None:
     damage.truncate(claims, uid(1), 380)
 
     for words in ((claims,), ("diagnose", path), ("show", path), ("repair", "--dry-run", "--all", claims)):
-        assert str(path) in on_terminal(*words, columns=columns).out, words
+        assert str(path) in rendered(*words, columns=columns), words
 
 
 def test_columns_go_also_where_there_are_very_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_lines_are_wrapped_at_spaces_under_their_indent(tmp_path: Path, columns:
     claims = make_claims(tmp_path / "claims", 2)
     damage.truncate(claims, uid(1), 380)
 
-    lines = on_terminal(claims, columns=columns).lines
+    lines = rendered(claims, columns=columns).splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("  The end of the file is missing."))
     told = lines[start : next(number for number, line in enumerate(lines) if line.startswith("  holds"))]
 
