@@ -18,6 +18,8 @@ A claim whose file is damaged costs itself and no other: it is there as unknown,
 README.md says what is persisted, what is not, and why.
 """
 
+from ._apiclaim import read_allocation, read_resource_claim
+from ._apipod import claim_names, read_pod
 from ._claimcache import CacheReport, ClaimInfoCache
 from ._claimevents import ClaimEvent, ClaimEventKind
 from ._claiminfo import ClaimInfo
@@ -26,7 +28,7 @@ from ._claimschema import CLAIMS
 from ._claimstate import ClaimInfoState, ClaimPhase, Device, DriverState, NodeOperation, OpaqueConfig
 from ._dramanager import DRAManager
 from ._driver import ClaimRef, Driver, Prepared
-from ._driverclaim import DriverClaim, read_allocation
+from ._driverclaim import DriverClaim
 from ._driverhooks import DriverHooks
 from ._errors import (
     ClaimConflict,
@@ -94,7 +96,10 @@ __all__ = [
     "ReconcileRefused",
     "ResourceClaim",
     "UnprepareFailed",
+    "claim_names",
     "read_allocation",
     "read_dra_manager_state",
+    "read_pod",
+    "read_resource_claim",
     "write_dra_manager_state",
 ]

@@ -1,4 +1,4 @@
-"""A claim as its driver sees it, and how it is read from the ResourceClaim object of the API server."""
+"""A claim as its driver sees it: what it was given, and what came of that."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from ._claiminfo import ClaimInfo
 from ._claimstate import ClaimInfoState, ClaimPhase, Device, DriverState, OpaqueConfig
 from ._driver import ClaimRef
-from ._errors import ClaimGone, ClaimInvalid
 from ._jsoncopy import copied
 
 _NO_PODS: Mapping[str, str] = MappingProxyType({})
@@ -78,81 +77,8 @@ class DriverClaim:
         )
 
 
-def read_allocation(ref: ClaimRef, resource_claim: Mapping[str, Any], driver: str) -> DriverClaim:
-    """What a ResourceClaim object (resource.k8s.io/v1, as a dict) gives to a claim from one driver.
-
-    ClaimGone if that is nothing: it has another UID, is not allocated, or not from this driver. Requests are named
-    without the alternative that was chosen ("gpu", not "gpu/small"), because kubelet compares them so.
-    """
-    where = f"claim {ref.namespace}/{ref.name} (UID {ref.uid})"
-    try:
-        found = resource_claim["metadata"]["uid"]
-        if found != ref.uid:
-            raise ClaimGone(f"{where}: the API server has UID {found} under this name; the old claim is gone")
-        status = resource_claim.get("status") or {}
-        if not status.get("allocation"):
-            raise ClaimGone(f"{where} is not allocated")
-        given = status["allocation"].get("devices") or {}
-        results = [result for result in given.get("results") or [] if result["driver"] == driver]
-        devices = _merged(map(_device, results))
-        requests = [result["request"] for result in results]
-        configs = [_config(config, requests) for config in given.get("config") or [] if _is_for(config, driver)]
-        consumers = status.get("reservedFor") or []
-        pods = {user["uid"]: user["name"] for user in consumers if user.get("resource") == "pods"}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ClaimInvalid(f"{where}: the API server's answer is not a ResourceClaim ({error!r})") from error
-    if not devices:
-        raise ClaimGone(f"{where} has no device of driver {driver}")
-    known = sorted(filter(None, configs), key=lambda config: not config.from_class)  # what the claim says comes last
-    return DriverClaim(ref.uid, ref.name, ref.namespace, devices, tuple(known), pods)
-
-
-def _device(result: Mapping[str, Any]) -> Device:
-    capacity = result.get("consumedCapacity")
-    return Device(
-        result["pool"],
-        result["device"],
-        result.get("shareID") or None,
-        (_request(result["request"]),),
-        admin_access=bool(result.get("adminAccess")),
-        consumed_capacity={name: str(amount) for name, amount in capacity.items()} if capacity else None,
-    )
-
-
-def _merged(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """A device that serves several requests of a claim is one device with several request names.
-
-    It is for administration only if it is for nothing else.
-    """
-    merged: dict[tuple[Any, ...], Device] = {}
-    for device in devices:
-        known = merged.get(device.identity, replace(device, request_names=()))
-        names = dict.fromkeys((*known.request_names, *device.request_names))
-        admin = known.admin_access and device.admin_access
-        merged[device.identity] = replace(known, request_names=tuple(names), admin_access=admin)
-    return tuple(merged.values())
-
-
-def _is_for(config: Mapping[str, Any], driver: str) -> bool:
-    return bool((config.get("opaque") or {}).get("driver") == driver)
-
-
-def _config(config: Mapping[str, Any], allocated: Iterable[str]) -> OpaqueConfig | None:
-    """None if it is for an alternative that was not chosen."""
-    named = set(config.get("requests") or [])
-    concerned = dict.fromkeys(_request(request) for request in allocated if named & {request, _request(request)})
-    if named and not concerned:
-        return None
-    parameters = copied(config["opaque"].get("parameters"))
-    return OpaqueConfig(parameters, tuple(concerned), config.get("source") == "FromClass")
-
-
 def _copied(configs: Iterable[OpaqueConfig]) -> tuple[OpaqueConfig, ...]:
     return tuple(replace(config, parameters=copied(config.parameters)) for config in configs)
-
-
-def _request(name: str) -> str:
-    return name.partition("/")[0]
 
 
 def _identities(devices: Iterable[Device]) -> set[tuple[Any, ...]]:

@@ -1,0 +1,139 @@
+"""ResourceClaim objects of the API server (resource.k8s.io/v1, as plain dicts): the only place that reads them.
+
+Kubelet's side wants what every driver is to do for the claim, a driver's side what it was given itself, with configs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ._apifields import mappings, text, texts
+from ._claimstate import Device, NodeOperation, OpaqueConfig
+from ._driver import ClaimRef
+from ._driverclaim import DriverClaim
+from ._errors import ClaimGone, ClaimInvalid
+from ._jsoncopy import copied
+from ._pod import Allocation, ResourceClaim
+
+Object = Mapping[str, Any]
+
+
+def read_resource_claim(resource_claim: Object) -> ResourceClaim:
+    """A ResourceClaim object as kubelet's side needs it; ClaimInvalid if it is none."""
+    where = "the claim"
+    try:
+        metadata = resource_claim["metadata"]
+        uid, name, namespace = text(metadata, "uid"), text(metadata, "name"), text(metadata, "namespace")
+        where = f"claim {namespace}/{name} (UID {uid})"
+        status = _Status.of(resource_claim)
+        allocations = None if status.results is None else _allocations(status.results)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ClaimInvalid(f"{where}: the API server's answer is not a ResourceClaim ({error!r})") from error
+    return ResourceClaim(uid, name, namespace, allocations, frozenset(status.pods))
+
+
+def read_allocation(ref: ClaimRef, resource_claim: Object, driver: str) -> DriverClaim:
+    """What a ResourceClaim object gives to a claim from one driver.
+
+    ClaimGone if that is nothing: it has another UID, is not allocated, or not from this driver. Requests are named
+    without the alternative that was chosen ("gpu", not "gpu/small"), because kubelet compares them so.
+    """
+    where = f"claim {ref.namespace}/{ref.name} (UID {ref.uid})"
+    try:
+        found = text(resource_claim["metadata"], "uid")
+        if found != ref.uid:
+            raise ClaimGone(f"{where}: the API server has UID {found} under this name; the old claim is gone")
+        status = _Status.of(resource_claim)
+        if not status.is_allocated:
+            raise ClaimGone(f"{where} is not allocated")
+        results = [result for result in status.results or () if result["driver"] == driver]
+        devices = _devices(results)
+        configs = _configs(status.config, driver, [result["request"] for result in results])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ClaimInvalid(f"{where}: the API server's answer is not a ResourceClaim ({error!r})") from error
+    if not devices:
+        raise ClaimGone(f"{where} has no device of driver {driver}")
+    return DriverClaim(ref.uid, ref.name, ref.namespace, devices, configs, status.pods)
+
+
+def base_request(name: str) -> str:
+    """The request without the alternative of its prioritized list."""
+    return name.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """What was allocated, None if nothing was; and the pods that it is reserved for, UID to name."""
+
+    is_allocated: bool  # and not with nothing in it
+    results: Sequence[Object] | None
+    config: Sequence[Object]
+    pods: Mapping[str, str]
+
+    @classmethod
+    def of(cls, resource_claim: Object) -> _Status:
+        status = resource_claim.get("status") or {}
+        allocation = status.get("allocation")
+        given = (allocation or {}).get("devices") or {}
+        results = None if allocation is None else mappings(given, "results")
+        users = mappings(status, "reservedFor")
+        pods = {text(user, "uid"): text(user, "name") for user in users if user.get("resource") == "pods"}
+        return cls(bool(allocation), results, mappings(given, "config"), pods)
+
+
+def _allocations(results: Iterable[Object]) -> dict[str, Allocation]:
+    by_driver: dict[str, list[Object]] = {}
+    for result in results:
+        by_driver.setdefault(text(result, "driver"), []).append(result)
+    return {driver: Allocation(_devices(its), _skipped(its)) for driver, its in by_driver.items()}
+
+
+def _skipped(results: Iterable[Object]) -> tuple[str, ...]:
+    """What a driver need not do for a claim: only what none of the results asks of it."""
+    each = [set(texts(result, "skipNodeOperations")) for result in results]
+    named = [skipped for skipped in each if NodeOperation.ALL not in skipped]
+    return tuple(sorted(set.intersection(*named))) if named else (str(NodeOperation.ALL),)
+
+
+def _devices(results: Iterable[Object]) -> tuple[Device, ...]:
+    """A device that serves several requests of a claim is one device with several request names.
+
+    It is for administration only if it is for nothing else.
+    """
+    merged: dict[tuple[Any, ...], Device] = {}
+    for device in map(_device, results):
+        known = merged.get(device.identity, replace(device, request_names=()))
+        names = dict.fromkeys((*known.request_names, *device.request_names))
+        admin = known.admin_access and device.admin_access
+        merged[device.identity] = replace(known, request_names=tuple(names), admin_access=admin)
+    return tuple(merged.values())
+
+
+def _device(result: Object) -> Device:
+    capacity = result.get("consumedCapacity")
+    return Device(
+        text(result, "pool"),
+        text(result, "device"),
+        result.get("shareID") or None,
+        (base_request(text(result, "request")),),
+        admin_access=bool(result.get("adminAccess")),
+        consumed_capacity={name: str(amount) for name, amount in capacity.items()} if capacity else None,
+    )
+
+
+def _configs(config: Iterable[Object], driver: str, allocated: Sequence[str]) -> tuple[OpaqueConfig, ...]:
+    """Those for the driver, in the order of their precedence: what the claim says comes last."""
+    read = [_config(each, allocated) for each in config if (each.get("opaque") or {}).get("driver") == driver]
+    return tuple(sorted(filter(None, read), key=lambda config: not config.from_class))
+
+
+def _config(config: Object, allocated: Iterable[str]) -> OpaqueConfig | None:
+    """None if it is for an alternative that was not chosen."""
+    named = set(texts(config, "requests"))
+    concerned = dict.fromkeys(base_request(name) for name in allocated if named & {name, base_request(name)})
+    if named and not concerned:
+        return None
+    parameters = copied(config["opaque"].get("parameters"))
+    return OpaqueConfig(parameters, tuple(concerned), config.get("source") == "FromClass")
