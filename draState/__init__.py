@@ -26,6 +26,7 @@ from ._claiminfo import ClaimInfo
 from ._claimpreparer import ClaimPreparer
 from ._claimschema import CLAIMS
 from ._claimstate import ClaimInfoState, ClaimPhase, Device, DriverState, NodeOperation, OpaqueConfig
+from ._devicehealth import DEVICE_HEALTH, DeviceHealth, DriverHealth, Health
 from ._dramanager import DRAManager
 from ._driver import ClaimRef, Driver, Prepared
 from ._driverclaim import DriverClaim
@@ -43,15 +44,18 @@ from ._errors import (
     ReconcileRefused,
     UnprepareFailed,
 )
+from ._healthstore import DeviceHealthStore, HealthChange
 from ._kubelet import KubeletDRAState, read_dra_manager_state, write_dra_manager_state
 from ._orphans import Orphan
 from ._pod import Allocation, ContainerClaim, Pod, ResourceClaim
 from ._podconfig import POD_CONFIGS, DeviceConfig, PodConfig
 from ._podconfigstore import PodConfigStore, PodSyncReport
+from ._resourcehealth import ResourceHealth, ResourceStatus, concerned_pods, pod_health
 from ._resources import ClaimResource, ContainerResources, DynamicResource, PodResources
 
 __all__ = [
     "CLAIMS",
+    "DEVICE_HEALTH",
     "POD_CONFIGS",
     "Allocation",
     "CacheReport",
@@ -75,12 +79,17 @@ __all__ = [
     "DRAManager",
     "Device",
     "DeviceConfig",
+    "DeviceHealth",
+    "DeviceHealthStore",
     "DeviceHeld",
     "Driver",
     "DriverClaim",
+    "DriverHealth",
     "DriverHooks",
     "DriverState",
     "DynamicResource",
+    "Health",
+    "HealthChange",
     "KubeletDRAState",
     "KubeletStateInvalid",
     "NodeOperation",
@@ -95,8 +104,12 @@ __all__ = [
     "Prepared",
     "ReconcileRefused",
     "ResourceClaim",
+    "ResourceHealth",
+    "ResourceStatus",
     "UnprepareFailed",
     "claim_names",
+    "concerned_pods",
+    "pod_health",
     "read_allocation",
     "read_dra_manager_state",
     "read_pod",

@@ -51,16 +51,16 @@ class PodResources:
 
 def container_claim_infos(cache: ClaimInfoCache, pod: Pod, container: str) -> tuple[ClaimInfo, ...]:
     """The claims that a container uses, each once, as far as they are in the cache."""
-    uids = dict.fromkeys(wanted.uid for _, wanted in _uses(pod, container))
+    uids = dict.fromkeys(wanted.uid for _, wanted in uses(pod, container))
     return tuple(claim for uid in uids if (claim := cache.get(uid)))
 
 
 def container_resources(cache: ClaimInfoCache, pod: Pod, container: str) -> ContainerResources:
     """The CDI devices of a container; ClaimNotPrepared if one of its claims is not ready."""
     by_request: dict[tuple[str, str], tuple[str, ...]] = {}
-    for use, wanted in _uses(pod, container):
+    for use, wanted in uses(pod, container):
         claim = _ready(cache, pod, wanted)
-        ids = [cdi for _, device in _devices(claim, use.request) for cdi in device.cdi_device_ids]
+        ids = [cdi for _, device in devices_of(claim, use.request) for cdi in device.cdi_device_ids]
         by_request[use.claim, use.request] = tuple(dict.fromkeys(ids))
     every = (cdi for ids in by_request.values() for cdi in ids)
     return ContainerResources(tuple(dict.fromkeys(every)), by_request)
@@ -71,15 +71,15 @@ def pod_resources(cache: ClaimInfoCache, pod: Pod) -> PodResources:
     containers = {}
     for container in pod.containers:
         dynamic = []
-        for use, wanted in _uses(pod, container):
+        for use, wanted in uses(pod, container):
             if claim := cache.get(wanted.uid):
-                resources = tuple(_claim_resource(driver, device) for driver, device in _devices(claim, use.request))
+                resources = tuple(_claim_resource(driver, device) for driver, device in devices_of(claim, use.request))
                 dynamic.append(DynamicResource(claim.state.claim_name, claim.state.namespace, resources))
         containers[container] = tuple(dynamic)
     return PodResources(pod.name, pod.namespace, containers)
 
 
-def _uses(pod: Pod, container: str) -> Iterator[tuple[ContainerClaim, ResourceClaim]]:
+def uses(pod: Pod, container: str) -> Iterator[tuple[ContainerClaim, ResourceClaim]]:
     """Without those for which no claim is needed."""
     for use in pod.containers.get(container, ()):
         if use.claim not in pod.claims:
@@ -99,7 +99,8 @@ def _ready(cache: ClaimInfoCache, pod: Pod, wanted: ResourceClaim) -> ClaimInfo:
     return claim
 
 
-def _devices(claim: ClaimInfo, request: str) -> Iterator[tuple[str, Device]]:
+def devices_of(claim: ClaimInfo, request: str) -> Iterator[tuple[str, Device]]:
+    """(driver, device) of each device that serves a request of a claim; with "" all of them."""
     for driver, state in sorted(claim.served.driver_states.items()):
         for device in state.devices:
             if not request or device.serves(request):

@@ -1,0 +1,335 @@
+"""What is known about devices from the reports of their drivers, and who hears of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointmanager import InvalidKey, ManagerClosed, MemoryStore
+from draState import DeviceHealth, DeviceHealthStore, Health, HealthChange
+from draState import _healthstore as limits
+
+from .health import GPU, HEALTHY, NIC, UNHEALTHY, UNKNOWN, HealthNode, device
+
+
+@pytest.fixture
+def node(directory: Path) -> Iterator[HealthNode]:
+    node = HealthNode(directory)
+    yield node
+    node.store.close()
+
+
+# What is read.
+
+
+@pytest.mark.parametrize(
+    ("reported", "passed", "asked", "health"),
+    [
+        ([], 0, ("p", "d0"), UNKNOWN),
+        ([device()], 0, ("p", "d0"), HEALTHY),
+        ([device(health=UNHEALTHY)], 0, ("p", "d0"), UNHEALTHY),
+        ([device(health=UNKNOWN)], 0, ("p", "d0"), UNKNOWN),
+        ([device()], 31, ("p", "d0"), UNKNOWN),
+        ([device()], 29, ("p", "d0"), HEALTHY),
+        ([device()], 30, ("p", "d0"), HEALTHY),
+        ([device()], 30.01, ("p", "d0"), UNKNOWN),
+        ([device(timeout=5)], 6, ("p", "d0"), UNKNOWN),
+        ([device(timeout=300)], 299, ("p", "d0"), HEALTHY),
+        ([device()], -1, ("p", "d0"), UNKNOWN),
+        ([device()], 31, ("p", "d1"), UNKNOWN),
+        ([device()], 0, ("p", "d1"), UNKNOWN),
+        ([device()], 0, ("other", "d0"), UNKNOWN),
+        ([device(), device("d1", UNHEALTHY)], 0, ("p", "d1"), UNHEALTHY),
+        ([device(), device("d1", UNHEALTHY)], 0, ("p", "d0"), HEALTHY),
+        ([device(), device(health=UNHEALTHY)], 0, ("p", "d0"), UNHEALTHY),
+        ([device(), device(health=UNHEALTHY, pool="q")], 0, ("p", "d0"), HEALTHY),
+    ],
+)
+def test_a_device_has_the_health_of_the_last_report_until_its_time_is_over(
+    node: HealthNode, reported: list[DeviceHealth], passed: float, asked: tuple[str, str], health: Health
+) -> None:
+    node.report(*(DeviceHealth(d.pool_name, d.device_name, d.health, "why", d.timeout) for d in reported))
+    node.time += passed  # and nobody has looked for what is over
+
+    found = node.store.get(GPU, *asked)
+
+    assert (found.name, found.health) == (asked, health)
+    assert found.message == ("" if found.reported == 0 else "why")
+    assert (found.reported == 0) == (found not in node.store.drivers().get(GPU, ()))
+    assert node.store.get(NIC, *asked).health is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("number", "health"), [(0, UNKNOWN), (1, HEALTHY), (2, UNHEALTHY), (99, UNKNOWN), (-1, UNKNOWN)]
+)
+def test_a_number_of_the_wire_is_a_health(number: int, health: Health) -> None:
+    assert Health.numbered(number) is health
+
+
+@pytest.mark.parametrize(
+    ("word", "health"),
+    [("Healthy", HEALTHY), ("Unhealthy", UNHEALTHY), ("Unknown", UNKNOWN), ("", UNKNOWN), ("Other", UNKNOWN)],
+)
+def test_a_word_of_kubelet_is_a_health(word: str, health: Health) -> None:
+    assert Health.named(word) is health
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ("", ""),
+        ("Device is healthy", "Device is healthy"),
+        ("x" * 1023, "x" * 1023),
+        ("x" * 1024, "x" * 1024),
+        ("x" * 1025, "x" * 1021 + "..."),
+        ("x" * 2048, "x" * 1021 + "..."),
+        ("ECC errors on GPU-0", "ECC errors on GPU-0"),
+        ("\0" * 1024 + " more", "\0" * 1021 + "..."),
+        ("ü" * 1024, "ü" * 1024),
+        ("ü" * 1025, "ü" * 1021 + "..."),
+    ],
+)
+def test_a_long_message_is_cut(node: HealthNode, message: str, kept: str) -> None:
+    node.report(device(message=message))
+    assert node.message() == kept
+    assert len(kept) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [(12, 12.0), (0, 30.0), (-1, 30.0), (0.5, 0.5), (float("inf"), 30.0), (float("nan"), 30.0)]
+)
+def test_a_time_out_of_zero_or_less_is_kubelets(node: HealthNode, given: float, kept: float) -> None:
+    node.report(device(timeout=given))
+    assert node.store.get(GPU, "p", "d0").timeout == kept
+    assert node.passed(kept) == []
+    assert node.passed(0.01) == ["d0"]
+
+
+def test_the_time_of_a_report_is_that_of_its_arrival(node: HealthNode) -> None:
+    node.report(DeviceHealth("p", "d0", HEALTHY, reported=123.0))
+    assert node.store.get(GPU, "p", "d0").reported == node.time
+
+
+# What is announced.
+
+
+def test_the_life_of_two_devices_is_announced(node: HealthNode) -> None:
+    assert node.report(device()) == ["d0"]
+    assert node.report(device()) == []
+    assert node.report(device(health=UNHEALTHY)) == ["d0"]
+    node.time += 60  # and the report comes before anybody has looked for what is over
+    assert node.report(device("d1")) == ["d0", "d1"]
+    assert (node.health("d0"), node.health("d1")) == (UNKNOWN, HEALTHY)
+    node.report(device("d1"), device("d2", UNHEALTHY))
+    node.time += 60
+    assert node.report() == ["d1", "d2"]
+    assert node.store.drivers() == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "changes"),
+    [
+        (device(), device(), False),
+        (device(), device(health=UNHEALTHY), True),
+        (device(), device(health=UNKNOWN), True),
+        (device(), device(message="hot"), True),
+        (device(message="hot"), device(), True),
+        (device(message="hot"), device(message="hot"), False),
+        (device(), device(timeout=30), False),
+        (device(), device(timeout=31), True),
+        (device(timeout=-1), device(timeout=0), False),
+        (device(message="x" * 2000), device(message="x" * 3000), False),
+        (device(health=UNKNOWN), device(health=UNKNOWN), False),
+    ],
+)
+def test_another_status_message_or_time_out_is_a_change(
+    node: HealthNode, first: DeviceHealth, second: DeviceHealth, changes: bool
+) -> None:
+    assert node.report(first) == ["d0"]
+    node.time += 1
+    assert node.report(second) == (["d0"] if changes else [])
+    assert node.store.get(GPU, "p", "d0").reported == node.time
+
+
+def test_a_silent_driver_is_announced_when_the_time_is_over_and_once(node: HealthNode) -> None:
+    node.report(device(), device("d1", timeout=60))
+    assert node.passed(30) == []
+    assert node.passed(1) == ["d0"]
+    assert node.passed(1) == []
+    assert node.passed(60) == ["d1"]
+    assert node.passed(60) == []
+
+
+def test_a_device_that_comes_back_is_announced_though_it_says_what_it_said_before(node: HealthNode) -> None:
+    node.report(device())
+    node.passed(31)
+    assert node.report(device()) == ["d0"]
+    node.time += 31  # whether or not anybody has looked
+    assert node.report(device()) == ["d0"]
+
+
+def test_a_report_keeps_only_its_own_devices_alive(node: HealthNode) -> None:
+    node.report(device(), device("d1"))
+    node.time += 20
+    assert node.report(device()) == []
+    assert (node.health("d0"), node.health("d1")) == (HEALTHY, HEALTHY)
+    assert node.passed(20) == ["d1"]
+    assert (node.health("d0"), node.health("d1")) == (HEALTHY, UNKNOWN)
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_device_that_was_unknown_already_goes_without_a_word(node: HealthNode, looked: bool) -> None:
+    node.report(device("was-healthy"), device("unknown", UNKNOWN), device("says-why", UNKNOWN, "checking"))
+    if looked:
+        assert node.passed(31) == ["says-why", "was-healthy"]
+        assert node.report(device("fresh")) == ["fresh"]
+    else:
+        node.time += 31
+        assert node.report(device("fresh")) == ["fresh", "says-why", "was-healthy"]
+    assert [d.device_name for d in node.store.drivers()[GPU]] == ["fresh"]
+
+
+def test_a_driver_whose_stream_has_ended_is_forgotten_and_that_is_announced(node: HealthNode) -> None:
+    node.report(device(), device("d1", UNKNOWN))
+    node.report(device(), driver=NIC)
+    del node.changes[:]
+
+    node.store.forget(GPU)
+
+    assert node.changes == [(GPU, ["d0"])]
+    assert (node.health(), node.health(driver=NIC)) == (UNKNOWN, HEALTHY)
+    node.store.forget(GPU)
+    assert len(node.changes) == 1
+
+
+@pytest.mark.parametrize("end", [None, RuntimeError("broken stream"), KeyboardInterrupt()])
+def test_reports_are_followed_until_the_stream_ends(node: HealthNode, end: BaseException | None) -> None:
+    seen: list[Health] = []
+
+    def stream() -> Iterator[list[DeviceHealth]]:
+        for health in (HEALTHY, UNHEALTHY):
+            yield [device(health=health)]
+            seen.append(node.health())
+        if end:
+            raise end
+
+    if end:
+        with pytest.raises(type(end)):
+            node.store.follow(GPU, stream())
+    else:
+        node.store.follow(GPU, stream())
+
+    assert (seen, node.health()) == ([HEALTHY, UNHEALTHY], UNKNOWN)
+    assert node.changes == [(GPU, ["d0"])] * 3
+
+
+# Limits.
+
+
+def test_a_driver_has_at_most_so_many_devices_and_known_ones_are_always_updated(
+    node: HealthNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert limits.MOST_DEVICES == 16_384
+    many = [device(f"d{n}") for n in range(16_384)]
+    with caplog.at_level(logging.WARNING, "draState"):
+        assert len(node.report(*many, device("one-more"))) == 16_384
+        assert node.report(device("one-too-many"), device("d0", UNHEALTHY)) == ["d0"]
+    assert caplog.messages == [f"health of driver {GPU}: 1 devices beyond 16384 are ignored"]  # not each time
+    assert (node.health("one-more"), node.health("one-too-many"), node.health()) == (UNKNOWN, UNKNOWN, UNHEALTHY)
+    assert node.store.ignored == {GPU: 1}
+    assert node.report(device("one-too-many"), driver=NIC) == ["one-too-many"]
+
+
+def test_what_is_over_makes_room_but_never_for_a_device_that_is_known(
+    node: HealthNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MOST_DEVICES", 3)
+    node.report(device("a"), device("b"), device("c"))
+    node.time += 31
+    node.report(device("x"), device("y"), device("z"), device("a", UNHEALTHY))
+    assert {d.device_name for d in node.store.drivers()[GPU]} == {"a", "x", "y"}
+    assert node.store.ignored == {GPU: 1}
+    node.report(device("x"))
+    assert node.store.ignored == {}
+
+
+def test_a_driver_is_named_as_drivers_are(node: HealthNode) -> None:
+    with pytest.raises(InvalidKey):
+        node.store.report("../x", [])
+    with pytest.raises(InvalidKey):
+        node.store.forget("")
+
+
+# Watchers.
+
+
+def test_a_watcher_that_fails_costs_nothing(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: HealthChange) -> None:
+        raise RuntimeError("watcher")
+
+    with DeviceHealthStore(directory, on_change=fail, boot_id="b") as store:
+        with caplog.at_level(logging.ERROR, "draState"):
+            store.report(GPU, [device()])
+        assert store.get(GPU, "p", "d0").health is HEALTHY
+    assert caplog.messages == [f"the on_change callback failed on a change of driver {GPU}"]
+
+
+def test_a_watcher_may_use_the_store(directory: Path) -> None:
+    def forget(change: HealthChange) -> None:
+        if store.get(change.driver, "p", "d0").health is HEALTHY:
+            store.forget(change.driver)
+
+    with DeviceHealthStore(directory, on_change=forget, boot_id="b") as store:
+        store.report(GPU, [device()])
+        assert store.drivers() == {}
+    assert not list(directory.glob("*.json"))
+
+
+def test_the_store_itself_notices_when_the_time_is_over() -> None:
+    announced = threading.Event()
+    heard: list[tuple[HealthChange, Health]] = []
+
+    def changed(change: HealthChange) -> None:
+        heard.append((change, store.get(GPU, "p", "d0").health))
+        if len(heard) == 2:
+            announced.set()
+
+    with DeviceHealthStore(MemoryStore(), on_change=changed) as store:
+        store.report(GPU, [device(timeout=600), device("d1", timeout=600)])
+        store.report(GPU, [device(timeout=0.02), device("d1", timeout=600)])  # sooner than what it waits for
+        assert announced.wait(30)
+    change = HealthChange(GPU, frozenset({("p", "d0")}))
+    assert heard[1:] in ([(change, HEALTHY)], [(change, UNKNOWN)])
+
+
+def test_the_store_notices_it_after_a_restart_too() -> None:
+    disk, times = MemoryStore(), [1000.0]
+    with DeviceHealthStore(disk, clock=lambda: times[-1], boot_id="b") as store:
+        store.report(GPU, [device()])
+    times.append(1030.0)
+    announced = threading.Event()
+    with DeviceHealthStore(disk, clock=lambda: times[-1], boot_id="b", on_change=lambda _: announced.set()) as store:
+        assert store.get(GPU, "p", "d0").health is HEALTHY
+        times.append(1031.0)
+        assert announced.wait(30)
+
+
+def test_a_closed_store_takes_nothing_and_reads_on(node: HealthNode) -> None:
+    node.report(device())
+    node.store.close()
+    node.store.close()
+    calls: list[Any] = [
+        lambda: node.store.report(GPU, [device(health=UNHEALTHY)]),
+        lambda: node.store.forget(GPU),
+        node.store.expire,
+        lambda: node.store.follow(GPU, [[]]),
+    ]
+    for call in calls:
+        with pytest.raises(ManagerClosed):
+            call()
+    assert node.health() is HEALTHY
