@@ -45,7 +45,14 @@ from ._errors import (
     UnprepareFailed,
 )
 from ._healthstore import DeviceHealthStore, HealthChange
-from ._kubelet import KubeletDRAState, read_dra_manager_state, write_dra_manager_state
+from ._kubelet import (
+    KubeletDeviceHealth,
+    KubeletDRAState,
+    KubeletHealthState,
+    read_dra_health_state,
+    read_dra_manager_state,
+    write_dra_manager_state,
+)
 from ._orphans import Orphan
 from ._pod import Allocation, ContainerClaim, Pod, ResourceClaim
 from ._podconfig import POD_CONFIGS, DeviceConfig, PodConfig
@@ -91,6 +98,8 @@ __all__ = [
     "Health",
     "HealthChange",
     "KubeletDRAState",
+    "KubeletDeviceHealth",
+    "KubeletHealthState",
     "KubeletStateInvalid",
     "NodeOperation",
     "OpaqueConfig",
@@ -111,6 +120,7 @@ __all__ = [
     "concerned_pods",
     "pod_health",
     "read_allocation",
+    "read_dra_health_state",
     "read_dra_manager_state",
     "read_pod",
     "read_resource_claim",

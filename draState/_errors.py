@@ -69,7 +69,7 @@ class ReconcileRefused(DRAError):
 
 
 class KubeletStateInvalid(DRAError):
-    """Bytes that kubelet would not load as its dra_manager_state. Names what is wrong, never data."""
+    """Bytes that kubelet would not load as its dra_manager_state or dra_health_state. Never names data."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"not a valid dra_manager_state: {why}")
+    def __init__(self, why: str, file: str = "dra_manager_state") -> None:
+        super().__init__(f"not a valid {file}: {why}")

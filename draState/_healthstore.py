@@ -80,7 +80,7 @@ class DeviceHealthStore:
         self._ignored: dict[str, int] = {}
         self._saved: dict[str, float] = {}
         self._unsaved: dict[str, str] = {}
-        self._closed = False
+        self.closed = False
         self._timer: threading.Thread | None = None
         try:
             self._load()
@@ -132,7 +132,7 @@ class DeviceHealthStore:
             for devices in reports:
                 self.report(driver, devices)
         finally:
-            if not self._closed:
+            if not self.closed:
                 self.forget(driver)
 
     def expire(self) -> None:
@@ -172,7 +172,7 @@ class DeviceHealthStore:
     def close(self) -> None:
         """Give the directory back. Reads go on, and nothing is announced any more."""
         with self._changing:
-            self._closed = True
+            self.closed = True
             self._changing.notify_all()
         self._cache.close()
 
@@ -196,7 +196,7 @@ class DeviceHealthStore:
     @contextmanager
     def _changing_now(self) -> Iterator[float]:
         """The lock, and the time at which it was given."""
-        if self._closed:
+        if self.closed:
             raise ManagerClosed(self._manager.path, "is closed")
         if os.getpid() != self._process:  # a lock that another thread had when it forked is never given back
             raise ManagerClosed(self._manager.path, ManagerClosed.FORKED)
@@ -214,7 +214,7 @@ class DeviceHealthStore:
             self._timer.start()
 
     def _expire_in_time(self) -> None:
-        while not self._closed:
+        while not self.closed:
             with self._changing:
                 ends = [device.reported + device.timeout for its in self._drivers.values() for device in its.values()]
                 left = min(ends) - self._clock() if ends else None

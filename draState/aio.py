@@ -9,6 +9,9 @@
     await preparer.restore()
     await preparer.prepare([ref])
 
+    health = await AsyncDeviceHealthStore.open(lambda: DeviceHealthStore("/var/lib/agent/health", on_change=changed))
+    await health.follow(driver, stream)
+
 Changes of one claim happen in the order in which they were awaited, those of different claims overlap.
 checkpointmanager.aio.KeyedThreads says what a cancellation does.
 """
@@ -16,7 +19,7 @@ checkpointmanager.aio.KeyedThreads says what a cancellation does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from checkpointmanager.aio import AsyncCache, KeyedThreads
@@ -24,12 +27,14 @@ from checkpointmanager.aio import AsyncCache, KeyedThreads
 from ._claimcache import Change, ClaimInfoCache, Name
 from ._claiminfo import ClaimInfo
 from ._claimpreparer import ClaimPreparer
+from ._devicehealth import DeviceHealth
 from ._dramanager import ActivePods, DRAManager
 from ._driver import ClaimRef, Prepared
+from ._healthstore import DeviceHealthStore
 from ._orphans import Orphan
 from ._pod import Pod
 
-__all__ = ["AsyncClaimInfoCache", "AsyncClaimPreparer", "AsyncDRAManager"]
+__all__ = ["AsyncClaimInfoCache", "AsyncClaimPreparer", "AsyncDRAManager", "AsyncDeviceHealthStore"]
 
 RECONCILING = "reconcile"  # a key of its own: those of claims and pods have a slash
 
@@ -122,6 +127,31 @@ class AsyncClaimPreparer:
     async def _unprepare(self, ref: ClaimRef) -> str:
         errors = await self._threads.run(_keys_of([ref.uid]), lambda: self.preparer.unprepare([ref]))
         return errors[ref.uid]
+
+
+class AsyncDeviceHealthStore(AsyncCache[DeviceHealthStore]):
+    """Around a store that is there already, or `open` one. Read from `cache` itself: reads never wait.
+
+    `on_change` is called in another thread than the loop's.
+    """
+
+    async def report(self, driver: str, devices: Iterable[DeviceHealth]) -> None:
+        """See DeviceHealthStore.report."""
+        listed = list(devices)
+        await self.threads.run([driver], lambda: self.cache.report(driver, listed))
+
+    async def forget(self, driver: str) -> None:
+        """See DeviceHealthStore.forget."""
+        await self.threads.run([driver], lambda: self.cache.forget(driver))
+
+    async def follow(self, driver: str, reports: AsyncIterable[Iterable[DeviceHealth]]) -> None:
+        """See DeviceHealthStore.follow. A cancellation ends the stream too."""
+        try:
+            async for devices in reports:
+                await self.report(driver, devices)
+        finally:
+            if not self.cache.closed:
+                await self.forget(driver)
 
 
 def _keys_of(uids: Iterable[str], pod_uid: str = "") -> list[str]:

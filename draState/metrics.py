@@ -1,7 +1,8 @@
-"""Figures of a ClaimInfoCache for Prometheus, of the extra [metrics], under the names that kubelet uses.
+"""Figures of claims and devices for Prometheus, of the extra [metrics], under kubelet's names where it has them.
 
 ClaimMetrics(cache)          # registers itself
 PreparerMetrics(preparer)    # so does this one, on the driver's side
+HealthMetrics(store)         # and this one, for a DeviceHealthStore
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from prometheus_client.registry import Collector
 from ._claimcache import ClaimInfoCache
 from ._claimpreparer import ClaimPreparer
 from ._claimstate import ClaimPhase
+from ._devicehealth import Health
+from ._healthstore import DeviceHealthStore
 
-__all__ = ["ClaimMetrics", "PreparerMetrics"]
+__all__ = ["ClaimMetrics", "HealthMetrics", "PreparerMetrics"]
 
 ANY = "<any>"  # kubelet's word for the number across all drivers: a claim may have several
 
@@ -86,3 +89,38 @@ class PreparerMetrics(Collector):
         )
         from_memory.add_metric([], preparer.answered_from_memory)
         return [phases, orphaned, from_memory]
+
+
+class HealthMetrics(Collector):
+    """How many devices of each driver are healthy, and what a DeviceHealthStore could not keep."""
+
+    def __init__(self, store: DeviceHealthStore, registry: CollectorRegistry | None = REGISTRY) -> None:
+        self._store = store
+        if registry:
+            registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        devices = GaugeMetricFamily(
+            "dra_devices_by_health",
+            "Devices by driver name and health. One whose time-out is over is not counted until it is reported again.",
+            labels=["driver_name", "health"],
+        )
+        for driver, its in sorted(self._store.drivers().items()):
+            counted = Counter(device.health for device in its)
+            for health in Health:
+                devices.add_metric([driver, health], counted[health])
+        ignored = GaugeMetricFamily(
+            "dra_devices_health_ignored",
+            "Devices of the driver's last report that are too many and not kept.",
+            labels=["driver_name"],
+        )
+        for driver, count in sorted(self._store.ignored.items()):
+            ignored.add_metric([driver], count)
+        unsaved = GaugeMetricFamily(
+            "dra_devices_health_unsaved",
+            "Drivers whose file could not be read or written: a restart would not know their devices.",
+            labels=["driver_name"],
+        )
+        for driver in sorted(self._store.problems):
+            unsaved.add_metric([driver], 1)
+        return [devices, ignored, unsaved]

@@ -1,5 +1,7 @@
 """Kubelet's own file of claims, `dra_manager_state`: read into our states, and written as kubelet writes it.
 
+`dra_health_state`, the health of devices, is read only: drivers report anew within seconds.
+
 Import and export are one line each:
 
     cache.put(*map(ClaimInfo, read_dra_manager_state(blob).claims))
@@ -15,7 +17,15 @@ this one from the third. Nothing here touches a file.
 
 from __future__ import annotations
 
+from .healthfile import KubeletDeviceHealth, KubeletHealthState, read_dra_health_state
 from .reader import KubeletDRAState, read_dra_manager_state
 from .writer import write_dra_manager_state
 
-__all__ = ["KubeletDRAState", "read_dra_manager_state", "write_dra_manager_state"]
+__all__ = [
+    "KubeletDRAState",
+    "KubeletDeviceHealth",
+    "KubeletHealthState",
+    "read_dra_health_state",
+    "read_dra_manager_state",
+    "write_dra_manager_state",
+]
