@@ -24,6 +24,7 @@ from checkpointmanager import (
     CheckpointManager,
     Event,
     FileOptions,
+    KeyLocks,
     ManagerClosed,
     Removal,
     Store,
@@ -56,8 +57,9 @@ class DeviceHealthStore:
     locks, in the thread of the report or in the store's own. So two changes at the same time may be announced in
     either order, which is why a change does not say what the health is.
 
-    After a restart everything counts as long as it would have without one; after a reboot nothing does. A driver
-    whose file cannot be trusted, or not be written, is in `problems`; its next report is written all the same.
+    After a restart everything counts for as long as it would have, or a little less: of reports that say nothing new
+    only some are written. After a reboot nothing does. A driver whose file cannot be trusted, or not be written, is
+    in `problems`; its next report is written all the same.
     """
 
     def __init__(
@@ -75,13 +77,14 @@ class DeviceHealthStore:
         self._on_change = on_change
         self._clock = clock
         self._cache = CheckpointCache(self._manager)
-        self._changing = threading.Condition()  # guards changes of the five below, never held across the disk
-        self._drivers: dict[str, Devices] = {}
+        self._changing = threading.Condition()  # guards the four below, never held across the disk
+        self._drivers: dict[str, Devices] = {}  # each is replaced and never changed; readers do without the lock
         self._ignored: dict[str, int] = {}
+        self._timer: threading.Thread | None = None
+        self.closed = False
+        self._saving = KeyLocks()  # by driver: guards the two below, and that they are those of the last write
         self._saved: dict[str, float] = {}
         self._unsaved: dict[str, str] = {}
-        self.closed = False
-        self._timer: threading.Thread | None = None
         try:
             self._load()
         except BaseException:
@@ -248,18 +251,17 @@ class DeviceHealthStore:
                 return {driver: DriverHealth(tuple(devices.values()))}
             return {driver: REMOVED} if driver in self._cache else {}
 
-        try:
-            self._cache.change([driver], latest)
-        except ManagerClosed:
-            raise
-        except CheckpointError as error:
-            with self._changing:
+        with self._saving.locked(driver):
+            try:
+                self._cache.change([driver], latest)
+            except ManagerClosed:
+                raise
+            except CheckpointError as error:
                 known = self._unsaved.get(driver)
                 self._unsaved[driver] = str(error)
-            if known != str(error):  # else it was logged before, some seconds ago
-                logger.warning("health of driver %s: not on disk, which a restart would notice: %s", driver, error)
-        else:
-            with self._changing:
+                if known != str(error):  # else it was logged before, some seconds ago
+                    logger.warning("health of driver %s: a restart would not know it: %s", driver, error)
+            else:
                 self._saved[driver] = saved_at
                 self._unsaved.pop(driver, None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -254,7 +255,10 @@ def test_what_is_over_makes_room_but_never_for_a_device_that_is_known(
     node.report(device("x"), device("y"), device("z"), device("a", UNHEALTHY))
     assert {d.device_name for d in node.store.drivers()[GPU]} == {"a", "x", "y"}
     assert node.store.ignored == {GPU: 1}
-    node.report(device("x"))
+    node.store.forget(GPU)
+    assert node.store.ignored == {}
+    node.report(device("a"), device("b"), device("c"), device("d"))
+    node.report(device("a"))
     assert node.store.ignored == {}
 
 
@@ -296,15 +300,23 @@ def test_the_store_itself_notices_when_the_time_is_over() -> None:
 
     def changed(change: HealthChange) -> None:
         heard.append((change, store.get(GPU, "p", "d0").health))
-        if len(heard) == 2:
+        if len(heard) == 3:
             announced.set()
 
     with DeviceHealthStore(MemoryStore(), on_change=changed) as store:
         store.report(GPU, [device(timeout=600), device("d1", timeout=600)])
+        until_its_thread_waits(store)
         store.report(GPU, [device(timeout=0.02), device("d1", timeout=600)])  # sooner than what it waits for
         assert announced.wait(30)
     change = HealthChange(GPU, frozenset({("p", "d0")}))
-    assert heard[1:] in ([(change, HEALTHY)], [(change, UNKNOWN)])
+    assert heard[2:] == [(change, UNKNOWN)]  # after the two reports
+
+
+def until_its_thread_waits(store: DeviceHealthStore) -> None:
+    end = time.monotonic() + 30
+    while not store._changing._waiters:  # type: ignore[attr-defined]
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def test_the_store_notices_it_after_a_restart_too() -> None:

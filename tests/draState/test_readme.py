@@ -14,7 +14,7 @@ PACKAGE = Path(draState.__file__).parent
 README = (PACKAGE / "README.md").read_text(encoding="utf-8")
 
 
-AGENT, DRIVER = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+AGENT, DRIVER, OBJECTS, HEALTH = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def output_of(program: str, folder: Path) -> list[str]:
@@ -44,8 +44,25 @@ def test_the_driver_of_the_readme_sets_up_and_tears_down(tmp_path: Path) -> None
     assert output_of(DRIVER, tmp_path) == ["set up: nic.example.com/nic=eth1", "torn down, vlan 7", "error: none"]
 
 
+def test_the_api_objects_of_the_readme_are_read(tmp_path: Path) -> None:
+    assert output_of(OBJECTS, tmp_path) == [
+        "needs: trainer-gpu-x7k2p",
+        "main uses gpu of gpu-0 for gpu",
+        "refused: claim ml/trainer-gpu-x7k2p (UID 0c9f) was not created for pod ml/trainer, which does not own it",
+    ]
+
+
+def test_the_device_of_the_readme_is_unhealthy_until_it_is_forgotten(tmp_path: Path) -> None:
+    assert output_of(HEALTH, tmp_path) == [
+        "gpu-0 is Healthy for pod-7",
+        "gpu-0 is Unhealthy for pod-7",
+        "after a restart: ECC errors",
+        "gpu-0 is Unknown for pod-7",
+    ]
+
+
 def test_the_programs_of_the_readme_are_short() -> None:
-    for program in (AGENT, DRIVER):
+    for program in (AGENT, DRIVER, OBJECTS, HEALTH):
         assert len([line for line in program.splitlines() if line.strip()]) <= 30
 
 
