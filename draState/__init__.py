@@ -14,6 +14,9 @@ A driver is a ClaimPreparer with hooks that set devices up and tear them down:
     preparer.restore()
     preparer.prepare([ClaimRef(uid, name, namespace)])
 
+Pods and claims are read from the API server's objects by read_pod and read_allocation. The health that drivers
+report is kept in a DeviceHealthStore.
+
 A claim whose file is damaged costs itself and no other: it is there as unknown, its devices stay held.
 README.md says what is persisted, what is not, and why.
 """

@@ -7,7 +7,6 @@ no lock and never wait.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
-from typing import Literal, Unpack
+from typing import Unpack
 
 from checkpointmanager import (
     REMOVED,
@@ -26,7 +25,6 @@ from checkpointmanager import (
     FileOptions,
     KeyLocks,
     ManagerClosed,
-    Removal,
     Store,
     check_key,
 )
@@ -83,7 +81,7 @@ class DeviceHealthStore:
         self._timer: threading.Thread | None = None
         self.closed = False
         self._saving = KeyLocks()  # by driver: guards the two below, and that they are those of the last write
-        self._saved: dict[str, float] = {}
+        self._saved: dict[str, Devices] = {}
         self._unsaved: dict[str, str] = {}
         try:
             self._load()
@@ -107,7 +105,7 @@ class DeviceHealthStore:
                 if name in after or len(after) < MOST_DEVICES:
                     after[name] = device
             changed = _changed(before, after, now)
-            must_save = changed or driver in self._unsaved or self._is_outdated(driver, after, now)
+            must_save = changed or driver in self._unsaved or self._is_outdated(driver, after)
             self._swap(driver, after)
             more = self._more_ignored(driver, len(told.keys() - after))
         if more:
@@ -194,7 +192,8 @@ class DeviceHealthStore:
             for entry in self._cache.entries():
                 if entry.value and entry.from_this_boot:
                     devices = [device for device in entry.value.devices if not device.is_over(now)]
-                    self._swap(entry.key, {device.name: device for device in islice(devices, MOST_DEVICES)})
+                    self._saved[entry.key] = {device.name: device for device in islice(devices, MOST_DEVICES)}
+                    self._swap(entry.key, self._saved[entry.key])
 
     @contextmanager
     def _changing_now(self) -> Iterator[float]:
@@ -237,23 +236,20 @@ class DeviceHealthStore:
         except Exception:  # noqa: BLE001  (a callback is foreign code)
             logger.exception("the on_change callback failed on a change of driver %s", driver)
 
-    def _is_outdated(self, driver: str, devices: Devices, now: float) -> bool:
+    def _is_outdated(self, driver: str, devices: Devices) -> bool:
         """What the disk has would be over soon after a restart, though the driver goes on reporting it."""
-        timeouts = [device.timeout for device in devices.values()]
-        return bool(timeouts) and now - self._saved.get(driver, -math.inf) >= max(min(timeouts) / 2, REFRESH_SECONDS)
+        saved = self._saved.get(driver, {})
+        known = [(device, saved[name]) for name, device in devices.items() if name in saved]
+        return any(new.reported - old.reported >= max(new.timeout / 2, REFRESH_SECONDS) for new, old in known)
 
     def _save(self, driver: str) -> None:
-        """What memory has by now."""
-        saved_at = self._clock()
-
-        def latest(_: object) -> Mapping[str, DriverHealth | Literal[Removal.REMOVED]]:
-            if devices := self._drivers.get(driver):
-                return {driver: DriverHealth(tuple(devices.values()))}
-            return {driver: REMOVED} if driver in self._cache else {}
-
+        """What memory has by now, so that the last one to get here writes the newest."""
         with self._saving.locked(driver):
+            devices = self._drivers.get(driver, {})
+            state = DriverHealth(tuple(devices.values())) if devices else REMOVED
             try:
-                self._cache.change([driver], latest)
+                if devices or driver in self._cache:
+                    self._cache.change([driver], lambda _: {driver: state})
             except ManagerClosed:
                 raise
             except CheckpointError as error:
@@ -262,7 +258,7 @@ class DeviceHealthStore:
                 if known != str(error):  # else it was logged before, some seconds ago
                     logger.warning("health of driver %s: a restart would not know it: %s", driver, error)
             else:
-                self._saved[driver] = saved_at
+                self._saved[driver] = devices
                 self._unsaved.pop(driver, None)
 
     def _more_ignored(self, driver: str, count: int) -> int:

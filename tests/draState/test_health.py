@@ -262,6 +262,16 @@ def test_what_is_over_makes_room_but_never_for_a_device_that_is_known(
     assert node.store.ignored == {}
 
 
+@pytest.mark.parametrize("stranger", [7, None, DeviceHealth("p", "d1", HEALTHY, None)])  # type: ignore[arg-type]
+def test_a_report_that_is_none_changes_nothing(node: HealthNode, stranger: Any) -> None:
+    node.report(device())
+    with pytest.raises((AttributeError, TypeError)):
+        node.store.report(GPU, [device(health=UNHEALTHY), stranger])
+    assert node.health() is HEALTHY
+    assert len(node.changes) == 1
+    assert node.report(device(health=UNHEALTHY)) == ["d0"]  # no lock is held
+
+
 def test_a_driver_is_named_as_drivers_are(node: HealthNode) -> None:
     with pytest.raises(InvalidKey):
         node.store.report("../x", [])

@@ -141,11 +141,22 @@ def test_a_driver_without_devices_leaves_no_file(node: HealthNode) -> None:
     assert not node.file().exists()
 
 
-def test_the_first_report_after_a_restart_is_written(node: HealthNode) -> None:
+def test_a_restart_does_not_change_when_a_file_is_refreshed(node: HealthNode) -> None:
     node.report(device())
-    node.time += 5
+    node.time += 14
     node.restart()
-    assert node.report(device()) == []
+    assert (node.report(device()), node.writes()) == ([], [])
+    node.time += 1
+    assert (node.report(device()), node.writes()) == ([], ["store"])
+
+
+def test_each_device_is_refreshed_in_its_own_time(node: HealthNode) -> None:
+    node.report(device("a"))
+    node.time += 10
+    node.report(device("b"))  # is written, and so is "a", with its old time
+    node.time += 5
+    node.writes()
+    node.report(device("a"), device("b"))
     assert node.writes() == ["store"]
 
 

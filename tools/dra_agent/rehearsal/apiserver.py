@@ -119,6 +119,11 @@ class LocalApiServer:
         with self._lock:
             return self._objects.pop(path, None) is not None
 
+    def claim(self, name: str, namespace: str = "default") -> dict[str, Any]:
+        """The ResourceClaim object; KeyError if there is none."""
+        with self._lock:
+            return self._objects[f"/namespaces/{namespace}/{CLAIMS}/{name}"]
+
     def forget_claim(self, name: str, namespace: str = "default") -> None:
         self.delete(f"/namespaces/{namespace}/{CLAIMS}/{name}")
 

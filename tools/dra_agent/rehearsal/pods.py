@@ -7,6 +7,8 @@ import random
 import uuid
 from collections.abc import Iterable
 
+from draState import read_resource_claim
+
 from .apiserver import LocalApiServer
 from .journal import Journal
 from .kubelet import Claim, Kubelet, names
@@ -47,7 +49,7 @@ class Pods:
         uid = str(uuid.uuid4())
         claim = Claim(uid, f"claim-{uid[:13]}")
         self._cluster.allocate(uid, claim.name, [device], driver=self._driver, pool=self._pool, pods=[f"pod-{uid[:8]}"])
-        self._journal.asked("prepare", uid, [device])
+        self._journal.asked("prepare", uid, self._given(claim))
         while True:
             prepared = (await self._kubelet.prepare(claim))[uid]
             if not prepared.error:
@@ -67,6 +69,12 @@ class Pods:
         self._journal.answered("unprepare", claim.uid)
         self._cluster.forget_claim(claim.name)
         self._free += devices
+
+    def _given(self, claim: Claim) -> list[str]:
+        """The devices that kubelet reads from the API server before it asks the driver."""
+        read = read_resource_claim(self._cluster.claim(claim.name, claim.namespace))
+        allocations = read.allocations or {}
+        return [device.device_name for device in allocations[self._driver].devices]
 
     async def _one_after_the_other(self) -> None:
         while not self.ended.is_set():
