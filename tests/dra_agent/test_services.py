@@ -198,7 +198,9 @@ def test_pages(agent: AgentProcess) -> None:
         "checkpointmanager_sync_seconds_bucket",
         'dra_resource_claims_in_use{driver_name="<any>"}',
         'dra_agent_phase{phase="serving"} 1.0',
-        "dra_agent_operation_seconds_count",
+        'dra_operations_duration_seconds_bucket{is_error="false",le="0.1",operation_name="PrepareResources"}',
+        'dra_grpc_operations_duration_seconds_count{driver_name="gpu.example.com",grpc_status_code="OK",'
+        'method_name="/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"}',
     ):
         assert name in text
 

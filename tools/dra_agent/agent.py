@@ -15,6 +15,7 @@ from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
 from draState.metrics import ClaimMetrics, PreparerMetrics
 
 from .apiserver import ApiServer
+from .calls import Calls
 from .cdi import CdiFolder
 from .cdihooks import CdiHooks
 from .folders import make_folder
@@ -105,7 +106,8 @@ class Agent:
         settings.devices.refresh()  # it may have changed while another process had the state
         make_folder(settings.cdi, 0o755)  # runtimes and their users read it
         preparer = await self._restored(cache)
-        plugin, health = PluginService(preparer, self._registry), HealthService()
+        plugin = PluginService(preparer, Calls(settings.devices.current.driver, self._registry))
+        health = HealthService()
         handlers = {
             **plugin.handlers(V1),
             **plugin.handlers(V1BETA1),

@@ -9,29 +9,21 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from prometheus_client import CollectorRegistry, Histogram
 
 from checkpointmanager.aio import KeyedThreadsClosed
 from draState import ClaimRef, Prepared
 from draState.aio import AsyncClaimPreparer
 
+from .calls import Calls
 from .wire import DRAPlugin, Method
-
-BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 
 
 class PluginService:
     """Every claim of a request has an entry in the reply, with its devices or its own error."""
 
-    def __init__(self, preparer: AsyncClaimPreparer, registry: CollectorRegistry) -> None:
+    def __init__(self, preparer: AsyncClaimPreparer, calls: Calls) -> None:
         self._preparer = preparer
-        self._seconds = Histogram(
-            "dra_agent_operation_seconds",
-            "What kubelet waited for a claim, by operation and whether it succeeded.",
-            ["operation", "is_error"],
-            buckets=BUCKETS,
-            registry=registry,
-        )
+        self._calls = calls
 
     def handlers(self, api: DRAPlugin) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """The two calls of one version of the service, by path."""
@@ -40,16 +32,20 @@ class PluginService:
             remaining = context.time_remaining()
             deadline = None if remaining is None else time.monotonic() + remaining
             refs = [_ref(claim) for claim in request.claims]
-            answers = await asyncio.gather(*(self._prepare(ref, deadline) for ref in refs))
             reply = api.prepare.reply()
+            with self._calls.call(api.prepare.path, (ref.uid for ref in refs)) as call:
+                answers = await asyncio.gather(*(self._prepare(ref, deadline) for ref in refs))
+                call.failed += [ref.uid for ref, answer in zip(refs, answers, strict=True) if answer.error]
             for ref, prepared in zip(refs, answers, strict=True):
                 reply.claims[ref.uid].CopyFrom(_prepared(api, prepared))
             return reply
 
         async def unprepare(request: Any, _: object) -> Any:
             refs = [_ref(claim) for claim in request.claims]
-            errors = await asyncio.gather(*map(self._unprepare, refs))
             reply = api.unprepare.reply()
+            with self._calls.call(api.unprepare.path, (ref.uid for ref in refs)) as call:
+                errors = await asyncio.gather(*map(self._unprepare, refs))
+                call.failed += [ref.uid for ref, error in zip(refs, errors, strict=True) if error]
             for ref, error in zip(refs, errors, strict=True):
                 reply.claims[ref.uid].error = error
             return reply
@@ -60,25 +56,16 @@ class PluginService:
         }
 
     async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
-        started = time.perf_counter()
         try:
-            prepared = (await self._preparer.prepare([ref], deadline=deadline))[ref.uid]
+            return (await self._preparer.prepare([ref], deadline=deadline))[ref.uid]
         except KeyedThreadsClosed as error:
-            prepared = Prepared(error=str(error))
-        self._observe("prepare", prepared.error, started)
-        return prepared
+            return Prepared(error=str(error))
 
     async def _unprepare(self, ref: ClaimRef) -> str:
-        started = time.perf_counter()
         try:
-            error = (await self._preparer.unprepare([ref]))[ref.uid]
-        except KeyedThreadsClosed as closed:
-            error = str(closed)
-        self._observe("unprepare", error, started)
-        return error
-
-    def _observe(self, operation: str, error: str, started: float) -> None:
-        self._seconds.labels(operation, str(bool(error)).lower()).observe(time.perf_counter() - started)
+            return (await self._preparer.unprepare([ref]))[ref.uid]
+        except KeyedThreadsClosed as error:
+            return str(error)
 
 
 def unary(method: Method, answer: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
