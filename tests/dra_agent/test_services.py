@@ -19,7 +19,7 @@ from dra_agent.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, No
 from dra_agent.sockets import SocketServer
 from dra_agent.wire import HEALTH_WATCH, V1BETA1
 
-from .conversation import claim_for, devices_of, prepare, talk, unprepare, until
+from .conversation import LIMIT, claim_for, devices_of, prepare, talk, unprepare, until
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,12 @@ def test_it_registers_as_kubelet_expects(node: Node, agent: AgentProcess) -> Non
 
     info = asyncio.run(main())
     assert (info.type, info.name) == ("DRAPlugin", node.driver)
-    assert list(info.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    assert list(info.supported_versions) == [
+        "v1.DRAPlugin",
+        "v1beta1.DRAPlugin",
+        "v1.DRAResourceHealth",
+        "v1alpha1.DRAResourceHealth",
+    ]
     assert Path(info.endpoint).is_absolute()
     assert Path(info.endpoint).is_socket()
     assert agent.details()["registration"] == "registered"
@@ -263,6 +268,48 @@ def test_a_server_that_ends_leaves_the_socket_of_its_successor(tmp_path: Path) -
 
     assert asyncio.run(main())
     assert not Path(path).exists()
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_a_server_waits_for_calls_under_way_and_not_for_a_stream_that_nobody_reads(tmp_path: Path, calls: int) -> None:
+    """gRPC alone would wait for the stream as long as for a call: for all of the grace."""
+    stuck, asked, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def write(request: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        asyncio.get_running_loop().call_later(0.5, stuck.set)
+        while True:
+            await context.write(b"x" * (1 << 20))
+
+    async def answer(request: object, context: object) -> bytes:
+        asked.set()
+        await answered.wait()
+        return b"y"
+
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "/a/Stream": grpc.unary_stream_rpc_method_handler(write),
+        "/a/Call": grpc.unary_unary_rpc_method_handler(answer),
+    }
+
+    async def main() -> None:
+        server = SocketServer(str(tmp_path / "s.sock"), handlers)
+        await server.start()
+        channel: Any
+        async with grpc.aio.insecure_channel(f"unix:{server.path}") as channel:
+            unread = channel.unary_stream("/a/Stream")(b"")
+            await stuck.wait()
+            called = [asyncio.ensure_future(channel.unary_unary("/a/Call")(b"")) for _ in range(calls)]
+            if calls:
+                await asked.wait()
+            stopping = asyncio.create_task(server.stop(60))
+            if calls:
+                done, _ = await asyncio.wait({stopping}, timeout=1)
+                assert not done, "a call is under way"
+                answered.set()
+            await asyncio.wait_for(stopping, LIMIT)
+            assert [await each for each in called] == [b"y"] * calls
+            unread.cancel()
+
+    asyncio.run(main())
 
 
 def test_an_agent_without_its_socket_says_that_it_is_ill(cluster: LocalApiServer) -> None:

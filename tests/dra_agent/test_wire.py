@@ -42,6 +42,28 @@ def test_the_paths() -> None:
     assert (wire.V1.version, wire.V1BETA1.version) == ("v1.DRAPlugin", "v1beta1.DRAPlugin")
 
 
+@pytest.mark.parametrize("api", [wire.HEALTH_V1, wire.HEALTH_V1ALPHA1])
+def test_the_health_of_a_device(api: wire.DRAResourceHealth) -> None:
+    reply = api.watch.reply()
+    reply.devices.add(
+        device={"pool_name": "p", "device_name": "d"},
+        health=2,
+        last_updated_time=1 << 33,
+        health_check_timeout_seconds=30,
+        message="m",
+    )
+    health = b"\x0a\x06\x0a\x01p\x12\x01d\x10\x02\x18\x80\x80\x80\x80\x20\x20\x1e\x2a\x01m"
+    assert reply.SerializeToString() == b"\x0a" + bytes([len(health)]) + health
+    assert api.watch.request().SerializeToString() == b""
+
+
+def test_the_paths_of_the_health_services_have_the_version_for_a_package() -> None:
+    """As in Kubernetes' own files, where PodResources has the package v1 too."""
+    assert wire.HEALTH_V1.watch.path == "/v1.DRAResourceHealth/NodeWatchResources"
+    assert wire.HEALTH_V1ALPHA1.watch.path == "/v1alpha1.DRAResourceHealth/NodeWatchResources"
+    assert wire.LIST_POD_RESOURCES.path == "/v1.PodResourcesLister/List"
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [

@@ -18,8 +18,10 @@ from .apiserver import ApiServer
 from .calls import Calls
 from .cdi import CdiFolder
 from .cdihooks import CdiHooks
+from .devicehealth import DeviceHealth, HealthMetrics
 from .folders import make_folder
 from .health import HealthService
+from .healthstream import HealthStreamService
 from .heldclaims import HeldClaimsService
 from .kubeconfig import from_kubeconfig, in_cluster
 from .orphans import watch_orphans
@@ -31,7 +33,7 @@ from .settings import Settings
 from .sockets import SocketServer
 from .status import Phase, Status
 from .web import WebServer
-from .wire import V1, V1BETA1
+from .wire import HEALTH_V1, HEALTH_V1ALPHA1, V1, V1BETA1
 
 logger = logging.getLogger("dra_agent")
 
@@ -107,13 +109,17 @@ class Agent:
         make_folder(settings.cdi, 0o755)  # runtimes and their users read it
         preparer = await self._restored(cache)
         plugin = PluginService(preparer, Calls(settings.devices.current.driver, self._registry))
-        health = HealthService()
+        health, devices = HealthService(), DeviceHealth(lambda: settings.devices.current)
+        streams = HealthStreamService(devices)
+        HealthMetrics(devices, self._registry)
         handlers = {
             **plugin.handlers(V1),
             **plugin.handlers(V1BETA1),
             **PodResourcesService(cache.cache).handlers(),
             **HeldClaimsService(preparer).handlers(),
             **health.handlers(),
+            **streams.handlers(HEALTH_V1),
+            **streams.handlers(HEALTH_V1ALPHA1),
         }
         publisher = Publisher(self._server, settings.devices, settings.node, status)
         registration = RegistrationService(settings, status, publisher.registered)
@@ -123,12 +129,14 @@ class Agent:
         ]
         tasks: list[asyncio.Task[None]] = []
         try:
+            await devices.look()  # before kubelet asks
+            status.health = devices
             for socket in sockets:  # the one that kubelet looks for comes last
                 await socket.start()
             status.phase = Phase.SERVING
             logger.info("serving %d claims on %s", len(cache.cache), settings.dra_socket)
             orphans = watch_orphans(preparer, settings.release_orphans_after)
-            for work in (publisher.run(), self._watch(sockets), self._watch_devices(publisher), orphans):
+            for work in (publisher.run(), self._watch(sockets), self._watch_devices(publisher), orphans, devices.run()):
                 tasks.append(asyncio.create_task(work))
             await self.stopping.wait()
         finally:
@@ -137,6 +145,7 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await health.stop()
+            streams.stop()
             for socket in reversed(sockets):
                 await socket.stop(settings.grace)
             preparer.preparer.close()

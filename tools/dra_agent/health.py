@@ -8,11 +8,12 @@ from typing import Any
 
 import grpc
 
-from .plugin import unary
-from .wire import HEALTH_CHECK, HEALTH_WATCH, V1, V1BETA1
+from .plugin import stream, unary
+from .wire import HEALTH_CHECK, HEALTH_V1, HEALTH_V1ALPHA1, HEALTH_WATCH, V1, V1BETA1
 
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
-SERVICES = frozenset({"", *(api.prepare.path.split("/")[1] for api in (V1, V1BETA1)), V1.version, V1BETA1.version})
+_PATHS = (V1.prepare.path, V1BETA1.prepare.path, HEALTH_V1.watch.path, HEALTH_V1ALPHA1.watch.path)
+SERVICES = frozenset({"", V1.version, V1BETA1.version, *(path.split("/")[1] for path in _PATHS)})
 
 
 class HealthService:
@@ -23,12 +24,10 @@ class HealthService:
         self._changed = asyncio.Condition()
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        watch = grpc.unary_stream_rpc_method_handler(
-            self._watch,
-            request_deserializer=HEALTH_WATCH.request.FromString,
-            response_serializer=HEALTH_WATCH.reply.SerializeToString,
-        )
-        return {HEALTH_CHECK.path: unary(HEALTH_CHECK, self._check), HEALTH_WATCH.path: watch}
+        return {
+            HEALTH_CHECK.path: unary(HEALTH_CHECK, self._check),
+            HEALTH_WATCH.path: stream(HEALTH_WATCH, self._watch),
+        }
 
     async def stop(self) -> None:
         """Tell all who watch that this is the end."""

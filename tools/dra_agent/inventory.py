@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,11 @@ class Inventory:
     driver: str
     pool: str
     devices: Mapping[str, OfferedDevice]
+
+    def all_devices(self) -> Iterator[tuple[tuple[str, str], OfferedDevice]]:
+        """Each with its pool and name."""
+        for device in self.devices.values():
+            yield (self.pool, device.name), device
 
     @classmethod
     def read(cls, path: str, node: str) -> Inventory:

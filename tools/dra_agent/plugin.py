@@ -75,6 +75,13 @@ def unary(method: Method, answer: Callable[[Any, Any], Any]) -> grpc.RpcMethodHa
     )
 
 
+def stream(method: Method, answers: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
+    """A call with one request and replies until it ends."""
+    return grpc.unary_stream_rpc_method_handler(
+        answers, request_deserializer=method.request.FromString, response_serializer=method.reply.SerializeToString
+    )
+
+
 def _ref(claim: Any) -> ClaimRef:
     return ClaimRef(claim.uid, claim.name, claim.namespace)
 

@@ -11,9 +11,11 @@ import grpc
 from .plugin import unary
 from .settings import Settings
 from .status import Status
-from .wire import GET_INFO, NOTIFY_STATUS, V1, V1BETA1
+from .wire import GET_INFO, HEALTH_V1, HEALTH_V1ALPHA1, NOTIFY_STATUS, V1, V1BETA1
 
 logger = logging.getLogger("dra_agent")
+
+SERVICES = (V1, V1BETA1, HEALTH_V1, HEALTH_V1ALPHA1)  # of each kind, kubelet takes the newest that it knows
 
 
 class RegistrationService:
@@ -36,7 +38,7 @@ class RegistrationService:
             type="DRAPlugin",
             name=self._settings.devices.current.driver,
             endpoint=self._settings.dra_socket,
-            supported_versions=[V1.version, V1BETA1.version],
+            supported_versions=[service.version for service in SERVICES],
         )
 
     async def _notify_status(self, request: Any, context: object) -> Any:

@@ -9,6 +9,7 @@ closed, and the socket is removed here, if it is still the same.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,6 +21,7 @@ import grpc.aio
 from .folders import make_folder
 from .inventory import SettingsError
 
+FLUSH_SECONDS = 0.5  # for answers and ends of streams on their way to the client
 MAX_PATH = 107  # bytes: the kernel's limit for the path of a unix socket
 
 
@@ -31,8 +33,10 @@ class SocketServer:
         self._mode = mode
         if len(os.fsencode(path)) > MAX_PATH:
             raise SettingsError(f"{path}: longer than {MAX_PATH} bytes, which is too long for a socket")
+        self._calls = _Calls()
         self._server = grpc.aio.server()
-        self._server.add_generic_rpc_handlers((_Handlers(handlers),))
+        counted = {path: self._calls.counted(handler) for path, handler in handlers.items()}
+        self._server.add_generic_rpc_handlers((_Handlers(counted),))
         self._identity: tuple[int, int] | None = None
 
     async def start(self) -> None:
@@ -63,9 +67,45 @@ class SocketServer:
                 os.unlink(self.path)
 
     async def stop(self, grace: float) -> None:
-        """Take no new calls and let those under way finish, for at most `grace` seconds."""
+        """Take no new calls and let those under way finish, for at most `grace` seconds.
+
+        Streams end by themselves or are cut off: one that nobody reads would hold us up for all of that time.
+        """
         self.vanish()
-        await self._server.stop(grace)
+        stopping = asyncio.create_task(self._server.stop(grace))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._calls.none.wait(), grace)
+        await asyncio.wait({stopping}, timeout=FLUSH_SECONDS)
+        await self._server.stop(0)
+        await stopping
+
+
+class _Calls:
+    """Counts the calls under way that have an end of their own: all but streams."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self.none = asyncio.Event()
+        self.none.set()
+
+    def counted(self, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        answer: Any = handler.unary_unary
+        if answer is None:
+            return handler
+
+        async def counted_answer(request: Any, context: Any) -> Any:
+            self._under_way += 1
+            self.none.clear()
+            try:
+                return await answer(request, context)
+            finally:
+                self._under_way -= 1
+                if not self._under_way:
+                    self.none.set()
+
+        return grpc.unary_unary_rpc_method_handler(
+            counted_answer, handler.request_deserializer, handler.response_serializer
+        )
 
 
 class _Handlers(grpc.GenericRpcHandler):

@@ -9,6 +9,8 @@ from typing import Any
 from checkpointmanager import LockOwner
 from draState import ClaimInfoCache, ClaimPreparer
 
+from .devicehealth import DeviceHealth
+
 
 class Phase(StrEnum):
     """Where the agent is in its life."""
@@ -27,6 +29,7 @@ class Status:
     owner: LockOwner | None = None  # while standing by: who has the state
     cache: ClaimInfoCache | None = None
     preparer: ClaimPreparer | None = None
+    health: DeviceHealth | None = None
     registration: str = "kubelet has not called yet"
     registered: bool = False
     published: str = "not yet"
@@ -59,4 +62,6 @@ class Status:
             told["registration"] = self.registration
             told["resource_slices"] = self.published
             told["devices_file"] = self.devices_file
+            if self.health:
+                told["devices"] = self.health.details()
         return told

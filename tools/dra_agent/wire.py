@@ -14,7 +14,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _FIELD = re.compile(r"(?:(repeated|optional) )?(?:map<string, (\w+)>|(\w+)) (\w+) = (\d+)")
 _TYPES = descriptor_pb2.FieldDescriptorProto
-_SCALARS = {"string": _TYPES.TYPE_STRING, "bool": _TYPES.TYPE_BOOL, "int32": _TYPES.TYPE_INT32}
+# An enumeration is an int32 on the wire, and here too.
+_SCALARS = {
+    "string": _TYPES.TYPE_STRING,
+    "bool": _TYPES.TYPE_BOOL,
+    "int32": _TYPES.TYPE_INT32,
+    "int64": _TYPES.TYPE_INT64,
+}
 
 _pool = descriptor_pool.DescriptorPool()  # not the default one: another package may bring the same messages
 
@@ -29,7 +35,7 @@ class Method(NamedTuple):
 
 def messages(package: str, fields: Mapping[str, str]) -> dict[str, Any]:
     """Message classes by name, from their fields: one proto3 line each, separated by semicolons."""
-    name = package.replace(".", "/") + ".proto"
+    name = f"{package}/{next(iter(fields))}.proto"  # two services have the package "v1"
     file = descriptor_pb2.FileDescriptorProto(name=name, package=package, syntax="proto3")
     for message, text in fields.items():
         described = file.message_type.add(name=message)
@@ -108,6 +114,31 @@ class DRAPlugin:
 V1 = DRAPlugin("v1")
 V1BETA1 = DRAPlugin("v1beta1")
 
+_DEVICE_HEALTH_FIELDS = {
+    "NodeWatchResourcesRequest": "",
+    "NodeWatchResourcesResponse": "repeated DeviceHealth devices = 1",
+    "DeviceHealth": "DeviceIdentifier device = 1; int32 health = 2; int64 last_updated_time = 3; "
+    "int64 health_check_timeout_seconds = 4; string message = 5",
+    "DeviceIdentifier": "string pool_name = 1; string device_name = 2",
+}
+
+
+class DRAResourceHealth:
+    """One version of the stream on which kubelet hears of the health of devices; both have the same messages."""
+
+    def __init__(self, version: str) -> None:
+        made = messages(version, _DEVICE_HEALTH_FIELDS)  # the package is the version and no more
+        self.version = f"{version}.DRAResourceHealth"  # as the registration lists it
+        self.watch = Method(
+            f"/{version}.DRAResourceHealth/NodeWatchResources",
+            made["NodeWatchResourcesRequest"],
+            made["NodeWatchResourcesResponse"],
+        )
+
+
+HEALTH_V1 = DRAResourceHealth("v1")
+HEALTH_V1ALPHA1 = DRAResourceHealth("v1alpha1")
+
 _registration = messages(
     "pluginregistration",
     {
@@ -151,7 +182,6 @@ GET_POD_RESOURCES = Method(
 
 _health = messages(
     "grpc.health.v1",
-    # The status is an enumeration, which is an int32 on the wire.
     {"HealthCheckRequest": "string service = 1", "HealthCheckResponse": "int32 status = 1"},
 )
 HEALTH_CHECK = Method("/grpc.health.v1.Health/Check", _health["HealthCheckRequest"], _health["HealthCheckResponse"])

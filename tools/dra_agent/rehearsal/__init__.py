@@ -9,13 +9,14 @@ with LocalApiServer() as cluster, Node(cluster.address) as node:
 
 from .apiserver import LocalApiServer
 from .journal import Journal
-from .kubelet import Claim, Kubelet, NothingInjected, injected
+from .kubelet import Claim, HealthReport, Kubelet, NothingInjected, injected
 from .node import AgentProcess, Node
 from .pods import Pods
 
 __all__ = [
     "AgentProcess",
     "Claim",
+    "HealthReport",
     "Journal",
     "Kubelet",
     "LocalApiServer",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -17,7 +17,19 @@ import grpc.aio
 
 from draState import Device, Prepared
 
-from ..wire import GET_INFO, GET_POD_RESOURCES, HEALTH_CHECK, LIST_POD_RESOURCES, NOTIFY_STATUS, V1, DRAPlugin, Method
+from ..wire import (
+    GET_INFO,
+    GET_POD_RESOURCES,
+    HEALTH_CHECK,
+    HEALTH_V1,
+    HEALTH_V1ALPHA1,
+    LIST_POD_RESOURCES,
+    NOTIFY_STATUS,
+    V1,
+    DRAPlugin,
+    DRAResourceHealth,
+    Method,
+)
 
 RETRY_SECONDS = 0.02
 # What a call ends with when the agent dies or is not there. The call may have been made or not.
@@ -36,6 +48,15 @@ class Claim(NamedTuple):
     uid: str
     name: str
     namespace: str = "default"
+
+
+class HealthReport(NamedTuple):
+    """What a driver says about a device: 0 unknown, 1 healthy, 2 unhealthy."""
+
+    health: int
+    message: str
+    updated: int  # Unix seconds
+    timeout: int  # seconds
 
 
 class Kubelet:
@@ -66,6 +87,7 @@ class Kubelet:
         self._resumed = asyncio.Event()
         self._resumed.set()
         self.retries = 0
+        self.versions: list[str] = []  # of its services that the plugin has advertised
 
     async def register(self) -> Any:
         """Wait for the plugin's socket, ask who is there, accept it; returns its PluginInfo."""
@@ -83,6 +105,7 @@ class Kubelet:
             if info.endpoint not in self._channels:  # else it is the same plugin: calls under way go on
                 self._channels[info.endpoint] = grpc.aio.insecure_channel(f"unix:{info.endpoint}", OPTIONS)
             self._channel = self._channels[info.endpoint]
+            self.versions = list(info.supported_versions)
             return info
 
     async def prepare(self, *claims: Claim) -> Mapping[str, Prepared]:
@@ -111,6 +134,22 @@ class Kubelet:
         """1 is serving."""
         status: int = (await self._insist(HEALTH_CHECK, HEALTH_CHECK.request(service=service))).status
         return status
+
+    async def watch_health(
+        self, service: DRAResourceHealth | None = None
+    ) -> AsyncIterator[dict[tuple[str, str], HealthReport]]:
+        """Each complete report, by pool and device, until the agent ends the stream or dies.
+
+        Like kubelet it takes the newest version of the service that the agent has advertised.
+        """
+        service = service or next(each for each in (HEALTH_V1, HEALTH_V1ALPHA1) if each.version in self.versions)
+        async for reply in stream(self.channel, service.watch):
+            yield {
+                (each.device.pool_name, each.device.device_name): HealthReport(
+                    each.health, each.message, each.last_updated_time, each.health_check_timeout_seconds
+                )
+                for each in reply.devices
+            }
 
     def pause(self) -> None:
         """Calls wait, also those that have to be repeated, until `resume`."""
@@ -159,6 +198,21 @@ class Kubelet:
 
     def _told(self, claim: Claim) -> Any:
         return self._api.Claim(uid=claim.uid, name=claim.name, namespace=claim.namespace)
+
+
+async def stream(channel: grpc.aio.Channel, method: Method) -> AsyncIterator[Any]:
+    """What the agent sends until it ends the stream or dies."""
+    call: Any = channel.unary_stream(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.reply.FromString,
+    )
+    try:
+        async for reply in call(method.request()):
+            yield reply
+    except grpc.aio.AioRpcError as error:
+        if error.code() not in GONE:
+            raise
 
 
 async def _call(channel: grpc.aio.Channel, method: Method, request: Any, limit: float = 30.0) -> Any:

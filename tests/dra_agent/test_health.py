@@ -1,0 +1,279 @@
+"""Device health, from a device node that vanishes to the report that kubelet gets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from dra_agent.devicehealth import DeviceHealth, Finding, Health, look_at
+from dra_agent.healthstream import HEARTBEAT_SECONDS, TIMEOUT_SECONDS, HealthStreamService
+from dra_agent.inventory import Inventory, OfferedDevice
+from dra_agent.rehearsal import AgentProcess, HealthReport, Kubelet, LocalApiServer, Node
+from dra_agent.sockets import SocketServer
+from dra_agent.wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth
+
+from .conversation import LIMIT, talk
+
+UNKNOWN, HEALTHY, UNHEALTHY = 0, 1, 2
+Reports = AsyncIterator[dict[tuple[str, str], HealthReport]]
+
+
+@contextlib.contextmanager
+def node_with(cluster: LocalApiServer, folder: Path, devices: int = 2) -> Iterator[Node]:
+    """Its devices have one device node each, which is a file here."""
+    nodes = [folder / f"gpu{n}" for n in range(devices)]
+    for each in nodes:
+        each.touch()
+    offered = [{"name": f"gpu-{n}", "device_nodes": [str(each)]} for n, each in enumerate(nodes)]
+    with Node(cluster.address, offered) as node:
+        yield node
+
+
+async def until(reports: Reports, device: str, health: int) -> HealthReport:
+    """Read until the device is so; what came before may be anything."""
+    async with asyncio.timeout(LIMIT):
+        async for report in reports:
+            found = next(each for (_, name), each in report.items() if name == device)
+            if found.health == health:
+                return found
+    raise AssertionError("the stream has ended")
+
+
+@pytest.mark.parametrize("service", [HEALTH_V1, HEALTH_V1ALPHA1])
+def test_a_device_whose_node_vanishes_is_unhealthy_until_it_is_back(
+    cluster: LocalApiServer, tmp_path: Path, service: DRAResourceHealth
+) -> None:
+    async def main(kubelet: Kubelet) -> None:
+        reports = kubelet.watch_health(service)
+        first = await anext(reports)
+        assert {key: found.health for key, found in first.items()} == {
+            (node.pool, "gpu-0"): HEALTHY,
+            (node.pool, "gpu-1"): HEALTHY,
+        }
+        (tmp_path / "gpu1").unlink()
+        gone = await until(reports, "gpu-1", UNHEALTHY)
+        assert gone.message == f"{tmp_path / 'gpu1'} is gone"
+        assert gone.timeout == TIMEOUT_SECONDS
+        assert abs(gone.updated - time.time()) < LIMIT
+        (tmp_path / "gpu1").touch()
+        assert (await until(reports, "gpu-1", HEALTHY)).message == ""
+
+    with node_with(cluster, tmp_path) as node:
+        node.start()
+        talk(node, main)
+
+
+def test_metrics_and_readyz_name_the_unhealthy_device_and_the_agent_stays_ready(
+    cluster: LocalApiServer, tmp_path: Path
+) -> None:
+    with node_with(cluster, tmp_path) as node:
+        (tmp_path / "gpu0").unlink()
+        agent = node.start()
+        text = agent.get("/metrics")[1]
+        assert f'dra_agent_device_health{{device_name="gpu-0",pool_name="{node.pool}"}} 2.0' in text
+        assert f'dra_agent_device_health{{device_name="gpu-1",pool_name="{node.pool}"}} 1.0' in text
+        details = agent.details()
+        assert details["ready"]
+        assert details["devices"] == {
+            "unknown": 0,
+            "healthy": 1,
+            "unhealthy": 1,
+            "unhealthy_devices": {f"{node.pool}/gpu-0": f"{tmp_path / 'gpu0'} is gone"},
+        }
+
+
+def test_two_clients_hear_the_same_and_one_that_never_reads_holds_up_neither(
+    cluster: LocalApiServer, tmp_path: Path
+) -> None:
+    async def main(kubelet: Kubelet) -> None:
+        deaf = await unread(kubelet.channel)
+        one, other = kubelet.watch_health(), kubelet.watch_health(HEALTH_V1ALPHA1)
+        for gone, health in ((True, UNHEALTHY), (False, HEALTHY), (True, UNHEALTHY)):
+            (tmp_path / "gpu1").unlink() if gone else (tmp_path / "gpu1").touch()
+            assert await until(one, "gpu-1", health) == await until(other, "gpu-1", health)
+        assert not deaf.done()
+
+    with node_with(cluster, tmp_path) as node:
+        agent = node.start()
+        talk(node, main)
+        assert agent.terminate() == 0
+
+
+async def unread(channel: grpc.aio.Channel) -> grpc.aio.Call:
+    """A stream that is open, and of which nothing is ever read."""
+    call = channel.unary_stream(
+        HEALTH_V1.watch.path,
+        request_serializer=HEALTH_V1.watch.request.SerializeToString,
+        response_deserializer=HEALTH_V1.watch.reply.FromString,
+    )(HEALTH_V1.watch.request())
+    await call.initial_metadata()
+    return call
+
+
+def test_after_a_kill_kubelet_connects_again_and_hears_how_things_are_now(
+    cluster: LocalApiServer, tmp_path: Path
+) -> None:
+    async def main(kubelet: Kubelet) -> None:
+        before = kubelet.watch_health()
+        await until(before, "gpu-0", HEALTHY)
+        await asyncio.to_thread(agent.kill)
+        async with asyncio.timeout(LIMIT):
+            assert [report async for report in before] == [], "the stream ends with the agent"
+        (tmp_path / "gpu0").unlink()
+        await asyncio.to_thread(node.start)
+        await kubelet.register()
+        await until(kubelet.watch_health(), "gpu-0", UNHEALTHY)
+
+    with node_with(cluster, tmp_path) as node:
+        agent = node.start()
+        talk(node, main)
+
+
+def test_sigterm_ends_the_streams_also_one_that_nobody_reads(cluster: LocalApiServer, tmp_path: Path) -> None:
+    async def main(kubelet: Kubelet) -> None:
+        reports = kubelet.watch_health()
+        await anext(reports)
+        await unread(kubelet.channel)
+        ending = asyncio.create_task(asyncio.to_thread(agent.terminate))
+        async with asyncio.timeout(LIMIT):
+            async for _ in reports:
+                pass
+            assert await ending == 0
+
+    with node_with(cluster, tmp_path) as node:
+        agent = node.start("--grace", "60")  # longer than this test waits
+        talk(node, main)
+
+
+def test_the_device_file_decides_what_is_listed(cluster: LocalApiServer, tmp_path: Path) -> None:
+    async def main(kubelet: Kubelet) -> None:
+        reports = kubelet.watch_health()
+        await until(reports, "gpu-0", HEALTHY)
+        node.write("devices.json", {"driver": node.driver, "devices": [{"name": "other"}]})
+        async with asyncio.timeout(LIMIT):
+            async for report in reports:
+                if [name for _, name in report] == ["other"]:
+                    break
+
+    with node_with(cluster, tmp_path) as node:
+        node.start()
+        talk(node, main)
+
+
+def inventory(*paths: Path | str) -> Inventory:
+    return Inventory("d", "p", {"gpu": OfferedDevice("gpu", device_nodes=tuple(map(str, paths)))})
+
+
+def test_what_cannot_be_watched_is_unknown(tmp_path: Path) -> None:
+    assert look_at(inventory())["p", "gpu"].health is Health.UNKNOWN
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    loop = look_at(inventory(tmp_path / "file", tmp_path / "loop"))["p", "gpu"]
+    assert loop.health is Health.UNKNOWN
+    assert loop.message.startswith(f"{tmp_path / 'loop'} cannot be looked at: ")
+
+
+def test_one_missing_node_of_several_makes_a_device_unhealthy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    expected = Finding(Health.UNHEALTHY, f"{tmp_path / 'none'} is gone")
+    assert look_at(inventory(tmp_path / "file", tmp_path / "none"))["p", "gpu"] == expected
+    assert look_at(inventory(tmp_path / "file" / "below"))["p", "gpu"].health is Health.UNHEALTHY
+
+
+def serve(
+    tmp_path: Path,
+    health: DeviceHealth,
+    heartbeat: float,
+    say: Callable[[grpc.aio.Channel, HealthStreamService], Awaitable[None]],
+) -> None:
+    """The service alone on a socket, without an agent around it."""
+
+    async def main() -> None:
+        service = HealthStreamService(health, heartbeat)
+        server = SocketServer(str(tmp_path / "s.sock"), service.handlers(HEALTH_V1))
+        await health.look()
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"unix:{server.path}") as channel:
+                await say(channel, service)
+        finally:
+            service.stop()
+            await server.stop(0)
+
+    asyncio.run(main())
+
+
+def test_a_report_is_repeated_before_its_time_is_over_only_if_somebody_has_looked(tmp_path: Path) -> None:
+    health = DeviceHealth(inventory)
+    assert HEARTBEAT_SECONDS * 2 < TIMEOUT_SECONDS
+
+    async def say(channel: grpc.aio.Channel, service: HealthStreamService) -> None:
+        call = await unread(channel)
+        await call.read()  # type: ignore[attr-defined]
+        again = asyncio.ensure_future(call.read())  # type: ignore[attr-defined]
+        done, _ = await asyncio.wait({again}, timeout=0.3)
+        assert not done, "thirty heartbeats, and nobody has looked since"
+        await health.look()
+        async with asyncio.timeout(LIMIT):
+            assert len((await again).devices) == 1
+
+    serve(tmp_path, health, 0.01, say)
+
+
+def test_for_a_client_that_never_reads_nothing_is_queued(tmp_path: Path) -> None:
+    """Some 0.5 MB per report, far more than gRPC buffers for one stream; a thousand would be 500 MB."""
+    state = {"n": 0}
+
+    def changing() -> Inventory:
+        state["n"] += 1
+        names = [f"gpu-{n}-{state['n']}" for n in range(4000)]
+        return Inventory("d", "p", {name: OfferedDevice(name) for name in names})
+
+    health = DeviceHealth(changing)
+
+    async def say(channel: grpc.aio.Channel, service: HealthStreamService) -> None:
+        deaf = await unread(channel)
+        await health.look()
+        before = resident()
+        for _ in range(200):
+            await health.look()
+        assert resident() - before < 40 << 20
+        assert not deaf.done()
+
+    serve(tmp_path, health, 10, say)
+
+
+def resident() -> int:
+    """Bytes of memory that this process has now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_an_agent_that_nobody_reads_stays_as_small_as_it_was(cluster: LocalApiServer, tmp_path: Path) -> None:
+    """A real process with a real client; each change is a report of all devices."""
+
+    async def main(kubelet: Kubelet) -> None:
+        calls = [await unread(kubelet.channel) for _ in range(20)]
+        reports = kubelet.watch_health()
+        await anext(reports)
+        before = memory_of(agent)
+        for turn in range(3):
+            (tmp_path / "gpu1").unlink() if turn % 2 == 0 else (tmp_path / "gpu1").touch()
+            await until(reports, "gpu-1", UNHEALTHY if turn % 2 == 0 else HEALTHY)
+        assert memory_of(agent) - before < 20 << 20
+        assert not any(call.done() for call in calls)
+
+    with node_with(cluster, tmp_path, 500) as node:
+        agent = node.start()
+        talk(node, main)
+
+
+def memory_of(agent: AgentProcess) -> int:
+    return int(Path(f"/proc/{agent.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

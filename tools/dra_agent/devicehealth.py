@@ -1,0 +1,136 @@
+"""Watches the devices of this node: one whose device node is gone is unhealthy until it is back.
+
+It looks once a second with a stat per device node, in a thread. inotify would be quicker and miss more: a node on
+devtmpfs or behind a mount may go without an event, and a folder that is not there cannot be watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .inventory import Inventory, OfferedDevice
+
+logger = logging.getLogger("dra_agent")
+
+LOOK_SECONDS = 1.0  # between two looks
+
+
+class Health(IntEnum):
+    """With the API's numbers."""
+
+    UNKNOWN = 0
+    HEALTHY = 1
+    UNHEALTHY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is known of one device, and why."""
+
+    health: Health
+    message: str = ""
+
+
+Findings = Mapping[tuple[str, str], Finding]  # by pool and device
+
+
+class DeviceHealth:
+    """`run` it as a task. What it found is replaced as a whole, so readers in other threads need no lock."""
+
+    def __init__(self, inventory: Callable[[], Inventory], period: float = LOOK_SECONDS) -> None:
+        self._inventory = inventory
+        self._period = period
+        self.findings: Findings = {}
+        self.looked = 0.0  # when, of time.time(); the age of the findings
+        self._changed = asyncio.Event()  # replaced after each change, so that every waiter sees it
+
+    async def run(self) -> None:
+        """Look for ever. A look that hangs makes the findings old, and kubelet takes old ones for unknown."""
+        while True:
+            await self.look()
+            await asyncio.sleep(self._period)
+
+    async def look(self) -> None:
+        """Once, now."""
+        found = await asyncio.to_thread(look_at, self._inventory())
+        before, self.findings, self.looked = self.findings, found, time.time()
+        if found == before:
+            return
+        for key in found:
+            _log(key, before.get(key), found[key])
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def changed(self, seen: Findings, limit: float) -> None:
+        """Wait until there is something else than `seen`, or for `limit` seconds."""
+        if self.findings != seen:
+            return
+        try:
+            await asyncio.wait_for(self._changed.wait(), limit)
+        except TimeoutError:
+            return
+
+    def details(self) -> dict[str, object]:
+        """For /readyz: how many there are of each kind, and the unhealthy ones by name."""
+        findings = self.findings
+        counted = Counter(finding.health for finding in findings.values())
+        ill = {
+            "/".join(key): finding.message
+            for key, finding in sorted(findings.items())
+            if finding.health is Health.UNHEALTHY
+        }
+        return {**{health.name.lower(): counted[health] for health in Health}, "unhealthy_devices": ill}
+
+
+class HealthMetrics(Collector):
+    """One series per device, made when somebody scrapes."""
+
+    def __init__(self, health: DeviceHealth, registry: CollectorRegistry) -> None:
+        self._health = health
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily(
+            "dra_agent_device_health",
+            "Health of a device: 0 unknown, 1 healthy, 2 unhealthy.",
+            labels=["pool_name", "device_name"],
+        )
+        for key, finding in self._health.findings.items():
+            family.add_metric(key, finding.health)
+        return [family]
+
+
+def look_at(inventory: Inventory) -> Findings:
+    """All devices, complete: kubelet takes what is missing for unknown."""
+    return {key: _finding(device) for key, device in inventory.all_devices()}
+
+
+def _finding(device: OfferedDevice) -> Finding:
+    if not device.device_nodes:
+        return Finding(Health.UNKNOWN, "it has no device node that could be watched")
+    for path in device.device_nodes:
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return Finding(Health.UNHEALTHY, f"{path} is gone")
+        except OSError as error:
+            return Finding(Health.UNKNOWN, f"{path} cannot be looked at: {error.strerror}")
+    return Finding(Health.HEALTHY)
+
+
+def _log(key: tuple[str, str], before: Finding | None, now: Finding) -> None:
+    if before == now or (before is None and now.health is not Health.UNHEALTHY):
+        return
+    level = logging.WARNING if now.health is Health.UNHEALTHY else logging.INFO
+    logger.log(level, "device %s is %s%s", "/".join(key), now.health.name.lower(), now.message and f": {now.message}")

@@ -1,0 +1,80 @@
+"""The DRAResourceHealth service: kubelet opens a stream and hears how the devices are.
+
+Each message is the complete list. It is made when it is sent, from what is known then, so a client that reads slowly
+or not at all gets fewer messages and never old ones: nothing is queued for it, and its stream waits alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from .devicehealth import DeviceHealth
+from .plugin import stream
+from .wire import DRAResourceHealth
+
+TIMEOUT_SECONDS = 30  # kubelet takes what it has not heard of for so long for unknown; it is also its own default
+HEARTBEAT_SECONDS = TIMEOUT_SECONDS / 3  # without any change, so that two may be late
+MAX_MESSAGE = 1024  # characters; kubelet would cut it
+
+
+class HealthStreamService:
+    """Any number of streams at once."""
+
+    def __init__(self, health: DeviceHealth, heartbeat: float = HEARTBEAT_SECONDS) -> None:
+        self._health = health
+        self._heartbeat = heartbeat
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._stopped = False
+
+    def handlers(self, api: DRAResourceHealth) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The call of one version of the service, by path."""
+
+        async def watch(request: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+            task = asyncio.current_task()
+            assert task, "a stream is a task of the server's"
+            self._streams.add(task)
+            try:
+                async for _ in self._news():
+                    await context.write(self._reply(api))
+            except asyncio.CancelledError:
+                if not self._stopped:  # the client is gone
+                    raise
+            finally:
+                self._streams.discard(task)
+
+        return {api.watch.path: stream(api.watch, watch)}
+
+    def stop(self) -> None:
+        """End all streams. The client of one that is stuck, because nobody reads it, hears of it from the socket."""
+        self._stopped = True
+        for task in self._streams:
+            task.cancel()
+
+    async def _news(self) -> AsyncIterator[None]:
+        """Whenever there is something to send."""
+        sent: object = None
+        looked = 0.0
+        while not self._stopped:
+            findings, now = self._health.findings, self._health.looked
+            # What was not looked at since says nothing new: without it kubelet finds out that we are stuck.
+            if findings != sent or now > looked:
+                sent, looked = findings, now
+                yield
+            await self._health.changed(findings, self._heartbeat)
+
+    def _reply(self, api: DRAResourceHealth) -> Any:
+        reply = api.watch.reply()
+        looked = int(self._health.looked)
+        for (pool, name), finding in self._health.findings.items():
+            reply.devices.add(
+                device={"pool_name": pool, "device_name": name},
+                health=int(finding.health),
+                last_updated_time=looked,
+                health_check_timeout_seconds=TIMEOUT_SECONDS,
+                message=finding.message[:MAX_MESSAGE],
+            )
+        return reply
