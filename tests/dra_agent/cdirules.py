@@ -10,6 +10,8 @@ from typing import Any
 VENDOR = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+ANNOTATION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 VERSIONS = {"0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0"}
 
 
@@ -32,9 +34,20 @@ def _in_spec(spec: dict[str, Any]) -> Iterator[str]:
         if not DEVICE.fullmatch(str(device.get("name", ""))):
             yield "bad device name"
         yield from _in_edits(device.get("containerEdits"))
+        yield from _in_annotations(device.get("annotations", {}))
     names = [device.get("name") for device in devices]
     if len(names) != len(set(names)):
         yield "two devices of one name"
+
+
+def _in_annotations(annotations: Any) -> Iterator[str]:
+    if not isinstance(annotations, dict) or not all(isinstance(value, str) for value in annotations.values()):
+        yield "annotations that are not an object of strings"
+        return
+    for key in annotations:
+        domain, slash, name = key.lower().rpartition("/")
+        if not ANNOTATION.fullmatch(name) or len(name) > 63 or (slash and not DOMAIN.fullmatch(domain)):
+            yield "bad name of an annotation"
 
 
 def _in_edits(edits: Any) -> Iterator[str]:

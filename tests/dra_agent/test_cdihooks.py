@@ -11,11 +11,13 @@ from unittest import mock
 
 import pytest
 
+from checkpointmanager import MemoryStore
 from dra_agent.apiserver import ApiError
 from dra_agent.cdi import CdiFolder
 from dra_agent.cdihooks import CdiHooks
 from dra_agent.inventory import Inventory, OfferedDevice
-from draState import ClaimEvent, ClaimInfoCache, ClaimPreparer, ClaimRef, Prepared
+from dra_agent.podconfigs import PodConfigs
+from draState import ClaimEvent, ClaimInfoCache, ClaimPreparer, ClaimRef, PodConfigStore, Prepared
 from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
 
 DRIVER = "gpu.example.com"
@@ -69,7 +71,8 @@ class Desk:
         self.cdi = CdiFolder(str(self._path / "cdi"), DRIVER)
         async with await AsyncClaimInfoCache.open(make) as cache:
             self.cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is not False)
-            hooks = CdiHooks(lambda: INVENTORY, self.cdi, self._fetch)
+            pods = PodConfigs(PodConfigStore(MemoryStore(), boot_id=boot_id))
+            hooks = CdiHooks(lambda: INVENTORY, self.cdi, pods, self._fetch)
             preparer = AsyncClaimPreparer(ClaimPreparer(cache.cache, hooks, on_event=self.events.append), cache.threads)
             await preparer.restore()
             yield OneByOne(preparer)

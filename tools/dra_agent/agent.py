@@ -7,10 +7,10 @@ import logging
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from checkpointmanager import DirectoryLocked
+from checkpointmanager import DirectoryLocked, FileOptions
 from checkpointmanager.aio import KeyedThreads
 from checkpointmanager.metrics import CheckpointMetrics
-from draState import ClaimEvent, ClaimEventKind, ClaimInfoCache, ClaimPreparer
+from draState import ClaimEvent, ClaimEventKind, ClaimInfoCache, ClaimPreparer, PodConfigStore
 from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
 from draState.metrics import ClaimMetrics, PreparerMetrics
 
@@ -26,6 +26,7 @@ from .heldclaims import HeldClaimsService
 from .kubeconfig import from_kubeconfig, in_cluster
 from .orphans import watch_orphans
 from .plugin import PluginService
+from .podconfigs import PodConfigs
 from .podresources import PodResourcesService
 from .publisher import Publisher
 from .registration import RegistrationService
@@ -67,7 +68,11 @@ class Agent:
             cache = await self._take_over()
             if cache:
                 try:
-                    await self._serve(cache)
+                    pods = await cache.threads.call(self._open_pods)
+                    try:
+                        await self._serve(cache, pods)
+                    finally:
+                        await cache.threads.call(pods.store.close)
                 finally:
                     # Last of all: whoever stands by takes over when the lock is given back.
                     await cache.close()
@@ -94,20 +99,27 @@ class Agent:
         return None
 
     def _open_cache(self) -> ClaimInfoCache:
-        return ClaimInfoCache(
-            self._settings.state,
-            boot_id=self._settings.boot_id,
+        return ClaimInfoCache(self._settings.state, boot_id=self._settings.boot_id, **self._file_options())
+
+    def _open_pods(self) -> PodConfigs:
+        """Only when the claims are ours, so nobody else has it."""
+        store = PodConfigStore(self._settings.pods, boot_id=self._settings.boot_id, **self._file_options())
+        self.status.pods = PodConfigs(store)
+        return self.status.pods
+
+    def _file_options(self) -> FileOptions:
+        return FileOptions(
             owner=self._settings.owner,
             lock_timeout=LOCK_SLICE_SECONDS,
             allow_insecure=self._settings.allow_insecure,
             metrics=self._metrics,
         )
 
-    async def _serve(self, cache: AsyncClaimInfoCache) -> None:
+    async def _serve(self, cache: AsyncClaimInfoCache, pods: PodConfigs) -> None:
         settings, status = self._settings, self.status
         settings.devices.refresh()  # it may have changed while another process had the state
         make_folder(settings.cdi, 0o755)  # runtimes and their users read it
-        preparer = await self._restored(cache)
+        preparer = await self._restored(cache, pods)
         plugin = PluginService(preparer, Calls(settings.devices.current.driver, self._registry))
         health, devices = HealthService(), DeviceHealth(lambda: settings.devices.current)
         streams = HealthStreamService(devices)
@@ -150,20 +162,21 @@ class Agent:
                 await socket.stop(settings.grace)
             preparer.preparer.close()
 
-    async def _restored(self, cache: AsyncClaimInfoCache) -> AsyncClaimPreparer:
-        """Before the sockets appear, CDI files and claims agree."""
+    async def _restored(self, cache: AsyncClaimInfoCache, pods: PodConfigs) -> AsyncClaimPreparer:
+        """Before the sockets appear, claims, CDI files and the configs of pods agree."""
         settings = self._settings
         cdi = CdiFolder(settings.cdi, settings.devices.current.driver)
         for uid, why in cache.cache.report().unknown.items():
             logger.error("claim %s: unknown, its devices stay held: %s", uid, why)
         for path, error in cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is not False).items():
             logger.error("%s: is left over and cannot be removed (%s); remove it by hand", path, error)
-        hooks = CdiHooks(lambda: settings.devices.current, cdi, self._server.claim)
+        hooks = CdiHooks(lambda: settings.devices.current, cdi, pods, self._server.claim)
         sync = ClaimPreparer(cache.cache, hooks, look_up_seconds=settings.api_timeout, on_event=self._happened)
         PreparerMetrics(sync, self._registry)
         self.status.preparer = sync
         preparer = AsyncClaimPreparer(sync, cache.threads)
         await preparer.restore()
+        await cache.threads.call(lambda: pods.synchronize(cache.cache))
         return preparer
 
     def _happened(self, event: ClaimEvent) -> None:

@@ -106,7 +106,13 @@ class CdiFolder:
         return os.path.join(self.path, f"{self._prefix}{uid}{SUFFIX}")
 
 
-def device_edits(uid: str, device: Device, env: Mapping[str, str], device_nodes: Sequence[str]) -> dict[str, Any]:
+def device_edits(
+    uid: str,
+    device: Device,
+    env: Mapping[str, str],
+    device_nodes: Sequence[str],
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """What one device does to a container: its nodes, and variables under a name of its own.
 
     Devices of one container are merged, and equal names would overwrite each other.
@@ -117,7 +123,10 @@ def device_edits(uid: str, device: Device, env: Mapping[str, str], device_nodes:
     edits: dict[str, Any] = {"env": lines + [f"{name}={value}" for name, value in sorted(env.items())]}
     if device_nodes:
         edits["deviceNodes"] = [{"path": path} for path in device_nodes]
-    return {"name": device_name(uid, device), "containerEdits": edits}
+    told: dict[str, Any] = {"name": device_name(uid, device), "containerEdits": edits}
+    if annotations:
+        told["annotations"] = dict(annotations)
+    return told
 
 
 def device_name(uid: str, device: Device) -> str:

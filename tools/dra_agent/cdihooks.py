@@ -12,6 +12,8 @@ from draState import ClaimGone, ClaimInvalid, ClaimRef, Device, DriverClaim, Dri
 from .apiserver import ApiError
 from .cdi import CdiFolder, device_edits
 from .inventory import Inventory
+from .parameters import Parameters, check_parameters
+from .podconfigs import PodConfigs
 
 
 class CdiHooks(DriverHooks):
@@ -21,11 +23,16 @@ class CdiHooks(DriverHooks):
     """
 
     def __init__(
-        self, inventory: Callable[[], Inventory], cdi: CdiFolder, fetch: Callable[[str, str], Mapping[str, Any]]
+        self,
+        inventory: Callable[[], Inventory],
+        cdi: CdiFolder,
+        pods: PodConfigs,
+        fetch: Callable[[str, str], Mapping[str, Any]],
     ) -> None:
         self.driver = inventory().driver
         self._inventory = inventory
         self._cdi = cdi
+        self._pods = pods
         self._fetch = fetch
 
     def look_up(self, ref: ClaimRef) -> DriverClaim:
@@ -47,22 +54,33 @@ class CdiHooks(DriverHooks):
                 raise ClaimInvalid(f"{where} was given device {name}, which this node does not have")
             if device.share_id and not offered.shared:
                 raise ClaimInvalid(f"{where} was given a share of {device.device_name}, which is not for sharing")
+        check_parameters(claim)
 
     def set_up(self, claim: DriverClaim) -> DriverClaim:
         edits = []
         offers = self._inventory().devices
         for device in claim.devices:
             offered = offers[device.device_name]
-            edits.append(device_edits(claim.uid, device, offered.env, offered.device_nodes))
+            asked = Parameters.merged(claim.configs_of(device))
+            env = {**offered.env, **asked.env}
+            edits.append(device_edits(claim.uid, device, env, offered.device_nodes, asked.annotations))
         ready = [replace(d, cdi_device_ids=(self._cdi.device_id(claim.uid, d),)) for d in claim.devices]
+        self._pods.follow(claim)
         self._cdi.write(claim.uid, edits)
         return replace(claim, devices=tuple(ready), driver_data=edits)
 
     def refresh(self, claim: DriverClaim) -> None:
+        try:
+            check_parameters(claim)
+        except ClaimInvalid:
+            pass  # set up by an agent that knew other parameters; the file says what they came to
+        else:
+            self._pods.follow(claim)
         self._cdi.write(claim.uid, claim.driver_data)
 
     def tear_down(self, claim: DriverClaim) -> None:
         self._cdi.remove(claim.uid)
+        self._pods.forget(claim.uid)
 
     def devices_of_damaged(self, uid: str) -> tuple[Device, ...]:
         return self._cdi.devices(uid, self._inventory().pool)

@@ -22,6 +22,7 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _CDI_NAME = re.compile("[A-Za-z][-A-Za-z0-9_.]*[A-Za-z0-9]")
 _IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_KEY = re.compile("[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NUMBER = "(0|[1-9][0-9]*)"
 _PRERELEASE = f"({_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 _VERSION = re.compile(
@@ -102,6 +103,14 @@ def environment(name: object, value: object) -> None:
         raise ValueError(f"{name!r} is no name of an environment variable: not empty, and without '='")
     if isinstance(value, (Mapping, list)) or "\0" in str(value):
         raise ValueError(f"the value of {name} is a string")
+
+
+def is_qualified_key(name: str) -> bool:
+    """Of an annotation, for Kubernetes and CDI alike: a name, maybe with a domain before it."""
+    domain, slash, key = name.rpartition("/")
+    if slash and (len(domain) > MAX_SUBDOMAIN or not _SUBDOMAIN.fullmatch(domain)):
+        return False
+    return len(key) <= MAX_LABEL and bool(_KEY.fullmatch(key))
 
 
 def device_node(path: object) -> None:

@@ -32,5 +32,9 @@ class Settings:
         return os.path.join(self.plugin, "dra.sock")
 
     @property
+    def pods(self) -> str:
+        return os.path.join(self.plugin, "pods")
+
+    @property
     def registration_socket(self) -> str:
         return os.path.join(self.registry, f"{self.devices.current.driver}-reg.sock")

@@ -10,6 +10,7 @@ from checkpointmanager import LockOwner
 from draState import ClaimInfoCache, ClaimPreparer
 
 from .devicehealth import DeviceHealth
+from .podconfigs import PodConfigs
 
 
 class Phase(StrEnum):
@@ -29,6 +30,7 @@ class Status:
     owner: LockOwner | None = None  # while standing by: who has the state
     cache: ClaimInfoCache | None = None
     preparer: ClaimPreparer | None = None
+    pods: PodConfigs | None = None
     health: DeviceHealth | None = None
     registration: str = "kubelet has not called yet"
     registered: bool = False
@@ -62,6 +64,8 @@ class Status:
             told["registration"] = self.registration
             told["resource_slices"] = self.published
             told["devices_file"] = self.devices_file
+            if self.pods:
+                told["pod_configs"] = self.pods.details()
             if self.health:
                 told["devices"] = self.health.details()
         return told

@@ -68,12 +68,15 @@ class LocalApiServer:
         share_id: str = "",
         admin_access: bool = False,
         consumed_capacity: Mapping[str, str] | None = None,
+        from_class: Mapping[str, Any] | None = None,
+        from_claim: Mapping[str, Any] | None = None,
     ) -> None:
         """A claim as it stands when the scheduler has decided: these devices, for pods with these UIDs.
 
         A prioritized list makes the request "gpu/small" of "gpu"; `requests` has the request by device where they
         differ. The same name with another UID replaces the claim; the same UID with other devices is what happens
-        when kubelet was down and the claim was deallocated and allocated again.
+        when kubelet was down and the claim was deallocated and allocated again. `from_class` and `from_claim` are
+        parameters for the driver, for all requests.
         """
         more: dict[str, Any] = {}
         if share_id:
@@ -86,12 +89,17 @@ class LocalApiServer:
             {"request": (requests or {}).get(device, request), "driver": driver, "pool": pool, "device": device, **more}
             for device in devices
         ]
+        configs = [
+            {"source": source, "opaque": {"driver": driver, "parameters": parameters}}
+            for source, parameters in (("FromClass", from_class), ("FromClaim", from_claim))
+            if parameters is not None
+        ]
         reserved = [{"resource": "pods", "name": f"pod-{pod}", "uid": pod} for pod in pods]
         claim = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
             "metadata": {"name": name, "namespace": namespace, "uid": uid},
-            "status": {"allocation": {"devices": {"results": results}}, "reservedFor": reserved},
+            "status": {"allocation": {"devices": {"results": results, "config": configs}}, "reservedFor": reserved},
         }
         self.put(f"/namespaces/{namespace}/{CLAIMS}/{name}", claim)
 

@@ -1,0 +1,307 @@
+"""Opaque configs, on their way from a claim or its class to the container, and what is kept of them per pod."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from checkpointmanager import CheckpointWriteFailed, MemoryStore
+from dra_agent.parameters import Parameters, check_parameters
+from dra_agent.podconfigs import PodConfigs
+from dra_agent.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, Node
+from draState import ClaimInvalid, Device, DeviceConfig, DriverClaim, OpaqueConfig, PodConfigStore
+
+from .cdirules import broken_rules
+from .conversation import prepare, talk, unprepare, until
+
+SECRET = "hunter2"
+KILLED = ("-m", "tests.dra_agent.killed_agent")
+
+
+def claim_with(*parameters: Any, from_class: bool = False) -> DriverClaim:
+    return DriverClaim("u", "c", "ns", configs=tuple(OpaqueConfig(each, (), from_class) for each in parameters))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"env": {}},
+        {"env": None},
+        {"env": {"A": "b", "lower": "", "WITH SPACE": "c"}},
+        {"annotations": {"a": "", "example.com/a.b_c-d": "text\nof two lines"}},
+        {"env": {"A": "b"}, "annotations": {"A": "b"}},
+    ],
+)
+def test_what_a_config_may_say(parameters: Any) -> None:
+    check_parameters(claim_with(parameters))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        ({"mounts": {}}, "there is no 'mounts' in parameters, only env and annotations"),
+        ({"env": {}, "x" * 100: 1}, f"there is no '{'x' * 63}' in parameters"),
+        (None, "the parameters are an object with env and annotations"),
+        ([], "the parameters are an object"),
+        ("text", "the parameters are an object"),
+        ({"env": [SECRET]}, "env is an object whose values are strings"),
+        ({"env": {SECRET: 1}}, "env is an object whose values are strings"),
+        ({"annotations": {SECRET: {}}}, "annotations is an object whose values are strings"),
+        ({"env": {"": SECRET}}, "env: a name is not empty"),
+        ({"env": {f"{SECRET}=": SECRET}}, "env: a name is not empty and has no '='"),
+        ({"env": {"A": f"{SECRET}\0"}}, "env: .* no NUL"),
+        ({"env": {"DRA_DEVICE_GPU_0": SECRET}}, "env: names that begin with DRA_DEVICE_ or DRA_CLAIM_"),
+        ({"env": {"DRA_CLAIM_X": SECRET}}, "env: names that begin with DRA_DEVICE_ or DRA_CLAIM_"),
+        ({"annotations": {f"{SECRET}!": ""}}, "annotations: a name is one of Kubernetes' annotations"),
+        ({"annotations": {"": ""}}, "annotations: a name"),
+        ({"annotations": {"a" * 64: ""}}, "annotations: a name"),
+        ({"annotations": {"-.com/a": ""}}, "annotations: a name"),
+        ({"annotations": {"a/b/c": ""}}, "annotations: a name"),
+    ],
+)
+def test_anything_else_is_refused_by_name_and_without_a_word_of_its_values(parameters: Any, why: str) -> None:
+    for from_class, source in ((True, "class"), (False, "claim")):
+        with pytest.raises(ClaimInvalid, match=why) as error:
+            check_parameters(claim_with({}, parameters, from_class=from_class))
+        assert str(error.value).startswith(f"claim ns/c (UID u): the config from its {source}: ")
+        assert SECRET not in str(error.value)
+
+
+def test_later_configs_win_name_by_name() -> None:
+    configs = claim_with(
+        {"env": {"A": "class", "B": "class"}, "annotations": {"a": "class"}}, {"env": {"B": "claim", "C": "claim"}}
+    ).configs
+    assert Parameters.merged(configs) == Parameters({"A": "class", "B": "claim", "C": "claim"}, {"a": "class"})
+
+
+def allocate(cluster: LocalApiServer, node: Node, uid: str = "u1", **more: Any) -> Claim:
+    claim = Claim(uid, f"claim-{uid}")
+    more = {"pods": ("p1",), "devices": ["gpu-0"], **more}
+    cluster.allocate(uid, claim.name, driver=node.driver, pool=node.pool, **more)
+    return claim
+
+
+def kept(node: Node) -> dict[str, dict[str, Any]]:
+    """By pod UID and device the config, from disk."""
+    with PodConfigStore(node.folder / "p" / "pods", boot_id=node.boot_id) as store:
+        pods = {uid: store.get_pod_config(uid) for uid in store}
+        return {uid: {name: each.config for name, each in pod.devices.items()} for uid, pod in pods.items() if pod}
+
+
+def counted(agent: AgentProcess) -> int:
+    found: int = agent.details()["pod_configs"]["pods"]
+    return found
+
+
+def test_configs_reach_the_container_and_are_kept_per_pod(cluster: LocalApiServer) -> None:
+    with Node(cluster.address, [{"name": "gpu-0", "env": {"LEVEL": "device", "OWN": "device"}}]) as node:
+        agent = node.start("--log-level", "debug")
+        claim = allocate(
+            cluster,
+            node,
+            pods=("p1", "p2"),
+            from_class={"env": {"LEVEL": "class", "MODE": "class", "TOKEN": SECRET}, "annotations": {"a": "class"}},
+            from_claim={"env": {"LEVEL": "claim"}, "annotations": {"example.com/b": SECRET}},
+        )
+        assert not prepare(node, claim).error
+        (path,) = node.cdi.iterdir()
+        spec = json.loads(path.read_text())
+        assert broken_rules(spec) == []
+        (device,) = spec["devices"]
+        env = dict(line.split("=", 1) for line in device["containerEdits"]["env"])
+        assert env.items() >= {"LEVEL": "claim", "MODE": "class", "OWN": "device", "TOKEN": SECRET}.items()
+        assert device["annotations"] == {"a": "class", "example.com/b": SECRET}
+        assert counted(agent) == 2
+
+        assert SECRET not in agent.log
+        assert SECRET not in agent.get("/metrics")[1] + agent.get("/readyz")[1]
+        agent.terminate()
+        config = {
+            "env": {"LEVEL": "claim", "MODE": "class", "TOKEN": SECRET},
+            "annotations": {"a": "class", "example.com/b": SECRET},
+        }
+        assert kept(node) == {pod: {"u1-gpu-0": config} for pod in ("p1", "p2")}
+
+        agent = node.start()
+        assert counted(agent) == 2
+        assert unprepare(node, claim) == ""
+        assert counted(agent) == 0
+        agent.terminate()
+        assert kept(node) == {}
+
+
+def test_a_config_that_is_refused_leaves_nothing_behind(cluster: LocalApiServer, node: Node) -> None:
+    agent = node.start()
+    claim = allocate(cluster, node, from_claim={"env": {"A": SECRET}, "priority": SECRET})
+    error = prepare(node, claim).error
+    assert "the config from its claim: there is no 'priority' in parameters, only env and annotations" in error
+    assert (node.claims(), node.cdi_holdings(), counted(agent)) == ({}, {}, 0)
+    assert SECRET not in error + agent.log
+
+
+def test_claims_without_configs_leave_no_file_per_pod(cluster: LocalApiServer, node: Node) -> None:
+    agent = node.start()
+    assert not prepare(node, allocate(cluster, node)).error
+    assert counted(agent) == 0
+
+
+def test_pods_that_join_and_leave_a_claim_are_followed(cluster: LocalApiServer, node: Node) -> None:
+    agent = node.start()
+    both: dict[str, Any] = {"from_claim": {"env": {"A": "b"}}}
+    for pods in (("p1",), ("p1", "p2"), ("p2",)):
+        assert not prepare(node, allocate(cluster, node, pods=pods, **both)).error
+        assert counted(agent) == len(pods)
+    agent.terminate()
+    assert list(kept(node)) == ["p2"]
+
+
+def test_other_configs_under_the_same_uid_replace_the_old_ones(cluster: LocalApiServer, node: Node) -> None:
+    agent = node.start()
+    for parameters in ({"env": {"A": "1"}}, {"env": {"B": "2"}}):
+        assert not prepare(node, allocate(cluster, node, from_claim=parameters)).error
+    agent.terminate()
+    assert kept(node) == {"p1": {"u1-gpu-0": {"env": {"B": "2"}, "annotations": {}}}}
+
+
+Left = dict[str, set[str]]
+FIRST, SECOND = {"env": {"A": "1"}}, {"env": {"B": "2"}}
+
+
+# By moment: what is on disk then, by pod, and after the next start.
+MOMENTS: dict[str, tuple[Left, Left]] = {
+    # in the set-up of the first claim, which was answered to nobody: it is set up again when kubelet asks
+    "before follow 1": ({}, {}),
+    "after follow 1": ({"p1": {"u1-gpu-0"}}, {"p1": {"u1-gpu-0"}}),
+    # the first claim is there; now its pod gets a second one
+    "before follow 2": ({"p1": {"u1-gpu-0"}}, {"p1": {"u1-gpu-0"}}),
+    "after follow 2": ({"p1": {"u1-gpu-0", "u2-gpu-1"}}, {"p1": {"u1-gpu-0", "u2-gpu-1"}}),
+    # another pod has joined the first claim, which only the configs know yet: it is not in the claim's file
+    "after follow 3": ({"p1": {"u1-gpu-0", "u2-gpu-1"}, "p2": {"u1-gpu-0"}}, {"p1": {"u1-gpu-0", "u2-gpu-1"}}),
+    # in the unprepare of the second claim: it is finished at the start
+    "before forget 1": (
+        {"p1": {"u1-gpu-0", "u2-gpu-1"}, "p2": {"u1-gpu-0"}},
+        {"p1": {"u1-gpu-0"}, "p2": {"u1-gpu-0"}},
+    ),
+    "after forget 1": ({"p1": {"u1-gpu-0"}, "p2": {"u1-gpu-0"}}, {"p1": {"u1-gpu-0"}, "p2": {"u1-gpu-0"}}),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_after_a_kill_between_a_claim_and_the_configs_of_its_pods_they_agree(
+    cluster: LocalApiServer, node: Node, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    left, after = MOMENTS[moment]
+    with monkeypatch.context() as environment:
+        environment.setenv("DIE_AT", moment)
+        agent = node.start(program=KILLED)
+    claims = [
+        allocate(cluster, node, from_claim=FIRST),
+        allocate(cluster, node, "u2", devices=["gpu-1"], from_claim=SECOND),
+    ]
+
+    async def until_it_dies(kubelet: Kubelet) -> None:
+        await kubelet.prepare(claims[0])
+        await kubelet.prepare(claims[1])
+        allocate(cluster, node, pods=("p1", "p2"), from_claim=FIRST)
+        await kubelet.prepare(claims[0])
+        await kubelet.unprepare(claims[1])
+
+    with pytest.raises(Exception, match="UNAVAILABLE"):
+        talk(node, until_it_dies, patience=0)
+    until(lambda: not agent.running)
+    assert devices(kept(node)) == left
+
+    agent = node.start()
+    assert counted(agent) == len(after)
+    agent.kill()
+    assert devices(kept(node)) == after
+    claims_of = {uid: state.pod_uids for uid, state in node.claims().items()}
+    assert all(pod in claims_of[name.partition("-")[0]] for pod, names in after.items() for name in names)
+
+    node.start()
+    for claim in claims:  # kubelet asks once more
+        assert not prepare(node, claim).error
+        assert unprepare(node, claim) == ""
+
+
+def devices(configs: dict[str, dict[str, Any]]) -> dict[str, set[str]]:
+    return {pod: set(found) for pod, found in configs.items()}
+
+
+def leftover(node: Node, pod: str, device: str, claim_uid: str) -> None:
+    with PodConfigStore(node.folder / "p" / "pods", boot_id=node.boot_id) as store:
+        store.set_device_config(pod, device, DeviceConfig({"env": {}}, claim_uid, "c", "default"))
+
+
+@pytest.mark.parametrize("pod", ["p1", "stranger"])
+def test_what_no_claim_speaks_of_goes_at_the_start(cluster: LocalApiServer, node: Node, pod: str) -> None:
+    agent = node.start()
+    assert not prepare(node, allocate(cluster, node, from_claim=FIRST)).error
+    agent.terminate()
+    leftover(node, pod, "old-gpu-1", "old")
+    agent = node.start()
+    agent.terminate()
+    assert devices(kept(node)) == {"p1": {"u1-gpu-0"}}
+
+
+def test_nothing_goes_while_a_claim_is_unknown(cluster: LocalApiServer, node: Node) -> None:
+    """Its pods may be among those that no other claim speaks of."""
+    agent = node.start()
+    assert not prepare(node, allocate(cluster, node, from_claim=FIRST)).error
+    agent.terminate()
+    for path in node.state.glob("u1*"):
+        path.write_bytes(b"{")
+    agent = node.start()
+    assert agent.details()["state"] == "degraded"
+    assert counted(agent) == 1
+    assert "not cleaned up while 1 claims are unknown" in agent.log
+
+
+def test_a_file_that_cannot_be_removed_fails_no_unprepare(caplog: pytest.LogCaptureFixture) -> None:
+    pods = PodConfigs(PodConfigStore(MemoryStore()))
+    claim = DriverClaim("u", "c", "ns", (Device("n1", "gpu-0"),), (OpaqueConfig(FIRST),), {"p1": "pod-1"})
+    pods.follow(claim)
+    assert len(pods.store) == 1
+    failure = CheckpointWriteFailed("p1", "p1.json", OSError(errno.EROFS, "read-only"), in_doubt=False)
+    with mock.patch.object(MemoryStore, "commit", return_value={"p1": failure}):
+        pods.forget("u")
+    assert len(pods.store) == 0, "not served any more"
+    assert "stay on disk until the next start" in caplog.text
+
+
+def test_configs_for_one_request_do_not_reach_another() -> None:
+    claim = DriverClaim(
+        "u",
+        "c",
+        "ns",
+        (Device("n1", "gpu-0", request_names=("one",)), Device("n1", "gpu-1", request_names=("two",))),
+        (OpaqueConfig(FIRST, ("one",)), OpaqueConfig(SECOND, ("two",))),
+        {"p1": "pod-1"},
+    )
+    pods = PodConfigs(PodConfigStore(MemoryStore()))
+    pods.follow(claim)
+    found = pods.store.get_pod_config("p1")
+    assert found
+    assert {name: each.config["env"] for name, each in found.devices.items()} == {
+        "u-gpu-0": {"A": "1"},
+        "u-gpu-1": {"B": "2"},
+    }
+
+
+def test_many_claims_of_one_pod_at_once_lose_nothing(cluster: LocalApiServer, node: Node) -> None:
+    agent = node.start()
+    claims = [allocate(cluster, node, f"u{n}", devices=[f"gpu-{n}"], from_claim=FIRST) for n in range(8)]
+
+    async def main(kubelet: Kubelet) -> None:
+        answers = await asyncio.gather(*(kubelet.prepare(claim) for claim in claims))
+        assert not any(prepared.error for answer in answers for prepared in answer.values())
+
+    talk(node, main)
+    agent.kill()
+    assert devices(kept(node)) == {"p1": {f"u{n}-gpu-{n}" for n in range(8)}}

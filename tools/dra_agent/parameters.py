@@ -1,0 +1,83 @@
+"""What the opaque config of a claim, or of its class, may ask for:
+
+    {"env": {"GPU_MODE": "fast"}, "annotations": {"example.com/mode": "fast"}}
+
+Both members are optional, and there are no others: one that is not known is refused, because whoever wrote it expects
+something from it. Errors have the name of a member at most, and never what is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from draState import ClaimInvalid, DriverClaim, OpaqueConfig
+
+from . import grammar
+from .cdi import CLAIM, DEVICE
+
+MEMBERS = ("env", "annotations")
+SHOWN = 63  # characters of a member's name in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What one device's configs come to."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def merged(cls, configs: Iterable[OpaqueConfig]) -> Parameters:
+        """Name by name, later ones win: what the claim says comes after what its class says. They were checked."""
+        merged = cls()
+        for config in configs:
+            merged.env.update(config.parameters.get("env") or {})
+            merged.annotations.update(config.parameters.get("annotations") or {})
+        return merged
+
+
+def check_parameters(claim: DriverClaim) -> None:
+    """ClaimInvalid if one of its configs asks for what nobody can give."""
+    for config in claim.configs:
+        try:
+            _check(config.parameters)
+        except ValueError as error:
+            source = "class" if config.from_class else "claim"
+            where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"
+            raise ClaimInvalid(f"{where}: the config from its {source}: {error}") from None
+
+
+def _check(parameters: object) -> None:
+    if not isinstance(parameters, dict):
+        raise ValueError(f"the parameters are an object with {' and '.join(MEMBERS)}")
+    for member in parameters:
+        if member not in MEMBERS:
+            raise ValueError(f"there is no {member[:SHOWN]!r} in parameters, only {' and '.join(MEMBERS)}")
+    for member in MEMBERS:
+        told = parameters.get(member) or {}
+        if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
+            raise ValueError(f"{member} is an object whose values are strings")
+        for name, value in told.items():
+            _RULES[member](name, value)
+
+
+def _environment(name: str, value: str) -> None:
+    try:
+        grammar.environment(name, value)
+    except ValueError:
+        raise ValueError("env: a name is not empty and has no '=', and there is no NUL anywhere") from None
+    if name.startswith((DEVICE, CLAIM)):
+        raise ValueError(f"env: names that begin with {DEVICE} or {CLAIM} are the agent's own")
+
+
+def _annotation(name: str, _: str) -> None:
+    if not grammar.is_qualified_key(name):
+        raise ValueError("annotations: a name is one of Kubernetes' annotations, such as example.com/mode")
+
+
+_RULES = {"env": _environment, "annotations": _annotation}
