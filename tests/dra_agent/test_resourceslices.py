@@ -13,7 +13,9 @@ from dra_agent.inventory import Inventory, OfferedDevice
 from dra_agent.kubeconfig import Credentials
 from dra_agent.rehearsal import LocalApiServer
 from dra_agent.rehearsal.stored import refusal
-from dra_agent.resourceslices import NotServed, ResourceSlices, slices_of
+from dra_agent.resourceslices import ResourceSlices
+from dra_agent.sliceobjects import slices_of
+from dra_agent.slicewriter import NotServed
 
 DRIVER = "gpu.example.com"
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "controller": True}
@@ -225,6 +227,43 @@ def test_attributes_that_are_lists_make_smaller_slices() -> None:
     assert all(refusal(item, None) == "" for item in slices)
 
 
+def tainted(*keys: str) -> Inventory:
+    taints = tuple({"key": key, "value": "v", "effect": "NoSchedule"} for key in keys)
+    return inventory(OfferedDevice("gpu-0", taints=taints), "gpu-1")
+
+
+def times(cluster: LocalApiServer) -> dict[str, str]:
+    (item,) = cluster.slices()
+    return {taint["key"]: taint["timeAdded"] for taint in item["spec"]["devices"][0].get("taints", [])}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_taint_keeps_the_time_when_it_was_added(cluster: LocalApiServer, server: ApiServer, restarted: bool) -> None:
+    """The server sets it in each write that leaves it out; pods are evicted so long after it."""
+    slices = ResourceSlices(server, "n1")
+    slices.publish(tainted("a"))
+    first = times(cluster)
+    slices = ResourceSlices(server, "n1") if restarted else slices
+    assert slices.publish(tainted("a")) == 0
+    assert slices.publish(tainted("a", "b")) == 1
+    assert times(cluster)["a"] == first["a"] < times(cluster)["b"]
+    assert slices.publish(tainted("a", "b")) == 0
+    assert slices.publish(tainted()) == 1
+    assert times(cluster) == {}
+    assert generations(cluster) == [3]
+
+
+def test_taints_of_a_server_without_them_are_no_change(cluster: LocalApiServer, server: ApiServer) -> None:
+    cluster.disabled = {"taints"}
+    assert [ResourceSlices(server, "n1").publish(tainted("a")) for _ in range(3)] == [1, 0, 0]
+
+
+def test_taints_make_smaller_slices() -> None:
+    slices = slices_of(many(65, taints=({"key": "a", "effect": "None"},)), "n1", OWNER)
+    assert [len(item["spec"]["devices"]) for item in slices] == [64, 1]
+    assert all(refusal(item, None) == "" for item in slices)
+
+
 PUBLISHED: dict[str, Inventory] = {
     "no devices": inventory(),
     "many": many(130),
@@ -232,6 +271,7 @@ PUBLISHED: dict[str, Inventory] = {
         OfferedDevice(
             "gpu-0",
             shared=True,
+            taints=({"key": "a.b/c", "value": "d", "effect": "NoExecute"}, {"key": "e", "effect": "NoSchedule"}),
             attributes={
                 "model": {"string": "a"},
                 "cores": {"int": 4},

@@ -10,7 +10,7 @@ import pytest
 from dra_agent import cli
 from dra_agent.inventory import Inventory, InventoryFile, SettingsError
 from dra_agent.rehearsal.stored import refusal
-from dra_agent.resourceslices import slices_of
+from dra_agent.sliceobjects import slices_of
 from dra_agent.sockets import SocketServer
 
 
@@ -30,6 +30,18 @@ def test_a_device_file_is_read(tmp_path: Path) -> None:
 
 def device(**fields: object) -> dict[str, object]:
     return {"driver": "a.b", "devices": [{"name": "x"}, {"name": "y", **fields}]}
+
+
+def network(pools: object) -> dict[str, object]:
+    return {**device(), "network_pools": pools}
+
+
+def pool(**fields: object) -> dict[str, object]:
+    return {"pool": "net", "all_nodes": True, "devices": [{"name": "nic"}], **fields}
+
+
+def selected(node_selector: object) -> dict[str, object]:
+    return {"pool": "net", "node_selector": node_selector, "devices": []}
 
 
 WRONG: dict[str, tuple[object, str]] = {
@@ -87,6 +99,31 @@ WRONG: dict[str, tuple[object, str]] = {
     "a capacity of another unit": (device(capacity={"a": {"value": "16GB"}}), "no quantity"),
     "a capacity without a number": (device(capacity={"a": {"value": "Gi"}}), "no quantity"),
     "a policy for one claim": (device(capacity={"a": {"value": "1", "requestPolicy": {}}}), "shared devices only"),
+    "taints as an object": (device(taints={}), r"devices\[1\]\.taints: a list"),
+    "many taints": (device(taints=[{"key": "a", "effect": "None"}] * 17), "at most 16"),
+    "a taint without an effect": (device(taints=[{"key": "a"}]), r"devices\[1\]\.taints: a taint has a key, an effect"),
+    "a taint with a time": (device(taints=[{"key": "a", "effect": "None", "timeAdded": "x"}]), "a taint has a key"),
+    "a taint of another effect": (device(taints=[{"key": "a", "effect": "NoRun"}]), "NoSchedule, NoExecute, None"),
+    "a taint with a wrong key": (device(taints=[{"key": "a/b/c", "effect": "None"}]), "'a/b/c' is no name of a label"),
+    "a taint with a wrong value": (device(taints=[{"key": "a", "value": "-", "effect": "None"}]), "no value of a"),
+    "pools as an object": (network({}), "network_pools: a list"),
+    "a pool without devices": (network([{"pool": "p"}]), r"network_pools\[0\]: an object with a pool and devices"),
+    "a network pool in capitals": (network([pool(pool="P")]), r"network_pools\[0\]\.pool: 'P' is no DNS subdomain"),
+    "the pool of the node": (network([pool(pool="node-1")]), "two pools are called 'node-1'"),
+    "two pools of a name": (network([pool(), pool(devices=[])]), r"pools\[1\]\.pool: two pools are called 'net'"),
+    "a pool for nobody": (network([pool(all_nodes=False)]), "all_nodes, which is true, or a node_selector"),
+    "a pool for all and some": (network([pool(node_selector={"a": "b"})]), "and not both"),
+    "a selector without labels": (network([selected({})]), r"network_pools\[0\]\.node_selector: an object with labels"),
+    "a selector of a list": (network([selected(["a"])]), "an object with labels"),
+    "a selector with a wrong label": (network([selected({"a b": "c"})]), "'a b' is no name of a label"),
+    "a selector with a wrong value": (network([selected({"a": ["b", "c d"]})]), r"node_selector\.a: 'c d' is no value"),
+    "a selector with no value": (network([selected({"a": []})]), "a has no value"),
+    "a name in two pools": (network([pool(devices=[{"name": "x"}])]), "two devices are called 'x'"),
+    "a wrong device in a pool": (network([pool(devices=[{}])]), r"network_pools\[0\]\.devices\[0\]: a device"),
+    "one variable with two values in two pools": (
+        {**device(env={"A": 1}), "network_pools": [pool(devices=[{"name": "n", "env": {"A": 2}}])]},
+        "env: A has one value for y and another for n",
+    ),
     "too many": (device(capacity={f"c{n}": {"value": "1"} for n in range(33)}), "more than 32"),
 }
 
@@ -104,6 +141,7 @@ RIGHT: list[dict[str, object]] = [
     {"attributes": {"a.b/model": {"string": ""}, "_m": {"version": "0.0.0-0.a-b+c.01"}, "n": {"ints": [1]}}},
     {"capacity": {"a.b/memory": {"value": "1.5Gi"}, "n": {"value": 4}, "e": {"value": "-1e-3"}, "d": {"value": ".5"}}},
     {"capacity": {"a": {"value": "1", "requestPolicy": {"default": "1"}}}, "shared": True},
+    {"taints": [{"key": "a.b/c", "value": "", "effect": "None"}, {"key": "d", "value": "E_f", "effect": "NoExecute"}]},
     {"env": {"A b": "c=d", "N": 1, "EMPTY": ""}, "device_nodes": ["/dev/a", "/dev/b"]},
 ]
 
@@ -115,6 +153,17 @@ def test_what_both_grammars_allow_is_taken(tmp_path: Path, fields: dict[str, obj
     assert len(read.devices) == 1
     for item in slices_of(read, "n1", {}):
         assert refusal(item, None) == "", "the API server's own rules agree"
+
+
+def test_network_pools_are_read(tmp_path: Path) -> None:
+    pools = [pool(), {**selected({"a.b/rack": ["7", "8"], "zone": "x"}), "pool": "rack", "devices": [{"name": "n"}]}]
+    read = inventory(tmp_path, network(pools))
+    assert [(each.name, list(each.devices), each.node_selector) for each in read.network] == [
+        ("net", ["nic"], None),
+        ("rack", ["n"], {"a.b/rack": ("7", "8"), "zone": ("x",)}),
+    ]
+    assert list(read.all_devices()) == [("node-1", "x"), ("node-1", "y"), ("net", "nic"), ("rack", "n")]
+    assert [read.pool_of(name) for name in ("x", "nic", "n", "gone")] == ["node-1", "net", "rack", "node-1"]
 
 
 def test_a_missing_device_file_ends_the_command_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -197,7 +197,7 @@ class Agent:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if await asyncio.to_thread(devices.refresh):
-                logger.info("%s: read again, %d devices", devices.path, len(devices.current.devices))
+                logger.info("%s: read again, %d devices", devices.path, len(devices.current.all_devices()))
                 publisher.look()
             if devices.error and devices.error != reported:
                 logger.error("going on with the devices that were known before: %s", devices.error)

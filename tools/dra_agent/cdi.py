@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -63,7 +63,7 @@ class CdiFolder:
         names = [name for name in os.listdir(self.path) if name.startswith(self._prefix) and name.endswith(SUFFIX)]
         return {name.removeprefix(self._prefix).removesuffix(SUFFIX) for name in names}
 
-    def devices(self, uid: str, pool: str) -> tuple[Device, ...]:
+    def devices(self, uid: str, pool_of: Callable[[str], str]) -> tuple[Device, ...]:
         """What a claim's file gives away: all there is to know when the claim itself is damaged."""
         found = []
         try:
@@ -72,7 +72,7 @@ class CdiFolder:
                     line.partition("=")[2] for line in device["containerEdits"]["env"] if line.startswith(DEVICE)
                 ]
                 share = device["name"].removeprefix(f"{uid}-{name}").removeprefix("-") or None
-                found.append(Device(pool, name, share))
+                found.append(Device(pool_of(name), name, share))
         except (ValueError, TypeError, KeyError, AttributeError):
             return ()
         return tuple(found)

@@ -46,10 +46,10 @@ class CdiHooks(DriverHooks):
 
     def check(self, claim: DriverClaim) -> None:
         where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"
-        inventory = self._inventory()
+        offers = self._inventory().all_devices()
         for device in claim.devices:
-            offered = inventory.devices.get(device.device_name)
-            if device.pool_name != inventory.pool or not offered:
+            offered = offers.get((device.pool_name, device.device_name))
+            if not offered:
                 name = f"{device.pool_name}/{device.device_name}"
                 raise ClaimInvalid(f"{where} was given device {name}, which this node does not have")
             if device.share_id and not offered.shared:
@@ -58,9 +58,9 @@ class CdiHooks(DriverHooks):
 
     def set_up(self, claim: DriverClaim) -> DriverClaim:
         edits = []
-        offers = self._inventory().devices
+        offers = self._inventory().all_devices()
         for device in claim.devices:
-            offered = offers[device.device_name]
+            offered = offers[device.pool_name, device.device_name]
             asked = Parameters.merged(claim.configs_of(device))
             env = {**offered.env, **asked.env}
             edits.append(device_edits(claim.uid, device, env, offered.device_nodes, asked.annotations))
@@ -83,4 +83,4 @@ class CdiHooks(DriverHooks):
         self._pods.forget(claim.uid)
 
     def devices_of_damaged(self, uid: str) -> tuple[Device, ...]:
-        return self._cdi.devices(uid, self._inventory().pool)
+        return self._cdi.devices(uid, self._inventory().pool_of)

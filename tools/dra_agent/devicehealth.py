@@ -113,7 +113,7 @@ class HealthMetrics(Collector):
 
 def look_at(inventory: Inventory) -> Findings:
     """All devices, complete: kubelet takes what is missing for unknown."""
-    return {key: _finding(device) for key, device in inventory.all_devices()}
+    return {key: _finding(device) for key, device in inventory.all_devices().items()}
 
 
 def _finding(device: OfferedDevice) -> Finding:

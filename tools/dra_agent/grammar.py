@@ -16,6 +16,8 @@ MAX_SUBDOMAIN = MAX_POOL = 253
 MAX_IDENTIFIER = 32
 MAX_VALUE = 64  # bytes of an attribute's string or version
 MAX_PROPERTIES = 32  # attributes and capacities of a device together
+MAX_TAINTS = 16  # of a device
+TAINT_EFFECTS = ("NoSchedule", "NoExecute", "None")
 LIST_KINDS = ("bools", "ints", "strings", "versions")  # kinds of attributes that need a feature of their own
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -111,6 +113,29 @@ def is_qualified_key(name: str) -> bool:
     if slash and (len(domain) > MAX_SUBDOMAIN or not _SUBDOMAIN.fullmatch(domain)):
         return False
     return len(key) <= MAX_LABEL and bool(_KEY.fullmatch(key))
+
+
+def label(name: object) -> None:
+    if not isinstance(name, str) or not is_qualified_key(name):
+        raise ValueError(f"{name!r} is no name of a label, such as example.com/rack")
+
+
+def label_value(value: object) -> None:
+    if not isinstance(value, str) or len(value) > MAX_LABEL or (value and not _KEY.fullmatch(value)):
+        raise ValueError(
+            f"{value!r} is no value of a label: at most {MAX_LABEL} letters, digits, '-', '_' and '.', with a letter "
+            "or digit at both ends"
+        )
+
+
+def taint(value: object) -> None:
+    """When it was added is for the API server to say."""
+    if not isinstance(value, Mapping) or not {"key", "effect"} <= value.keys() <= {"key", "value", "effect"}:
+        raise ValueError("a taint has a key, an effect, and a value if wanted")
+    label(value["key"])
+    label_value(value.get("value", ""))
+    if value["effect"] not in TAINT_EFFECTS:
+        raise ValueError(f"the effect of a taint is one of {', '.join(TAINT_EFFECTS)}")
 
 
 def device_node(path: object) -> None:

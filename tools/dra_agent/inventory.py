@@ -6,14 +6,19 @@
               "shared": false,                            true: several claims at once, each with its share id
               "attributes": {"model": {"string": "a"}},   as in a ResourceSlice, for the scheduler
               "capacity": {"memory": {"value": "16Gi"}},
+              "taints": [{"key": "example.com/ill", "value": "yes", "effect": "NoSchedule"}],
               "env": {"GPU_0": "yes"},                    what the container gets; one name, one value
-              "device_nodes": ["/dev/null"]}]}
+              "device_nodes": ["/dev/null"]}],
+ "network_pools": [{"pool": "fabric",                     devices that do not belong to one node
+                    "all_nodes": true,                    or "node_selector": {"example.com/rack": ["7", "8"]}
+                    "devices": [{"name": "nic-0"}]}]}
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,20 +39,35 @@ class OfferedDevice:
     capacity: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     device_nodes: tuple[str, ...] = ()
+    taints: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPool:
+    """Devices that several nodes reach: those with all of these labels, each with one of its values; None: all."""
+
+    name: str
+    devices: Mapping[str, OfferedDevice]
+    node_selector: Mapping[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What this node offers: one driver, one pool."""
+    """What this node offers: one driver, one pool of its own, and pools that it shares with other nodes."""
 
     driver: str
     pool: str
     devices: Mapping[str, OfferedDevice]
+    network: tuple[NetworkPool, ...] = ()
 
-    def all_devices(self) -> Iterator[tuple[tuple[str, str], OfferedDevice]]:
-        """Each with its pool and name."""
-        for device in self.devices.values():
-            yield (self.pool, device.name), device
+    def all_devices(self) -> Mapping[tuple[str, str], OfferedDevice]:
+        """By pool and name. No name is there twice."""
+        pools = [(self.pool, self.devices), *((pool.name, pool.devices) for pool in self.network)]
+        return {(pool, name): device for pool, devices in pools for name, device in devices.items()}
+
+    def pool_of(self, device: str) -> str:
+        """This node's own for a device that is not there any more."""
+        return next((pool.name for pool in self.network if device in pool.devices), self.pool)
 
     @classmethod
     def read(cls, path: str, node: str) -> Inventory:
@@ -111,19 +131,66 @@ def _content(path: str) -> bytes:
 
 
 def _inventory(told: Mapping[str, Any], node: str) -> Inventory:
-    if not isinstance(told, dict) or not isinstance(told["devices"], list):
+    if not isinstance(told, dict):
         raise TypeError("it is an object with a driver and a list of devices")
     _check("driver", grammar.driver, told["driver"])
+    listed = told["devices"]
     pool = told.get("pool") or node
     _check("pool", grammar.pool, pool)
+    own, network = _devices("devices", listed), _network_pools(told, pool)
+    everything = [own, *(each.devices for each in network)]
+    names = Counter(name for devices in everything for name in devices)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise ValueError(f"network_pools: two devices are called {twice[0]!r}")
+    _check_env(device for devices in everything for device in devices.values())
+    return Inventory(told["driver"], pool, own, network)
+
+
+def _devices(where: str, told: object) -> dict[str, OfferedDevice]:
+    if not isinstance(told, list):
+        raise TypeError(f"{where}: a list of devices")
     devices: dict[str, OfferedDevice] = {}
-    for number, each in enumerate(told["devices"]):
-        device = _device(f"devices[{number}]", each)
+    for number, each in enumerate(told):
+        device = _device(f"{where}[{number}]", each)
         if device.name in devices:
-            raise ValueError(f"devices[{number}].name: two devices are called {device.name!r}")
+            raise ValueError(f"{where}[{number}].name: two devices are called {device.name!r}")
         devices[device.name] = device
-    _check_env(devices.values())
-    return Inventory(told["driver"], pool, devices)
+    return devices
+
+
+def _network_pools(told: Mapping[str, Any], own: str) -> tuple[NetworkPool, ...]:
+    pools: dict[str, NetworkPool] = {}
+    listed = told.get("network_pools", [])
+    if not isinstance(listed, list):
+        raise TypeError("network_pools: a list")
+    for number, each in enumerate(listed):
+        where = f"network_pools[{number}]"
+        if not isinstance(each, dict) or not each.keys() >= {"pool", "devices"}:
+            raise TypeError(f"{where}: an object with a pool and devices")
+        _check(f"{where}.pool", grammar.pool, each["pool"])
+        if each["pool"] in (own, *pools):
+            raise ValueError(f"{where}.pool: two pools are called {each['pool']!r}")
+        if (each.get("all_nodes") is True) == ("node_selector" in each):
+            raise ValueError(f"{where}: all_nodes, which is true, or a node_selector, and not both")
+        selector = _node_selector(where, each) if "node_selector" in each else None
+        pools[each["pool"]] = NetworkPool(each["pool"], _devices(f"{where}.devices", each["devices"]), selector)
+    return tuple(pools.values())
+
+
+def _node_selector(where: str, told: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    where = f"{where}.node_selector"
+    labels = told["node_selector"]
+    if not isinstance(labels, dict) or not labels:
+        raise TypeError(f"{where}: an object with labels and their values")
+    selector = {}
+    for name, values in labels.items():
+        selector[name] = tuple(values) if isinstance(values, list) else (values,)
+        _check(where, grammar.label, name)
+        if not selector[name]:
+            raise ValueError(f"{where}: {name} has no value")
+        for value in selector[name]:
+            _check(f"{where}.{name}", grammar.label_value, value)
+    return selector
 
 
 def _check_env(devices: Iterable[OfferedDevice]) -> None:
@@ -162,9 +229,13 @@ def _device(where: str, told: Mapping[str, Any]) -> OfferedDevice:
         raise TypeError(f"{where}.device_nodes: a list of paths")
     for path in nodes:
         _check(f"{where}.device_nodes", grammar.device_node, path)
-    return OfferedDevice(
-        told["name"], shared, attributes, capacity, {name: str(value) for name, value in env.items()}, tuple(nodes)
-    )
+    taints = told.get("taints", [])
+    if not isinstance(taints, list) or len(taints) > grammar.MAX_TAINTS:
+        raise ValueError(f"{where}.taints: a list of at most {grammar.MAX_TAINTS}")
+    for taint in taints:
+        _check(f"{where}.taints", grammar.taint, taint)
+    variables = {name: str(value) for name, value in env.items()}
+    return OfferedDevice(told["name"], shared, attributes, capacity, variables, tuple(nodes), tuple(taints))
 
 
 def _object(where: str, told: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import logging
 
 from .apiserver import ApiError, ApiServer
 from .inventory import InventoryFile
-from .resourceslices import NotServed, ResourceSlices
+from .resourceslices import ResourceSlices
+from .slicewriter import NotServed
 from .status import Status
 
 logger = logging.getLogger("dra_agent")
@@ -24,9 +25,7 @@ class Publisher:
     """`run` it as a task. The other methods are for the same event loop."""
 
     def __init__(self, server: ApiServer, devices: InventoryFile, node: str, status: Status) -> None:
-        self._server = server
         self._devices = devices
-        self._node = node
         self._status = status
         self._slices = ResourceSlices(server, node)
         self._waits: list[float] = []  # of the looks that come soon
@@ -37,7 +36,7 @@ class Publisher:
 
         A cluster that was updated starts its kubelets anew, and may store more of them than before.
         """
-        self._slices = ResourceSlices(self._server, self._node)
+        self._slices.forget()
         self._waits = list(AFTER_REGISTRATION)
         self.look()
 
@@ -71,7 +70,7 @@ class Publisher:
             return False
         status.published, status.unserved = "published", ""
         if changed:
-            logger.info("published %d devices", len(inventory.devices))
+            logger.info("published %d devices", len(inventory.all_devices()))
         return True
 
     def _failed(self, why: str) -> None:

@@ -240,7 +240,7 @@ def _status(code: int, message: str) -> Answer:
 
 def _selected(item: dict[str, Any], selector: str) -> bool:
     wanted = dict(part.split("=", 1) for part in selector.split(",") if part)
-    return all(item["spec"].get(field.removeprefix("spec.")) == value for field, value in wanted.items())
+    return all(item["spec"].get(field.removeprefix("spec."), "") == value for field, value in wanted.items())
 
 
 class _Server(ThreadingHTTPServer):

@@ -7,20 +7,25 @@ the two shows.
 from __future__ import annotations
 
 import copy
+import itertools
 import re
 from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
 LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 SUBDOMAIN = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:[.][a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]{0,31}"
+VALUE = "([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
 QUANTITY = re.compile(r"([+-]?)([0-9.]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 BINARY = {suffix: 1024**power for power, suffix in enumerate(["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])}
 DECIMAL = {
     suffix: Fraction(1000) ** power
     for power, suffix in zip(range(-3, 7), ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"], strict=True)
 }
+NEW_YEAR = datetime(2026, 1, 1)
+_seconds = itertools.count()  # each write comes a second after the last: so one that changes a time shows
 
 
 def refusal(item: dict[str, Any], stored: dict[str, Any] | None) -> str:
@@ -35,6 +40,10 @@ def refusal(item: dict[str, Any], stored: dict[str, Any] | None) -> str:
         return f"spec.pool.name: {pool['name']}: invalid"
     if pool["resourceSliceCount"] < 1 or pool["generation"] < 0:
         return "spec.pool: must be greater than zero"
+    if sum(bool(spec.get(field)) for field in ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")) != 1:
+        return "spec: exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+    if spec.get("nodeSelector") and (why := _selector_refusal(spec["nodeSelector"])):
+        return f"spec.nodeSelector: {why}"
     for field in ("driver", "nodeName"):
         if stored and spec.get(field) != stored["spec"].get(field):
             return f"spec.{field}: field is immutable"
@@ -42,11 +51,28 @@ def refusal(item: dict[str, Any], stored: dict[str, Any] | None) -> str:
         return "spec.pool.name: field is immutable"
     devices = spec.get("devices") or []
     lists = any(kind.endswith("s") for device in devices for a in device.get("attributes", {}).values() for kind in a)
-    if len(devices) > (64 if lists else 128):
+    tainted = any(device.get("taints") for device in devices)
+    if len(devices) > (64 if lists or tainted else 128):
         return "spec.devices: too many"
     if len({device["name"] for device in devices}) < len(devices):
         return "spec.devices: duplicate value"
     return next(filter(None, (_device_refusal(device) for device in devices)), "")
+
+
+def _selector_refusal(selector: dict[str, Any]) -> str:
+    if len(selector["nodeSelectorTerms"]) != 1:
+        return "must have exactly one node selector term"
+    for each in selector["nodeSelectorTerms"][0]["matchExpressions"]:
+        if each["operator"] in ("In", "NotIn") and not each.get("values"):
+            return "must be specified when `operator` is 'In' or 'NotIn'"
+        if not _is_label(each["key"]) or not all(re.fullmatch(VALUE, value) for value in each.get("values", [])):
+            return "a valid label must be ..."
+    return ""
+
+
+def _is_label(key: str) -> bool:
+    domain, slash, name = key.rpartition("/")
+    return bool(name and re.fullmatch(VALUE, name)) and (not slash or bool(re.fullmatch(SUBDOMAIN, domain)))
 
 
 def _device_refusal(device: dict[str, Any]) -> str:
@@ -62,6 +88,14 @@ def _device_refusal(device: dict[str, Any]) -> str:
             return f"{key}: a valid C identifier must start with ..."
     if any(len(value) != 1 for value in attributes.values()):
         return "exactly one value must be specified"
+    taints = device.get("taints") or []
+    if len(taints) > 16:
+        return "taints: must have at most 16 items"
+    for taint in taints:
+        if not _is_label(taint["key"]) or not re.fullmatch(VALUE, taint.get("value", "")):
+            return f"taints: {taint['key']}: a valid label must be ..."
+        if taint["effect"] not in ("NoSchedule", "NoExecute", "None"):
+            return "taints.effect: Unsupported value"
     if any(not QUANTITY.fullmatch(str(value["value"])) for value in capacity.values()):
         return "quantities must match the regular expression ..."
     return ""
@@ -75,6 +109,9 @@ def as_stored(item: dict[str, Any], disabled: Collection[str]) -> dict[str, Any]
     for device in stored["spec"].get("devices") or []:
         for field in {*disabled, *(field for field, value in device.items() if value in ({}, []))}:
             device.pop(field, None)
+        for taint in device.get("taints") or []:
+            if "timeAdded" not in taint:
+                taint["timeAdded"] = (NEW_YEAR + timedelta(seconds=next(_seconds))).isoformat() + "Z"
         for capacity in (device.get("capacity") or {}).values():
             if {"allowMultipleAllocations"} & set(disabled):
                 capacity.pop("requestPolicy", None)

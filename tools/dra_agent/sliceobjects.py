@@ -1,0 +1,94 @@
+"""ResourceSlice objects from devices: how many there are of a pool, and what is in each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .grammar import LIST_KINDS
+from .inventory import Inventory, NetworkPool, OfferedDevice
+
+DEVICES_PER_SLICE = 128  # the API server's limit
+SMALLER_SLICE = 64  # the same if a device has a taint, or an attribute that is a list
+NODE_IN_NAME = 100  # characters of the node's name in that of a slice, which has at most 253
+
+
+def slices_of(inventory: Inventory, node: str, owner: Mapping[str, Any], generation: int = 1) -> list[dict[str, Any]]:
+    """The node's own pool; the names are always the same for a node, driver and pool.
+
+    They are DNS subdomains also where the node's name is cut. What is cut off, and the pool, are in the digest.
+    """
+    digest = _digest(node, inventory.driver, inventory.pool)
+    return _slices(
+        f"{node[:NODE_IN_NAME].rstrip('.-')}-{inventory.driver}-{digest}",
+        {"ownerReferences": [dict(owner)]},
+        {"driver": inventory.driver, "nodeName": node},
+        {"name": inventory.pool, "generation": generation},
+        inventory.devices.values(),
+    )
+
+
+def network_slices_of(driver: str, pool: NetworkPool, generation: int = 1) -> list[dict[str, Any]]:
+    """A pool that belongs to no node. It has no owner either: it must not go with the node that wrote it."""
+    where: dict[str, Any] = {"allNodes": True}
+    if pool.node_selector is not None:
+        labels = [
+            {"key": name, "operator": "In", "values": list(values)} for name, values in pool.node_selector.items()
+        ]
+        where = {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": labels}]}}
+    return _slices(
+        network_name(driver, pool.name),
+        {},
+        {"driver": driver, **where},
+        {"name": pool.name, "generation": generation},
+        pool.devices.values(),
+    )
+
+
+def network_name(driver: str, pool: str) -> str:
+    """How the names of a network pool's slices begin, the same on every node."""
+    return f"{driver}-network-{_digest(driver, pool)}"
+
+
+def _slices(
+    name: str,
+    metadata: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    pool: Mapping[str, Any],
+    offered: Iterable[OfferedDevice],
+) -> list[dict[str, Any]]:
+    devices = list(offered)
+    limit = SMALLER_SLICE if any(map(_needs_smaller_slices, devices)) else DEVICES_PER_SLICE
+    parts = [devices[at : at + limit] for at in range(0, len(devices), limit)] or [[]]
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{name}-{number}", **metadata},
+            "spec": {**spec, "pool": {**pool, "resourceSliceCount": len(parts)}, "devices": list(map(_device, part))},
+        }
+        for number, part in enumerate(parts)
+    ]
+
+
+def _device(device: OfferedDevice) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": device.name}
+    if device.attributes:
+        told["attributes"] = dict(device.attributes)
+    if device.capacity:
+        told["capacity"] = dict(device.capacity)
+    if device.shared:
+        told["allowMultipleAllocations"] = True
+    if device.taints:
+        told["taints"] = [dict(taint) for taint in device.taints]
+    return told
+
+
+def _needs_smaller_slices(device: OfferedDevice) -> bool:
+    lists = (kind in LIST_KINDS for attribute in device.attributes.values() for kind in attribute)
+    return bool(device.taints) or any(lists)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("/".join(parts).encode()).hexdigest()[:8]
