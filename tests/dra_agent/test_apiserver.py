@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -16,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from dra_agent.apiserver import ApiError, ApiServer
+from dra_agent.credentials import Credentials
 from dra_agent.inventory import SettingsError
-from dra_agent.kubeconfig import Credentials, from_kubeconfig, in_cluster
+from dra_agent.kubeconfig import from_kubeconfig, in_cluster
 from dra_agent.rehearsal import LocalApiServer
 
 DRIVER = "gpu.example.com"
@@ -139,21 +138,14 @@ def kubeconfig(tmp_path: Path, cluster: object, user: object = None) -> str:
 def test_a_kubeconfig_with_a_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
     found = from_kubeconfig(kubeconfig(tmp_path, {"server": "http://h:81/base/"}, {"tokenFile": "token"}))
-    assert (found.host, found.port, found.base, found.bearer(), found.context) == ("h", 81, "/base", "secret", None)
+    assert (found.host, found.port, found.base, found.current().token, found.tls) == ("h", 81, "/base", "secret", None)
     found = from_kubeconfig(
         kubeconfig(tmp_path, {"server": "https://h", "insecure-skip-tls-verify": True}, {"token": "t"})
     )
-    assert (found.port, found.bearer()) == (443, "t")
-    assert found.context is not None
-    assert found.context.verify_mode is ssl.CERT_NONE
-
-
-@pytest.mark.parametrize(
-    "user", [{"exec": {"command": "x"}}, {"client-certificate": "missing.crt", "client-key": "missing.key"}]
-)
-def test_what_a_kubeconfig_may_not_hold_is_told(tmp_path: Path, user: object) -> None:
-    with pytest.raises(SettingsError, match=r"config|missing\.crt"):
-        from_kubeconfig(kubeconfig(tmp_path, {"server": "https://h"}, user))
+    assert (found.port, found.current().token) == (443, "t")
+    context = found.context(found.current())
+    assert context
+    assert context.verify_mode is ssl.CERT_NONE
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"current-context": "gone"}'])
@@ -168,39 +160,3 @@ def test_outside_of_a_cluster_a_kubeconfig_is_needed(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(SettingsError, match="kubeconfig"):
         in_cluster()
-
-
-@pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl to make a certificate")
-def test_in_a_cluster_the_service_account_is_used_and_its_token_read_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "ca.crt")]
-    name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *name, *made]
-    subprocess.run(command, check=True, capture_output=True)
-    seen: list[str | None] = []
-
-    class Secure(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.headers["Authorization"])
-            self.send_response(200)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"{}")
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Secure) as server:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(tmp_path / "ca.crt", tmp_path / "key")
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.server_address[1]))
-        asking = ApiServer(in_cluster(str(tmp_path)), 5)
-        for token in ("first", "second"):
-            (tmp_path / "token").write_text(token)
-            asking.claim("default", "c")
-        server.shutdown()
-    assert seen == ["Bearer first", "Bearer second"]

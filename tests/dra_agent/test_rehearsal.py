@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dra_agent.apiserver import ApiError, ApiServer
-from dra_agent.kubeconfig import Credentials
+from dra_agent.credentials import Credentials
 from dra_agent.rehearsal import LocalApiServer, NothingInjected, injected
 from dra_agent.rehearsal.stored import canonical
 from draState import Device, Prepared

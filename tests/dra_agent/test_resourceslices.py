@@ -9,8 +9,8 @@ import kubernetes_validate
 import pytest
 
 from dra_agent.apiserver import ApiError, ApiServer
+from dra_agent.credentials import Credentials
 from dra_agent.inventory import Inventory, OfferedDevice
-from dra_agent.kubeconfig import Credentials
 from dra_agent.rehearsal import LocalApiServer
 from dra_agent.rehearsal.stored import refusal
 from dra_agent.resourceslices import ResourceSlices

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import threading
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from .kubeconfig import Credentials
+from .credentials import Credentials
+from .execplugin import CredentialsError, ExecCredential
 
 RESOURCE_GROUP = "/apis/resource.k8s.io"
 RESOURCE_API = f"{RESOURCE_GROUP}/v1"
@@ -60,15 +62,15 @@ class ApiServer:
 
     def _ask(self, method: str, api: str, path: str = "", body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         what = f"{method} {path or api}"
-        kept = getattr(self._threads, "connection", None)
         try:
-            try:
-                status, text = self._exchange(kept or self._connected(), method, api + path, body)
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-                if kept is None:
-                    raise
-                # The server has closed a connection that was idle: that says nothing, so once more on a new one.
-                status, text = self._exchange(self._connected(), method, api + path, body)
+            credential = self._credentials.current()
+            status, text = self._exchange(credential, method, api + path, body)
+            if status == HTTPStatus.UNAUTHORIZED and self._credentials.renew(credential):
+                self.close()
+                status, text = self._exchange(self._credentials.current(), method, api + path, body)
+        except CredentialsError as error:
+            self.close()
+            raise ApiError(what, 0, str(error)) from error
         except TimeoutError as error:
             self.close()
             raise ApiError(what, 0, f"no answer within {self._timeout:g} s") from error
@@ -77,26 +79,32 @@ class ApiServer:
             raise ApiError(what, 0, f"cannot be reached: {error or type(error).__name__}") from error
         return _understood(what, status, text)
 
-    def _connected(self) -> http.client.HTTPConnection:
-        self.close()
-        host, port, context = self._credentials.host, self._credentials.port, self._credentials.context
-        self._threads.connection = (
-            http.client.HTTPSConnection(host, port, timeout=self._timeout, context=context)
-            if context
-            else http.client.HTTPConnection(host, port, timeout=self._timeout)
-        )
-        connection: http.client.HTTPConnection = self._threads.connection
-        return connection
-
     def _exchange(
-        self, connection: http.client.HTTPConnection, method: str, path: str, body: Mapping[str, Any] | None
+        self, credential: ExecCredential, method: str, path: str, body: Mapping[str, Any] | None
     ) -> tuple[int, bytes]:
         headers = {"Accept": "application/json"}
-        if token := self._credentials.bearer():
-            headers["Authorization"] = f"Bearer {token}"
+        if credential.token:
+            headers["Authorization"] = f"Bearer {credential.token}"
         if body is not None:
             headers["Content-Type"] = "application/json"
         data = json.dumps(body).encode() if body is not None else None
+        kept = getattr(self._threads, "connection", None)
+        try:
+            return self._sent(kept or self._connected(credential), method, path, data, headers)
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            if kept is None:
+                raise
+            # The server has closed a connection that was idle: that says nothing, so once more on a new one.
+            return self._sent(self._connected(credential), method, path, data, headers)
+
+    def _sent(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        data: bytes | None,
+        headers: Mapping[str, str],
+    ) -> tuple[int, bytes]:
         connection.request(method, self._credentials.base + path, data, headers)
         response = connection.getresponse()
         text = response.read(MAX_ANSWER + 1)
@@ -104,12 +112,35 @@ class ApiServer:
             self.close()
         return response.status, text
 
+    def _connected(self, credential: ExecCredential) -> http.client.HTTPConnection:
+        self.close()
+        host, port, tls = self._credentials.host, self._credentials.port, self._credentials.tls
+        context = self._credentials.context(credential)
+        if context and tls:
+            self._threads.connection = _SecureConnection(host, port, self._timeout, context, tls.server_name or host)
+        else:
+            self._threads.connection = http.client.HTTPConnection(host, port, timeout=self._timeout)
+        connection: http.client.HTTPConnection = self._threads.connection
+        return connection
+
     def close(self) -> None:
         """Give up the connection of this thread; its next request makes a new one."""
         connection = getattr(self._threads, "connection", None)
         self._threads.connection = None
         if connection:
             connection.close()
+
+
+class _SecureConnection(http.client.HTTPSConnection):
+    """To a server whose certificate may be for another name than the host's."""
+
+    def __init__(self, host: str, port: int, timeout: float, context: ssl.SSLContext, server_name: str) -> None:
+        super().__init__(host, port, timeout=timeout, context=context)
+        self._tls, self._server_name = context, server_name
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._server_name)
 
 
 def _understood(what: str, status: int, text: bytes) -> Mapping[str, Any]:

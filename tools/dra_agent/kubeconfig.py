@@ -1,42 +1,23 @@
-"""Where the API server is and what proves who we are: a pod's service account, or a kubeconfig.
-
-A kubeconfig is read as JSON, or as YAML if PyYAML is installed. Plugins that fetch credentials (exec,
-auth-provider) are not run.
-"""
+"""Finds the API server and our credentials for it: in a kubeconfig, YAML or JSON, or in a pod's service account."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
-import ssl
-import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
+
+from .credentials import Credentials, Pem, Tls
+from .execplugin import CredentialsError, ExecPlugin
 from .inventory import SettingsError
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """`token_file` is read again for every request: the kubelet rotates it. `context` is None for plain HTTP."""
-
-    host: str
-    port: int
-    base: str = ""
-    context: ssl.SSLContext | None = None
-    token: str = ""
-    token_file: str = ""
-
-    def bearer(self) -> str:
-        if not self.token_file:
-            return self.token
-        with open(self.token_file, encoding="ascii") as file:
-            return file.read().strip()
+EXTENSION = "client.authentication.k8s.io/exec"  # of a cluster: what it has for a plugin
+UNSUPPORTED = ("auth-provider", "username", "as", "as-uid", "as-groups")  # ignoring them would be another identity
 
 
 def in_cluster(folder: str = SERVICE_ACCOUNT) -> Credentials:
@@ -44,63 +25,104 @@ def in_cluster(folder: str = SERVICE_ACCOUNT) -> Credentials:
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise SettingsError("not in a cluster (KUBERNETES_SERVICE_HOST is not set) and no --kubeconfig given")
-    try:
-        context = ssl.create_default_context(cafile=os.path.join(folder, "ca.crt"))
-    except OSError as error:
-        raise SettingsError(f"{folder}/ca.crt: {error.strerror or error}; is the service account mounted?") from error
-    return Credentials(host, int(port), context=context, token_file=os.path.join(folder, "token"))
+    tls = Tls(os.path.join(folder, "ca.crt"))
+    found = Credentials(host, int(port), tls=tls, token_file=os.path.join(folder, "token"))
+    return _tried(found, folder, "; is the service account mounted?")
 
 
 def from_kubeconfig(path: str) -> Credentials:
-    """The current context of a kubeconfig."""
+    """The current context of a kubeconfig. Relative paths start at its own folder."""
     config = _parsed(path)
+    folder = os.path.dirname(os.path.abspath(path))
     try:
         context = _named(config, "contexts", config["current-context"])["context"]
         cluster = _named(config, "clusters", context["cluster"])["cluster"]
         user = _named(config, "users", context["user"])["user"] if context.get("user") else {}
-        server = urlsplit(cluster["server"])
-    except (KeyError, TypeError) as error:
-        raise SettingsError(f"{path}: not a usable kubeconfig: {error} is missing") from error
-    if unsupported := {"exec", "auth-provider", "username"} & user.keys():
-        raise SettingsError(f"{path}: {', '.join(unsupported)} is not supported; use a token or a certificate")
+        found = _credentials(folder, cluster, user)
+    except (KeyError, TypeError, AttributeError) as error:
+        missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise SettingsError(f"{path}: not a usable kubeconfig: {missing}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from error
+    return _tried(found, path)
+
+
+def _credentials(folder: str, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> Credentials:
+    if unsupported := [name for name in UNSUPPORTED if user.get(name)]:
+        raise ValueError(f"{', '.join(unsupported)} is not supported; use a token, a certificate or exec")
+    if cluster.get("proxy-url"):
+        raise ValueError("proxy-url is not supported")
+    server = urlsplit(cluster["server"])
     secure = server.scheme == "https"
-    folder = os.path.dirname(os.path.abspath(path))
     return Credentials(
         server.hostname or "",
         server.port or (443 if secure else 80),
         server.path.rstrip("/"),
-        _context(folder, cluster, user) if secure else None,
-        user.get("token", ""),
+        _tls(folder, cluster, user) if secure else None,
+        user.get("token") or "",
         os.path.join(folder, user["tokenFile"]) if user.get("tokenFile") else "",
+        ExecPlugin(user["exec"], folder, _for_plugin(folder, cluster)) if user.get("exec") else None,
     )
+
+
+def _tls(folder: str, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> Tls:
+    return Tls(
+        _pem(folder, cluster, "certificate-authority"),
+        _pem(folder, user, "client-certificate"),
+        _pem(folder, user, "client-key"),
+        cluster.get("tls-server-name") or "",
+        not cluster.get("insecure-skip-tls-verify"),
+    )
+
+
+def _pem(folder: str, entry: Mapping[str, Any], name: str) -> Pem:
+    if data := entry.get(f"{name}-data"):
+        return base64.b64decode(data, validate=True)
+    return os.path.join(folder, entry[name]) if entry.get(name) else b""
+
+
+def _for_plugin(folder: str, cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """The cluster as KUBERNETES_EXEC_INFO has it: without paths, and with the extension that is meant for plugins."""
+    names = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data")
+    told = {name: cluster[name] for name in names if cluster.get(name)}
+    if cluster.get("certificate-authority"):
+        with open(os.path.join(folder, cluster["certificate-authority"]), "rb") as file:
+            told["certificate-authority-data"] = base64.b64encode(file.read()).decode()
+    for each in cluster.get("extensions") or []:
+        if each["name"] == EXTENSION:
+            told["config"] = each["extension"]
+    return told
+
+
+def _tried(found: Credentials, where: str, hint: str = "") -> Credentials:
+    """What can be known at the start to be wrong with files is said then. No plugin is run: it may need a network."""
+    try:
+        if found.plugin is None:
+            found.context(found.current())
+    except (CredentialsError, OSError, ValueError) as error:
+        known = isinstance(error, CredentialsError)
+        why = str(error) if known else f"{where}: the certificates cannot be used: {error}"
+        raise SettingsError(f"{why}{hint}") from error
+    return found
 
 
 def _parsed(path: str) -> Mapping[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     try:
         parsed = json.loads(text)
     except ValueError:
-        parsed = _yaml(path, text)
+        try:
+            parsed = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            where = f" (line {mark.line + 1})" if (mark := getattr(error, "problem_mark", None)) else ""
+            raise SettingsError(f"{path}: neither JSON nor YAML{where}") from None  # the error itself quotes the file
     if not isinstance(parsed, dict):
         raise SettingsError(f"{path}: not a kubeconfig")
     return parsed
-
-
-def _yaml(path: str, text: str) -> object:
-    try:
-        import yaml  # type: ignore[import-untyped, unused-ignore]  # noqa: PLC0415 - optional
-    except ImportError:
-        raise SettingsError(
-            f"{path}: is not JSON, and PyYAML is not installed; try: kubectl config view --raw -o json"
-        ) from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path}: neither JSON nor YAML: {error}") from error
 
 
 def _named(config: Mapping[str, Any], part: str, name: str) -> Mapping[str, Any]:
@@ -109,31 +131,3 @@ def _named(config: Mapping[str, Any], part: str, name: str) -> Mapping[str, Any]
             found: Mapping[str, Any] = entry
             return found
     raise KeyError(f"{part}/{name}")
-
-
-def _context(folder: str, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
-    authority = _bytes(folder, cluster, "certificate-authority")
-    context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-    if cluster.get("insecure-skip-tls-verify"):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    certificate, key = _bytes(folder, user, "client-certificate"), _bytes(folder, user, "client-key")
-    if certificate and key:
-        with tempfile.NamedTemporaryFile() as file:  # ssl takes them only from a file; it is 0600 and goes at once
-            file.write(certificate + b"\n" + key)
-            file.flush()
-            context.load_cert_chain(file.name)
-    return context
-
-
-def _bytes(folder: str, entry: Mapping[str, Any], name: str) -> bytes:
-    if data := entry.get(f"{name}-data"):
-        return base64.b64decode(data)
-    if not entry.get(name):
-        return b""
-    path = os.path.join(folder, entry[name])
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,79 @@
+"""Where the API server is, and what proves who we are. Files are read when they are needed and not kept: tokens and
+certificates are renewed on disk while the agent runs.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+
+from .execplugin import CredentialsError, ExecCredential, ExecPlugin
+
+Pem = bytes | str  # the text itself, or the path of a file with it
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How the server is recognized, and our own certificate if we have one."""
+
+    authority: Pem = b""  # that has signed the server's certificate; the system's if empty
+    certificate: Pem = b""
+    key: Pem = field(default=b"", repr=False)
+    server_name: str = ""  # that its certificate is for, if it is not the host's
+    verify: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Without `tls` it is plain HTTP. A token comes from its file, from the plugin, or as it is; in this order."""
+
+    host: str
+    port: int
+    base: str = ""
+    tls: Tls | None = None
+    token: str = field(default="", repr=False)
+    token_file: str = ""
+    plugin: ExecPlugin | None = None
+
+    def current(self) -> ExecCredential:
+        """What to show now."""
+        if self.token_file:
+            return ExecCredential(_read(self.token_file).decode("ascii", "replace").strip())
+        if self.token or not self.plugin:
+            return ExecCredential(self.token)
+        return self.plugin.credential()
+
+    def renew(self, refused: ExecCredential) -> bool:
+        """The server has refused it. Whether a new connection may fare better."""
+        if self.plugin:
+            self.plugin.forget(refused)
+        return self.plugin is not None or bool(self.tls and isinstance(self.tls.certificate, str))
+
+    def context(self, shown: ExecCredential) -> ssl.SSLContext | None:
+        """For a new connection on which `shown` is shown, from what the files say now."""
+        if not self.tls:
+            return None
+        authority = _read(self.tls.authority)
+        context = ssl.create_default_context(cadata=authority.decode("ascii", "replace") if authority else None)
+        if not self.tls.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        certificate = _read(self.tls.certificate) or shown.certificate
+        key = _read(self.tls.key) or shown.key
+        if certificate:
+            with tempfile.NamedTemporaryFile() as file:  # ssl takes them only from a file; it is 0600 and goes at once
+                file.write(certificate + b"\n" + key)
+                file.flush()
+                context.load_cert_chain(file.name)
+        return context
+
+
+def _read(pem: Pem) -> bytes:
+    if isinstance(pem, bytes):
+        return pem
+    try:
+        with open(pem, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise CredentialsError(f"{pem}: {error.strerror}") from error

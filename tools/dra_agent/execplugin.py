@@ -1,0 +1,139 @@
+"""Credentials from a program that the kubeconfig names (`exec`), as clouds have them: run it, keep what it gave until
+that expires, and run it again.
+
+It speaks client.authentication.k8s.io/v1 and v1beta1. Nobody is there to be asked, so it runs without a terminal.
+What it writes to stderr goes to the agent's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+GROUP = "client.authentication.k8s.io"
+VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
+RUN_SECONDS = 15.0  # clouds take seconds; whoever looks up a claim does not wait so long, and finds it the next time
+EARLY_SECONDS = 10.0  # a credential is renewed so long before it expires
+
+
+class CredentialsError(Exception):
+    """There are no credentials to be had now. Says from where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecCredential:
+    """What the program gave: a token, or a certificate and its key, or all of it."""
+
+    token: str = field(default="", repr=False)
+    certificate: bytes = field(default=b"", repr=False)
+    key: bytes = field(default=b"", repr=False)
+    expires: float | None = None  # of time.time(); None: when the server refuses it
+
+    @property
+    def is_valid(self) -> bool:
+        return self.expires is None or time.time() < self.expires - EARLY_SECONDS
+
+
+class ExecPlugin:
+    """Safe for many threads: one of them runs the program, and the others wait for what it gives.
+
+    `cluster` is what the kubeconfig says about the cluster, for a program that wants to know.
+    """
+
+    def __init__(self, told: Mapping[str, Any], folder: str, cluster: Mapping[str, Any]) -> None:
+        """ValueError says what is wrong with it. A path in the command starts at `folder`."""
+        self._version = told.get("apiVersion")
+        if self._version not in VERSIONS:
+            raise ValueError(f"exec: apiVersion is one of {', '.join(VERSIONS)}")
+        if told.get("interactiveMode") == "Always":
+            raise ValueError("exec: interactiveMode Always needs somebody to ask, and nobody is here")
+        command = str(told["command"])
+        self._command = [
+            os.path.join(folder, command) if os.sep in command else command,
+            *map(str, told.get("args") or []),
+        ]
+        self._hint = str(told.get("installHint") or "")
+        spec: dict[str, Any] = {"interactive": False}
+        if told.get("provideClusterInfo"):
+            spec["cluster"] = cluster
+        info = {"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}
+        self._environment = {str(each["name"]): str(each["value"]) for each in told.get("env") or []}
+        self._environment["KUBERNETES_EXEC_INFO"] = json.dumps(info)
+        self._running = threading.Lock()
+        self._given: ExecCredential | None = None
+        self._failure: tuple[float, CredentialsError] | None = None  # when, of time.monotonic(); guarded by _running
+
+    def credential(self) -> ExecCredential:
+        """What it gave, or gives now."""
+        asked = time.monotonic()
+        given = self._given
+        if given and given.is_valid:
+            return given
+        with self._running:
+            if self._given and self._given.is_valid:
+                return self._given
+            if self._failure and self._failure[0] >= asked:  # it has just failed for somebody who came before us
+                raise self._failure[1]
+            try:
+                self._given = self._parsed(self._run())
+            except CredentialsError as error:
+                self._failure = (time.monotonic(), error)
+                raise
+            return self._given
+
+    def forget(self, refused: ExecCredential) -> None:
+        """The server has refused it: the next one who asks gets another, whatever its time."""
+        if self._given is refused:
+            self._given = None
+
+    def _run(self) -> bytes:
+        environment = {**os.environ, **self._environment}
+        try:
+            process = subprocess.Popen(
+                self._command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # so that what it has started can be ended with it
+            )
+        except OSError as error:
+            raise self._failed(f"{error.strerror}{self._hint and '; ' + self._hint}") from error
+        with process:
+            try:
+                output, _ = process.communicate(timeout=RUN_SECONDS)
+            except subprocess.TimeoutExpired as error:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise self._failed(f"no answer within {RUN_SECONDS:g} s") from error
+        if process.returncode:
+            raise self._failed(f"exit code {process.returncode}; what it said is in the log of the agent")
+        return output
+
+    def _parsed(self, output: bytes) -> ExecCredential:
+        try:
+            told = json.loads(output)
+            status = told["status"]
+            if told["apiVersion"] != self._version:
+                raise self._failed(f"it answered in another version than {self._version}")
+            expires = status.get("expirationTimestamp")
+            given = ExecCredential(
+                status.get("token") or "",
+                (status.get("clientCertificateData") or "").encode(),
+                (status.get("clientKeyData") or "").encode(),
+                datetime.fromisoformat(expires).timestamp() if expires else None,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._failed("its answer is not an ExecCredential") from error
+        if not given.token and not (given.certificate and given.key):
+            raise self._failed("it gave neither a token nor a certificate with its key")
+        return given
+
+    def _failed(self, why: str) -> CredentialsError:
+        return CredentialsError(f"no credentials from {self._command[0]}: {why}")
