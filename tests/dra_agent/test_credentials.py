@@ -19,8 +19,9 @@ from dra_agent import execplugin
 from dra_agent.apiserver import ApiError, ApiServer
 from dra_agent.inventory import SettingsError
 from dra_agent.kubeconfig import from_kubeconfig, in_cluster
+from dra_agent.rehearsal import LocalApiServer, Node
 
-from .conversation import until
+from .conversation import claim_for, devices_of, prepare, until
 from .tlsserver import NAME, Authority, TlsServer, needs_openssl
 
 pytestmark = needs_openssl
@@ -427,3 +428,16 @@ def test_secrets_are_not_in_the_repr_of_credentials(folder: Path, server: TlsSer
     found = from_kubeconfig(written(folder, server, {"token": SECRET}))
     assert SECRET not in repr(found)
     assert SECRET not in repr(found.current())
+
+
+def test_an_agent_works_with_a_yaml_kubeconfig_and_a_plugin(cluster: LocalApiServer, node: Node) -> None:
+    plugin = Plugin(node.folder)
+    config = json.loads((node.folder / "kubeconfig").read_text())
+    config["contexts"][0]["context"]["user"] = "me"
+    told = {"apiVersion": V1, "command": "./plugin", "interactiveMode": "Never"}
+    config["users"] = [{"name": "me", "user": {"exec": told}}]
+    (node.folder / "kubeconfig").write_text(yaml.safe_dump(config))
+    node.start()
+    assert devices_of(prepare(node, claim_for(cluster, node, "u1", "gpu-0"))) == ["gpu-0"]
+    until(lambda: len(cluster.slices()) == 1)
+    assert plugin.runs == 1

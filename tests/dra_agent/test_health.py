@@ -181,6 +181,25 @@ def test_what_cannot_be_watched_is_unknown(tmp_path: Path) -> None:
     assert loop.message.startswith(f"{tmp_path / 'loop'} cannot be looked at: ")
 
 
+def test_the_root_of_the_host_may_be_elsewhere_and_links_stay_inside_it(tmp_path: Path) -> None:
+    dev = tmp_path / "host" / "dev"
+    (dev / "by-id").mkdir(parents=True)
+    (dev / "gpu0").touch()
+    (dev / "absolute").symlink_to("/dev/gpu0")
+    (dev / "by-id" / "relative").symlink_to("../absolute")
+    (dev / "dangling").symlink_to("/dev/null")  # which is here, and not there
+    for path, health in {
+        "/dev/gpu0": Health.HEALTHY,
+        "/dev/absolute": Health.HEALTHY,
+        "/dev/by-id/relative": Health.HEALTHY,
+        "/dev/dangling": Health.UNHEALTHY,
+        "/dev/null": Health.UNHEALTHY,
+    }.items():
+        found = look_at(inventory(path), str(tmp_path / "host"))["p", "gpu"]
+        assert found.health is health, path
+        assert found.message == ("" if health is Health.HEALTHY else f"{path} is gone")
+
+
 def test_one_missing_node_of_several_makes_a_device_unhealthy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     expected = Finding(Health.UNHEALTHY, f"{tmp_path / 'none'} is gone")

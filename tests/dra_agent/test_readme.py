@@ -47,8 +47,10 @@ def test_the_manifest_mounts_what_the_agent_uses_by_default() -> None:
     for path in (f"{defaults.get_default('kubelet_dir')}/plugins_registry", defaults.get_default("cdi_dir")):
         assert f"mountPath: {path}}}" in MANIFEST
         assert f"hostPath: {{path: {path}," in MANIFEST
-    mounted = set(re.findall(r"mountPath: (/var/\S+?)}", MANIFEST))
-    assert mounted == set(re.findall(r"hostPath: {path: (\S+?),", MANIFEST)), "the same paths inside and outside"
+    mounted = set(re.findall(r"mountPath: (/(?:var|host)/[^\s,}]+)", MANIFEST))
+    assert "--host-root=/host" in MANIFEST
+    inside = {path.removeprefix("/host") for path in mounted}
+    assert inside == set(re.findall(r"hostPath: {path: (\S+?),", MANIFEST)), "the same paths inside and outside"
     (command,) = re.findall(r"command: \[dra-agent, (.*)\]", MANIFEST)
     assert defaults.parse_args(command.split(", ")).grace < 30
 

@@ -121,7 +121,7 @@ class Agent:
         make_folder(settings.cdi, 0o755)  # runtimes and their users read it
         preparer = await self._restored(cache, pods)
         plugin = PluginService(preparer, Calls(settings.devices.current.driver, self._registry))
-        health, devices = HealthService(), DeviceHealth(lambda: settings.devices.current)
+        health, devices = HealthService(), DeviceHealth(lambda: settings.devices.current, settings.host_root)
         streams = HealthStreamService(devices)
         HealthMetrics(devices, self._registry)
         handlers = {

@@ -71,6 +71,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         plugin=plugin,
         registry=os.path.abspath(arguments.registry_dir or os.path.join(kubelet, "plugins_registry")),
         cdi=os.path.abspath(arguments.cdi_dir),
+        host_root=os.path.abspath(arguments.host_root),
         kubeconfig=arguments.kubeconfig,
         api_timeout=arguments.api_timeout,
         release_orphans_after=arguments.release_orphans_after,
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--state-dir", metavar="DIR", help="where claims are kept (default: PLUGIN_DIR/claims)")
     add("--registry-dir", metavar="DIR", help="where kubelet finds us (default: KUBELET_DIR/plugins_registry)")
     add("--cdi-dir", default="/var/run/cdi", metavar="DIR", help="where the runtime looks, %(default)s")
+    add("--host-root", default="/", metavar="DIR", help="the host's root, to look at device nodes, %(default)s")
     add("--kubeconfig", default="", metavar="FILE", help="default: the service account of the pod")
     add("--api-timeout", type=float, default=2.0, metavar="SECONDS", help="for the API server, %(default)s")
     after = "release claims that only this agent knows, so long after they were found (default: never)"

@@ -1,14 +1,16 @@
 """Watches the devices of this node: one whose device node is gone is unhealthy until it is back.
 
-It looks once a second with a stat per device node, in a thread. inotify would be quicker and miss more: a node on
+It looks once a second with an lstat per device node, in a thread. inotify would be quicker and miss more: a node on
 devtmpfs or behind a mount may go without an event, and a folder that is not there cannot be watched.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +26,7 @@ from .inventory import Inventory, OfferedDevice
 logger = logging.getLogger("dra_agent")
 
 LOOK_SECONDS = 1.0  # between two looks
+MAX_LINKS = 40  # from one link to the next, as the kernel has it
 
 
 class Health(IntEnum):
@@ -48,9 +51,10 @@ Findings = Mapping[tuple[str, str], Finding]  # by pool and device
 class DeviceHealth:
     """`run` it as a task. What it found is replaced as a whole, so readers in other threads need no lock."""
 
-    def __init__(self, inventory: Callable[[], Inventory], period: float = LOOK_SECONDS) -> None:
+    def __init__(self, inventory: Callable[[], Inventory], host_root: str = "/") -> None:
+        """`host_root` is where the root of the host is mounted, if that is not our own."""
         self._inventory = inventory
-        self._period = period
+        self._host_root = host_root
         self.findings: Findings = {}
         self.looked = 0.0  # when, of time.time(); the age of the findings
         self._changed = asyncio.Event()  # replaced after each change, so that every waiter sees it
@@ -59,11 +63,11 @@ class DeviceHealth:
         """Look for ever. A look that hangs makes the findings old, and kubelet takes old ones for unknown."""
         while True:
             await self.look()
-            await asyncio.sleep(self._period)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
         """Once, now."""
-        found = await asyncio.to_thread(look_at, self._inventory())
+        found = await asyncio.to_thread(look_at, self._inventory(), self._host_root)
         before, self.findings, self.looked = self.findings, found, time.time()
         if found == before:
             return
@@ -111,22 +115,31 @@ class HealthMetrics(Collector):
         return [family]
 
 
-def look_at(inventory: Inventory) -> Findings:
+def look_at(inventory: Inventory, host_root: str = "/") -> Findings:
     """All devices, complete: kubelet takes what is missing for unknown."""
-    return {key: _finding(device) for key, device in inventory.all_devices().items()}
+    return {key: _finding(device, host_root) for key, device in inventory.all_devices().items()}
 
 
-def _finding(device: OfferedDevice) -> Finding:
+def _finding(device: OfferedDevice, host_root: str) -> Finding:
     if not device.device_nodes:
         return Finding(Health.UNKNOWN, "it has no device node that could be watched")
     for path in device.device_nodes:
         try:
-            os.stat(path)
+            _find(path, host_root.rstrip("/"))
         except (FileNotFoundError, NotADirectoryError):
             return Finding(Health.UNHEALTHY, f"{path} is gone")
         except OSError as error:
             return Finding(Health.UNKNOWN, f"{path} cannot be looked at: {error.strerror}")
     return Finding(Health.HEALTHY)
+
+
+def _find(path: str, root: str) -> None:
+    """OSError if it is not there. Links are followed as on the host: an absolute one would lead into our own root."""
+    for _ in range(MAX_LINKS):
+        if not stat.S_ISLNK(os.lstat(root + path).st_mode):
+            return
+        path = os.path.join(os.path.dirname(path), os.readlink(root + path))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def _log(key: tuple[str, str], before: Finding | None, now: Finding) -> None:

@@ -18,6 +18,7 @@ class Settings:
     plugin: str
     registry: str
     cdi: str
+    host_root: str = "/"
     kubeconfig: str = ""
     api_timeout: float = 2.0
     release_orphans_after: float | None = None
