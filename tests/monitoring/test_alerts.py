@@ -51,7 +51,7 @@ HERE = {"instance": "n1", "directory": "/claims"}
 NODE = {"instance": "n1"}
 IN_DOUBT = f"checkpointmanager_writes_in_doubt_total{{{N}}}"
 RESULT = f"checkpointmanager_verify_last_run_result{{{N}}}"
-PREPARE = 'instance="n1",operation="prepare"'
+PREPARE = 'instance="n1",operation_name="PrepareResources"'
 DAMAGED = f'checkpointmanager_damaged{{{N},reason="empty"}}'
 STAMP = f"checkpointmanager_verify_last_run_timestamp_seconds{{{N}}}"
 
@@ -69,6 +69,8 @@ CASES: list[Case] = [
     ),
     Case("CheckpointUnreadable", {f"checkpointmanager_unreadable{{{N}}}": always(1)}, 10, []),
     Case("CheckpointUnreadable", {f"checkpointmanager_unreadable{{{N}}}": always(1)}, 20, [HERE], "1"),
+    Case("CheckpointNotUsable", {f"checkpointmanager_not_usable{{{N}}}": always(0)}, 60, []),
+    Case("CheckpointNotUsable", {f"checkpointmanager_not_usable{{{N}}}": always(2)}, 60, [HERE]),
     Case("CheckpointTooNew", {f"checkpointmanager_too_new{{{N}}}": always(0)}, 60, []),
     Case("CheckpointTooNew", {f"checkpointmanager_too_new{{{N}}}": always(3)}, 60, [HERE], "3"),
     *(
@@ -159,16 +161,16 @@ CASES: list[Case] = [
         Case(
             "DraAgentOperationsFailing",
             {
-                f'dra_agent_operation_seconds_count{{{PREPARE},is_error="true"}}': f"0+{bad}x{STEPS}",
-                f'dra_agent_operation_seconds_count{{{PREPARE},is_error="false"}}': f"0+{100 - bad}x{STEPS}",
+                f'dra_operations_duration_seconds_count{{{PREPARE},is_error="true"}}': f"0+{bad}x{STEPS}",
+                f'dra_operations_duration_seconds_count{{{PREPARE},is_error="false"}}': f"0+{100 - bad}x{STEPS}",
             },
             60, fires,
         )
-        for bad, fires in ((0, []), (10, []), (11, [{**NODE, "operation": "prepare"}]))
+        for bad, fires in ((0, []), (10, []), (11, [{**NODE, "operation_name": "PrepareResources"}]))
     ),
-    Case("DraAgentOperationsSlow", histogram("dra_agent_operation_seconds", PREPARE, 3), 60, []),
-    Case("DraAgentOperationsSlow", histogram("dra_agent_operation_seconds", PREPARE, 6), 60,
-         [{**NODE, "operation": "prepare"}]),
+    Case("DraAgentOperationsSlow", histogram("dra_operations_duration_seconds", PREPARE, 3), 60, []),
+    Case("DraAgentOperationsSlow", histogram("dra_operations_duration_seconds", PREPARE, 6), 60,
+         [{**NODE, "operation_name": "PrepareResources"}]),
 ]  # fmt: skip
 
 

@@ -30,7 +30,7 @@ LABELS = {
     "directory": ["/var/lib/agent/claims"] * 4,
     "reason": ["checksum-mismatch", "nul-filled"],
     "driver_name": ["gpu.example.com", "nic.example.com"],
-    "operation": ["prepare", "unprepare"],
+    "operation_name": ["PrepareResources", "UnprepareResources"],
     "phase": ["serving", "standby"],
 }
 # Where the axis of each panel ends.
