@@ -16,6 +16,7 @@ from checkpointmanager import CheckpointManager, ManagerClosed, Schema
 from checkpointmanager.testing import damage
 from draState import DEVICE_HEALTH, DeviceHealth, DeviceHealthStore, DriverHealth, Health
 
+from .drivers import Died
 from .health import BOOT, GPU, HEALTHY, NIC, UNHEALTHY, UNKNOWN, HealthNode, device
 from .shapes import shape_of
 from .stores import lost_sync, no_space
@@ -92,6 +93,24 @@ def test_a_driver_whose_stream_ends_because_the_agent_does_is_still_known_afterw
     node.start()
 
     assert node.health() is HEALTHY
+
+
+def test_a_process_that_dies_in_a_write_leaves_the_report_before_or_the_new_one(node: HealthNode) -> None:
+    def die(*_: object) -> None:
+        raise Died
+
+    def dies(report: list[DeviceHealth], when: str) -> None:
+        setattr(node.disk, when, die)
+        with pytest.raises(Died):
+            node.store.report(GPU, report)
+        node.disk.work_again()
+        node.restart()
+
+    node.report(device(), device("d1"))
+    dies([device(health=UNHEALTHY), device("d1")], "before")
+    assert (node.health(), node.health("d1")) == (HEALTHY, HEALTHY)
+    dies([device(health=UNHEALTHY), device("d1")], "after")
+    assert (node.health(), node.health("d1")) == (UNHEALTHY, HEALTHY)
 
 
 # When something is written.
