@@ -17,7 +17,7 @@ from dra_agent.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, No
 from draState import ClaimInvalid, Device, DeviceConfig, DriverClaim, OpaqueConfig, PodConfigStore
 
 from .cdirules import broken_rules
-from .conversation import prepare, talk, unprepare, until
+from .conversation import prepare, talk, unprepare
 
 SECRET = "hunter2"
 KILLED = ("-m", "tests.dra_agent.killed_agent")
@@ -205,29 +205,29 @@ def test_after_a_kill_between_a_claim_and_the_configs_of_its_pods_they_agree(
         allocate(cluster, node, "u2", devices=["gpu-1"], from_claim=SECOND),
     ]
 
-    async def until_it_dies(kubelet: Kubelet) -> None:
+    async def say(kubelet: Kubelet) -> None:
         await kubelet.prepare(claims[0])
         await kubelet.prepare(claims[1])
         allocate(cluster, node, pods=("p1", "p2"), from_claim=FIRST)
         await kubelet.prepare(claims[0])
         await kubelet.unprepare(claims[1])
 
-    with pytest.raises(Exception, match="UNAVAILABLE"):
-        talk(node, until_it_dies, patience=0)
-    until(lambda: not agent.running)
+    async def until_it_dies(kubelet: Kubelet) -> None:
+        saying = asyncio.create_task(say(kubelet))
+        while agent.running:
+            assert not saying.done(), "it has survived"
+            await asyncio.sleep(0.01)
+        saying.cancel()
+
+    talk(node, until_it_dies)
     assert devices(kept(node)) == left
 
     agent = node.start()
     assert counted(agent) == len(after)
-    agent.kill()
-    assert devices(kept(node)) == after
     claims_of = {uid: state.pod_uids for uid, state in node.claims().items()}
     assert all(pod in claims_of[name.partition("-")[0]] for pod, names in after.items() for name in names)
-
-    node.start()
-    for claim in claims:  # kubelet asks once more
-        assert not prepare(node, claim).error
-        assert unprepare(node, claim) == ""
+    agent.kill()
+    assert devices(kept(node)) == after
 
 
 def devices(configs: dict[str, dict[str, Any]]) -> dict[str, set[str]]:

@@ -17,8 +17,8 @@ from dra_agent.wire import HEALTH_V1
 from ..long import times
 from .conversation import LIMIT
 
-KILLS = times(2, 120)
-SECONDS = (1.5, 8.0)  # between two kills
+KILLS = times(1, 120)
+SECONDS = (1.5, 2.0) if KILLS == 1 else (1.5, 8.0)  # between two kills
 DEVICES, PODS = 24, 12
 SERIES = re.compile(r'^dra_agent_device_health\{device_name="(.+)",pool_name=".+"\} ([0-9.]+)$', re.MULTILINE)
 HEALTHY, UNHEALTHY = 1, 2

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
+import grpc
 from prometheus_client import CollectorRegistry, Gauge
 
 from checkpointmanager import DirectoryLocked, FileOptions
@@ -34,7 +36,7 @@ from .settings import Settings
 from .sockets import SocketServer
 from .status import Phase, Status
 from .web import WebServer
-from .wire import HEALTH_V1, HEALTH_V1ALPHA1, V1, V1BETA1
+from .wire import V1, V1BETA1
 
 logger = logging.getLogger("dra_agent")
 
@@ -68,11 +70,7 @@ class Agent:
             cache = await self._take_over()
             if cache:
                 try:
-                    pods = await cache.threads.call(self._open_pods)
-                    try:
-                        await self._serve(cache, pods)
-                    finally:
-                        await cache.threads.call(pods.store.close)
+                    await self._serve(cache)
                 finally:
                     # Last of all: whoever stands by takes over when the lock is given back.
                     await cache.close()
@@ -115,34 +113,33 @@ class Agent:
             metrics=self._metrics,
         )
 
-    async def _serve(self, cache: AsyncClaimInfoCache, pods: PodConfigs) -> None:
+    async def _serve(self, cache: AsyncClaimInfoCache) -> None:
+        self._settings.devices.refresh()  # it may have changed while another process had the state
+        make_folder(self._settings.cdi, 0o755)  # runtimes and their users read it
+        pods = await cache.threads.call(self._open_pods)
+        try:
+            preparer = await self._restored(cache, pods)
+            await self._serve_restored(cache, preparer)
+        finally:
+            await cache.threads.drained()  # what has outlived the grace may still have configs to set
+            await cache.threads.call(pods.store.close)
+
+    async def _serve_restored(self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer) -> None:
         settings, status = self._settings, self.status
-        settings.devices.refresh()  # it may have changed while another process had the state
-        make_folder(settings.cdi, 0o755)  # runtimes and their users read it
-        preparer = await self._restored(cache, pods)
-        plugin = PluginService(preparer, Calls(settings.devices.current.driver, self._registry))
-        health, devices = HealthService(), DeviceHealth(lambda: settings.devices.current, settings.host_root)
-        streams = HealthStreamService(devices)
+        devices = DeviceHealth(lambda: settings.devices.current, settings.host_root)
         HealthMetrics(devices, self._registry)
-        handlers = {
-            **plugin.handlers(V1),
-            **plugin.handlers(V1BETA1),
-            **PodResourcesService(cache.cache).handlers(),
-            **HeldClaimsService(preparer).handlers(),
-            **health.handlers(),
-            **streams.handlers(HEALTH_V1),
-            **streams.handlers(HEALTH_V1ALPHA1),
-        }
+        await devices.look()  # before kubelet asks
+        status.health = devices
+        health, streams = HealthService(), HealthStreamService(devices)
         publisher = Publisher(self._server, settings.devices, settings.node, status)
         registration = RegistrationService(settings, status, publisher.registered)
+        handlers = {**self._handlers(cache, preparer), **health.handlers(), **streams.handlers()}
         sockets = [
             SocketServer(settings.dra_socket, handlers),
             SocketServer(settings.registration_socket, registration.handlers(), mode=0o755),  # as kubelet makes it
         ]
         tasks: list[asyncio.Task[None]] = []
         try:
-            await devices.look()  # before kubelet asks
-            status.health = devices
             for socket in sockets:  # the one that kubelet looks for comes last
                 await socket.start()
             status.phase = Phase.SERVING
@@ -161,6 +158,18 @@ class Agent:
             for socket in reversed(sockets):
                 await socket.stop(settings.grace)
             preparer.preparer.close()
+
+    def _handlers(
+        self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer
+    ) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The calls about claims, by path."""
+        plugin = PluginService(preparer, Calls(self._settings.devices.current.driver, self._registry))
+        return {
+            **plugin.handlers(V1),
+            **plugin.handlers(V1BETA1),
+            **PodResourcesService(cache.cache).handlers(),
+            **HeldClaimsService(preparer).handlers(),
+        }
 
     async def _restored(self, cache: AsyncClaimInfoCache, pods: PodConfigs) -> AsyncClaimPreparer:
         """Before the sockets appear, claims, CDI files and the configs of pods agree."""

@@ -7,14 +7,14 @@ or not at all gets fewer messages and never old ones: nothing is queued for it, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
 
 from .devicehealth import DeviceHealth
 from .plugin import stream
-from .wire import DRAResourceHealth
+from .wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth
 
 TIMEOUT_SECONDS = 30  # kubelet takes what it has not heard of for so long for unknown; it is also its own default
 HEARTBEAT_SECONDS = TIMEOUT_SECONDS / 3  # without any change, so that two may be late
@@ -30,9 +30,17 @@ class HealthStreamService:
         self._streams: set[asyncio.Task[Any]] = set()
         self._stopped = False
 
-    def handlers(self, api: DRAResourceHealth) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The call of one version of the service, by path."""
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The call of both versions of the service, by path."""
+        return {api.watch.path: stream(api.watch, self._watch(api)) for api in (HEALTH_V1, HEALTH_V1ALPHA1)}
 
+    def stop(self) -> None:
+        """End all streams. The client of one that is stuck, because nobody reads it, hears of it from the socket."""
+        self._stopped = True
+        for task in self._streams:
+            task.cancel()
+
+    def _watch(self, api: DRAResourceHealth) -> Callable[[Any, Any], Any]:
         async def watch(request: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
             task = asyncio.current_task()
             assert task, "a stream is a task of the server's"
@@ -46,13 +54,7 @@ class HealthStreamService:
             finally:
                 self._streams.discard(task)
 
-        return {api.watch.path: stream(api.watch, watch)}
-
-    def stop(self) -> None:
-        """End all streams. The client of one that is stuck, because nobody reads it, hears of it from the socket."""
-        self._stopped = True
-        for task in self._streams:
-            task.cancel()
+        return watch
 
     async def _news(self) -> AsyncIterator[None]:
         """Whenever there is something to send."""
