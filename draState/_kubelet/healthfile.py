@@ -49,7 +49,7 @@ def read_dra_health_state(blob: bytes) -> KubeletHealthState:
         document = parse(blob)
     except NotJSONError as error:
         raise KubeletStateInvalid(f"the file is not JSON ({error if blob else 'it is empty'})", FILE) from None
-    decoded = decode(_STATE, document, {})
+    decoded = decode(STATE, document, {})
     if decoded.problems:
         raise KubeletStateInvalid(decoded.problems[0], FILE)
     drivers: Mapping[str, Value] = decoded.value or {}
@@ -151,4 +151,4 @@ _DEVICE = Struct(
     ),
 )
 _DRIVER = Struct("state.DriverHealthState", (Field("Devices", Map("map[string]state.DeviceHealth", _DEVICE)),))
-_STATE = Map("state.DevicesHealthMap", _DRIVER)
+STATE = Map("state.DevicesHealthMap", _DRIVER)

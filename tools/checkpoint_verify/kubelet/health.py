@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from draState._kubelet.gotypes import STRING, Custom, Field, Integer, Map, Struct, UnmarshalError, decode
+from draState._kubelet.gotypes import decode
+from draState._kubelet.healthfile import STATE
 from draState._kubelet.syntax import Node, Object
 
 from . import versions
@@ -13,27 +14,6 @@ KNOWN_IN = (37,)
 NO_CHECKSUM = "no-checksum"
 
 _WORDS = frozenset({"HEALTHY", "UNHEALTHY", "UNKNOWN"})
-
-
-def _time(node: Node) -> str:
-    if node is not None and not isinstance(node, str):
-        raise UnmarshalError("not a time")
-    return node or ""
-
-
-_DEVICE = Struct(
-    "state.DeviceHealth",
-    (
-        Field("PoolName", STRING),
-        Field("DeviceName", STRING),
-        Field("Health", STRING),
-        Field("LastUpdated", Custom(STRING, _time)),
-        Field("Message", STRING),
-        Field("HealthCheckTimeout", Integer("time.Duration", -(1 << 63), (1 << 63) - 1)),
-    ),
-)
-_DRIVER = Struct("state.DriverHealthState", (Field("Devices", Map("map[string]state.DeviceHealth", _DEVICE)),))
-_FILE = Map("state.DevicesHealthMap", _DRIVER)
 
 
 def is_health(document: Object) -> bool:
@@ -55,7 +35,7 @@ class HealthState:
     """One such file; what is known about it is kubelet 1.37's way with it."""
 
     def __init__(self, document: Node) -> None:
-        self._decoded = decode(_FILE, document, None)
+        self._decoded = decode(STATE, document, {})
 
     def judge(self, minor: int) -> Judgement:
         """Parsed, and never more than that."""
