@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -30,6 +30,10 @@ class CountingStore(MemoryStore):
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
         self.written += [len(put.blob) for put in puts]
         return super().commit(puts, removals)
+
+    def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
+        self.written += [len(put.blob) for put in puts]
+        super().transact(puts, removals)
 
 
 def test_kubernetes_128188_a_container_more_is_not_a_write_of_everything() -> None:
