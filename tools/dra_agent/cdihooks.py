@@ -46,9 +46,9 @@ class CdiHooks(DriverHooks):
 
     def check(self, claim: DriverClaim) -> None:
         where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"
-        offers = self._inventory().all_devices()
+        inventory = self._inventory()
         for device in claim.devices:
-            offered = offers.get((device.pool_name, device.device_name))
+            offered = inventory.offered(device.pool_name, device.device_name)
             if not offered:
                 name = f"{device.pool_name}/{device.device_name}"
                 raise ClaimInvalid(f"{where} was given device {name}, which this node does not have")
@@ -58,9 +58,11 @@ class CdiHooks(DriverHooks):
 
     def set_up(self, claim: DriverClaim) -> DriverClaim:
         edits = []
-        offers = self._inventory().all_devices()
+        inventory = self._inventory()
         for device in claim.devices:
-            offered = offers[device.pool_name, device.device_name]
+            offered = inventory.offered(device.pool_name, device.device_name)
+            if not offered:  # the file has changed since it was checked
+                raise ClaimInvalid(f"device {device.pool_name}/{device.device_name} is not there any more")
             asked = Parameters.merged(claim.configs_of(device))
             env = {**offered.env, **asked.env}
             edits.append(device_edits(claim.uid, device, env, offered.device_nodes, asked.annotations))

@@ -60,6 +60,11 @@ class Inventory:
     devices: Mapping[str, OfferedDevice]
     network: tuple[NetworkPool, ...] = ()
 
+    def offered(self, pool: str, device: str) -> OfferedDevice | None:
+        if pool == self.pool:
+            return self.devices.get(device)
+        return next((each.devices.get(device) for each in self.network if each.name == pool), None)
+
     def all_devices(self) -> Mapping[tuple[str, str], OfferedDevice]:
         """By pool and name. No name is there twice."""
         pools = [(self.pool, self.devices), *((pool.name, pool.devices) for pool in self.network)]
