@@ -95,8 +95,11 @@ class Agent:
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
+        if self._orders.closed:
+            return
         self._process.kill()
         self._process.join()  # without a limit: then it waits for the process, not for all who inherited its pipes
+        self._process.close()  # now: a collector may come by when `os` is not the real one
         self._orders.close()
 
     def __enter__(self) -> Agent:

@@ -88,10 +88,6 @@ class Victim(Agent):
         self._process.start()
         theirs.close()
 
-    def kill(self) -> None:
-        super().kill()
-        self._process.close()  # now: a collector may come by when `os` is not the real one
-
     def __enter__(self) -> Victim:
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -267,6 +268,7 @@ def test_worker_processes_are_refused_the_directory_while_the_parent_has_it(
         assert refusal.value.owner.pid == os.getpid()
         manager.close()
         assert pool.submit(open_and_close, directory).result(LIMIT) != os.getpid()
+    gc.collect()  # the processes of the pool, while `os` is the real one
 
 
 def test_a_forked_worker_is_refused_the_manager_of_its_parent(manager: Manager) -> None:
@@ -285,6 +287,7 @@ def test_a_forked_worker_is_refused_the_manager_of_its_parent(manager: Manager) 
     assert isinstance(reading.recv(), ManagerClosed)
     worker.join(LIMIT)
     assert worker.exitcode == 0
+    worker.close()
     assert manager.create_checkpoint("claim", 2).generation == 2
 
 
