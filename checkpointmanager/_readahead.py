@@ -22,7 +22,11 @@ def read_ahead(store: Store, keys: Sequence[str]) -> Generator[str, None, None]:
     if time.perf_counter() - started < PROBED * SLOW_SECONDS:
         yield from keys[PROBED:]
         return
-    store.expect(keys[PROBED : PROBED + AHEAD])
-    for start in range(PROBED, len(keys), AHEAD):
-        store.expect(keys[start + AHEAD : start + 2 * AHEAD])
-        yield from keys[start : start + AHEAD]
+    try:
+        store.expect(keys[PROBED : PROBED + AHEAD])
+        for start in range(PROBED, len(keys), AHEAD):
+            if coming := keys[start + AHEAD : start + 2 * AHEAD]:
+                store.expect(coming)
+            yield from keys[start : start + AHEAD]
+    finally:
+        store.expect(())  # no more: what was fetched and not read is out of date from now on

@@ -64,7 +64,10 @@ class Store(Protocol):
         ...
 
     def expect(self, keys: Sequence[str]) -> None:
-        """A hint that these will be read soon, in this order. Never raises for what is not there."""
+        """A hint that these will be read soon, in this order, by this thread. Never raises for what is not there.
+
+        An empty sequence ends it: the next read of anything must be answered anew.
+        """
         ...
 
     def writing(self) -> AbstractContextManager[None]:

@@ -15,7 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("checkpointmanager", "draState")
 PUBLIC = (
-    *("checkpointmanager", "checkpointmanager.aio", "checkpointmanager.metrics", "checkpointmanager.testing"),
+    *("checkpointmanager", "checkpointmanager.aio", "checkpointmanager.etcd", "checkpointmanager.metrics"),
+    "checkpointmanager.testing",
     *("draState", "draState.aio", "draState.metrics"),
 )
 # The functions of checkpointmanager.testing.damage are documented under this name.

@@ -1,0 +1,58 @@
+"""The names below a prefix: those of a directory, so that a checkpoint can be copied between the two as it is."""
+
+from __future__ import annotations
+
+from .._format.keys import is_name
+from .._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
+
+TRANSACTION = ".transaction"  # which transaction was the last to be made
+MAX_PREFIX_LENGTH = 1000
+
+
+class Layout:
+    """Of one store. etcd sorts by bytes, and a dot comes before digits and letters: all checkpoints are one range."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = checked_prefix(prefix)
+        self.lock = self._at(LOCK)
+        self.transaction = self._at(TRANSACTION)
+        self.checkpoints = (self._at("0"), self._at("{"))  # from the lowest first letter to behind the highest
+        self.quarantine = self._at(f"{QUARANTINE}/")
+
+    def current(self, key: str) -> bytes:
+        return self._at(key + SUFFIX)
+
+    def previous(self, key: str) -> bytes:
+        return self._at(PREVIOUS + key)
+
+    def copies(self, key: str) -> bytes:
+        """How the names of a key's copies in quarantine begin, and perhaps those of others."""
+        return self.quarantine + f"{key}.".encode()
+
+    def key_of(self, name: bytes) -> str | None:
+        """The key of a checkpoint's name; None if it is something else, such as a store below this one."""
+        text = self.below(name)
+        key = text.removesuffix(SUFFIX)
+        return key if text.endswith(SUFFIX) and is_name(key) else None
+
+    def below(self, name: bytes) -> str:
+        """A name without the prefix."""
+        return name.decode(errors="replace")[len(self.prefix) + 1 :]
+
+    def _at(self, name: str) -> bytes:
+        return f"{self.prefix}/{name}".encode()
+
+
+def checked_prefix(prefix: object) -> str:
+    """`prefix` without a slash at its end, or ValueError."""
+    if not isinstance(prefix, str):
+        raise TypeError(f"the prefix is a str such as '/agents/node-7', not a {type(prefix).__name__}")
+    found = prefix.rstrip("/")
+    if not found.startswith("/") or not found.isprintable() or len(found) > MAX_PREFIX_LENGTH or "//" in found:
+        raise ValueError("the prefix begins with a slash and is printable, such as '/agents/node-7'")
+    return found
+
+
+def after_all(start: bytes) -> bytes:
+    """The end of the range of all names that begin with `start`, which never ends with the highest byte."""
+    return start[:-1] + bytes([start[-1] + 1])

@@ -1,0 +1,81 @@
+"""A lease that a thread in the background keeps alive: what hangs on it is gone soon after its process is."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+
+from .client import Call, Client
+from .faults import NoAnswer, Refused
+from .wire import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE
+
+RENEWALS = 3  # in the time after which it would run out
+RETRY_SECONDS = 0.2
+
+logger = logging.getLogger("checkpointmanager")
+
+
+class Lease:
+    """Granted when it is made; renewed from start() until stop(), or until etcd says that it has run out."""
+
+    def __init__(self, client: Client, path: str, ttl: float, call: Call) -> None:
+        self._client = client
+        self._path = path
+        self.id = secrets.randbits(62) + 1  # ours to choose, so that asking twice grants one
+        self.ran_out = False
+        self.renewed = time.monotonic()  # when the renewal was sent that came through last
+        try:
+            self.ttl: float = client.ask(call, LEASE_GRANT, LEASE_GRANT.request(TTL=max(1, round(ttl)), ID=self.id)).TTL
+        except Refused as refusal:
+            if "already exists" not in str(refusal):
+                raise
+            self.ttl = ttl  # an earlier try came through after all
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep_alive, name=f"lease of {path}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Renew it no more; it runs out by itself. May be called twice, and from a finalizer."""
+        self._stopped.set()
+
+    def revoke(self, call: Call) -> None:
+        """Give it back, and what hangs on it, at once if a server can be reached."""
+        self.stop()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(call.left())
+        try:
+            self._client.ask(call, LEASE_REVOKE, LEASE_REVOKE.request(ID=self.id))
+        except (Refused, NoAnswer) as error:
+            if "not found" not in str(error):
+                logger.warning("%s: the lock could not be given back, and runs out by itself: %s", self._path, error)
+
+    @property
+    def is_fresh(self) -> bool:
+        """False if it may have run out, by this machine's clock. A reason to ask, never a proof."""
+        return not self.ran_out and time.monotonic() - self.renewed < self.ttl
+
+    def _keep_alive(self) -> None:
+        pause = self.ttl / RENEWALS
+        while not self._stopped.wait(pause) and not self.ran_out:
+            pause = self.ttl / RENEWALS if self._renew() else min(RETRY_SECONDS, pause)
+
+    def _renew(self) -> bool:
+        sent = time.monotonic()
+        try:
+            reply = self._client.ask(Call(self.ttl / RENEWALS), LEASE_KEEP_ALIVE, LEASE_KEEP_ALIVE.request(ID=self.id))
+        except (Refused, NoAnswer) as error:
+            logger.warning("%s: the lease of the lock could not be renewed: %s", self._path, error)
+            return False
+        except ValueError:  # the channel was closed meanwhile
+            self._stopped.set()
+            return False
+        if reply.TTL <= 0:
+            self.ran_out = True
+            logger.warning("%s: the lease of the lock has run out; another may own the checkpoints", self._path)
+            return False
+        self.renewed = sent
+        return True

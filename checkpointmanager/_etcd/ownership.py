@@ -1,0 +1,152 @@
+"""The one writer of a prefix: who holds `.lock`, which hangs on a lease and is gone when that runs out.
+
+Nothing here trusts a clock. Every write compares the revision at which `.lock` was created, so one that comes after
+another owner has taken over is refused by etcd itself, however long its sender was stopped or cut off. And it
+compares the revision at which `.lock` was last written: after a call whose outcome stayed in doubt the owner writes
+`.lock` once more, and whatever of that call may still be on its way is refused as well.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, NamedTuple
+
+import grpc
+
+from .._errors import CheckpointWriteFailed, DirectoryLocked
+from .._format.lockowner import LockOwner
+from . import operations
+from .client import Call, Client
+from .faults import NoAnswer, Refused
+from .layout import Layout
+from .lease import Lease
+from .wire import DELETED, RANGE, TXN, WATCH
+
+
+class Hold(NamedTuple):
+    """What every write compares: the revisions at which `.lock` was created and last written, both by this owner."""
+
+    created: int
+    written: int
+
+
+class Ownership:
+    """Held from take() to close(), unless the lease runs out."""
+
+    def __init__(self, client: Client, layout: Layout, path: str, *, owner: str, ttl: float, timeout: float) -> None:
+        self._client = client
+        self._layout = layout
+        self._path = path
+        self._owner = owner
+        self._ttl = ttl
+        self._timeout = timeout
+        self._lost = False
+        self._doubted = 0  # the highest `written` of a call whose outcome is not known
+        self._renewing = threading.RLock()  # while `.lock` is written once more
+        self.hold = Hold(0, 0)
+        self.lease: Lease | None = None
+
+    def take(self, lock_timeout: float) -> None:
+        """Become the owner, or DirectoryLocked. Waits for a lock that is held without asking again and again."""
+        end = time.monotonic() + lock_timeout
+        while True:
+            found = self._client.ask(Call(self._timeout), RANGE, RANGE.request(key=self._layout.lock))
+            if not found.kvs and self._try():
+                return
+            left = end - time.monotonic()
+            if left <= 0:
+                waited = f" after waiting {lock_timeout:g} s" if lock_timeout else ""
+                raise DirectoryLocked(self._path, f"locked{waited} by another owner", _owner_in(found.kvs))
+            if found.kvs:
+                self._wait(found.header.revision, left)
+
+    def comparisons(self, hold: Hold) -> list[Any]:
+        """What makes a write ours."""
+        lock = self._layout.lock
+        return [operations.created_at(lock, hold.created), operations.changed_at(lock, hold.written)]
+
+    def check(self, call: Call) -> None:
+        """Raise unless this is the owner as far as anybody can know, and nothing in doubt can happen any more."""
+        if self._lost or not self.lease or not self.lease.is_fresh:
+            found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.lock))
+            self.learn(found.kvs)
+        if self._doubted >= self.hold.written:
+            self._write_again(call)
+
+    def doubt(self, hold: Hold) -> None:
+        """A write that compared this may still happen."""
+        self._doubted = max(self._doubted, hold.written)
+
+    def learn(self, found: Any) -> None:
+        """From what stands under `.lock` now. DirectoryLocked, and for good, if it is not ours."""
+        if self._lost or not found or found[0].create_revision != self.hold.created:
+            self._lost = True  # another may have changed anything since
+            why = "the lease of the lock ran out, or the lock was removed, so another may own the checkpoints"
+            raise DirectoryLocked(self._path, f"{why}; close and open again", _owner_in(found))
+        self.hold = self.hold._replace(written=max(self.hold.written, found[0].mod_revision))
+
+    def close(self) -> None:
+        if self.lease:
+            self.lease.revoke(Call(self._timeout))
+
+    def _try(self) -> bool:
+        call = Call(self._timeout)
+        lease = Lease(self._client, self._path, self._ttl, call)
+        lock = self._layout.lock
+        text = LockOwner.of_this_process(self._owner).to_json()
+        request = operations.txn(
+            [operations.created_at(lock, 0)], [operations.put(lock, text, lease.id)], [operations.get(lock)]
+        )
+        try:
+            reply = self._client.ask(call, TXN, request)
+        except BaseException:
+            lease.stop()
+            raise
+        if reply.succeeded:
+            self.hold = Hold(reply.header.revision, reply.header.revision)
+        else:
+            found = reply.responses[0].response_range.kvs[0]
+            if found.lease != lease.id:
+                lease.revoke(call)
+                return False
+            self.hold = Hold(found.create_revision, found.mod_revision)  # an earlier try came through after all
+        lease.start()
+        self.lease = lease
+        return True
+
+    def _wait(self, seen: int, seconds: float) -> None:
+        """Until the lock is gone, or may be, or the time is up."""
+        request = WATCH.request(create_request={"key": self._layout.lock, "start_revision": seen + 1})
+        try:
+            with self._client.watching(request, seconds) as replies:
+                for reply in replies:
+                    if reply.canceled or any(event.type == DELETED for event in reply.events):
+                        return
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                time.sleep(min(seconds, 0.1))  # the member has gone: another one, but not at once
+
+    def _write_again(self, call: Call) -> None:
+        """The same text on the same lease: nothing changes but the revision that writes compare."""
+        assert self.lease
+        lock = self._layout.lock
+        with self._renewing:
+            if self._doubted < self.hold.written:
+                return  # another thread has just done it
+            text = LockOwner.of_this_process(self._owner).to_json()
+            request = operations.txn(
+                self.comparisons(self.hold), [operations.put(lock, text, self.lease.id)], [operations.get(lock)]
+            )
+            try:
+                reply = self._client.ask(call, TXN, request)
+            except (Refused, NoAnswer) as error:
+                raise CheckpointWriteFailed("", self._path, error, in_doubt=False) from error
+            if reply.succeeded:
+                self.hold = self.hold._replace(written=reply.header.revision)
+            else:
+                self.learn(reply.responses[0].response_range.kvs)
+
+
+def _owner_in(found: Any) -> LockOwner | None:
+    return LockOwner.parse(found[0].value) if found else None

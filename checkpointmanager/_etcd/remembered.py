@@ -1,0 +1,42 @@
+"""What a key held when it was last seen, so that a write need not read first. Never trusted: etcd compares it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import NamedTuple
+
+MAX_BYTES = 16 << 20
+
+
+class Seen(NamedTuple):
+    """A value, and the revision that wrote it; 0 if there was none."""
+
+    revision: int
+    blob: bytes = b""
+
+
+class Remembered:
+    """The newest of all keys, up to a number of bytes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a signal handler may come while its thread has it
+        self._seen: OrderedDict[str, Seen] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: str) -> Seen | None:
+        return self._seen.get(key)
+
+    def keep(self, key: str, seen: Seen) -> None:
+        with self._lock:
+            self.forget(key)
+            self._seen[key] = seen
+            self._bytes += len(seen.blob)
+            while self._bytes > MAX_BYTES:
+                _, oldest = self._seen.popitem(last=False)
+                self._bytes -= len(oldest.blob)
+
+    def forget(self, key: str) -> None:
+        with self._lock:
+            gone = self._seen.pop(key, None)
+            self._bytes -= len(gone.blob) if gone else 0

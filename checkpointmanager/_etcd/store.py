@@ -1,0 +1,228 @@
+"""The Store on etcd: what a manager asks for, in a handful of requests."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from .._errors import CheckpointNotFound, CheckpointWriteFailed, DirectoryUnusable
+from .._filestore.inflight import InFlight
+from .._filestore.ownership import ReadOnly
+from .._format.reason import Damaged, Reason
+from .._options import check_options
+from .._store import Put
+from .client import Call, Client
+from .commit import MAX_REQUEST_BYTES, OVERHEAD_BYTES, Commits
+from .endpoints import Credentials, Path
+from .faults import Compacted, NoAnswer, Refused
+from .layout import Layout
+from .ownership import Ownership
+from .quarantine import Quarantine, pages
+from .remembered import Seen
+from .together import Together
+from .wire import RANGE
+
+MAX_BYTES = 760 << 10  # of one checkpoint: it and its previous generation fit into one request
+
+
+class EtcdUnavailable(DirectoryUnusable):
+    """No member of the cluster answered in time, or what was asked is not allowed. Nothing was changed."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(path, error)
+        self.args = (f"{path}: {error.strerror}; check the endpoints, the cluster's health and the credentials",)
+
+
+class EtcdStore:
+    """Checkpoints below a prefix in etcd, for a CheckpointManager or a CheckpointCache in place of a directory.
+
+        store = EtcdStore(["http://127.0.0.1:2379"], "/agents/node-7", ttl=15)
+        with CheckpointManager(store, LEASES) as manager: ...
+
+    It is one owner's, from when it is made until it is closed: a second one raises DirectoryLocked. Every change is
+    refused by etcd itself once another has taken over, and raises DirectoryLocked as well; reads go on.
+
+    endpoints       URLs of the members, all http or all https; one that fails is left for the next
+    ttl             seconds after which the lock of an owner that has died or is cut off is free
+    timeout         seconds that any call may take at most, before it fails or is in doubt
+    lock_timeout    seconds to wait for the lock
+    owner           a label that others are shown when they find the prefix locked
+    read_only       take no lock and refuse to write
+    max_bytes       the limit for one checkpoint. More than 760 KiB needs servers with a larger --max-request-bytes
+    ca, cert, key   PEM files: whom to trust, and who we are
+    user, password  where authentication is switched on
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        prefix: str,
+        *,
+        ttl: float = 15.0,
+        timeout: float = 5.0,
+        lock_timeout: float = 0.0,
+        owner: str = "",
+        read_only: bool = False,
+        max_bytes: int = MAX_BYTES,
+        ca: Path | None = None,
+        cert: Path | None = None,
+        key: Path | None = None,
+        user: str = "",
+        password: str = "",
+    ) -> None:
+        check_options({"lock_timeout": lock_timeout, "owner": owner, "read_only": read_only, "max_bytes": max_bytes})
+        _check_seconds(ttl=ttl, timeout=timeout)
+        self._layout = Layout(prefix)
+        self._client = Client(list(endpoints), Credentials(ca, cert, key, user, password))
+        self.path = f"etcd://{','.join(self._client.addresses)}{self._layout.prefix}"
+        self.max_bytes = max_bytes
+        self.exclusive = not read_only
+        self._timeout = timeout
+        self._in_flight = InFlight(self.path)
+        self._expected = _Expected()
+        owning = Ownership(self._client, self._layout, self.path, owner=owner, ttl=ttl, timeout=timeout)
+        self._ownership = owning
+        self._commits = Commits(self._client, self._layout, owning, timeout)
+        self._together = Together(self._client, self._layout, owning, self._commits, path=self.path, timeout=timeout)
+        self._quarantine = Quarantine(self._client, self._layout, owning)
+        if read_only:
+            return
+        try:
+            with self._answering():
+                owning.take(lock_timeout)
+        except BaseException:
+            self.close()
+            raise
+        assert owning.lease
+        weakref.finalize(self, owning.lease.stop)  # an owner that is dropped unclosed keeps nobody out for long
+
+    def path_of(self, key: str) -> str:
+        return f"etcd://{','.join(self._client.addresses)}{self._layout.current(key).decode()}"
+
+    def keys(self) -> list[str]:
+        with self._in_flight, self._answering():
+            return [key for name in self._names() if (key := self._layout.key_of(name)) is not None]
+
+    def exists(self, key: str) -> bool:
+        return self.identity(key) is not None
+
+    def read(self, key: str, *, previous: bool = False) -> bytes:
+        seen = None if previous else self._expected.pop(key)
+        if seen is None:
+            with self._in_flight, self._answering():
+                name = self._layout.previous(key) if previous else self._layout.current(key)
+                seen = self._seen(self._client.ask(Call(self._timeout), RANGE, RANGE.request(key=name)).kvs)
+        if not seen.revision:
+            raise CheckpointNotFound(key, self.path_of(key))
+        if not previous:
+            self._commits.remembered.keep(key, seen)
+        if len(seen.blob) > self.max_bytes:
+            detail = f"{len(seen.blob)} bytes, over the limit of max_bytes={self.max_bytes}"
+            raise Damaged(Reason.TOO_LARGE, detail)
+        return seen.blob
+
+    def identity(self, key: str) -> object:
+        with self._in_flight, self._answering():
+            request = RANGE.request(key=self._layout.current(key), keys_only=True)
+            found = self._client.ask(Call(self._timeout), RANGE, request).kvs
+            return found[0].mod_revision if found else None
+
+    def expect(self, keys: Sequence[str]) -> None:
+        """One request per 128 keys instead of one each; an empty list ends it. Held for this thread alone."""
+        if not keys:
+            self._expected.clear()
+            return
+        try:
+            with self._in_flight:
+                self._expected.add(self._commits.read(Call(self._timeout), keys))
+        except (Refused, NoAnswer):
+            self._expected.clear()  # reading them one by one says what is wrong
+
+    def writing(self) -> AbstractContextManager[None]:
+        return self._in_flight if self.exclusive else ReadOnly(self.path).writing()
+
+    def confirm(self, keys: Sequence[str] = ()) -> None:
+        self._in_flight.check()
+        with self._answering():
+            self._ownership.check(Call(self._timeout))
+
+    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
+        self._in_flight.check()
+        self._expected.clear()
+        with self._in_flight:
+            failures = self._commits.run(puts, removals)
+        return {
+            key: CheckpointWriteFailed(key, self.path_of(key), error, in_doubt=in_doubt)
+            for key, (error, in_doubt) in failures.items()
+        }
+
+    def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
+        self._in_flight.check()
+        self._expected.clear()
+        with self._in_flight:
+            self._together.make(puts, removals, max(MAX_REQUEST_BYTES, 2 * (self.max_bytes + OVERHEAD_BYTES)))
+
+    def quarantine(self, key: str, reason: Reason) -> str:
+        with self._in_flight, self._answering():
+            kept = self._quarantine.keep(Call(self._timeout), key, reason, self.path_of(key))
+        return f"{self.path}/{kept}"
+
+    def quarantined(self) -> dict[str, list[str]]:
+        with self._in_flight, self._answering():
+            kept = self._quarantine.kept(Call(self._timeout))
+        return {key: [f"{self.path}/{name}" for name in names] for key, names in kept.items()}
+
+    def close(self) -> None:
+        self._in_flight.close(self._give_back)
+
+    def __repr__(self) -> str:
+        return f"EtcdStore({self.path!r})"
+
+    def _give_back(self) -> None:
+        try:
+            self._ownership.close()
+        finally:
+            self._client.close()
+
+    def _names(self) -> list[bytes]:
+        while True:
+            try:
+                return [kv.key for kv in pages(self._client, Call(self._timeout), *self._layout.checkpoints)]
+            except Compacted:
+                continue  # the moment that the first page showed is no longer kept: list them as of now
+
+    def _seen(self, found: Any) -> Seen:
+        return Seen(found[0].mod_revision, found[0].value) if found else Seen(0)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """No answer is no damage: it is told of the store as a whole."""
+        try:
+            yield
+        except (Refused, NoAnswer) as error:
+            raise EtcdUnavailable(self.path, error) from error
+
+
+class _Expected(threading.local):
+    """What was read ahead. Each value is given once, so whoever looks twice looks at the server."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Seen] = {}
+
+    def add(self, seen: Mapping[str, Seen]) -> None:
+        self._seen.update(seen)
+
+    def pop(self, key: str) -> Seen | None:
+        return self._seen.pop(key, None)
+
+    def clear(self) -> None:
+        self._seen.clear()
+
+
+def _check_seconds(**options: object) -> None:
+    for name, value in options.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+            raise ValueError(f"{name} is a number of seconds above 0, not {value!r}")

@@ -1,0 +1,101 @@
+"""The messages of etcd's v3 API that a store needs, made from their fields when this module is imported.
+
+The lines are proto3, and numbers and types are the contract; what etcd sends beyond them is skipped. There is no
+generated code: it would be tied to one version of protobuf and need a compiler to change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_PACKAGE = "checkpointmanager.etcd"  # ours: the package of a message is not on the wire
+_TYPES = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    "bool": _TYPES.TYPE_BOOL,
+    "bytes": _TYPES.TYPE_BYTES,
+    "int32": _TYPES.TYPE_INT32,  # also for enumerations, which are the same on the wire
+    "int64": _TYPES.TYPE_INT64,
+    "string": _TYPES.TYPE_STRING,
+}
+# The members of a oneof are fields like any other; exactly one of them is set here.
+_FIELDS = {
+    "ResponseHeader": "int64 revision = 3",
+    "KeyValue": "bytes key = 1; int64 create_revision = 2; int64 mod_revision = 3; int64 version = 4; "
+    "bytes value = 5; int64 lease = 6",
+    "RangeRequest": "bytes key = 1; bytes range_end = 2; int64 limit = 3; int64 revision = 4; "
+    "bool keys_only = 8; bool count_only = 9",
+    "RangeResponse": "ResponseHeader header = 1; repeated KeyValue kvs = 2; bool more = 3; int64 count = 4",
+    "PutRequest": "bytes key = 1; bytes value = 2; int64 lease = 3",
+    "DeleteRangeRequest": "bytes key = 1",
+    "Compare": "int32 result = 1; int32 target = 2; bytes key = 3; int64 create_revision = 5; int64 mod_revision = 6",
+    "RequestOp": "RangeRequest request_range = 1; PutRequest request_put = 2; "
+    "DeleteRangeRequest request_delete_range = 3; TxnRequest request_txn = 4",
+    "ResponseOp": "RangeResponse response_range = 1",
+    "TxnRequest": "repeated Compare compare = 1; repeated RequestOp success = 2; repeated RequestOp failure = 3",
+    "TxnResponse": "ResponseHeader header = 1; bool succeeded = 2; repeated ResponseOp responses = 3",
+    "LeaseGrantRequest": "int64 TTL = 1; int64 ID = 2",
+    "LeaseGrantResponse": "ResponseHeader header = 1; int64 ID = 2; int64 TTL = 3",
+    "LeaseRevokeRequest": "int64 ID = 1",
+    "LeaseRevokeResponse": "ResponseHeader header = 1",
+    "LeaseKeepAliveRequest": "int64 ID = 1",
+    "LeaseKeepAliveResponse": "ResponseHeader header = 1; int64 ID = 2; int64 TTL = 3",
+    "WatchRequest": "WatchCreateRequest create_request = 1",
+    "WatchCreateRequest": "bytes key = 1; bytes range_end = 2; int64 start_revision = 3",
+    "WatchResponse": "ResponseHeader header = 1; bool created = 3; bool canceled = 4; int64 compact_revision = 5; "
+    "repeated Event events = 11",
+    "Event": "int32 type = 1; KeyValue kv = 2",
+    "AuthenticateRequest": "string name = 1; string password = 2",
+    "AuthenticateResponse": "ResponseHeader header = 1; string token = 2",
+}
+
+# Values of enumerations.
+CREATE_REVISION, MOD_REVISION = 1, 2  # Compare.target; its result 0 means equal
+DELETED = 1  # Event.type
+
+
+class Method(NamedTuple):
+    """One call of a service: its path, and how its messages become bytes and back."""
+
+    path: str
+    request: Any
+    reply: Any
+
+
+def _messages() -> dict[str, Any]:
+    file = descriptor_pb2.FileDescriptorProto(name="checkpointmanager/etcd.proto", package=_PACKAGE, syntax="proto3")
+    for name, lines in _FIELDS.items():
+        message = file.message_type.add(name=name)
+        for line in lines.split("; "):
+            *repeated, kind, field_name, _, number = line.split()
+            label = _TYPES.LABEL_REPEATED if repeated else _TYPES.LABEL_OPTIONAL
+            field = message.field.add(name=field_name, number=int(number), label=label)
+            if kind in _SCALARS:
+                field.type = _SCALARS[kind]
+            else:
+                field.type = _TYPES.TYPE_MESSAGE
+                field.type_name = f".{_PACKAGE}.{kind}"
+    pool = descriptor_pool.DescriptorPool()  # not the default one: another package may bring messages of these names
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _FIELDS}
+
+
+def _method(service: str, name: str, message: str) -> Method:
+    path = f"/etcdserverpb.{service}/{name}"
+    return Method(path, _made[f"{message}Request"], _made[f"{message}Response"])
+
+
+_made = _messages()
+Compare = _made["Compare"]
+RequestOp = _made["RequestOp"]
+RangeRequest = _made["RangeRequest"]
+TxnRequest = _made["TxnRequest"]
+
+RANGE = _method("KV", "Range", "Range")
+TXN = _method("KV", "Txn", "Txn")
+LEASE_GRANT = _method("Lease", "LeaseGrant", "LeaseGrant")
+LEASE_REVOKE = _method("Lease", "LeaseRevoke", "LeaseRevoke")
+LEASE_KEEP_ALIVE = _method("Lease", "LeaseKeepAlive", "LeaseKeepAlive")
+WATCH = _method("Watch", "Watch", "Watch")
+AUTHENTICATE = _method("Auth", "Authenticate", "Authenticate")

