@@ -1,0 +1,77 @@
+"""The line between a store and the servers, on which requests and answers can be lost or come late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import grpc
+
+from checkpointmanager._etcd.client import Call
+from checkpointmanager._etcd.wire import TXN, Method
+from checkpointmanager.etcd import EtcdStore
+
+
+class Broken(grpc.RpcError):
+    """As gRPC raises it when no answer comes."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.DEADLINE_EXCEEDED
+
+    def details(self) -> str:
+        return "Deadline Exceeded"
+
+
+class Fate(Enum):
+    """What becomes of a change that gets no answer."""
+
+    ANSWER_LOST = "its answer is lost"
+    LOST = "it never arrives"
+    LATE = "it arrives late"
+
+
+class Line:
+    """Stands before the one call that all requests of a store pass. Reads are never disturbed."""
+
+    def __init__(self, store: EtcdStore) -> None:
+        self._client = store._client
+        self._ask_one = store._client._ask_one
+        self._disturb: Callable[[int], Fate | None] = lambda _: None
+        self._late: list[Any] = []
+        self.changes = 0  # that were sent
+        store._client._ask_one = self  # type: ignore[method-assign]
+
+    def disturb(self, *fates: Fate | None, always: Fate | None = None, meanwhile: Callable[[], object] = int) -> None:
+        """The next changes have these fates, one after the other, and all that follow the last one."""
+        coming = list(fates)
+
+        def disturbed(_: int) -> Fate | None:
+            fate = coming.pop(0) if coming else always
+            if fate:
+                meanwhile()
+            return fate
+
+        self._disturb = disturbed
+
+    def mend(self) -> None:
+        self._disturb = lambda _: None
+
+    def deliver(self) -> list[bool]:
+        """What was late arrives now; whether each of it was carried out."""
+        arrived = [self._ask_one(Call(5), 0, TXN, request) for request in self._late]
+        self._late.clear()
+        return [reply.succeeded for reply in arrived]
+
+    def __call__(self, call: Call, member: int, method: Method, request: Any) -> Any:
+        if method is not TXN or not request.compare:
+            return self._ask_one(call, member, method, request)
+        self.changes += 1
+        fate = self._disturb(self.changes)
+        if fate is None:
+            return self._ask_one(call, member, method, request)
+        if fate is Fate.LATE:
+            self._late.append(request)
+        if fate is Fate.ANSWER_LOST:
+            self._ask_one(call, member, method, request)
+        raise Broken

@@ -1,0 +1,315 @@
+"""No answer to a change: it is made once, or certainly not, or in doubt; and what is in doubt never happens later."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from checkpointmanager import (
+    BatchFailed,
+    CheckpointManager,
+    CheckpointNotFound,
+    CheckpointWriteFailed,
+    Current,
+    DirectoryLocked,
+    Put,
+    TransactionFailed,
+)
+from checkpointmanager._etcd.client import Call
+from checkpointmanager._etcd.wire import RANGE
+from checkpointmanager.etcd import EtcdStore
+
+from .conftest import Opening
+from .line import Fate, Line
+from .servers import Cluster, free_ports
+
+Manager = CheckpointManager[Any]
+LIMIT = 0.1  # seconds: what is in doubt then stays so
+
+fates = pytest.mark.parametrize("fate", list(Fate), ids=lambda fate: fate.name)
+
+
+def _create(manager: Manager) -> None:
+    manager.create_checkpoint("new", 1)
+
+
+def _overwrite(manager: Manager) -> None:
+    manager.create_checkpoint("a", 2)
+
+
+def _update(manager: Manager) -> None:
+    manager.update_checkpoint("a", lambda number: number + 1)
+
+
+def _remove(manager: Manager) -> None:
+    manager.remove_checkpoint("a")
+
+
+def _batch(manager: Manager) -> None:
+    with manager.batch() as batch:
+        batch.create_checkpoint("a", 2)
+        batch.create_checkpoint("new", 1)
+        batch.remove_checkpoint("b")
+
+
+def _transaction(manager: Manager) -> None:
+    with manager.transaction() as transaction:
+        transaction.update_checkpoint("a", lambda number: number + 1)
+        transaction.create_checkpoint("new", 1)
+        transaction.remove_checkpoint("b")
+
+
+def _replace_damaged(manager: Manager) -> None:
+    manager.create_checkpoint("damaged", 5)
+
+
+# What is there after each of them, as (current, previous) of the keys that it changes.
+CHANGES: dict[Callable[[Manager], None], dict[str, tuple[int | None, int | None]]] = {
+    _create: {"new": (1, None)},
+    _overwrite: {"a": (2, 1)},
+    _update: {"a": (2, 1)},
+    _remove: {"a": (None, None)},
+    _batch: {"a": (2, 1), "new": (1, None), "b": (None, None)},
+    _transaction: {"a": (2, 1), "new": (1, None), "b": (None, None)},
+    _replace_damaged: {"damaged": (5, None)},
+}
+changes = pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__.strip("_"))
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkpointmanager._etcd.client.FIRST_PAUSE", 0.001)
+
+
+@pytest.fixture
+def store(opening: Opening) -> EtcdStore:
+    store = opening()
+    assert store.commit([Put("damaged", b"rubbish", Current.ABSENT)]) == {}
+    return store
+
+
+@pytest.fixture
+def manager(store: EtcdStore) -> Manager:
+    manager: Manager = CheckpointManager(store)
+    manager.create_checkpoint("a", 1)
+    manager.create_checkpoint("b", 1)
+    return manager
+
+
+def found(manager: Manager, keys: object) -> dict[str, tuple[int | None, int | None]]:
+    def current(key: str) -> int | None:
+        checkpoint = manager.get_checkpoint(key, None)
+        return checkpoint.data if checkpoint else None
+
+    def previous(key: str) -> int | None:
+        checkpoint = manager.previous_checkpoint(key)
+        return checkpoint.data if checkpoint else None
+
+    return {key: (current(key), previous(key)) for key in keys}  # type: ignore[attr-defined]
+
+
+@fates
+@changes
+def test_a_change_that_gets_no_answer_is_made_exactly_once(
+    store: EtcdStore, manager: Manager, change: Callable[[Manager], None], fate: Fate
+) -> None:
+    line = Line(store)
+    line.disturb(fate)
+    change(manager)
+    assert found(manager, CHANGES[change]) == CHANGES[change]
+    assert not any(line.deliver())
+    assert found(manager, CHANGES[change]) == CHANGES[change]
+    name = f"{store._layout.prefix}/a.json".encode()
+    writes = [kv.version for kv in store._client.ask(Call(5), RANGE, RANGE.request(key=name)).kvs]
+    assert writes == ([] if change is _remove else [2 if "a" in CHANGES[change] else 1])
+
+
+@fates
+@changes
+def test_each_of_several_lost_answers_is_settled(
+    store: EtcdStore, manager: Manager, change: Callable[[Manager], None], fate: Fate
+) -> None:
+    line = Line(store)
+    line.disturb(Fate.LATE, fate, fate)
+    change(manager)
+    assert found(manager, CHANGES[change]) == CHANGES[change]
+    assert not any(line.deliver())
+    assert found(manager, CHANGES[change]) == CHANGES[change]
+
+
+@fates
+@changes
+def test_when_time_is_up_it_is_in_doubt_and_the_repeated_call_makes_it(
+    store: EtcdStore, manager: Manager, change: Callable[[Manager], None], fate: Fate
+) -> None:
+    line = Line(store)
+    store._commits._timeout = store._together._timeout = LIMIT
+    line.disturb(None if change is _replace_damaged else fate, always=fate)  # the copy to quarantine is made
+    with pytest.raises(CheckpointWriteFailed) as failure:
+        change(manager)
+    assert failure.value.in_doubt
+    line.mend()
+    change(manager)
+    expected = CHANGES[change]
+    values = {key: current for key, (current, _) in found(manager, expected).items()}
+    made_twice = change is _update and fate is Fate.ANSWER_LOST  # as the caller asked: the first one was made
+    assert values == {key: 3 if made_twice else current for key, (current, _) in expected.items()} or (
+        change is _transaction and fate is Fate.ANSWER_LOST and values["a"] == 3
+    )
+    assert not any(line.deliver())
+
+
+@changes
+def test_what_was_in_doubt_never_happens_after_the_next_change(
+    store: EtcdStore, manager: Manager, change: Callable[[Manager], None]
+) -> None:
+    line = Line(store)
+    store._commits._timeout = store._together._timeout = LIMIT
+    line.disturb(None if change is _replace_damaged else Fate.LATE, always=Fate.LATE)
+    with pytest.raises(CheckpointWriteFailed):
+        change(manager)
+    line.mend()
+    manager.create_checkpoint("other", 1)  # a change of any key is enough
+    before = found(manager, [*CHANGES[change], "other"] if change is not _replace_damaged else ["other"])
+    assert line.deliver() != []
+    assert found(manager, before) == before
+
+
+def test_a_key_that_was_removed_while_its_creation_was_in_doubt_does_not_come_back(
+    store: EtcdStore, manager: Manager
+) -> None:
+    line = Line(store)
+    store._commits._timeout = LIMIT
+    line.disturb(always=Fate.LATE)
+    with pytest.raises(CheckpointWriteFailed):
+        manager.create_checkpoint("new", 1)
+    line.mend()
+    manager.remove_checkpoint("new")
+    assert not any(line.deliver())
+    assert "new" not in manager
+
+
+def test_an_interrupted_change_never_happens_after_the_next_one(store: EtcdStore, manager: Manager) -> None:
+    line = Line(store)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    line.disturb(Fate.LATE, meanwhile=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        manager.create_checkpoint("new", 1)
+    assert store._ownership._doubted == store._ownership.hold.written
+    line.mend()
+    manager.create_checkpoint("other", 1)
+    assert store._ownership._doubted < store._ownership.hold.written
+
+
+def test_nothing_is_in_doubt_when_no_member_could_be_reached(
+    store: EtcdStore, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{free_ports(1)[0]}") as nowhere, monkeypatch.context() as patch:
+        patch.setattr(store._client, "_channels", [nowhere])
+        patch.setattr(store._client, "_stubs", {})
+        patch.setattr(store._commits, "_timeout", LIMIT)
+        with pytest.raises(CheckpointWriteFailed) as failure:
+            manager.create_checkpoint("a", 7)
+    assert not failure.value.in_doubt
+    assert failure.value.errno == errno.ECONNREFUSED
+    assert manager.get_checkpoint("a").data == 1
+
+
+TakingOver = Callable[[Callable[[Manager], object]], Callable[[], None]]
+
+
+@pytest.fixture
+def taking_over(cluster: Cluster, store: EtcdStore, opening: Opening) -> TakingOver:
+    """Between the first try and the second one the lease runs out, and another owner comes and does something."""
+
+    def prepared(act: Callable[[Manager], object]) -> Callable[[], None]:
+        tries = iter(range(1, 100))
+
+        def meanwhile() -> None:
+            if next(tries) == 2:
+                assert store._ownership.lease
+                cluster.administer("lease/revoke", ID=str(store._ownership.lease.id))
+                act(CheckpointManager(opening(owner="the other")))
+
+        return meanwhile
+
+    return prepared
+
+
+def _overwrite_all(other: Manager) -> None:
+    with other.transaction() as transaction:
+        transaction.create_checkpoint("a", 70)
+        transaction.create_checkpoint("b", 70)
+
+
+@pytest.mark.parametrize("change", [_overwrite, _remove, _transaction], ids=["overwrite", "remove", "transaction"])
+@pytest.mark.parametrize("act", [id, _overwrite_all], ids=["left alone", "overwritten by the other"])
+@pytest.mark.parametrize("fate", [Fate.ANSWER_LOST, Fate.LOST], ids=["made", "not made"])
+def test_a_change_without_an_answer_is_known_even_if_another_owner_came_meanwhile(
+    manager: Manager,
+    taking_over: TakingOver,
+    change: Callable[[Manager], None],
+    act: Callable[[Manager], object],
+    fate: Fate,
+) -> None:
+    Line(manager._store).disturb(fate, Fate.LOST, meanwhile=taking_over(act))  # type: ignore[arg-type]
+    if fate is Fate.ANSWER_LOST:
+        change(manager)  # it was made while this was the owner
+    else:
+        with pytest.raises(DirectoryLocked):
+            change(manager)
+    with pytest.raises(DirectoryLocked):
+        change(manager)
+    made = CHANGES[change]["a"][0] if fate is Fate.ANSWER_LOST else 1
+    checkpoint = manager.get_checkpoint("a", None)  # reads go on
+    assert (checkpoint.data if checkpoint else None) == (70 if act is _overwrite_all else made)
+
+
+def test_it_is_in_doubt_if_the_moment_before_the_other_owner_is_compacted(
+    cluster: Cluster, store: EtcdStore, manager: Manager, taking_over: TakingOver
+) -> None:
+    def act(other: Manager) -> None:
+        for number in range(3):
+            other.create_checkpoint("a", 70 + number)
+        cluster.administer("kv/compaction", revision=str(store.identity("a")))
+
+    Line(store).disturb(Fate.ANSWER_LOST, Fate.LOST, meanwhile=taking_over(act))
+    with pytest.raises(CheckpointWriteFailed) as failure:
+        manager.create_checkpoint("a", 2)
+    assert failure.value.in_doubt
+
+
+def test_of_a_batch_in_pieces_only_the_piece_that_failed_is_in_doubt(store: EtcdStore, manager: Manager) -> None:
+    line = Line(store)
+    store._commits._timeout = LIMIT
+    fates = [None, *[Fate.LOST] * 100]
+    line.disturb(*fates, always=Fate.LOST)
+    with pytest.raises(BatchFailed) as failure, manager.batch() as batch:
+        for number in range(100):
+            batch.create_checkpoint(f"k{number}", number)
+    failed = set(failure.value.failures)
+    assert failed == {f"k{number}" for number in range(60, 100)}
+    line.mend()
+    assert {key for key in manager.list_checkpoints() if key.startswith("k")} == {f"k{number}" for number in range(60)}
+
+
+def test_a_transaction_in_doubt_says_so(store: EtcdStore, manager: Manager) -> None:
+    line = Line(store)
+    store._together._timeout = LIMIT
+    line.disturb(always=Fate.LOST)
+    with pytest.raises(TransactionFailed) as failure:
+        _transaction(manager)
+    assert failure.value.in_doubt
+    assert not failure.value.committed
+
+
+def test_a_missing_checkpoint_is_still_missing_when_nothing_else_is_known(manager: Manager) -> None:
+    with pytest.raises(CheckpointNotFound):
+        manager.get_checkpoint("new")
