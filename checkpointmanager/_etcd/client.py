@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,7 +42,7 @@ class Call:
 class Client:
     """Speaks to one of several members of a cluster. Safe for many threads."""
 
-    def __init__(self, endpoints: list[str], credentials: Credentials) -> None:
+    def __init__(self, endpoints: Sequence[str], credentials: Credentials) -> None:
         self.addresses, tls = addresses(endpoints, credentials)
         self._credentials = credentials
         self._channels = channels(self.addresses, credentials, tls=tls)

@@ -53,7 +53,8 @@ def addresses(endpoints: Sequence[str], credentials: Credentials) -> tuple[list[
     for endpoint in endpoints:
         parts = urlsplit(endpoint)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port is None or parts.username:
-            raise ValueError(f"endpoint {endpoint!r}: write http://HOST:PORT or https://HOST:PORT")
+            shown = "" if "@" in endpoint else f" {endpoint!r}"  # no password in an error
+            raise ValueError(f"endpoint{shown}: write http://HOST:PORT or https://HOST:PORT")
         schemes.add(parts.scheme)
         found.append(parts.netloc)
     if len(schemes) > 1:

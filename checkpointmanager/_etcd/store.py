@@ -76,7 +76,7 @@ class EtcdStore:
         check_options({"lock_timeout": lock_timeout, "owner": owner, "read_only": read_only, "max_bytes": max_bytes})
         _check_seconds(ttl=ttl, timeout=timeout)
         self._layout = Layout(prefix)
-        self._client = Client(list(endpoints), Credentials(ca, cert, key, user, password))
+        self._client = Client(endpoints, Credentials(ca, cert, key, user, password))
         self.path = f"etcd://{','.join(self._client.addresses)}{self._layout.prefix}"
         self.max_bytes = max_bytes
         self.exclusive = not read_only

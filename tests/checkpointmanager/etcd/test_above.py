@@ -1,0 +1,213 @@
+"""Everything above the Store works on etcd as it does on files, and the bytes are the same."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from xxhash import xxh3_64_hexdigest
+
+from checkpointmanager import (
+    CheckpointCache,
+    CheckpointManager,
+    CorruptCheckpoint,
+    Current,
+    FileStore,
+    Outcome,
+    Put,
+    Schema,
+)
+from checkpointmanager._etcd.client import Call, Client
+from checkpointmanager._etcd.wire import RANGE, TXN, Method
+from checkpointmanager.aio import AsyncCheckpointManager
+from checkpointmanager.etcd import EtcdStore
+from checkpointmanager.metrics import CheckpointMetrics
+from draState import (
+    Allocation,
+    ClaimInfoCache,
+    ClaimRef,
+    Device,
+    DeviceConfig,
+    DRAManager,
+    Pod,
+    PodConfigStore,
+    Prepared,
+    ResourceClaim,
+)
+
+from ..processes import run_together
+from .conftest import Opening
+from .servers import Cluster, any_etcd
+
+Manager = CheckpointManager[Any]
+GPU = "gpu.example.com"
+
+
+def test_a_checkpoint_in_etcd_has_the_bytes_of_one_in_a_file_and_can_be_copied(
+    cluster: Cluster, opening: Opening, prefix: str, real_directory: Path
+) -> None:
+    with CheckpointManager[Any](real_directory) as manager:
+        manager.create_checkpoint("pod-7", {"holder": "node-a"})
+    in_file = (real_directory / "pod-7.json").read_bytes()
+    etcdctl = Path(any_etcd()).with_name("etcdctl")
+    if not etcdctl.exists():
+        pytest.skip("there is no etcdctl beside this etcd")
+    command = [str(etcdctl), "--endpoints", cluster.endpoints[0]]
+    environment = {"ETCDCTL_API": "3"}
+    put = [*command, "put", "--", f"{prefix}/pod-7.json"]
+    subprocess.run(put, input=in_file, check=True, capture_output=True, env=environment)
+    manager = CheckpointManager(opening())
+    assert manager.get_checkpoint("pod-7").data == {"holder": "node-a"}
+    manager.update_checkpoint("pod-7", lambda data: {**data, "renewals": 1})
+    # As FORMAT.md has it: etcdctl adds a newline, which `head -c -1` takes off.
+    get = [*command, "get", "--print-value-only", f"{prefix}/pod-7.json"]
+    shown = subprocess.run(get, check=True, capture_output=True, env=environment).stdout[:-1]
+    assert shown[18:34].decode() == xxh3_64_hexdigest(shown[36:])
+    (real_directory / "pod-7.json").write_bytes(shown)
+    with CheckpointManager[Any](real_directory) as again:
+        assert again.get_checkpoint("pod-7") == manager.get_checkpoint("pod-7")
+
+
+def test_damage_is_repaired_exactly_at_load_or_rolled_back_when_asked(opening: Opening) -> None:
+    store = opening()
+    manager: Manager = CheckpointManager(store)
+    for number in range(40):
+        manager.create_checkpoint(f"k{number}", number)
+        manager.create_checkpoint(f"k{number}", number + 100)
+    store.commit([Put("k7", _flipped(store.read("k7")), Current.DAMAGED), Put("k9", b"rubbish", Current.DAMAGED)])
+    loaded = manager.load(repair=True)
+    assert loaded.checkpoints["k7"].data == 107
+    assert list(loaded.problems) == ["k9"]
+    assert loaded.recoveries["k7"].quarantined in store.quarantined()["k7"]
+    with pytest.raises(CorruptCheckpoint, match="checkpoint-verify diagnose etcd://"):
+        manager.get_checkpoint("k9")
+    assert manager.recover_checkpoint("k9", rollback=True).outcome is Outcome.ROLLED_BACK
+    assert manager.get_checkpoint("k9").data == 9
+
+
+def _flipped(blob: bytes) -> bytes:
+    return blob[:60] + bytes([blob[60] ^ 1]) + blob[61:]
+
+
+def test_a_load_asks_for_pages_and_not_for_each_key(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
+    with CheckpointManager[Any](opening()) as manager, manager.batch() as batch:
+        for number in range(700):
+            batch.create_checkpoint(f"k{number}", number)
+    asked: list[str] = []
+    ask = Client.ask
+
+    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
+        asked.append(method.path)
+        return ask(client, call, method, request, **options)
+
+    restarted: Manager = CheckpointManager(opening())
+    monkeypatch.setattr(Client, "ask", asking)
+    loaded = restarted.load()
+    assert {key: found.data for key, found in loaded.checkpoints.items()} == {f"k{n}": n for n in range(700)}
+    assert asked.count(RANGE.path) == 1 + 32  # the list, and the first ones, by which it is seen that this is slow
+    assert asked.count(TXN.path) == 6  # 668 keys, 128 at once
+
+
+def test_what_was_read_ahead_is_never_given_after_a_load_has_ended_or_a_write_was_made(opening: Opening) -> None:
+    store = opening()
+    manager: Manager = CheckpointManager(store)
+    for number in range(40):
+        manager.create_checkpoint(f"k{number:02}", number)
+    other = opening(read_only=True)
+    reader: Manager = CheckpointManager(other)
+    other.expect(["k35"])
+    manager.create_checkpoint("k35", 350)
+    other.expect([])
+    assert reader.get_checkpoint("k35").data == 350
+    store.expect(["k36"])
+    manager.create_checkpoint("k36", 360)
+    assert manager.get_checkpoint("k36").data == 360
+    reader.load()
+    manager.create_checkpoint("k39", 390)
+    assert reader.get_checkpoint("k39").data == 390
+
+
+def test_a_cache_and_a_restart(opening: Opening) -> None:
+    schema = Schema("Lease", version=1, type=dict[str, int])
+    with CheckpointCache(CheckpointManager(opening(), schema)) as cache:
+        cache.put("a", {"n": 1})
+        cache.change(["a", "b"], lambda _: {"a": {"n": 2}, "b": {"n": 3}})  # one transaction
+        cache.delete("b")
+    with CheckpointCache(CheckpointManager(opening(), schema)) as cache:
+        assert {entry.key: entry.value for entry in cache.entries()} == {"a": {"n": 2}}
+
+
+def test_many_threads_update_one_counter(store: EtcdStore) -> None:
+    manager: Manager = CheckpointManager(store)
+
+    def count() -> None:
+        for _ in range(10):
+            manager.update_checkpoint("a", lambda number: (number or 0) + 1, None)
+
+    run_together(*[count] * 4)
+    assert manager.get_checkpoint("a").data == 40
+    assert manager.get_checkpoint("a").generation == 40
+
+
+class Gpus:
+    """One device per claim."""
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        return {claim.uid: Prepared((Device("node", f"gpu-{claim.uid}"),)) for claim in claims}
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        return {claim.uid: "" for claim in claims}
+
+
+def test_claims_and_pod_configs_survive_a_restart_and_another_node_can_release_them(
+    opening: Opening, prefix: str
+) -> None:
+    claims = {
+        uid: ResourceClaim(uid, f"claim-{uid}", "ml", {GPU: Allocation()}, frozenset({"pod"})) for uid in ("c1", "c2")
+    }
+    pod = Pod("pod", "trainer", "ml", claims)
+    with closing(ClaimInfoCache(opening(prefix=f"{prefix}/claims"))) as cache:
+        DRAManager(cache, {GPU: Gpus()}).prepare_resources(pod)
+    with PodConfigStore(opening(prefix=f"{prefix}/pods")) as configs:
+        configs.set_device_config("pod", "gpu-c1", DeviceConfig({"mode": 1}, "c1", "claim-c1", "ml"))
+    with closing(ClaimInfoCache(opening(prefix=f"{prefix}/claims", owner="another node"))) as cache:
+        assert sorted(claim.uid for claim in cache) == ["c1", "c2"]
+        DRAManager(cache, {GPU: Gpus()}).reconcile([], complete=True)
+        assert len(cache) == 0
+    with PodConfigStore(opening(prefix=f"{prefix}/pods")) as configs:
+        config = configs.get_device_config("pod", "gpu-c1")
+        assert config
+        assert config.config == {"mode": 1}
+
+
+def test_asyncio_and_metrics(opening: Opening) -> None:
+    registry = CollectorRegistry()
+    metrics = CheckpointMetrics(registry)
+
+    async def run(store: EtcdStore) -> int:
+        manager: AsyncCheckpointManager[Any] = AsyncCheckpointManager(store, metrics=metrics)
+        async with manager:
+            await asyncio.gather(*(manager.create_checkpoint(f"k{number}", number) for number in range(20)))
+            return len((await manager.load()).checkpoints)
+
+    store = opening()
+    assert asyncio.run(run(store)) == 20
+    assert registry.get_sample_value("checkpointmanager_writes_total", {"directory": store.path}) == 20
+
+
+def test_a_file_store_can_be_copied_into_etcd_with_all_its_bytes(store: EtcdStore, real_directory: Path) -> None:
+    with CheckpointManager[Any](real_directory) as manager:
+        for number in range(5):
+            manager.create_checkpoint(f"k{number}", number)
+    files = FileStore(real_directory, read_only=True)
+    blobs = {key: files.read(key) for key in [*files.keys()]}
+    files.close()
+    assert store.commit([Put(key, blob, Current.ABSENT) for key, blob in blobs.items()]) == {}
+    assert {key: store.read(key) for key in blobs} == blobs
+    assert {*store.keys()} == {*blobs}

@@ -1,0 +1,204 @@
+"""Where etcd says no, or forgets: a full database, a compacted history, requests that are too large."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from checkpointmanager import (
+    CheckpointManager,
+    CheckpointWriteFailed,
+    Current,
+    Put,
+    Reason,
+    TransactionFailed,
+    UnstorableValue,
+)
+from checkpointmanager._etcd import operations, quarantine
+from checkpointmanager._etcd.client import Call, Client
+from checkpointmanager._etcd.wire import RANGE, TXN, Method
+from checkpointmanager.etcd import EtcdStore
+
+from .conftest import Opening
+from .servers import Cluster, any_etcd
+
+Manager = CheckpointManager[Any]
+
+
+@pytest.fixture
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A member with room for 2 MB."""
+    cluster = Cluster(any_etcd(), tmp_path_factory.mktemp("small"), arguments=["--quota-backend-bytes", "2000000"])
+    yield cluster
+    cluster.close()
+
+
+def test_a_full_database_refuses_writes_reads_on_and_takes_writes_again_when_there_is_room(small: Cluster) -> None:
+    store = EtcdStore(small.endpoints, "/full")
+    manager: Manager = CheckpointManager(store)
+    with pytest.raises(CheckpointWriteFailed) as refusal:
+        for number in range(100):
+            manager.create_checkpoint("a", {"number": number, "padding": "x" * 100_000})
+    assert refusal.value.errno == errno.ENOSPC
+    assert not refusal.value.in_doubt
+    last = manager.get_checkpoint("a")
+    assert last.data["number"] == last.generation - 1
+    with pytest.raises(TransactionFailed) as failure, manager.transaction() as transaction:
+        transaction.create_checkpoint("a", 1)
+        transaction.create_checkpoint("b", 1)
+    assert failure.value.errno == errno.ENOSPC
+    revision = small.administer("kv/range", key="YQ==")["header"]["revision"]
+    small.administer("kv/compaction", revision=revision, physical=True)
+    small.administer("maintenance/defragment")
+    member = small.administer("maintenance/status")["header"]["member_id"]
+    small.administer("maintenance/alarm", action="DEACTIVATE", memberID=member, alarm="NOSPACE")
+    manager.create_checkpoint("a", 1)
+    assert manager.get_checkpoint("a").data == 1
+    store.close()
+
+
+def test_a_checkpoint_that_does_not_fit_into_a_request_is_refused_before_it_is_sent(store: EtcdStore) -> None:
+    manager: Manager = CheckpointManager(store)
+    with pytest.raises(UnstorableValue, match="over the limit of 778240"):
+        manager.create_checkpoint("a", "x" * 800_000)
+    assert "a" not in manager
+
+
+def test_the_largest_checkpoint_can_be_replaced_by_another_largest_one(store: EtcdStore) -> None:
+    manager: Manager = CheckpointManager(store)
+    size = store.max_bytes - len(store_bytes(manager, "a", "")) - 10
+    for letter in "xyz":
+        manager.create_checkpoint("a", letter * size)
+    previous = manager.previous_checkpoint("a")
+    assert previous
+    assert previous.data == "y" * size
+
+
+def store_bytes(manager: Manager, key: str, data: str) -> bytes:
+    manager.create_checkpoint(key, data)
+    return manager._store.read(key)
+
+
+def test_a_transaction_that_is_too_large_is_refused_before_it_is_sent(store: EtcdStore) -> None:
+    manager: Manager = CheckpointManager(store)
+    with pytest.raises(TransactionFailed, match="make a smaller one") as failure, manager.transaction() as transaction:
+        for number in range(4):
+            transaction.create_checkpoint(f"k{number}", "x" * 500_000)
+    assert failure.value.errno == errno.EMSGSIZE
+    assert not failure.value.in_doubt
+    assert manager.list_checkpoints() == []
+
+
+def test_a_transaction_of_more_operations_than_etcd_takes_is_refused_before_it_is_sent(store: EtcdStore) -> None:
+    manager: Manager = CheckpointManager(store)
+    refused = pytest.raises(TransactionFailed, match=r"has 1985 changes.*etcd takes 1984 changes")
+    with refused, manager.transaction() as transaction:
+        for number in range(1985):
+            transaction.create_checkpoint(f"k{number}", 1)
+    assert manager.list_checkpoints() == []
+
+
+def test_the_largest_transaction_is_one_revision(store: EtcdStore) -> None:
+    manager: Manager = CheckpointManager(store)
+    with manager.transaction() as transaction:
+        for number in range(1984):
+            transaction.create_checkpoint(f"k{number}", 1)
+    request = RANGE.request(key=store._layout.checkpoints[0], range_end=store._layout.checkpoints[1], keys_only=True)
+    found = store._client.ask(Call(5), RANGE, request).kvs
+    assert len(found) == 1984
+    assert len({kv.mod_revision for kv in found}) == 1
+
+
+def test_keys_are_listed_page_by_page_as_of_one_moment(store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(10)])
+    monkeypatch.setattr(quarantine, "PAGE", 3)
+    asked = _removing_between_pages(store, monkeypatch)
+    assert sorted(store.keys()) == [f"k{number}" for number in range(10)]
+    assert len(asked) == 4
+    assert store.keys() == []
+
+
+def _removing_between_pages(store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """After the first page of a list all keys are removed."""
+    ask = Client.ask
+    asked: list[Any] = []
+
+    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
+        reply = ask(client, call, method, request, **options)
+        if method is RANGE and request.limit:
+            asked.append(request)
+            if len(asked) == 1:
+                names = [store._layout.current(f"k{number}") for number in range(10)]
+                ask(client, call, TXN, operations.txn([], [operations.delete(name) for name in names]))
+        return reply
+
+    monkeypatch.setattr(Client, "ask", asking)
+    return asked
+
+
+def test_a_list_starts_again_when_its_moment_is_compacted(
+    cluster: Cluster, store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(10)])
+    monkeypatch.setattr(quarantine, "PAGE", 6)
+    ask = Client.ask
+    pages = 0
+
+    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
+        nonlocal pages
+        reply = ask(client, call, method, request, **options)
+        pages += method is RANGE and bool(request.limit)
+        if pages == 1 and reply.more:
+            other = ask(client, call, TXN, operations.txn([], [operations.put(b"/other", b"")]))
+            cluster.administer("kv/compaction", revision=str(other.header.revision))
+        return reply
+
+    monkeypatch.setattr(Client, "ask", asking)
+    assert sorted(store.keys()) == [f"k{number}" for number in range(10)]
+    assert pages == 3
+
+
+def test_writes_and_removals_go_on_after_a_compaction(cluster: Cluster, store: EtcdStore) -> None:
+    manager: Manager = CheckpointManager(store)
+    for number in range(3):
+        manager.create_checkpoint("a", number)
+    cluster.administer("kv/compaction", revision=str(store.identity("a")), physical=True)
+    manager.create_checkpoint("a", 3)
+    previous = manager.previous_checkpoint("a")
+    assert previous
+    assert previous.data == 2
+    manager.remove_checkpoint("a")
+    assert manager.list_checkpoints() == []
+
+
+def test_what_somebody_changed_by_hand_is_noticed_and_becomes_the_previous_generation(
+    cluster: Cluster, store: EtcdStore
+) -> None:
+    manager: Manager = CheckpointManager(store)
+    manager.create_checkpoint("a", 1)
+    manager.create_checkpoint("a", 2)
+    previous = store.read("a", previous=True)
+    store._client.ask(Call(5), TXN, operations.txn([], [operations.put(store._layout.current("a"), previous)]))
+    manager.create_checkpoint("a", 3)
+    before = manager.previous_checkpoint("a")
+    assert before
+    assert before.data == 1
+
+
+def test_the_newest_four_copies_of_a_key_are_kept(store: EtcdStore) -> None:
+    kept = []
+    for number in range(6):
+        store.commit([Put("a", b"bad %d" % number, Current.DAMAGED)])
+        kept.append(store.quarantine("a", Reason.CHECKSUM_MISMATCH))
+    assert store.quarantined() == {"a": kept[-4:]}
+
+
+def test_a_store_below_another_one_is_not_part_of_it(opening: Opening, prefix: str) -> None:
+    outer: Manager = CheckpointManager(opening())
+    inner: Manager = CheckpointManager(opening(prefix=f"{prefix}/inner"))
+    outer.create_checkpoint("a", 1)
+    inner.create_checkpoint("b", 1)
+    assert (outer.list_checkpoints(), inner.list_checkpoints()) == (["a"], ["b"])
