@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._errors import CheckpointNotFound
 from .._format.names import QUARANTINE
@@ -13,10 +13,10 @@ from . import operations
 from .client import Call, Client
 from .layout import Layout, after_all
 from .ownership import Ownership
+from .pages import names
 from .wire import RANGE, TXN
 
 KEPT_PER_KEY = 4
-PAGE = 1000  # names
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
 _NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.[a-z-]+\.json")
@@ -74,7 +74,7 @@ class Quarantine:
 
     def _copies(self, call: Call, start: bytes, key: str | None = None) -> list[Copy]:
         copies = []
-        for kv in pages(self._client, call, start, after_all(start)):
+        for kv in names(self._client, call, start, after_all(start)):
             match = _NAME.fullmatch(self._layout.below(kv.key).removeprefix(f"{QUARANTINE}/"))
             if match and key in (None, match[1]):
                 copies.append(Copy(kv.create_revision, kv.key, match[1]))
@@ -89,17 +89,3 @@ class Quarantine:
         while (name := self._layout.copies(key) + f"{time.strftime(_TIME)}.{reason}.json".encode()) in taken:
             time += timedelta(microseconds=1)
         return name
-
-
-def pages(client: Client, call: Call, start: bytes, end: bytes) -> list[Any]:
-    """Every name from `start` to `end`, without values, page by page and all as of one moment."""
-    found: list[Any] = []
-    revision = 0
-    while True:
-        request = RANGE.request(key=start, range_end=end, limit=PAGE, revision=revision, keys_only=True)
-        reply = client.ask(call, RANGE, request)
-        found += reply.kvs
-        if not reply.more:
-            return found
-        revision = revision or reply.header.revision
-        start = reply.kvs[-1].key + b"\0"

@@ -18,9 +18,10 @@ from .client import Call, Client
 from .commit import MAX_REQUEST_BYTES, OVERHEAD_BYTES, Commits
 from .endpoints import Credentials, Path
 from .faults import Compacted, NoAnswer, Refused
-from .layout import Layout
+from .layout import Layout, after_all
 from .ownership import Ownership
-from .quarantine import Quarantine, pages
+from .pages import names, values
+from .quarantine import Quarantine
 from .remembered import Seen
 from .together import Together
 from .wire import RANGE
@@ -175,6 +176,20 @@ class EtcdStore:
             kept = self._quarantine.kept(Call(self._timeout))
         return {key: [f"{self.path}/{name}" for name in names] for key, names in kept.items()}
 
+    def snapshot(self) -> Iterator[tuple[str, bytes]]:
+        """Every name below the prefix and its bytes, as of one moment: for a backup, or to look at them as files.
+
+        The names are those of a directory: `<key>.json`, `.previous-<key>`, `.lock`, `.quarantine/…`.
+        """
+        start = f"{self._layout.prefix}/".encode()
+        pages = values(self._client, self._timeout, start, after_all(start))
+        while True:
+            with self._in_flight, self._answering():
+                page = next(pages, None)
+            if page is None:
+                return
+            yield from ((self._layout.below(kv.key), kv.value) for kv in page)
+
     def close(self) -> None:
         self._in_flight.close(self._give_back)
 
@@ -190,7 +205,7 @@ class EtcdStore:
     def _names(self) -> list[bytes]:
         while True:
             try:
-                return [kv.key for kv in pages(self._client, Call(self._timeout), *self._layout.checkpoints)]
+                return [kv.key for kv in names(self._client, Call(self._timeout), *self._layout.checkpoints)]
             except Compacted:
                 continue  # the moment that the first page showed is no longer kept: list them as of now
 

@@ -19,6 +19,8 @@ from . import (
     command_repair,
     command_show,
     command_verify,
+    etcdrepair,
+    etcdurl,
     exitcodes,
     words,
 )
@@ -49,6 +51,7 @@ _EXAMPLES = """\
 examples:
   checkpoint-verify /var/lib/agent/claims        is everything there as it was written?
   checkpoint-verify /var/lib/kubelet             the same for kubelet's own state files
+  checkpoint-verify etcd://127.0.0.1:2379/agents/node-7
   checkpoint-verify list /var/lib/agent/claims
   checkpoint-verify diagnose /var/lib/agent/claims/pod-7.json
   checkpoint-verify repair --dry-run --all /var/lib/agent/claims
@@ -107,7 +110,10 @@ def run(argv: list[str]) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     try:
-        code: int = COMMANDS[arguments.command].run(arguments)
+        if etcdurl.words_in(arguments) and arguments.command not in etcdurl.READING:
+            return etcdrepair.repair(arguments)
+        with etcdurl.mirrored(arguments):
+            code: int = COMMANDS[arguments.command].run(arguments)
     except UsageError as error:
         print(f"checkpoint-verify {arguments.command}: {error}", file=sys.stderr)
         return exitcodes.USAGE

@@ -46,12 +46,17 @@ class LockState:
         return "no lock file"
 
 
+elsewhere: dict[tuple[int, int], LockState] = {}  # by device and inode: locks that are no kernel's, such as etcd's
+
+
 def lock_state(folder: int) -> LockState:
     """The lock of an open directory. Takes no lock itself, so it can never be in an agent's way."""
     try:
         status = os.stat(LOCK, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return LockState(Held.ABSENT)
+    if known := elsewhere.get((status.st_dev, status.st_ino)):
+        return known
     owner = _owner_in(folder) if stat.S_ISREG(status.st_mode) else None
     pids = _pids_with_lock_on(status, owner)
     if pids:

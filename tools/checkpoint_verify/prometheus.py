@@ -40,7 +40,8 @@ def text(tallies: Sequence[Tally], strict: bool) -> str:
     now = int(time.time())
     samples: dict[str, list[str]] = {name: [] for name in _HELP}
     for tally in tallies:
-        where = f'directory="{_label(os.path.abspath(tally.path))}"'
+        path = tally.path if tally.path.startswith("etcd://") else os.path.abspath(tally.path)
+        where = f'directory="{_label(path)}"'
         for name, labels, value in _samples(tally, strict, now):
             samples[name].append(f"checkpointmanager_{name}{{{where}{labels}}} {value}")
     lines = []

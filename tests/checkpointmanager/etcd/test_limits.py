@@ -17,7 +17,7 @@ from checkpointmanager import (
     TransactionFailed,
     UnstorableValue,
 )
-from checkpointmanager._etcd import operations, quarantine
+from checkpointmanager._etcd import operations, pages
 from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.wire import RANGE, TXN, Method
 from checkpointmanager.etcd import EtcdStore
@@ -114,7 +114,7 @@ def test_the_largest_transaction_is_one_revision(store: EtcdStore) -> None:
 
 def test_keys_are_listed_page_by_page_as_of_one_moment(store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(10)])
-    monkeypatch.setattr(quarantine, "PAGE", 3)
+    monkeypatch.setattr(pages, "NAMES", 3)
     asked = _removing_between_pages(store, monkeypatch)
     assert sorted(store.keys()) == [f"k{number}" for number in range(10)]
     assert len(asked) == 4
@@ -143,22 +143,22 @@ def test_a_list_starts_again_when_its_moment_is_compacted(
     cluster: Cluster, store: EtcdStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(10)])
-    monkeypatch.setattr(quarantine, "PAGE", 6)
+    monkeypatch.setattr(pages, "NAMES", 6)
     ask = Client.ask
-    pages = 0
+    seen = 0
 
     def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
-        nonlocal pages
+        nonlocal seen
         reply = ask(client, call, method, request, **options)
-        pages += method is RANGE and bool(request.limit)
-        if pages == 1 and reply.more:
+        seen += method is RANGE and bool(request.limit)
+        if seen == 1 and reply.more:
             other = ask(client, call, TXN, operations.txn([], [operations.put(b"/other", b"")]))
             cluster.administer("kv/compaction", revision=str(other.header.revision))
         return reply
 
     monkeypatch.setattr(Client, "ask", asking)
     assert sorted(store.keys()) == [f"k{number}" for number in range(10)]
-    assert pages == 3
+    assert seen == 3
 
 
 def test_writes_and_removals_go_on_after_a_compaction(cluster: Cluster, store: EtcdStore) -> None:

@@ -1,0 +1,34 @@
+"""Many names at once, page by page and all as of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .client import Call, Client
+from .wire import RANGE
+
+NAMES = 1000  # of a page
+VALUES = 64  # of a page: each may be as large as a request
+
+
+def names(client: Client, call: Call, start: bytes, end: bytes) -> list[Any]:
+    """From `start` to `end`, without values. Compacted if that moment is no longer kept."""
+    return [kv for page in _pages(client, call, start, end, limit=NAMES) for kv in page]
+
+
+def values(client: Client, seconds: float, start: bytes, end: bytes) -> Iterator[Any]:
+    """Pages of the same with values; each may take so many seconds."""
+    return _pages(client, seconds, start, end, limit=VALUES)
+
+
+def _pages(client: Client, call: Call | float, start: bytes, end: bytes, *, limit: int) -> Iterator[Any]:
+    revision = 0
+    while True:
+        request = RANGE.request(key=start, range_end=end, limit=limit, revision=revision, keys_only=limit == NAMES)
+        reply = client.ask(call if isinstance(call, Call) else Call(call), RANGE, request)
+        yield reply.kvs
+        if not reply.more:
+            return
+        revision = revision or reply.header.revision
+        start = reply.kvs[-1].key + b"\0"

@@ -1,0 +1,156 @@
+"""The operator's command on etcd:// says what it says of a directory, and repairs only as the owner."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint_verify import cli
+from checkpoint_verify.etcdurl import Place, place_in
+from checkpoint_verify.targets import UsageError
+from checkpointmanager import CheckpointManager, Current, Put
+from checkpointmanager._etcd import operations
+from checkpointmanager._etcd.client import Call
+from checkpointmanager._etcd.wire import TXN
+from checkpointmanager.etcd import EtcdStore
+
+from .conftest import Opening
+from .servers import Cluster, free_ports
+
+Manager = CheckpointManager[Any]
+
+
+@pytest.fixture
+def url(cluster: Cluster, prefix: str) -> str:
+    return f"etcd://{cluster.endpoints[0].removeprefix('http://')}{prefix}"
+
+
+@pytest.fixture
+def store(opening: Opening) -> EtcdStore:
+    """Good: a; damaged, with an exact repair: b; with a previous generation only: c; hopeless: d."""
+    store = opening(owner="agent 7")
+    manager: Manager = CheckpointManager(store)
+    for key in "abcd":
+        manager.create_checkpoint(key, {"number": 1})
+    for key in "abc":
+        manager.create_checkpoint(key, {"number": 2})
+    flipped = store.read("b")
+    flipped = flipped[:60] + bytes([flipped[60] ^ 1]) + flipped[61:]
+    store.commit([Put("b", flipped, Current.DAMAGED)])
+    store.commit([Put(key, b"rubbish", Current.DAMAGED) for key in "cd"])
+    return store
+
+
+@pytest.mark.parametrize("directory", ["-d URL", "URL", "URL/KEY.json"])
+def test_one_checkpoint_is_shown(
+    store: EtcdStore, url: str, directory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"-d URL": ["-d", url, "a"], "URL": [url, "a"], "URL/KEY.json": [f"{url}/a.json"]}[directory]
+    assert cli.main(["show", *words]) == 0
+    assert f"GOOD {url}/a.json" in capsys.readouterr().out
+
+
+def test_everything_is_verified_and_the_holder_of_the_lock_is_named(
+    store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["--json", url]) == 1
+    document = json.loads(capsys.readouterr().out)
+    (found,) = document["paths"]
+    assert found["path"] == url
+    assert found["states"]["good"] == 1
+    assert found["states"]["damaged"] == 3
+    assert found["previous"]["count"] == 3
+    assert found["lock"]["state"] == "held"
+    assert found["lock"]["holder"]["owner"] == "agent 7"
+    assert {problem["path"] for problem in document["problems"]} == {f"{url}/{key}.json" for key in "bcd"}
+
+
+def test_no_screen_shows_where_the_copy_lies(store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = Path.cwd()
+    runs = [[url], ["list", url], ["diff", "--previous", url, "a"], ["diagnose", f"{url}/b.json"], ["export", url]]
+    for words in runs:
+        cli.main(words)
+        shown = capsys.readouterr()
+        assert url in shown.out or words[0] == "list"
+        assert "checkpoint-verify-" not in shown.out + shown.err
+    assert Path.cwd() == metrics
+
+
+def test_files_to_be_written_are_meant_from_where_the_command_was_given(
+    store: EtcdStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["--quiet", "--prometheus", "checkpoints.prom", url]) == 1
+    assert f'directory="{url}"' in (tmp_path / "checkpoints.prom").read_text()
+
+
+def test_repair_plans_without_a_lock_and_is_refused_while_the_agent_runs(
+    store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = dict(store.snapshot())
+    assert cli.main(["repair", "--dry-run", "--all", url]) == 1
+    assert "to be mended: " in capsys.readouterr().out
+    assert cli.main(["repair", "--yes", f"{url}/b.json"]) == 3
+    assert "'agent 7'" in capsys.readouterr().err
+    assert dict(store.snapshot()) == before
+
+
+def test_repair_mends_exactly_rolls_back_and_discards_as_it_is_told(
+    store: EtcdStore, url: str, opening: Opening, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.close()
+    assert cli.main(["repair", "--yes", f"{url}/b.json"]) == 0
+    assert cli.main(["repair", "--yes", "--all", url]) == 1, "c and d are left"
+    assert cli.main(["repair", "--yes", "--all", "--rollback", "--discard", url]) == 0
+    assert cli.main([url]) == 0
+    capsys.readouterr()
+    reader = opening(read_only=True)
+    loaded = CheckpointManager[Any](reader).load()
+    numbers = {key: checkpoint.data["number"] for key, checkpoint in loaded.checkpoints.items()}
+    assert numbers == {"a": 2, "b": 2, "c": 1}
+    assert sorted(reader.quarantined()) == ["b", "c", "d"]
+
+
+def test_what_is_not_ours_in_etcd_is_never_written_to_the_disk(
+    store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["../../escaped.json", ".quarantine/../../../escaped.json", "sub/a.json", ".quarantine/sub/x.json"]
+    puts = [operations.put(f"{store._layout.prefix}/{name}".encode(), b"x") for name in names]
+    store._client.ask(Call(5), TXN, operations.txn([], puts))
+    before = {*os.listdir("..")}
+    assert cli.main([url]) == 1
+    assert {*os.listdir("..")} == before
+    assert "1 good, 3 damaged" in capsys.readouterr().out
+
+
+def test_a_cluster_that_does_not_answer_could_not_be_looked_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened = EtcdStore.__init__
+    monkeypatch.setattr(EtcdStore, "__init__", lambda *given, **options: opened(*given, **{**options, "timeout": 0.2}))
+    assert cli.main([f"etcd://127.0.0.1:{free_ports(1)[0]}/agents"]) == 3
+    assert "check the endpoints" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("etcd://a:1/agents", Place(("a:1",), "/agents")),
+        ("etcd://a:1,b:2/agents/node-7/", Place(("a:1", "b:2"), "/agents/node-7")),
+        ("etcd://a:1/agents/pod.json", Place(("a:1",), "/agents")),
+        ("etcd://a:1/agents/.previous-pod", Place(("a:1",), "/agents")),
+        ("etcd://a:1/agents/.quarantine/pod.x.json", Place(("a:1",), "/agents")),
+    ],
+)
+def test_a_url_names_a_place(word: str, expected: Place) -> None:
+    assert place_in(word) == expected
+
+
+@pytest.mark.parametrize("word", ["etcd://", "etcd://a:1", "etcd://a:1/", "etcd:///agents", "etcd://a:1/pod.json"])
+def test_a_url_without_servers_or_prefix_is_a_usage_error(word: str) -> None:
+    with pytest.raises(UsageError, match="HOST:PORT/PREFIX"):
+        place_in(word)

@@ -1,0 +1,145 @@
+"""etcd://HOST:PORT[,HOST:PORT…]/PREFIX where a directory is expected, and .../PREFIX/KEY.json where a file is.
+
+The names and bytes in etcd are those of a directory. So they are copied, as of one moment, into a private folder
+in which the very words of the command line are a path, and every command looks at them as ever. Certificates and
+user come from the environment, as etcdctl takes them: ETCDCTL_CACERT, ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.lockowner import LockOwner
+from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
+
+from . import lockstate
+from .lockstate import Held, LockState
+from .targets import UsageError
+
+if TYPE_CHECKING:
+    from checkpointmanager.etcd import EtcdStore
+
+SCHEME = "etcd://"
+READING = ("verify", "list", "show", "diff", "diagnose", "export")
+_OUTPUTS = ("output", "prometheus")  # options that name a file to be written
+_FILE = re.compile(rf"/(?:[^/]+{re.escape(SUFFIX)}|{re.escape(PREVIOUS)}[^/]+|{re.escape(QUARANTINE)}(?:/[^/]*)?)/?$")
+_COPY = re.compile(rf"{re.escape(QUARANTINE)}/[A-Za-z0-9][A-Za-z0-9._-]*{re.escape(SUFFIX)}")
+
+
+class Place(NamedTuple):
+    """Where checkpoints are kept in etcd."""
+
+    addresses: tuple[str, ...]
+    prefix: str
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{','.join(self.addresses)}{self.prefix}"
+
+    def open(self, **options: Any) -> EtcdStore:
+        """The store, read_only unless the options say otherwise."""
+        try:
+            from checkpointmanager.etcd import EtcdStore  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as missing:
+            raise UsageError(f"{self} needs the Python package {missing.name}: install the extra [etcd]") from None
+        credentials = _credentials()
+        scheme = "https" if "ca" in credentials or "cert" in credentials else "http"
+        endpoints = [f"{scheme}://{address}" for address in self.addresses]
+        try:
+            return EtcdStore(endpoints, self.prefix, **credentials, **options)
+        except ValueError as error:
+            raise UsageError(f"{self}: {error}") from None
+
+
+def place_in(word: str) -> Place:
+    """The place of a directory or a file."""
+    addresses, slash, rest = word.removeprefix(SCHEME).partition("/")
+    prefix = _FILE.sub("", slash + rest).rstrip("/")
+    if not addresses or not prefix:
+        raise UsageError(f"{word}: write {SCHEME}HOST:PORT/PREFIX, or {SCHEME}HOST:PORT/PREFIX/KEY{SUFFIX}")
+    return Place(tuple(addresses.split(",")), prefix)
+
+
+def words_in(arguments: argparse.Namespace) -> list[str]:
+    """Every URL of a command line."""
+    given = [value if isinstance(value, list) else [value] for value in vars(arguments).values()]
+    return [word for words in given for word in words if isinstance(word, str) and word.startswith(SCHEME)]
+
+
+@contextmanager
+def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
+    """While this lasts, every URL of the command line is also the path of a copy."""
+    places = list(dict.fromkeys(map(place_in, words_in(arguments))))
+    if not places:
+        yield
+        return
+    _make_absolute(arguments)
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix="checkpoint-verify-") as folder:
+        os.chdir(folder)
+        try:
+            for place in places:
+                _copy(place)
+            yield
+        finally:
+            os.chdir(before)
+            lockstate.elsewhere.clear()
+
+
+def _copy(place: Place) -> None:
+    """As of one moment. Names that are not ours are left out: nothing in etcd may choose a path here."""
+    store = place.open(read_only=True)
+    try:
+        path = str(place)
+        os.makedirs(os.path.join(path, QUARANTINE), mode=0o700)
+        for name, blob in store.snapshot():
+            key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else name.removeprefix(PREVIOUS)
+            if name == LOCK or (key != name and is_name(key)) or _COPY.fullmatch(name):
+                with open(os.path.join(path, name), "xb", opener=_private) as file:
+                    file.write(blob)
+                os.utime(file.name, (0, 0))  # no time at all: that of the copy would be taken for that of the writing
+                if name == LOCK:
+                    _note_owner(os.path.join(path, name), blob)
+    finally:
+        store.close()
+
+
+def _note_owner(path: str, text: bytes) -> None:
+    """In etcd a lock that is there is held: it goes with its owner."""
+    owner = LockOwner.parse(text)
+    status = os.stat(path)
+    pids = (owner.pid,) if owner else ()
+    lockstate.elsewhere[status.st_dev, status.st_ino] = LockState(Held.HELD, pids, owner)
+
+
+def _make_absolute(arguments: argparse.Namespace) -> None:
+    """The other paths of the command line, which are meant from here."""
+    for name, value in vars(arguments).items():
+        if isinstance(value, list):
+            setattr(arguments, name, [_absolute(word) for word in value])
+        elif isinstance(value, str) and (name in _OUTPUTS or (name == "directory" and not value.startswith(SCHEME))):
+            setattr(arguments, name, os.path.abspath(value))
+
+
+def _absolute(word: object) -> object:
+    is_path = isinstance(word, str) and not word.startswith(SCHEME) and os.path.lexists(word)
+    return os.path.abspath(str(word)) if is_path else word
+
+
+def _credentials() -> dict[str, Any]:
+    names = {"ca": "ETCDCTL_CACERT", "cert": "ETCDCTL_CERT", "key": "ETCDCTL_KEY"}
+    found: dict[str, Any] = {name: os.environ[variable] for name, variable in names.items() if os.environ.get(variable)}
+    user, _, password = os.environ.get("ETCDCTL_USER", "").partition(":")
+    if user:
+        found |= {"user": user, "password": password or os.environ.get("ETCDCTL_PASSWORD", "")}
+    return found
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
