@@ -39,6 +39,16 @@ class Call:
         return min(self.left(), max(self.seconds / TRIES, 0.1))
 
 
+class _Ended(grpc.RpcError):
+    """A stream that ended without the answer."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return "the stream ended without an answer"
+
+
 class Client:
     """Speaks to one of several members of a cluster. Safe for many threads."""
 
@@ -108,7 +118,9 @@ class Client:
     def _ask_one(self, call: Call, member: int, method: Method, request: Any) -> Any:
         stub = self._stub(member, method)
         if method is LEASE_KEEP_ALIVE:  # a stream by nature; one question and its answer are all we want
-            return next(stub(iter([request]), timeout=call.share(), metadata=self._metadata()))
+            for reply in stub(iter([request]), timeout=call.share(), metadata=self._metadata()):
+                return reply
+            raise _Ended
         return stub(request, timeout=call.share(), metadata=self._metadata())
 
     def _stub(self, member: int, method: Method) -> Callable[..., Any]:

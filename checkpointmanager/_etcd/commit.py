@@ -61,17 +61,22 @@ class Commits:
         """Make the changes, piece by piece; what failed, each with its error and whether it is in doubt."""
         failures: dict[str, tuple[OSError, bool]] = {}
         made = False
+        hopeless: OSError | None = None  # why the rest is not even tried
         for piece in self._pieces([*puts, *dict.fromkeys(removals)]):
             try:
+                if hopeless:
+                    raise Unmade(hopeless, in_doubt=False)
                 self._make(piece)
                 made = True
             except Unmade as unmade:
                 failures |= dict.fromkeys(map(key_of, piece), (unmade.error, unmade.in_doubt))
+                hopeless = hopeless or (unmade.error if isinstance(unmade.error, NoAnswer) else None)
             except DirectoryLocked as lost:
                 if not made and not failures:
                     raise
-                # What came before is durable, or has its own error: this one is told the same way.
-                failures |= dict.fromkeys(map(key_of, piece), (OSError(errno.ENOLCK, str(lost)), False))
+                # What came before is durable, or has its own error: this one is reported in the same way.
+                hopeless = OSError(errno.ENOLCK, str(lost))
+                failures |= dict.fromkeys(map(key_of, piece), (hopeless, False))
         return failures
 
     def seen(self, call: Call, keys: Sequence[str]) -> dict[str, Seen]:

@@ -26,6 +26,7 @@ from .remembered import Seen
 from .together import Together
 from .wire import RANGE
 
+GRACE = 5.0  # seconds after its time to live in which etcd certainly notices that a lease has run out
 MAX_BYTES = 760 << 10  # of one checkpoint: it and its previous generation fit into one request
 
 
@@ -49,7 +50,7 @@ class EtcdStore:
     endpoints       URLs of the members, all http or all https; one that fails is left for the next
     ttl             seconds after which the lock of an owner that has died or is cut off is free
     timeout         seconds that any call may take at most, before it fails or is in doubt
-    lock_timeout    seconds to wait for the lock
+    lock_timeout    seconds to wait for the lock; by default until that of a dead owner has run out
     owner           a label that others are shown when they find the prefix locked
     read_only       take no lock and refuse to write
     max_bytes       the limit for one checkpoint. More than 760 KiB needs servers with a larger --max-request-bytes
@@ -64,7 +65,7 @@ class EtcdStore:
         *,
         ttl: float = 15.0,
         timeout: float = 5.0,
-        lock_timeout: float = 0.0,
+        lock_timeout: float | None = None,
         owner: str = "",
         read_only: bool = False,
         max_bytes: int = MAX_BYTES,
@@ -93,7 +94,7 @@ class EtcdStore:
             return
         try:
             with self._answering():
-                owning.take(lock_timeout)
+                owning.take(ttl + GRACE if lock_timeout is None else lock_timeout)
         except BaseException:
             self.close()
             raise

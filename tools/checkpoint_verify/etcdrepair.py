@@ -87,7 +87,7 @@ def _is_wanted(arguments: argparse.Namespace) -> bool:
 
 def _apply(place: Place, plans: dict[str, RecoveryPlan], arguments: argparse.Namespace) -> int:
     try:
-        store = place.open(owner="checkpoint-verify repair")
+        store = place.open(owner="checkpoint-verify repair", lock_timeout=0)
     except DirectoryLocked as locked:
         print(f"checkpoint-verify repair: {words.shown(str(locked))}; stop it first, then try again", file=sys.stderr)
         return exitcodes.COULD_NOT_LOOK

@@ -24,19 +24,25 @@ class Write(NamedTuple):
 
 
 def events_below(endpoints: list[str], prefix: str) -> list[Any]:
-    """All of them, in order. Nothing may be compacted yet."""
+    """All of them, in order, from the moment at which the lock was taken for the first time."""
     client = Client(endpoints, Credentials())
     start = f"{prefix}/".encode()
     newest = _newest(client, start)
-    request = WATCH.request(create_request={"key": start, "range_end": after_all(start), "start_revision": 1})
     events: list[Any] = []
-    with client.watching(request, 30) as replies:
-        for reply in replies:
-            assert not reply.canceled, "the history is compacted"
-            events += reply.events
-            if events and events[-1].kv.mod_revision >= newest:
-                break
+    first = 1
+    while not events or events[-1].kv.mod_revision < newest:
+        request = WATCH.request(create_request={"key": start, "range_end": after_all(start), "start_revision": first})
+        with client.watching(request, 30) as replies:
+            for reply in replies:
+                events += reply.events
+                if reply.canceled:  # an earlier test has compacted what was before
+                    first = reply.compact_revision
+                    break
+                if events and events[-1].kv.mod_revision >= newest:
+                    break
     client.close()
+    assert events[0].kv.key.endswith(b"/.lock")
+    assert events[0].kv.version == 1, "the history is compacted"
     return events
 
 

@@ -300,6 +300,39 @@ def test_of_a_batch_in_pieces_only_the_piece_that_failed_is_in_doubt(store: Etcd
     assert {key for key in manager.list_checkpoints() if key.startswith("k")} == {f"k{number}" for number in range(60)}
 
 
+def test_when_no_member_answers_the_rest_of_a_batch_is_not_even_tried(store: EtcdStore, manager: Manager) -> None:
+    line = Line(store)
+    store._commits._timeout = LIMIT
+    line.disturb(always=Fate.LOST)
+    with pytest.raises(BatchFailed) as failure, manager.batch() as batch:
+        for number in range(200):
+            batch.create_checkpoint(f"k{number}", number)
+    in_doubt = {key for key, error in failure.value.failures.items() if getattr(error, "in_doubt", False)}
+    assert in_doubt == {f"k{number}" for number in range(60)}
+    assert len(failure.value.failures) == 200
+
+
+def test_a_lock_lost_in_the_midst_of_a_batch_is_the_error_of_what_was_not_made(
+    cluster: Cluster, store: EtcdStore, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = store._commits._make
+
+    def make_and_lose(piece: Any) -> None:
+        make(piece)
+        assert store._ownership.lease
+        cluster.administer("lease/revoke", ID=str(store._ownership.lease.id))
+
+    monkeypatch.setattr(store._commits, "_make", make_and_lose)
+    with pytest.raises(BatchFailed) as failure, manager.batch() as batch:
+        for number in range(150):
+            batch.create_checkpoint(f"k{number}", number)
+    assert set(failure.value.failures) == {f"k{number}" for number in range(60, 150)}
+    assert not failure.value.in_doubt
+    assert failure.value.errno == errno.ENOLCK
+    with pytest.raises(DirectoryLocked):
+        manager.create_checkpoint("k1", 1)
+
+
 def test_a_transaction_in_doubt_says_so(store: EtcdStore, manager: Manager) -> None:
     line = Line(store)
     store._together._timeout = LIMIT

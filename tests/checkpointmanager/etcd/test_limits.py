@@ -93,19 +93,14 @@ def test_a_transaction_that_is_too_large_is_refused_before_it_is_sent(store: Etc
 
 
 def test_a_transaction_of_more_operations_than_etcd_takes_is_refused_before_it_is_sent(store: EtcdStore) -> None:
-    manager: Manager = CheckpointManager(store)
-    refused = pytest.raises(TransactionFailed, match=r"has 1985 changes.*etcd takes 1984 changes")
-    with refused, manager.transaction() as transaction:
-        for number in range(1985):
-            transaction.create_checkpoint(f"k{number}", 1)
-    assert manager.list_checkpoints() == []
+    with pytest.raises(TransactionFailed, match=r"has 1985 changes.*etcd takes 1984 changes"), store.writing():
+        store.transact([Put(f"k{number}", b"", Current.ABSENT, 1) for number in range(1985)], {})
+    assert store.keys() == []
 
 
 def test_the_largest_transaction_is_one_revision(store: EtcdStore) -> None:
-    manager: Manager = CheckpointManager(store)
-    with manager.transaction() as transaction:
-        for number in range(1984):
-            transaction.create_checkpoint(f"k{number}", 1)
+    with store.writing():
+        store.transact([Put(f"k{number}", b"", Current.ABSENT, 1) for number in range(1984)], {})
     request = RANGE.request(key=store._layout.checkpoints[0], range_end=store._layout.checkpoints[1], keys_only=True)
     found = store._client.ask(Call(5), RANGE, request).kvs
     assert len(found) == 1984

@@ -17,7 +17,7 @@ from ...long import times
 from ..processes import LIMIT, until
 from .agent import KEY, AgentProcess
 from .history import writes_below
-from .servers import Cluster, any_etcd, etcd_to_kill
+from .servers import Cluster, any_etcd, killable_etcd
 
 THREADS = 4
 TIMEOUT = 2.0
@@ -25,18 +25,21 @@ TIMEOUT = 2.0
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Members that are stopped, but never killed."""
-    cluster = Cluster(any_etcd(), tmp_path_factory.mktemp("three"), members=3)
+    """Of a version that may be killed, if there is one."""
+    cluster = Cluster(killable_etcd() or any_etcd(), tmp_path_factory.mktemp("three"), members=3)
     yield cluster
     cluster.close()
 
 
-@pytest.fixture(scope="module")
-def mortals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Members that may be killed."""
-    cluster = Cluster(etcd_to_kill(), tmp_path_factory.mktemp("mortals"), members=3)
-    yield cluster
-    cluster.close()
+@pytest.fixture
+def mortals(three: Cluster) -> Cluster:
+    """The same, only where members may be killed."""
+    if not killable_etcd():
+        pytest.skip(
+            "killing members needs another etcd than 3.5.0 to 3.5.2, which may lose what they committed (etcd#13766): "
+            "apt-get install etcd-server"
+        )
+    return three
 
 
 class Load:

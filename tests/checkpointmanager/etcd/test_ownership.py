@@ -218,7 +218,7 @@ def test_an_owner_that_is_dropped_without_closing_keeps_nobody_out_for_long(open
     prefix = "/tests/dropped"
     EtcdStore(cluster.endpoints, prefix, ttl=1)
     gc.collect()
-    opening(prefix=prefix, lock_timeout=LIMIT)
+    opening(prefix=prefix, ttl=1, lock_timeout=None)  # by default a dead owner's lock is waited for
 
 
 def test_the_lock_says_who_holds_it(cluster: Cluster, store: EtcdStore) -> None:
