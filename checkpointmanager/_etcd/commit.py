@@ -16,6 +16,7 @@ the next one is made.
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -47,6 +48,10 @@ class Unmade(Exception):
         self.in_doubt = in_doubt
 
 
+class _TooMuch(Exception):
+    """Several changes that do not fit into one request, because of the previous generations that go with them."""
+
+
 class Commits:
     """All changes of one store."""
 
@@ -62,12 +67,17 @@ class Commits:
         failures: dict[str, tuple[OSError, bool]] = {}
         made = False
         hopeless: OSError | None = None  # why the rest is not even tried
-        for piece in self._pieces([*puts, *dict.fromkeys(removals)]):
+        pieces = deque(self._pieces([*puts, *dict.fromkeys(removals)]))
+        while pieces:
+            piece = pieces.popleft()
             try:
                 if hopeless:
                     raise Unmade(hopeless, in_doubt=False)
                 self._make(piece)
                 made = True
+            except _TooMuch:
+                half = len(piece) // 2
+                pieces.extendleft((piece[half:], piece[:half]))
             except Unmade as unmade:
                 failures |= dict.fromkeys(map(key_of, piece), (unmade.error, unmade.in_doubt))
                 hopeless = hopeless or (unmade.error if isinstance(unmade.error, NoAnswer) else None)
@@ -119,7 +129,7 @@ class Commits:
         return [operations.put(previous, before.blob), made]
 
     def _pieces(self, changes: Sequence[Change]) -> Iterator[list[Change]]:
-        """As many changes at once as etcd takes; one that is too large by itself is refused there."""
+        """As many changes at once as etcd takes, unless their previous generations are much larger."""
         piece: list[Change] = []
         keys: set[str] = set()
         size = 0
@@ -158,6 +168,8 @@ class Commits:
         before = self.seen(call, [key_of(change) for change in piece])
         compared = [operations.changed_at(self._layout.current(key), seen.revision) for key, seen in before.items()]
         steps = [step for change in piece for step in self.steps(change, before[key_of(change)])]
+        if len(piece) > 1 and sum(step.ByteSize() + OVERHEAD_BYTES for step in steps) > MAX_REQUEST_BYTES:
+            raise _TooMuch
         request = operations.txn(
             [*self._ownership.comparisons(hold), *compared], steps, [operations.get(self._layout.lock)]
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .._format.keys import is_name
 from .._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
 
-TRANSACTION = ".transaction"  # which transaction was the last to be made
+TRANSACTION = ".last-transaction"  # which transaction was the last to be made
 MAX_PREFIX_LENGTH = 1000
 
 

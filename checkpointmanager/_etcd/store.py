@@ -112,9 +112,9 @@ class EtcdStore:
         return self.identity(key) is not None
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
-        seen = None if previous else self._expected.pop(key)
-        if seen is None:
-            with self._in_flight, self._answering():
+        with self._in_flight, self._answering():
+            seen = None if previous else self._expected.pop(key)
+            if seen is None:
                 name = self._layout.previous(key) if previous else self._layout.current(key)
                 seen = self._seen(self._client.ask(Call(self._timeout), RANGE, RANGE.request(key=name)).kvs)
         if not seen.revision:

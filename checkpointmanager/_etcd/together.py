@@ -1,8 +1,8 @@
 """Several checkpoints changed by one etcd transaction, so that every reader sees all of it or nothing.
 
     compare  .lock                     as every write does
-    compare  .transaction              last written by the transaction before this one: so it is made once at most
-    put      .transaction              the token of this one, by which it is known again
+    compare  .last-transaction         last written by the transaction before this one: so it is made once at most
+    put      .last-transaction         the token of this one, by which it is known again
     put, delete                        all changes, in nested transactions: etcd counts the operations of each level
 
 The limit is the size of the request, in which each checkpoint stands with its previous generation.

@@ -77,6 +77,19 @@ def test_the_largest_checkpoint_can_be_replaced_by_another_largest_one(store: Et
     assert previous.data == "y" * size
 
 
+def test_a_batch_fits_also_when_the_generations_before_were_much_larger(store: EtcdStore) -> None:
+    manager: Manager = CheckpointManager(store)
+    for number in range(9):
+        manager.create_checkpoint(f"k{number}", "x" * 500_000)
+    with manager.batch() as batch:
+        for number in range(9):
+            batch.create_checkpoint(f"k{number}", number)
+    assert [manager.get_checkpoint(f"k{number}").data for number in range(9)] == [*range(9)]
+    previous = manager.previous_checkpoint("k8")
+    assert previous
+    assert len(previous.data) == 500_000
+
+
 def store_bytes(manager: Manager, key: str, data: str) -> bytes:
     manager.create_checkpoint(key, data)
     return manager._store.read(key)
