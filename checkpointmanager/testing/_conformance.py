@@ -162,6 +162,15 @@ class StoreConformance:
         store.expect(["a", "missing", "a"])
         assert store.read("a") == b"one"
 
+    def test_what_was_announced_is_read_as_it_is_then(self, store: Store) -> None:
+        _put(store, b"one", Current.ABSENT)
+        store.expect(["a"])
+        _put(store, b"two", Current.OURS)
+        assert store.read("a") == b"two"
+        store.expect(["a"])
+        _remove(store, "a")
+        _raised(CheckpointNotFound, lambda: store.read("a"))
+
     def test_more_than_max_bytes_is_not_read(self, store: Store) -> None:
         _put(store, b"12345", Current.ABSENT)
         store.max_bytes = 5

@@ -177,6 +177,8 @@ def test_a_lost_lock_stays_lost_although_nobody_else_took_it(cluster: Cluster, o
     for _ in range(2):
         with pytest.raises(DirectoryLocked, match="close and open again"):
             manager.create_checkpoint("a", 1)
+    with pytest.raises(DirectoryLocked):
+        store.confirm()  # without a change: it is remembered
     store.close()
     CheckpointManager(opening()).create_checkpoint("a", 1)
 
