@@ -23,12 +23,23 @@ class Broken(grpc.RpcError):
         return "Deadline Exceeded"
 
 
+class Full(Broken):
+    """As etcd refuses a write when its database is full."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    def details(self) -> str:
+        return "etcdserver: mvcc: database space exceeded"
+
+
 class Fate(Enum):
     """What becomes of a change that gets no answer."""
 
     ANSWER_LOST = "its answer is lost"
     LOST = "it never arrives"
     LATE = "it arrives late"
+    REFUSED = "it is refused"
 
 
 class Line:
@@ -70,6 +81,8 @@ class Line:
         fate = self._disturb(self.changes)
         if fate is None:
             return self._ask_one(call, member, method, request)
+        if fate is Fate.REFUSED:
+            raise Full
         if fate is Fate.LATE:
             self._late.append(request)
         if fate is Fate.ANSWER_LOST:

@@ -30,7 +30,7 @@ from .servers import Cluster, free_ports
 Manager = CheckpointManager[Any]
 LIMIT = 0.1  # seconds: what is in doubt then stays so
 
-fates = pytest.mark.parametrize("fate", list(Fate), ids=lambda fate: fate.name)
+fates = pytest.mark.parametrize("fate", [fate for fate in Fate if fate is not Fate.REFUSED], ids=lambda fate: fate.name)
 
 
 def _create(manager: Manager) -> None:
@@ -208,6 +208,29 @@ def test_an_interrupted_change_never_happens_after_the_next_one(store: EtcdStore
     assert store._ownership._doubted < store._ownership.hold.written
 
 
+@pytest.mark.parametrize("change", [_overwrite, _transaction], ids=["overwrite", "transaction"])
+def test_a_refusal_after_a_lost_answer_does_not_undo_what_was_made(
+    store: EtcdStore, manager: Manager, change: Callable[[Manager], None]
+) -> None:
+    Line(store).disturb(Fate.ANSWER_LOST, Fate.REFUSED)
+    change(manager)
+    assert found(manager, CHANGES[change]) == CHANGES[change]
+
+
+@pytest.mark.parametrize("change", [_overwrite, _transaction], ids=["overwrite", "transaction"])
+def test_a_refusal_after_a_lost_request_leaves_it_in_doubt_and_a_refusal_alone_does_not(
+    store: EtcdStore, manager: Manager, change: Callable[[Manager], None]
+) -> None:
+    line = Line(store)
+    for fates, in_doubt in (([Fate.LATE, Fate.REFUSED], True), ([None, Fate.REFUSED], False)):
+        line.disturb(*fates)
+        with pytest.raises(CheckpointWriteFailed) as failure:
+            change(manager)
+        assert failure.value.in_doubt == in_doubt
+        assert failure.value.errno == errno.ENOSPC
+    assert not any(line.deliver())
+
+
 def test_nothing_is_in_doubt_when_no_member_could_be_reached(
     store: EtcdStore, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,8 +323,18 @@ def test_of_a_batch_in_pieces_only_the_piece_that_failed_is_in_doubt(store: Etcd
     assert {key for key in manager.list_checkpoints() if key.startswith("k")} == {f"k{number}" for number in range(60)}
 
 
-def test_when_no_member_answers_the_rest_of_a_batch_is_not_even_tried(store: EtcdStore, manager: Manager) -> None:
+def test_when_no_member_answers_the_rest_of_a_batch_is_not_even_tried(
+    store: EtcdStore, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line = Line(store)
+    make = store._commits._make
+    tried: list[Any] = []
+
+    def making(piece: Any) -> None:
+        tried.append(piece)
+        make(piece)
+
+    monkeypatch.setattr(store._commits, "_make", making)
     store._commits._timeout = LIMIT
     line.disturb(always=Fate.LOST)
     with pytest.raises(BatchFailed) as failure, manager.batch() as batch:
@@ -310,6 +343,7 @@ def test_when_no_member_answers_the_rest_of_a_batch_is_not_even_tried(store: Etc
     in_doubt = {key for key, error in failure.value.failures.items() if getattr(error, "in_doubt", False)}
     assert in_doubt == {f"k{number}" for number in range(60)}
     assert len(failure.value.failures) == 200
+    assert len(tried) == 1
 
 
 def test_a_lock_lost_in_the_midst_of_a_batch_is_the_error_of_what_was_not_made(

@@ -204,6 +204,25 @@ def test_the_newest_four_copies_of_a_key_are_kept(store: EtcdStore) -> None:
     assert store.quarantined() == {"a": kept[-4:]}
 
 
+def test_quarantine_keeps_what_stands_there_when_the_copy_is_made(
+    store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.commit([Put("a", b"bad 1", Current.ABSENT)])
+    ask = Client.ask
+    changed: list[Any] = []
+
+    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
+        reply = ask(client, call, method, request, **options)
+        if not changed:
+            changed.append(reply)
+            ask(client, call, TXN, operations.txn([], [operations.put(store._layout.current("a"), b"bad 2")]))
+        return reply
+
+    monkeypatch.setattr(Client, "ask", asking)
+    kept = store.quarantine("a", Reason.CHECKSUM_MISMATCH)
+    assert dict(store.snapshot())[kept.removeprefix(f"{store.path}/")] == b"bad 2"
+
+
 def test_a_store_below_another_one_is_not_part_of_it(opening: Opening, prefix: str) -> None:
     outer: Manager = CheckpointManager(opening())
     inner: Manager = CheckpointManager(opening(prefix=f"{prefix}/inner"))

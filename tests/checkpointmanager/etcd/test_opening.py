@@ -1,0 +1,107 @@
+"""Becoming the owner when answers are lost, another is quicker, or the lease is hard to renew."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkpointmanager import CheckpointManager, DirectoryLocked
+from checkpointmanager._etcd import remembered
+from checkpointmanager._etcd.client import Call, Client
+from checkpointmanager._etcd.remembered import Remembered, Seen
+from checkpointmanager._etcd.wire import LEASE_GRANT, LEASE_KEEP_ALIVE, RANGE, TXN, Method
+
+from ..processes import until
+from .conftest import Opening
+from .line import Broken
+
+Asking = Callable[[Client, Call, int, Method, Any], Any]
+
+
+@pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[[Method, Callable[[Callable[[], Any]], Any]], None]:
+    """Lets something stand between all clients and one method of the servers."""
+    ask_one: Asking = Client._ask_one
+
+    def stand_between(wanted: Method, act: Callable[[Callable[[], Any]], Any]) -> None:
+        def between(client: Client, call: Call, member: int, method: Method, request: Any) -> Any:
+            def ask() -> Any:
+                return ask_one(client, call, member, method, request)
+
+            return act(ask) if method is wanted else ask()
+
+        monkeypatch.setattr(Client, "_ask_one", between)
+
+    return stand_between
+
+
+Between = Callable[[Method, Callable[[Callable[[], Any]], Any]], None]
+
+
+@pytest.mark.parametrize("method", [LEASE_GRANT, TXN, RANGE], ids=["lease", "lock", "look"])
+@pytest.mark.parametrize("arrived", [True, False], ids=["answer lost", "request lost"])
+def test_a_lost_answer_does_not_keep_anybody_from_becoming_the_owner(
+    opening: Opening, asking: Between, method: Method, arrived: bool
+) -> None:
+    lost: list[Any] = []
+
+    def lose_the_first(ask: Callable[[], Any]) -> Any:
+        if lost:
+            return ask()
+        lost.append(ask() if arrived else None)
+        raise Broken
+
+    asking(method, lose_the_first)
+    manager: CheckpointManager[Any] = CheckpointManager(opening(timeout=5))
+    assert lost
+    manager.create_checkpoint("a", 1)
+    with pytest.raises(DirectoryLocked):
+        opening()
+
+
+def test_whoever_comes_between_the_look_and_the_try_is_the_owner(opening: Opening, asking: Between) -> None:
+    others: list[Any] = []
+
+    def let_another_in(ask: Callable[[], Any]) -> Any:
+        if not others:
+            others.append(None)
+            others[0] = opening(owner="quicker")
+        return ask()
+
+    asking(TXN, let_another_in)
+    with pytest.raises(DirectoryLocked):
+        opening()
+    CheckpointManager[Any](others[0]).create_checkpoint("a", 1)
+
+
+def test_a_lease_that_could_not_be_renewed_for_a_moment_is_logged_and_kept(
+    opening: Opening, asking: Between, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail_at_first(ask: Callable[[], Any]) -> Any:
+        if "could not be renewed" not in caplog.text:
+            raise Broken
+        return ask()
+
+    with caplog.at_level(logging.WARNING, "checkpointmanager"):
+        asking(LEASE_KEEP_ALIVE, fail_at_first)
+        store = opening(ttl=3)
+        lease = store._ownership.lease
+        assert lease
+        first = lease.renewed
+        until(lambda: lease.renewed > first)
+    assert "could not be renewed" in caplog.text
+    CheckpointManager[Any](store).create_checkpoint("a", 1)
+
+
+def test_only_so_many_bytes_are_remembered_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "MAX_BYTES", 100)
+    memory = Remembered()
+    for number in range(5):
+        memory.keep(f"k{number}", Seen(number + 1, b"x" * 40))
+    assert [memory.get(f"k{number}") is not None for number in range(5)] == [False, False, False, True, True]
+    memory.forget("k3")
+    memory.keep("k5", Seen(9, b"y" * 60))
+    assert memory.get("k4") is not None
