@@ -19,7 +19,6 @@ from . import (
     command_repair,
     command_show,
     command_verify,
-    etcdrepair,
     etcdurl,
     exitcodes,
     words,
@@ -110,8 +109,6 @@ def run(argv: list[str]) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     try:
-        if etcdurl.words_in(arguments) and arguments.command not in etcdurl.READING:
-            return etcdrepair.repair(arguments)
         with etcdurl.mirrored(arguments):
             code: int = COMMANDS[arguments.command].run(arguments)
     except UsageError as error:

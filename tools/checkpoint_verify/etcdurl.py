@@ -1,8 +1,9 @@
 """etcd://HOST:PORT[,HOST:PORT…]/PREFIX where a directory is expected, and .../PREFIX/KEY.json where a file is.
 
 The names and bytes in etcd are those of a directory. So they are copied, as of one moment, into a private folder
-in which the very words of the command line are a path, and every command looks at them as ever. Certificates and
-user come from the environment, as etcdctl takes them: ETCDCTL_CACERT, ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER.
+in which the very words of the command line are a path, and every command looks at them as ever; repair opens the
+store itself. Certificates and user come from the environment, as etcdctl takes them: ETCDCTL_CACERT, ETCDCTL_CERT,
+ETCDCTL_KEY, ETCDCTL_USER.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from checkpointmanager.etcd import EtcdStore
 
 SCHEME = "etcd://"
-READING = ("verify", "list", "show", "diff", "diagnose", "export")
 _OUTPUTS = ("output", "prometheus")  # options that name a file to be written
 _FILE = re.compile(rf"/(?:[^/]+{re.escape(SUFFIX)}|{re.escape(PREVIOUS)}[^/]+|{re.escape(QUARANTINE)}(?:/[^/]*)?)/?$")
 _COPY = re.compile(rf"{re.escape(QUARANTINE)}/[A-Za-z0-9][A-Za-z0-9._-]*{re.escape(SUFFIX)}")
@@ -43,7 +43,7 @@ class Place(NamedTuple):
         return f"{SCHEME}{','.join(self.addresses)}{self.prefix}"
 
     def open(self, **options: Any) -> EtcdStore:
-        """The store, read_only unless the options say otherwise."""
+        """The store itself; a lock that is held is not waited for."""
         try:
             from checkpointmanager.etcd import EtcdStore  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as missing:
@@ -52,7 +52,7 @@ class Place(NamedTuple):
         scheme = "https" if "ca" in credentials or "cert" in credentials else "http"
         endpoints = [f"{scheme}://{address}" for address in self.addresses]
         try:
-            return EtcdStore(endpoints, self.prefix, **credentials, **options)
+            return EtcdStore(endpoints, self.prefix, lock_timeout=0, **credentials, **options)
         except ValueError as error:
             raise UsageError(f"{self}: {error}") from None
 
@@ -64,6 +64,26 @@ def place_in(word: str) -> Place:
     if not addresses or not prefix:
         raise UsageError(f"{word}: write {SCHEME}HOST:PORT/PREFIX, or {SCHEME}HOST:PORT/PREFIX/KEY{SUFFIX}")
     return Place(tuple(addresses.split(",")), prefix)
+
+
+def store_at(directory: str, *, read_only: bool = False, owner: str = "") -> str | EtcdStore:
+    """What a manager is to open: the directory, or the store that a URL means."""
+    if not directory.startswith(SCHEME):
+        return directory
+    return place_in(directory).open(read_only=read_only, owner=owner)
+
+
+def refresh(path: str) -> None:
+    """Make the copy of one checkpoint what is in etcd now. Nothing to do for a file."""
+    if not path.startswith(SCHEME):
+        return
+    store = place_in(path).open(read_only=True)
+    try:
+        blob = store.read(os.path.basename(path).removesuffix(SUFFIX))
+    finally:
+        store.close()
+    with open(path, "wb") as file:
+        file.write(blob)
 
 
 def words_in(arguments: argparse.Namespace) -> list[str]:
@@ -79,6 +99,8 @@ def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
     if not places:
         yield
         return
+    if getattr(arguments, "verb", "") in ("restore", "purge"):
+        raise UsageError(f"{arguments.verb} works on directories, not on {SCHEME}: use etcdctl")
     _make_absolute(arguments)
     before = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="checkpoint-verify-") as folder:

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from checkpointmanager import ANY_KIND, CheckpointError, CheckpointManager, DirectoryLocked, FileOptions
 
 from .agentuser import AgentUser, acting_as_agent
+from .etcdurl import store_at
 from .lockstate import Held, LockState
 from .remedies import lock_of
 
@@ -25,7 +26,8 @@ def owned(directory: str, **options: Unpack[FileOptions]) -> Iterator[tuple[Chec
         try:
             user = stack.enter_context(acting_as_agent(directory))
             options["allow_insecure"] = True  # the agent has decided that
-            manager = stack.enter_context(CheckpointManager(directory, ANY_KIND, **options))
+            place = store_at(directory, read_only=options.get("read_only", False), owner=options.get("owner", ""))
+            manager = stack.enter_context(CheckpointManager(place, ANY_KIND, **options))
         except (CheckpointError, OSError) as error:
             raise Blocked(_why_not(directory, error, user)) from error
         yield manager, user

@@ -20,6 +20,7 @@ from checkpointmanager import (
 
 from . import words
 from .agentuser import AgentUser
+from .etcdurl import refresh
 from .examine import NAMED, examine_path
 from .finding import Finding, State
 from .owned import Blocked, owned
@@ -132,6 +133,7 @@ def _cannot_read(step: Step, plan: RecoveryPlan, user: AgentUser) -> str:
 def _read_back(step: Step) -> None:
     """What was mended must be good when it is read again."""
     if step.action in ("repaired", "rolled-back"):
+        refresh(step.target.path)
         again = examine_path(step.target.path, NAMED)
         if again.state is not State.GOOD:
             step.action, step.detail = "left", f"written, but still {again.state}: {again.detail}"

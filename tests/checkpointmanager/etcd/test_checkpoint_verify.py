@@ -11,6 +11,7 @@ import pytest
 
 from checkpoint_verify import cli
 from checkpoint_verify.etcdurl import Place, place_in
+from checkpoint_verify.surgeon import Surgeon
 from checkpoint_verify.targets import UsageError
 from checkpointmanager import CheckpointManager, Current, Put
 from checkpointmanager._etcd import operations
@@ -93,10 +94,27 @@ def test_repair_plans_without_a_lock_and_is_refused_while_the_agent_runs(
 ) -> None:
     before = dict(store.snapshot())
     assert cli.main(["repair", "--dry-run", "--all", url]) == 1
-    assert "to be mended: " in capsys.readouterr().out
-    assert cli.main(["repair", "--yes", f"{url}/b.json"]) == 3
-    assert "'agent 7'" in capsys.readouterr().err
+    assert f"to be repaired: {url}/b.json" in capsys.readouterr().out
+    assert cli.main(["repair", "--yes", "--all", url]) == 1
+    assert "the lock is held by 'agent 7'" in capsys.readouterr().out
     assert dict(store.snapshot()) == before
+
+
+def test_an_agent_that_starts_meanwhile_keeps_repair_out(
+    store: EtcdStore, url: str, opening: Opening, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.close()
+    operate = Surgeon.operate
+    agents: list[EtcdStore] = []
+
+    def start_an_agent(surgeon: Surgeon, steps: Any) -> None:
+        agents.append(opening(owner="restarted"))
+        operate(surgeon, steps)
+
+    monkeypatch.setattr(Surgeon, "operate", start_an_agent)
+    assert cli.main(["repair", "--yes", "--all", url]) == 1
+    assert "'restarted'" in capsys.readouterr().out
+    assert agents[0].quarantined() == {}
 
 
 def test_repair_mends_exactly_rolls_back_and_discards_as_it_is_told(
@@ -112,6 +130,11 @@ def test_repair_mends_exactly_rolls_back_and_discards_as_it_is_told(
     loaded = CheckpointManager[Any](reader).load()
     numbers = {key: checkpoint.data["number"] for key, checkpoint in loaded.checkpoints.items()}
     assert numbers == {"a": 2, "b": 2, "c": 1}
+    assert sorted(reader.quarantined()) == ["b", "c", "d"]
+    assert cli.main(["quarantine", "list", url]) == 0
+    shown = capsys.readouterr().out
+    assert all(os.path.basename(copy) in shown for copies in reader.quarantined().values() for copy in copies)
+    assert cli.main(["quarantine", "purge", "--yes", "--all", url]) == 2, "it works on directories"
     assert sorted(reader.quarantined()) == ["b", "c", "d"]
 
 
