@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import errno
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,13 +135,11 @@ def test_a_user_with_a_password_may_do_what_its_role_allows(guests: Cluster) -> 
     ids=["without a login", "wrong password", "another prefix"],
 )
 def test_whoever_is_not_allowed_is_told_so_at_once(guests: Cluster, login: dict[str, Any], prefix: str) -> None:
-    started = time.monotonic()
     with pytest.raises(EtcdUnavailable) as refusal:
-        EtcdStore(guests.endpoints, prefix, timeout=30, **login)
+        EtcdStore(guests.endpoints, prefix, timeout=3600, **login)  # so it is not by waiting that it is told
     assert refusal.value.errno == errno.EACCES
     assert "secret" not in str(refusal.value)
     assert "guessed" not in str(refusal.value)
-    assert time.monotonic() - started < 10
 
 
 def test_an_owner_goes_on_when_authentication_is_switched_on_and_when_its_token_runs_out(
