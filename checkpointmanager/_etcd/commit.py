@@ -94,12 +94,12 @@ class Commits:
         found = {key: seen for key in keys if (seen := self.remembered.get(key))}
         return found | self.read(call, [key for key in keys if key not in found])
 
-    def read(self, call: Call, keys: Sequence[str], revision: int = 0) -> dict[str, Seen]:
-        """What these hold now, or held then, all of one page at the same moment."""
+    def read(self, call: Call, keys: Sequence[str]) -> dict[str, Seen]:
+        """What these hold now, all of one page at the same moment."""
         found: dict[str, Seen] = {}
         for start in range(0, len(keys), MAX_OPERATIONS):
             page = keys[start : start + MAX_OPERATIONS]
-            request = operations.txn([], [operations.get(self._layout.current(key), revision) for key in page])
+            request = operations.txn([], [operations.get(self._layout.current(key)) for key in page])
             for key, response in zip(page, self._client.ask(call, TXN, request).responses, strict=True):
                 kvs = response.response_range.kvs
                 found[key] = Seen(kvs[0].mod_revision, kvs[0].value) if kvs else Seen(0)
@@ -107,10 +107,8 @@ class Commits:
 
     def remember(self, changes: Sequence[Change], revision: int) -> None:
         for change in changes:
-            if isinstance(change, Put):
-                self.remembered.keep(change.key, Seen(revision, change.blob))
-            else:
-                self.remembered.forget(change)
+            after = Seen(revision, change.blob) if isinstance(change, Put) else Seen(0)
+            self.remembered.keep(key_of(change), after)
 
     def forget(self, changes: Sequence[Change]) -> None:
         for change in changes:

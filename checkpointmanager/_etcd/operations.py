@@ -26,8 +26,8 @@ def delete(name: bytes) -> Any:
     return RequestOp(request_delete_range={"key": name})
 
 
-def get(name: bytes, revision: int = 0) -> Any:
-    return RequestOp(request_range={"key": name, "revision": revision})
+def get(name: bytes) -> Any:
+    return RequestOp(request_range={"key": name})
 
 
 def nested(operations: Sequence[Any]) -> Any:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 MAX_BYTES = 16 << 20
+ENTRY_BYTES = 200  # beside the value: a key that is not there takes room as well
 
 
 class Seen(NamedTuple):
@@ -31,12 +32,12 @@ class Remembered:
         with self._lock:
             self.forget(key)
             self._seen[key] = seen
-            self._bytes += len(seen.blob)
+            self._bytes += ENTRY_BYTES + len(seen.blob)
             while self._bytes > MAX_BYTES:
                 _, oldest = self._seen.popitem(last=False)
-                self._bytes -= len(oldest.blob)
+                self._bytes -= ENTRY_BYTES + len(oldest.blob)
 
     def forget(self, key: str) -> None:
         with self._lock:
             gone = self._seen.pop(key, None)
-            self._bytes -= len(gone.blob) if gone else 0
+            self._bytes -= ENTRY_BYTES + len(gone.blob) if gone else 0

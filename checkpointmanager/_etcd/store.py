@@ -117,10 +117,10 @@ class EtcdStore:
             if seen is None:
                 name = self._layout.previous(key) if previous else self._layout.current(key)
                 seen = self._seen(self._client.ask(Call(self._timeout), RANGE, RANGE.request(key=name)).kvs)
-        if not seen.revision:
-            raise CheckpointNotFound(key, self.path_of(key))
         if not previous:
             self._commits.remembered.keep(key, seen)
+        if not seen.revision:
+            raise CheckpointNotFound(key, self.path_of(key))
         if len(seen.blob) > self.max_bytes:
             detail = f"{len(seen.blob)} bytes, over the limit of max_bytes={self.max_bytes}"
             raise Damaged(Reason.TOO_LARGE, detail)

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 EPOCH = 1_700_000_000
 PACKAGES = {"checkpointmanager", "draState", "checkpoint_verify", "dra_agent"}
 PAGES = {
+    "checkpointmanager/ETCD.md",
     "checkpointmanager/FORMAT.md",
     "checkpointmanager/py.typed",
     "checkpointmanager/testing/README.md",

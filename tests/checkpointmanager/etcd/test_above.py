@@ -95,6 +95,24 @@ def _flipped(blob: bytes) -> bytes:
     return blob[:60] + bytes([blob[60] ^ 1]) + blob[61:]
 
 
+def test_a_first_write_takes_two_requests_and_every_further_one_takes_one(
+    store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager: Manager = CheckpointManager(store)
+    asked: list[str] = []
+    ask = Client.ask
+
+    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
+        asked.append(method.path)
+        return ask(client, call, method, request, **options)
+
+    monkeypatch.setattr(Client, "ask", asking)
+    manager.create_checkpoint("a", 1)
+    manager.create_checkpoint("a", 2)
+    manager.remove_checkpoint("a")
+    assert asked == [RANGE.path, TXN.path, TXN.path, TXN.path]
+
+
 def test_a_load_asks_for_pages_and_not_for_each_key(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
     with CheckpointManager[Any](opening()) as manager, manager.batch() as batch:
         for number in range(700):

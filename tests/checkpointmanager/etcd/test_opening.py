@@ -97,7 +97,7 @@ def test_a_lease_that_could_not_be_renewed_for_a_moment_is_logged_and_kept(
 
 
 def test_only_so_many_bytes_are_remembered_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "MAX_BYTES", 100)
+    monkeypatch.setattr(remembered, "MAX_BYTES", 500)
     memory = Remembered()
     for number in range(5):
         memory.keep(f"k{number}", Seen(number + 1, b"x" * 40))
