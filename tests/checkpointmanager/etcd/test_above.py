@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -72,6 +73,12 @@ def test_a_checkpoint_in_etcd_has_the_bytes_of_one_in_a_file_and_can_be_copied(
     (real_directory / "pod-7.json").write_bytes(shown)
     with CheckpointManager[Any](real_directory) as again:
         assert again.get_checkpoint("pod-7") == manager.get_checkpoint("pod-7")
+
+
+def test_nothing_but_the_module_itself_imports_what_only_etcd_needs() -> None:
+    names = "checkpointmanager, checkpointmanager.aio, checkpointmanager.testing, draState, draState.aio"
+    program = f"import sys, {names}; sys.exit(any(name in sys.modules for name in ('grpc', 'google.protobuf')))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_damage_is_repaired_exactly_at_load_or_rolled_back_when_asked(opening: Opening) -> None:

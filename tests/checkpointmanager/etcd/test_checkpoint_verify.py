@@ -177,3 +177,26 @@ def test_a_url_names_a_place(word: str, expected: Place) -> None:
 def test_a_url_without_servers_or_prefix_is_a_usage_error(word: str) -> None:
     with pytest.raises(UsageError, match="HOST:PORT/PREFIX"):
         place_in(word)
+
+
+def test_certificates_and_user_come_from_the_environment_as_etcdctl_takes_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[tuple[Any, dict[str, Any]]] = []
+    monkeypatch.setattr(EtcdStore, "__init__", lambda _, *given, **options: opened.append((given, options)))
+    place = Place(("a:1", "b:2"), "/agents")
+    place.open(read_only=True)
+    monkeypatch.setenv("ETCDCTL_USER", "agent:its secret")
+    monkeypatch.setenv("ETCDCTL_CACERT", "ca.pem")
+    monkeypatch.setenv("ETCDCTL_CERT", "agent.pem")
+    monkeypatch.setenv("ETCDCTL_KEY", "agent.key")
+    place.open(read_only=True)
+    common = {"read_only": True, "lock_timeout": 0}
+    files = {"ca": "ca.pem", "cert": "agent.pem", "key": "agent.key"}
+    assert opened == [
+        ((["http://a:1", "http://b:2"], "/agents"), common),
+        (
+            (["https://a:1", "https://b:2"], "/agents"),
+            {**common, **files, "user": "agent", "password": "its secret"},
+        ),
+    ]
