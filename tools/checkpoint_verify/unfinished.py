@@ -22,6 +22,9 @@ def unfinished_transaction(path: str, lock: LockState) -> list[Problem]:
     record_path = os.path.join(path, TRANSACTION)
     try:
         status = os.lstat(record_path)
+    except OSError:  # there is none; or nothing of the directory can be looked at, which is said elsewhere
+        return []
+    try:
         maybe_alive = lock.held in (Held.HELD, Held.UNKNOWN)
         if maybe_alive and time.time() - status.st_mtime < IN_FLIGHT_SECONDS:
             return []
