@@ -67,6 +67,9 @@ class MemoryStore:
     def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
         self._change(puts, list(removals))
 
+    def highest_generation(self, key: str) -> int:
+        return 0
+
     def quarantine(self, key: str, reason: Reason) -> str:
         with self._lock:
             kept = self.kept.setdefault(key, {})

@@ -84,14 +84,17 @@ class Reader(Generic[T]):
             return None
 
     def highest_generation(self, key: str) -> int:
-        """At least the generation of a damaged checkpoint: what it seems to state, or one above the previous."""
+        """At least that of a checkpoint that is damaged or gone: what it seems to state, or one above the previous.
+
+        And of whatever a crash may bring back.
+        """
         stated = after_previous = 0
         with suppress(CheckpointNotFound, Damaged):
             stated = repair.generation_in(self._store.read(key))
         with suppress(CheckpointNotFound, Damaged, TooNew, WrongKind):
             header, _ = self._open(key, self._store.read(key, previous=True))
             after_previous = header.generation + 1
-        return max(stated, after_previous)
+        return max(stated, after_previous, self._store.highest_generation(key))
 
     def _open(self, key: str, blob: bytes) -> tuple[Header, memoryview]:
         header, data = open_sealed(blob, key)

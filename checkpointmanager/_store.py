@@ -94,6 +94,10 @@ class Store(Protocol):
         """
         ...
 
+    def highest_generation(self, key: str) -> int:
+        """Of the generations of this key that a crash may bring back, beside what can be read; 0 if there are none."""
+        ...
+
     def quarantine(self, key: str, reason: Reason) -> str:
         """Keep a durable copy of what stands under the name now, and return where. Raises OSError.
 

@@ -31,6 +31,7 @@ class StoreView:
         self.identity = store.identity
         self.confirm, self.commit, self.transact = store.confirm, store.commit, store.transact
         self.close = store.close
+        self.highest_generation = store.highest_generation
         self.quarantine, self.quarantined = store.quarantine, store.quarantined
 
     def read(self, key: str, *, previous: bool = False) -> bytes:

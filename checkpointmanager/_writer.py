@@ -27,8 +27,8 @@ from ._errors import (
     UnstorableValue,
 )
 from ._events import Event, EventKind, Events
-from ._format.envelope import Header, seal
-from ._format.reason import SHORTAGES, Damaged, Reason
+from ._format.envelope import Header, open_sealed, seal
+from ._format.reason import SHORTAGES, Damaged, Reason, TooNew
 from ._keylocks import KeyLocks
 from ._metricssink import MetricsSink
 from ._reader import Reader
@@ -190,10 +190,9 @@ class Writer:
         self.forget(key)
         if known:
             current, generation = Current.OURS, lowest
-        elif found:
-            current, generation = Current.FOUND, max(found.generation, lowest)
         else:
-            current, generation = self._learn(key, lowest)
+            lowest = max(lowest, self._store.highest_generation(key))
+            current, generation = self._learn(key, lowest, found)
         header = Header(
             kind=self._kind,
             version=encoded.version,
@@ -260,20 +259,22 @@ class Writer:
         if identity is None or known.identity is not None:
             return known if identity is not None and identity == known.identity else None
         try:
-            is_there = self._store.read(key) == seal(known.header, encoded.json)
-        except (CheckpointNotFound, Damaged):
+            header, data = open_sealed(self._store.read(key), key)
+            is_there = header == known.header and xxh3_128_digest(data) == known.digest
+        except (CheckpointNotFound, Damaged, TooNew):
             return None
         return known._replace(identity=identity) if is_there else None
 
-    def _learn(self, key: str, lowest: int) -> tuple[Current, int]:
+    def _learn(self, key: str, lowest: int, found: Header | None) -> tuple[Current, int]:
         """What stands under the key's name, and its generation, or `lowest` if that is higher.
 
         Damaged bytes are in quarantine afterwards.
         """
         try:
-            return Current.FOUND, max(self._reader.read(key).header.generation, lowest)
+            header = found or self._reader.read(key).header
+            return Current.FOUND, max(header.generation, lowest)
         except CheckpointNotFound:
-            return Current.ABSENT, 0
+            return Current.ABSENT, self._reader.highest_generation(key)
         except SchemaMismatch as mismatch:
             return Current.FOUND, max(mismatch.generation, lowest)  # whole, so the previous one from now on
         except CorruptCheckpoint as damage:

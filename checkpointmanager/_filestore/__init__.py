@@ -1,16 +1,14 @@
 """Checkpoints as files in one directory: the only room that touches the disk.
 
-FileStore opens and reads; commit.py replaces, ownership.py keeps other writers out, quarantine.py keeps what
-was damaged, directory.py and system.py are the edge to the operating system.
+FileStore opens and reads; commit.py and spares.py replace, recovery.py and leftovers.py clear up after a crash,
+ownership.py keeps other writers out, quarantine.py keeps what was damaged, directory.py and system.py are the edge to
+the operating system.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import sys
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Literal, TypeVar
@@ -25,7 +23,7 @@ from .._errors import (
 from .._events import Event, EventKind
 from .._format.envelope import MAX_BYTES
 from .._format.keys import is_name
-from .._format.names import LOCK, PREVIOUS, SUFFIX, TRANSACTION
+from .._format.names import LOCK, PREVIOUS, SPARES, SUFFIX, TRANSACTION
 from .._format.reason import Damaged, Reason, TooNew, reason_of
 from .._options import check_options, check_path
 from .._store import Put
@@ -34,20 +32,21 @@ from .commit import Commit
 from .directory import Directory
 from .inflight import InFlight
 from .leftovers import sweep
+from .onlooker import Onlooker
 from .ownership import Ownership, ReadOnly
 from .quarantine import Quarantine
-from .recycle import Recycler
+from .reading import read_file
+from .recovery import recover
+from .spares import Spares
 from .system import FORGETFUL, has_fast_commit, is_unreliable, will_need
 from .transactions import Transactions
 
 R = TypeVar("R")
 Durability = Literal["full", "atomic"]
 
-PIECE_BYTES = 1 << 20
 EXPECTED_BYTES = 1 << 20  # of each file that will be read soon: of a large one the kernel reads the rest ahead itself
 SHARING_TIMEOUT = 10.0  # seconds that a write waits for the other processes by default
 SLOW_SYNC_SECONDS = 1.0
-LEASE_SECONDS = 0.01  # a thousand times as long as a lease is held
 
 
 class FileStore:
@@ -89,11 +88,14 @@ class FileStore:
         self._quarantine = Quarantine(self._directory)
         self.path = self._directory.path
         self.exclusive = not sharing and not read_only
-        self._recycler = Recycler(self._directory, allowed=self.exclusive and self._durable)
+        allowed = self.exclusive and self._durable
+        self._spares = Spares(self._directory, self._quarantine, allowed=allowed, max_bytes=max_bytes)
         self._transactions = Transactions(self._directory, self._quarantine, shared=sharing)
         self._in_flight = InFlight(self.path)
+        self._onlooker: Onlooker | None = None
         if read_only:
             self._ownership: Ownership | ReadOnly = ReadOnly(self.path)
+            self._onlooker = Onlooker(self._directory, max_bytes)
             return
         timeout = lock_timeout if lock_timeout is not None else SHARING_TIMEOUT * sharing
         self._ownership = Ownership(self._directory, sharing=sharing, owner=owner, timeout=timeout)
@@ -126,18 +128,12 @@ class FileStore:
     def read(self, key: str, *, previous: bool = False) -> bytes:
         with self._in_flight:
             try:
-                # Only here does ENOENT mean that there is no such checkpoint: a file that was opened is there.
-                descriptor = self._found(key, self._open, previous=previous)
-                if descriptor is None:
-                    raise CheckpointNotFound(key, os.path.join(self.path, PREVIOUS + key if previous else key + SUFFIX))
-                try:
-                    return self._read_all(descriptor)
-                finally:
-                    os.close(descriptor)
+                blob = self._found(key, lambda name: self._read(key, name), previous=previous)
             except OSError as error:
-                if error.errno in (errno.ELOOP, errno.ENXIO):
-                    raise Damaged(Reason.NOT_A_FILE, "a link, socket or device stands in its place") from None
                 raise Damaged(Reason.UNREADABLE, reason_of(error), errno=error.errno) from error
+        if blob is None:
+            raise CheckpointNotFound(key, os.path.join(self.path, PREVIOUS + key if previous else key + SUFFIX))
+        return blob
 
     def identity(self, key: str) -> object:
         with self._in_flight:
@@ -162,15 +158,25 @@ class FileStore:
 
     def _writing_with_lock(self) -> Generator[None, None, None]:
         with self._in_flight, self._ownership.writing():
+            self._take_over_from_the_dead()
             yield
         yield
+
+    def _take_over_from_the_dead(self) -> None:
+        """An owner may have come and died since this process opened the directory, which it shares."""
+        try:
+            left = self._directory.exists(SPARES)
+        except OSError as error:
+            raise CheckpointWriteFailed("", self.path, error, in_doubt=False) from error
+        if left:
+            self._take_over()
 
     def confirm(self, keys: Sequence[str] = ()) -> None:
         self._ownership.check()
         self._transactions.settle(keys)
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        commit = Commit(self._directory, self._recycler)
+        commit = Commit(self._directory, self._spares)
         self._in_flight.check()
         commit.run(puts, removals, durable=self._durable, quarantine=self._quarantine)
         self._report_syncs(commit.slowest_sync)
@@ -189,6 +195,9 @@ class FileStore:
         if seconds > SLOW_SYNC_SECONDS:
             self._emit(Event(EventKind.SLOW_SYNC, self.path, f"the disk took {seconds:.1f} s to sync", seconds=seconds))
 
+    def highest_generation(self, key: str) -> int:
+        return self._spares.highest_generation(key)
+
     def quarantine(self, key: str, reason: Reason) -> str:
         with self._in_flight:
             return self._quarantine.keep(key + SUFFIX, key, reason)
@@ -205,14 +214,18 @@ class FileStore:
 
     def _give_back(self) -> None:
         try:
-            self._ownership.close()
+            self._spares.close()
         finally:
-            self._directory.close()
+            try:
+                self._ownership.close()
+            finally:
+                self._directory.close()
 
     def _take_over(self) -> None:
         """Clear what dead writers left and make durable whatever they did, before anything is served."""
         names = set(self._directory.names())
         try:
+            recovered = recover(self._directory, names, self.max_bytes, self._quarantine)
             if TRANSACTION in names:
                 self._finish_transaction()
                 names = set(self._directory.names())
@@ -220,6 +233,8 @@ class FileStore:
             self._directory.ignores_case = self._has_twin(LOCK)
         except OSError as error:
             raise DirectoryUnusable(self.path, error) from error
+        if recovered:
+            self._emit(Event(EventKind.STALE_FILES, self.path, recovered))
         if unfinished or orphaned:
             detail = f"removed {unfinished} unfinished and {orphaned} orphaned files of an earlier process"
             self._emit(Event(EventKind.STALE_FILES, self.path, detail))
@@ -286,27 +301,16 @@ class FileStore:
                 name, before = name_of(key, previous=previous), name
         return None
 
-    def _open(self, name: str) -> int:
+    def _read(self, key: str, name: str) -> bytes:
+        newer = self._newer(key, name) if self._onlooker else None
+        return read_file(self._directory, name, self.max_bytes) if newer is None else newer
+
+    def _newer(self, key: str, name: str) -> bytes | None:
+        """What counts for one of the key's two names and lies under another one."""
+        if name not in (key + SUFFIX, PREVIOUS + key):
+            return None
+        assert self._onlooker
         try:
-            return self._directory.open(name)
-        except BlockingIOError:  # leased, for the moment in which its owner looks whether it may be recycled
-            time.sleep(LEASE_SECONDS)
-            return self._directory.open(name)
-
-    def _read_all(self, descriptor: int) -> bytes:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise Damaged(Reason.NOT_A_FILE, "a directory, FIFO or device stands in its place")
-        size = status.st_size
-        if size > self.max_bytes:
-            raise self._too_large(size)
-        blob = os.read(descriptor, size + 1)
-        # Another length than the status said: a short read, or the file changes while it is read.
-        while len(blob) != size and (piece := os.read(descriptor, PIECE_BYTES)):
-            blob += piece
-            if len(blob) > self.max_bytes:
-                raise self._too_large(len(blob))
-        return blob
-
-    def _too_large(self, size: int) -> Damaged:
-        return Damaged(Reason.TOO_LARGE, f"{size} bytes, over the limit of max_bytes={self.max_bytes}")
+            return self._onlooker.read(key, previous=name == PREVIOUS + key)
+        except OSError as error:
+            raise DirectoryUnusable(self.path, error) from error

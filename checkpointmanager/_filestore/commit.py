@@ -11,8 +11,14 @@ has the old bytes or the new ones:
     rename  .tmp-N -> key.json         the commit, seen by every reader at once
     fsync   the directory              the commit survives a power loss: now it is acknowledged (one may serve many)
 
+A key that this owner has written before takes a shorter way where the system allows it, over a spare file: spares.py.
+Until there are enough spares, the three changes of names are these, and what falls out is one more:
+
+    renameat2  .tmp-N <-> key.json
+    renameat2  .tmp-N <-> .previous-key
+    rename     .tmp-N -> .spare-N
+
 A removal is made so that it can be taken back: removals.py. A folder in a checkpoint's place: folder.py.
-A key that this owner has written before takes a shorter way where the system allows it: recycle.py.
 """
 
 from __future__ import annotations
@@ -27,26 +33,31 @@ from typing import NamedTuple
 
 from .._errors import CheckpointWriteFailed
 from .._format.names import PREVIOUS, SUFFIX
+from .._format.repair import generation_in
 from .._store import Current, Put
 from .directory import Directory
 from .folder import replace_folder
 from .quarantine import Quarantine
-from .recycle import Recycler
 from .removals import Removals
 from .sidebyside import side_by_side
-from .system import sync, write_all
+from .spares import Spare, Spares
+from .system import sync, sync_data, write_all
 
 FILES_AT_ONCE = 128  # of a batch: bounds the open descriptors
 SYNC_THREADS = 4  # of a batch, the caller's among them: eight were slower
+_KEPT = (Current.OURS, Current.FOUND)  # whole, so it becomes the previous generation
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Staged(NamedTuple):
-    """A new generation in its temp file, not yet under its name."""
+    """A new generation in its file, not yet under its name."""
 
     put: Put
-    temp: str
+    name: str
     descriptor: int
-    recycled: bool = False  # temp is the previous generation's name, and nobody's temp file
+    size: int
+    generation: int
+    spare: Spare | None = None  # whose name it is; None: it is a temp file
 
 
 class Commit:
@@ -54,12 +65,13 @@ class Commit:
 
     slowest_sync = 0.0  # seconds
 
-    def __init__(self, directory: Directory, recycler: Recycler) -> None:
+    def __init__(self, directory: Directory, spares: Spares) -> None:
         self._directory = directory
-        self._recycler = recycler
+        self._spares = spares
         self._temps: set[str] = set()  # names that must not survive
+        self._written: dict[str, Spare] = {}  # spares that hold a generation which has no other name yet, by key
         self._descriptors: set[int] = set()
-        self._changed: list[str] = []  # keys whose names point to something else now
+        self._changed: list[str] = []  # keys whose names point to something else now, which has to be synced
         self.failures: dict[str, CheckpointWriteFailed] = {}
 
     def run(self, puts: Sequence[Put], removals: Sequence[str], *, durable: bool, quarantine: Quarantine) -> None:
@@ -70,6 +82,8 @@ class Commit:
                 self._replace(puts[0])
             else:
                 self._replace_many(puts)
+            if self._written:
+                self._drop_written(error_before)
             if removals:
                 self._remove_all(removals, error_before, durable=durable)
             elif self._changed and durable:
@@ -91,57 +105,122 @@ class Commit:
                 self._rename(step)
 
     def _stage(self, put: Put) -> Staged | None:
+        blob = self._spares.pad(put.blob)
+        generation = generation_in(blob)
         try:
-            if put.current is Current.OURS and (spare := self._recycler.open_spare(PREVIOUS + put.key)) is not None:
-                self._descriptors.add(spare.descriptor)
-                self._temps.add(PREVIOUS + put.key)  # from now on it is no generation of anything, unless this succeeds
-                spare.overwrite(put.blob)
-                return Staged(put, PREVIOUS + put.key, spare.descriptor, recycled=True)
-            temp = self._new_temp()
-            descriptor = self._directory.create(temp)
-            self._descriptors.add(descriptor)
-            write_all(descriptor, put.blob)
+            if put.current is Current.OURS and (taken := self._spares.take(len(blob))):
+                spare, descriptor = taken
+                self._descriptors.add(descriptor)
+                self._written[put.key] = spare
+                self._spares.overwrite(spare, descriptor, blob, put.key, generation)
+                return Staged(put, spare.name, descriptor, len(blob), generation, spare)
+            temp, descriptor = self._write_temp(blob)
         except OSError as error:
             self._fail(put.key, error)
             return None
-        return Staged(put, temp, descriptor)
+        return Staged(put, temp, descriptor, len(blob), generation)
+
+    def _write_temp(self, blob: bytes) -> tuple[str, int]:
+        temp = self._new_temp()
+        descriptor = self._directory.create(temp)
+        self._descriptors.add(descriptor)
+        try:
+            write_all(descriptor, blob)
+        except OSError as error:
+            if error.errno not in FULL or not self._spares.give_up():
+                raise
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            write_all(descriptor, blob)
+        return temp, descriptor
 
     def _sync_data(self, step: Staged) -> bool:
         """The data reaches the disk before any name points to it."""
         try:
             started = time.perf_counter()
-            sync(step.descriptor)
+            if step.spare:
+                sync_data(step.descriptor)
+                step.spare.holds = ((step.put.key, step.generation),)  # and nothing older any more
+            else:
+                sync(step.descriptor)
             self._clock(started)
             self._close(step.descriptor)
         except OSError as error:
+            if error.errno in FULL:
+                self._spares.give_up()
             self._fail(step.put.key, error)
             return False
         return True
 
     def _rename(self, step: Staged) -> None:
-        key, current = step.put.key, step.put.current
         try:
-            if step.recycled and self._recycler.exchange(step.temp, key + SUFFIX):
-                self._temps.discard(step.temp)
-                self._changed.append(key)
-                return
-            if step.recycled:
-                step = step._replace(temp=self._new_temp())
-                self._directory.rename(PREVIOUS + key, step.temp)
-                self._temps.discard(PREVIOUS + key)
-            if current is Current.ABSENT:
-                self._forget_previous(key)
-            elif current is not Current.DAMAGED:
-                self._keep_previous(key, current)
-            if current is Current.ABSENT and self._directory.ignores_case:
-                self._create(step)
+            if step.spare:
+                self._exchange_spare(step, step.spare)
             else:
-                self._put_in_place(step)
+                self._rename_temp(step)
         except OSError as error:
-            self._fail(key, error)
+            self._fail(step.put.key, error)
+
+    def _exchange_spare(self, step: Staged, spare: Spare) -> None:
+        key = step.put.key
+        if not self._spares.exchange(spare.name, key + SUFFIX):
+            # Removed by hand, or not possible here: its name is what it had durably, so now the directory is synced.
+            self._keep_previous(key, Current.OURS)
+            self._directory.rename(spare.name, key + SUFFIX)
+            del self._written[key]
+            self._spares.is_gone(spare)
+            self._changed.append(key)
             return
-        self._temps.discard(step.temp)
+        del self._written[key]  # from now on it is acknowledged, whatever becomes of the generation before
+        try:
+            if self._spares.exchange(spare.name, PREVIOUS + key):
+                self._spares.put_back(spare)
+            else:
+                self._directory.rename(spare.name, PREVIOUS + key)
+                self._spares.is_gone(spare)
+        except OSError:
+            self._spares.put_back(spare)
+
+    def _rename_temp(self, step: Staged) -> None:
+        key, current = step.put.key, step.put.current
+        if current in _KEPT and self._spares.has_room(step.size) and self._exchange_temp(step):
+            return
+        if current is Current.ABSENT:
+            self._forget_previous(key)
+        elif current is not Current.DAMAGED:
+            self._keep_previous(key, current)
+        if current is Current.ABSENT and self._directory.ignores_case:
+            self._create(step)
+        else:
+            self._put_in_place(step)
+        self._temps.discard(step.name)
         self._changed.append(key)
+
+    def _exchange_temp(self, step: Staged) -> bool:
+        """The file that falls out is a spare from now on. False if names cannot be exchanged, or there is none."""
+        key, failed_before = step.put.key, self._directory.syncs_failed
+        if not self._spares.exchange(step.name, key + SUFFIX):
+            return False
+        self._changed.append(key)
+        with suppress(OSError):  # whatever became of the old generations, the new one has its name
+            if self._spares.exchange(step.name, PREVIOUS + key):
+                self._spares.adopt(step.name, key, step.generation, step.size, failed_before)
+            else:
+                self._directory.rename(step.name, PREVIOUS + key)
+            self._temps.discard(step.name)
+        return True
+
+    def _drop_written(self, error_before: OSError | None) -> None:
+        """What failed may be on the disk all the same, and whole. Until its file is durably gone it is in doubt."""
+        doubtful = [key for key, spare in self._written.items() if not self._spares.drop(spare)]
+        try:
+            self._directory.sync_since(error_before)
+        except OSError:
+            doubtful = list(self._written)
+        for key in doubtful:
+            cause = self.failures[key].__cause__
+            assert isinstance(cause, OSError)
+            self._fail(key, cause, in_doubt=True)
+        self._written.clear()
 
     def _create(self, step: Staged) -> None:
         """Under a name that was not there. Where case is ignored, another key may have come first."""
@@ -153,12 +232,12 @@ class Commit:
 
     def _put_in_place(self, step: Staged) -> None:
         try:
-            self._directory.rename(step.temp, step.put.key + SUFFIX)
+            self._directory.rename(step.name, step.put.key + SUFFIX)
         except OSError as error:
             # ENOTEMPTY is what pyfakefs says.
             if step.put.current is not Current.DAMAGED or error.errno not in (errno.EISDIR, errno.ENOTEMPTY):
                 raise
-            replace_folder(self._directory, step.temp, step.put.key, self._quarantine)
+            replace_folder(self._directory, step.name, step.put.key, self._quarantine)
 
     def _keep_previous(self, key: str, current: Current) -> None:
         temp = self._new_temp()
@@ -218,6 +297,8 @@ class Commit:
                 self._close(descriptor)
         for temp in self._temps:
             self._directory.discard(temp)
+        for spare in self._written.values():  # after an interrupt
+            self._spares.drop(spare)
 
     def _close(self, descriptor: int) -> None:
         """Once: after two interrupts of a batch, its threads and its end may both come here."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from .._errors import DirectoryUnusable, InsecureDirectory
 from .._format.names import TEMP
-from .system import file_system_of, sync, write_all
+from .system import file_system_of, keeps_order, sync, write_all
 
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 COPY_BYTES = 1 << 20
@@ -38,7 +38,8 @@ class Directory:
         self._listing = threading.Lock()  # one at a time: all listings of a descriptor read on from one position
         self.stuck: dict[str, str] = {}  # names that could not be put back, with where they are (removals.py)
         self._syncing = threading.Lock()
-        self._syncs_begun = self._last_ended = self._last_failed = 0  # numbers of syncs; guarded by _syncing
+        self.syncs_begun = self.last_ended = self._last_failed = 0  # numbers of syncs; set while holding _syncing
+        self.syncs_failed = 0  # so many
         self.token = os.urandom(4).hex()  # no other process uses the same: one that was killed may have left files
         self.path = os.path.abspath(os.fspath(path))
         try:
@@ -51,6 +52,7 @@ class Directory:
             raise DirectoryUnusable(self.path, error) from error
         self.device = status.st_dev
         self.file_system = file_system_of(self.device)
+        self.keeps_order = keeps_order(self.file_system, self.device)
         self.ignores_case = False  # found out by the owner
         self.creating = threading.Lock()  # of names, where case is ignored
         if not allow_insecure and (why := _insecurity(status)):
@@ -124,16 +126,17 @@ class Directory:
 
         The kernel tells of a failure once. So whoever goes on must know the outcome of all syncs before.
         """
-        needed = self._syncs_begun + 1  # one that runs now may have begun too early
+        needed = self.syncs_begun + 1  # one that runs now may have begun too early
         with self._syncing:
-            if self._last_ended < needed:
-                self._syncs_begun += 1
+            if self.last_ended < needed:
+                self.syncs_begun += 1
                 try:
                     sync(self.descriptor)
                 except OSError as error:
                     self.sync_error = error
-                    self._last_failed = self._syncs_begun
-                self._last_ended = self._syncs_begun  # not if it was interrupted: then it has served nobody
+                    self.syncs_failed += 1
+                    self._last_failed = self.syncs_begun
+                self.last_ended = self.syncs_begun  # not if it was interrupted: then it has served nobody
             if self.sync_error and self._last_failed >= needed:
                 raise self.sync_error
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 from .._format.names import REPLACED, SUFFIX
 from .directory import Directory
 from .quarantine import Quarantine
-from .recycle import CANNOT_EXCHANGE
-from .system import exchange
+from .system import CANNOT_EXCHANGE, exchange
 
 
 def replace_folder(directory: Directory, temp: str, key: str, quarantine: Quarantine) -> None:

@@ -8,6 +8,9 @@ import sys
 import types
 from contextlib import suppress
 
+# What kernels and file systems answer that cannot exchange names; EPERM is a container's way to say it.
+CANNOT_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
+
 if sys.platform == "darwin":
     import fcntl
 
@@ -23,6 +26,11 @@ else:
     def sync(descriptor: int) -> None:
         """Force to the disk. Never repeated after a failure: the kernel then forgets what was lost."""
         os.fsync(descriptor)
+
+
+def sync_data(descriptor: int) -> None:
+    """The same for the bytes of a file, and its size if that has changed; without its times."""
+    os.fdatasync(descriptor)
 
 
 def write_all(descriptor: int, blob: bytes) -> None:
@@ -67,17 +75,36 @@ def file_system_of(device: int) -> str:
 
 def has_fast_commit(device: int) -> bool:
     """True for ext4 with the feature fast_commit, which kernels up to now replay with losses."""
+    # The kernel shows the feature by the name of the debug option that also sets it.
+    return not {"fast_commit", "fc_debug_force"}.isdisjoint(_ext4_options(device))
+
+
+def keeps_order(file_system: str, device: int) -> bool:
+    """True where changes of names become durable in the order in which they were made, and that has been tried.
+
+    Of ext4 that needs the journal: only with one the kernel shows how data is journaled.
+    """
+    if file_system == "xfs":
+        return True
+    options = _ext4_options(device) if file_system == "ext4" else []
+    return any(option.startswith("data=") for option in options) and not has_fast_commit(device)
+
+
+def _ext4_options(device: int) -> list[str]:
+    """Those of the file system with this device number; none where the kernel does not tell."""
     with suppress(OSError):
         name = os.path.basename(os.readlink(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"))
         with open(f"/proc/fs/ext4/{name}/options", encoding="utf-8", errors="replace") as options:
-            # The kernel shows the feature by the name of the debug option that also sets it.
-            return not {"fast_commit", "fc_debug_force"}.isdisjoint(options.read().split())
-    return False
+            return options.read().split()
+    return []
 
 
 if sys.platform == "linux":
     import ctypes
+    import fcntl
 
+    _GETFLAGS = 0x80086601  # FS_IOC_GETFLAGS
+    _INLINE_DATA = 0x10000000  # EXT4_INLINE_DATA_FL
     _libc = ctypes.CDLL(None, use_errno=True)
     _fcntl = ctypes.PyDLL(None, use_errno=True).fcntl
 
@@ -86,6 +113,16 @@ if sys.platform == "linux":
         if _fcntl(descriptor, command, argument) < 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
+
+    def is_inline(descriptor: int) -> bool:
+        """True if ext4 keeps the bytes in the inode: fdatasync of as many bytes as before is not durable then."""
+        try:
+            flags = fcntl.ioctl(descriptor, _GETFLAGS, bytes(8))
+        except OSError as error:
+            if error.errno in (errno.ENOTTY, errno.ENOTSUP, errno.EOPNOTSUPP):  # a file system that has no such flags
+                return False
+            raise
+        return bool(int.from_bytes(flags[:4], sys.byteorder) & _INLINE_DATA)
 
     def exchange(directory: int, one: str, other: str) -> None:
         """Let two names of one directory change files, in one step; OSError where kernel or file system cannot."""

@@ -23,6 +23,7 @@ CHECKSUM_BYTES = 36  # {"checksum":"xxh3:0123456789abcdef",
 _OPENING = b'{"checksum":"xxh3:'
 _DATA = b',"data":'
 CLOSING = b"}\n"
+_SPACE = 0x20
 _STATED = re.compile(rb'\{"checksum":"xxh3:([0-9a-f]{16})",')
 _OTHER_CHECKSUM = re.compile(rb'\{"checksum":"([a-z][a-z0-9-]{1,30}):([0-9a-f]{8,128})",')
 
@@ -53,16 +54,34 @@ def seal(header: Header, data: bytes | memoryview) -> bytes:
     return checksum_of(body) + body
 
 
+def padded(blob: bytes, multiple: int) -> bytes:
+    """The same checkpoint with spaces before its last brace, so that its size is a multiple of so many bytes."""
+    missing = -len(blob) % multiple
+    if not missing:
+        return blob
+    body = blob[CHECKSUM_BYTES : -len(CLOSING)] + b" " * missing + CLOSING
+    return checksum_of(body) + body
+
+
 def open_sealed(blob: bytes, key: str) -> tuple[Header, memoryview]:
     """The header and the data's JSON of key's file, or Damaged, or TooNew. The data is neither parsed nor copied."""
+    header, data = open_any(blob)
+    if header.key != key:
+        raise Damaged(Reason.WRONG_KEY, f"the file is a whole checkpoint, but of key {header.key!r}")
+    return header, data
+
+
+def open_any(blob: bytes) -> tuple[Header, memoryview]:
+    """The same for a file whose name does not say whose it is."""
     verify(blob)
     start = blob.find(_DATA, CHECKSUM_BYTES)
     if start < 0 or not blob.endswith(CLOSING):
         raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but there is no data member at the end")
     header = _parse_header(b"{" + blob[CHECKSUM_BYTES:start] + b"}")
-    if header.key != key:
-        raise Damaged(Reason.WRONG_KEY, f"the file is a whole checkpoint, but of key {header.key!r}")
-    return header, memoryview(blob)[start + len(_DATA) : -len(CLOSING)]
+    end = len(blob) - len(CLOSING)
+    if blob[end - 1] == _SPACE:
+        end = len(blob[:end].rstrip(b" "))  # padding
+    return header, memoryview(blob)[start + len(_DATA) : end]
 
 
 def verify(blob: bytes) -> None:

@@ -16,8 +16,8 @@ from ._scratch import close, fast_folder, folder_in
 
 T = TypeVar("T")
 
-# The text in a lock file is a courtesy that nobody relies on: its bytes are not varied, its name is.
-IGNORED = (".lock",)
+# The text in these is a courtesy that nobody relies on: their bytes are not varied, their names are.
+IGNORED = (".lock", ".spares")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,12 @@ class Crash:
     directory: Path
     acknowledged: tuple[Any, ...]  # what had been promised before the power failed, in order
     state: State
+    in_order: bool = False
 
     def again(self, recover: Callable[[Path], object], **options: Any) -> Crashes:
         """A second power loss, during what `recover` does with the directory."""
-        crashes = Crashes(self._restore, recover, folder=str(self.directory.parent), **options)
+        folder = str(self.directory.parent)
+        crashes = Crashes(self._restore, recover, folder=folder, **{"in_order": self.in_order, **options})
         crashes.promised = self.acknowledged + crashes.promised
         return crashes
 
@@ -57,8 +59,10 @@ class Crashes:
         folder: str | None = None,
         ignore: Sequence[str] = IGNORED,
         exchanges: Sequence[str] = EXCHANGES,
+        in_order: bool = False,
     ) -> None:
         self._folder = folder or fast_folder()
+        self._in_order = in_order
         self._ignore = ignore
         self.states = 0
         self.left_out = 0
@@ -81,14 +85,14 @@ class Crashes:
         return self._recording.operations
 
     def __iter__(self) -> Iterator[Crash]:
-        losses = PowerLoss(self._recording, self._ignore)
+        losses = PowerLoss(self._recording, self._ignore, in_order=self._in_order)
         self.states = self.left_out = 0
         with standing_by():
             for state in losses:
                 self.states += 1
                 with folder_in(self._folder) as directory:
                     state.image.write(str(directory))
-                    yield Crash(directory, self.promised + state.acknowledged, state)
+                    yield Crash(directory, self.promised + state.acknowledged, state, self._in_order)
         self.left_out = losses.left_out
 
     def check(self, check: Callable[[Crash], object]) -> Crashes:
@@ -104,7 +108,11 @@ class Crashes:
 
 @overload
 def every_crash(
-    scenario: Callable[[Path], object], *, ignore: Sequence[str] = IGNORED, exchanges: Sequence[str] = EXCHANGES
+    scenario: Callable[[Path], object],
+    *,
+    ignore: Sequence[str] = IGNORED,
+    exchanges: Sequence[str] = EXCHANGES,
+    in_order: bool = False,
 ) -> Crashes: ...
 @overload
 def every_crash(
@@ -113,6 +121,7 @@ def every_crash(
     setup: Callable[[Path], T],
     ignore: Sequence[str] = IGNORED,
     exchanges: Sequence[str] = EXCHANGES,
+    in_order: bool = False,
 ) -> Crashes: ...
 def every_crash(
     scenario: Callable[[Any], object],
@@ -120,11 +129,13 @@ def every_crash(
     setup: Callable[[Path], Any] = lambda directory: directory,
     ignore: Sequence[str] = IGNORED,
     exchanges: Sequence[str] = EXCHANGES,
+    in_order: bool = False,
 ) -> Crashes:
     """Record what `scenario` does in an empty directory; iterate over every disk that a power loss may leave.
 
     `setup` comes before, is on the disk for certain, and gives the scenario its argument (which is closed in the
     end, if it has a `close`). `ignore` names files whose bytes do not matter. `exchanges` are the dotted names of
-    functions (directory descriptor, name, name) that swap two names by renameat2.
+    functions (directory descriptor, name, name) that swap two names by renameat2. With `in_order` names become durable
+    in the order in which they were changed, as on ext4 with a journal and on xfs; else in any order.
     """
-    return Crashes(setup, scenario, ignore=ignore, exchanges=exchanges)
+    return Crashes(setup, scenario, ignore=ignore, exchanges=exchanges, in_order=in_order)

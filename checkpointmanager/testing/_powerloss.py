@@ -4,6 +4,9 @@
 - Names that were changed and not synced by an fsync of their directory may have changed or not, each change on its
   own; those that did, did so in the order in which they were made.
 - An fsync of a file says nothing about its name. An fsync that failed says nothing at all, for ever.
+
+With `in_order` names are lost as a file system with a journal loses them: what is missing is the end, all changes
+after some moment. What a failed fsync should have made durable ends at some moment of its own.
 """
 
 from __future__ import annotations
@@ -44,8 +47,10 @@ class State:
 class PowerLoss:
     """Iterate over it once. `left_out` then says how many states were not looked at for being too many."""
 
-    def __init__(self, recording: Recording, ignore: Sequence[str] = ()) -> None:
+    def __init__(self, recording: Recording, ignore: Sequence[str] = (), *, in_order: bool = False) -> None:
         self._recording = recording
+        self._in_order = in_order
+        self._failures = 0
         self._ignore = frozenset(ignore)
         self._names = dict(recording.before.names)  # on the disk, certainly
         self._undecided: list[_Undecided] = []
@@ -81,9 +86,10 @@ class PowerLoss:
     def _sync(self, sync: Sync) -> None:
         if data := self._data.get(sync.node):
             data.sync(self._stale, failed=sync.failed)
+        self._failures += sync.failed
         for undecided in self._undecided:
             if undecided.change.directory == sync.node:
-                undecided.poisoned = undecided.poisoned or sync.failed
+                undecided.poisoned = undecided.poisoned or (self._failures if sync.failed else 0)
                 undecided.durable = not undecided.poisoned
         self._settle()
 
@@ -121,6 +127,9 @@ class PowerLoss:
     def _choices(self) -> Iterator[tuple[_Undecided, ...]]:
         """All subsets of the changes that no sync has decided; of many those near to all, to none, and in order."""
         undecided = [change for change in self._undecided if not change.durable]
+        if self._in_order:
+            yield from _beginnings(undecided)
+            return
         if 2 ** len(undecided) <= MAX_CHOICES:
             for count in range(len(undecided), -1, -1):
                 yield from itertools.combinations(undecided, count)
@@ -177,7 +186,7 @@ class _Undecided:
 
     change: NameChange
     durable: bool = False
-    poisoned: bool = False
+    poisoned: int = 0  # the number of the first failure of a sync that should have made it durable
 
 
 @dataclass(slots=True)
@@ -216,6 +225,15 @@ class _Data:
             self.durable = tuple(dict.fromkeys(applied(durable, self.pending) for durable in self.durable))
         self.pending = []
         self._possible = None
+
+
+def _beginnings(undecided: Sequence[_Undecided]) -> Iterator[tuple[_Undecided, ...]]:
+    """Each beginning of the changes that no sync has decided, and of those that each failed sync has lost."""
+    groups: dict[int, list[_Undecided]] = {}
+    for change in undecided:
+        groups.setdefault(change.poisoned, []).append(change)
+    for lengths in itertools.product(*(range(len(group), -1, -1) for group in groups.values())):
+        yield tuple(change for group, length in zip(groups.values(), lengths, strict=True) for change in group[:length])
 
 
 def _apply(change: NameChange, names: dict[Entry, int]) -> None:

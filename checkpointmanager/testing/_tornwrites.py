@@ -1,7 +1,8 @@
 """Which bytes a file may hold after a power loss, when some of what was written to it had not been synced.
 
 A disk promises little: each changed block is old, new, zero or rubbish, and the file's length is the old or the new
-one. Files of one block are also torn inside. Bounded, and it says how many were left out.
+one. Files of one block are also torn inside. Bytes that are written over the same bytes stay what they are. Bounded,
+and it says how many were left out.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class PossibleContents:
 
 def possible_contents(durable: bytes, pending: Sequence[Change], stale: Iterable[bytes] = ()) -> PossibleContents:
     """From what is certainly on the disk and what was done since; `stale` are bytes that other files once had."""
+    pending = _effective(durable, pending)
     if not pending:
         return PossibleContents((Content(durable, "as synced"),))
     left_out = 0
@@ -48,6 +50,15 @@ def possible_contents(durable: bytes, pending: Sequence[Change], stale: Iterable
 
 def applied(durable: bytes, pending: Iterable[Change]) -> bytes:
     return reduce(lambda content, change: change.applied(content), pending, durable)
+
+
+def _effective(durable: bytes, pending: Iterable[Change]) -> list[Change]:
+    """Without those that change nothing, if nothing before them is still on its way."""
+    effective: list[Change] = []
+    for change in pending:
+        if effective or change.applied(durable) != durable:
+            effective.append(change)
+    return effective
 
 
 def _all(durable: bytes, pending: Sequence[Change], blocks: list[int], stale: Iterable[bytes]) -> Iterator[Content]:

@@ -13,7 +13,7 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 from checkpointmanager import CheckpointManager, Event
 from checkpointmanager.testing._oscalls import standing_by
 
-from . import recycling
+from . import spares
 from .leases import BOOT, LEASES, LeaseManager
 
 
@@ -25,22 +25,37 @@ def directory(fs: FakeFilesystem) -> Path:
 
 @pytest.fixture
 def real_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """On the disk of the tests, which may well be a tmpfs or an overlay: that is nothing to tell here."""
+    """On the disk of the tests, which may well be a tmpfs or an overlay: that is nothing to tell here.
+
+    Taken for one without a journal, so that all writes go the classic way, wherever the tests run.
+    """
     monkeypatch.setattr("checkpointmanager._filestore.directory.file_system_of", lambda _: "ext4")
+    monkeypatch.setattr("checkpointmanager._filestore.directory.keeps_order", lambda *_: False)
     return tmp_path / "leases"
 
 
 @pytest.fixture
-def recyclable_directory(real_directory: Path, tmp_path: Path) -> Path:
-    if not recycling.is_possible_in(tmp_path):
+def spare_directory(real_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, where updates go over spares."""
+    if not spares.is_possible_in(tmp_path):
         pytest.skip("this file system has no leases, or cannot exchange names")
+    monkeypatch.setattr("checkpointmanager._filestore.directory.keeps_order", lambda *_: True)
     return real_directory
+
+
+@pytest.fixture(params=["classic", "spares"])
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """How a key is written that its owner has written before."""
+    if request.param == "spares" and not spares.is_possible_in(tmp_path):
+        pytest.skip("this file system has no leases, or cannot exchange names")
+    with spares.kept_order(request.param == "spares"):
+        yield request.param
 
 
 @pytest.fixture
 def no_waiting_for_the_disk() -> Iterator[None]:
     """Where thousands of syncs are made to see that they are made, none has to reach a disk."""
-    with mock.patch.object(os, "fsync", os.fstat):
+    with mock.patch.object(os, "fsync", os.fstat), mock.patch.object(os, "fdatasync", os.fstat):
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from checkpointmanager import CheckpointManager
 
 from .processes import LIMIT, Child
-from .programs import KEYS
+from .programs import MANY_KEYS
 
 Number = int | None  # of the change that a checkpoint comes from; None: there is none
 
@@ -18,10 +18,11 @@ class Journal:
     """Fed with the lines of one of the writers in programs; lives on over many writers of one directory."""
 
     def __init__(self) -> None:
-        self._allowed: dict[str, list[Number]] = {key: [None] for key in KEYS}
+        self._allowed: dict[str, list[Number]] = {key: [None] for key in MANY_KEYS}
         self._torn = b""
         self.acknowledged = 0
         self.last = 0
+        self.spares = 0  # that the last writer left
 
     def read(self, told: bytes, *, acknowledgements: bool = True) -> None:
         """Each change that began may have happened; each that was acknowledged has, and all before it are past."""
@@ -64,5 +65,5 @@ class Journal:
         return problems
 
     def _start_from(self, found: Mapping[str, Number]) -> None:
-        self._allowed = {key: [found.get(key)] for key in KEYS}
+        self._allowed = {key: [found.get(key)] for key in MANY_KEYS}
         self._torn = b""

@@ -21,6 +21,7 @@ from checkpointmanager.testing import Call, watching
 COMMAND = "node-agent"  # what the holder of a lock is called in messages
 
 KEYS = [f"key-{number}" for number in range(8)]
+MANY_KEYS = [f"key-{number}" for number in range(24)]
 
 
 def serve(orders: Connection) -> None:
@@ -109,20 +110,25 @@ def write_without_end(directory: Path, say: int, *, seed: int, first: int, **opt
             os.write(say, f"done {number} {told}\n".encode())
 
 
-def update_in_threads(directory: Path, say: int, *, threads: int, first: int) -> None:
-    """Each thread updates its own keys, again and again, and tells as above."""
+def change_in_threads(directory: Path, say: int, *, threads: int, first: int) -> None:
+    """Each thread writes and removes its own keys, again and again, and tells as above."""
     numbers = itertools.count(first)
 
-    def update(keys: list[str]) -> None:
-        dice = random.Random(first)
+    def change(keys: list[str]) -> None:
+        dice = random.Random(f"{first}{keys}")
         for number in numbers:
             key = dice.choice(keys)
-            os.write(say, f"begin {number} put:{key}\n".encode())
-            manager.create_checkpoint(key, {"number": number, "filler": "x" * dice.randrange(12_000)})
-            os.write(say, f"done {number} put:{key}\n".encode())
+            action = "remove" if dice.random() < 0.1 else "put"
+            os.write(say, f"begin {number} {action}:{key}\n".encode())
+            if action == "put":
+                filler = "x" * (dice.randrange(300) if dice.random() < 0.7 else dice.randrange(12_000))
+                manager.create_checkpoint(key, {"number": number, "filler": filler})
+            else:
+                manager.remove_checkpoint(key)
+            os.write(say, f"done {number} {action}:{key}\n".encode())
 
     with CheckpointManager(directory) as manager, ThreadPoolExecutor(threads) as pool:
-        list(pool.map(update, [KEYS[thread::threads] for thread in range(threads)]))
+        list(pool.map(change, [MANY_KEYS[thread::threads] for thread in range(threads)]))
 
 
 def die_before_call(number: int, folder: Path, work: Callable[[], object]) -> None:

@@ -13,6 +13,8 @@ from .processes import until
 
 IMAGE_BYTES = {"ext4": 32 << 20, "xfs": 300 << 20}  # xfs refuses to be smaller; neither takes the room it does not use
 FORCE = {"ext4": "-F", "xfs": "-f"}
+MAKE = {"ext4-inline": ("-O", "inline_data", "-I", "1024"), "ext4-no-journal": ("-O", "^has_journal")}
+MOUNT = {"ext4-writeback": ",data=writeback", "ext4-journal": ",data=journal"}
 FS_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = 2  # what neither a sync nor the journal has brought to the disk is lost, as when the power fails
 
@@ -24,8 +26,11 @@ class VolumeUnavailable(Exception):
 class Volume:
     """Mounted from the beginning; `unmount` is left to the caller, in a finally."""
 
-    def __init__(self, folder: Path, file_system: str = "ext4") -> None:
+    def __init__(self, folder: Path, kind: str = "ext4") -> None:
+        """`kind` is a file system, with a word for how it is made or mounted after a hyphen."""
+        file_system = kind.partition("-")[0]
         self._file_system = file_system
+        self._options = "loop" + MOUNT.get(kind, "")
         self._mounted = False
         mkfs = f"mkfs.{file_system}"
         if os.geteuid() != 0:
@@ -38,12 +43,12 @@ class Volume:
         self.path.mkdir()
         with self._image.open("wb") as image:
             image.truncate(IMAGE_BYTES[file_system])
-        self._run(mkfs, "-q", FORCE[file_system], str(self._image))
+        self._run(mkfs, "-q", FORCE[file_system], *MAKE.get(kind, ()), str(self._image))
         self.mount()
 
     def mount(self) -> None:
         """Also what happens after a power cut: the kernel replays the journal."""
-        self._run("mount", "-t", self._file_system, "-o", "loop", str(self._image), str(self.path))
+        self._run("mount", "-t", self._file_system, "-o", self._options, str(self._image), str(self.path))
         self._mounted = True  # not to be asked when the power is off: xfs then answers nothing at all
 
     def cut(self) -> None:

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from checkpointmanager.testing._plugin import checkpoint_chaos, checkpoint_faults
 from checkpointmanager.testing._scratch import fast_folder
-from tests.checkpointmanager import recycling
+from tests.checkpointmanager import spares
 
 __all__ = ["checkpoint_chaos", "checkpoint_faults"]
 
 
-@pytest.fixture
-def recyclable() -> None:
-    if not recycling.is_possible_in(Path(fast_folder())):
-        pytest.skip("this file system has no leases, or cannot exchange names")
+CLASSIC, SPARES = "classic", "spares"
 
 
-@pytest.fixture(params=["classic", "recycled"])
+@pytest.fixture(params=[CLASSIC, SPARES])
 def way(request: pytest.FixtureRequest) -> Iterator[str]:
     """How a key is written that its owner has written before."""
-    if request.param == "recycled":
-        request.getfixturevalue("recyclable")
-    with recycling.never() if request.param == "classic" else nullcontext():
+    if request.param == SPARES and not spares.is_possible_in(Path(fast_folder())):
+        pytest.skip("this file system has no leases, or cannot exchange names")
+    with spares.kept_order(request.param == SPARES):
         yield request.param
+
+
+@pytest.fixture
+def over_spares(request: pytest.FixtureRequest) -> None:
+    """Only that way."""
+    request.getfixturevalue("way")

@@ -90,14 +90,26 @@ def outlooks(acknowledged: Iterable[Any]) -> dict[str, Outlook]:
 def check(after: Crash | Fault) -> None:
     """The restart: everything that was promised holds, and life goes on."""
     expected = outlooks(after.acknowledged)
+    check_reader(after.directory, expected)
     with CheckpointManager(folder_of(after.directory)) as manager:
         check_names(manager, after.directory)
+        assert not [name for name in os.listdir(manager.path) if name.startswith(".spare")], "a spare survived"
         for key, outlook in expected.items():
             check_key(manager, after.directory, key, outlook)
         assert set(manager) <= expected.keys(), "a checkpoint that nobody wrote"
         for key in expected:
             check_life_goes_on(manager, key)
         check_names(manager, after.directory)
+
+
+def check_reader(directory: Path, expected: dict[str, Outlook]) -> None:
+    """Whoever only reads sees the same, although nobody has put anything in its place yet."""
+    if not folder_of(directory).is_dir():
+        return
+    with CheckpointManager[Any](folder_of(directory), read_only=True) as reader:
+        for key, outlook in expected.items():
+            found = value_of(reader, key)
+            assert found in outlook.now, f"a reader sees {key} as {found}, but may only see one of {outlook.now}"
 
 
 def check_names(manager: Manager, directory: Path) -> None:

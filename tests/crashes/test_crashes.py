@@ -13,7 +13,8 @@ import pytest
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import Crash, every_crash
 
-from .ledger import Began, Manager, check, come_back, folder_of, outlooks, put, value_of
+from .conftest import SPARES
+from .ledger import Began, Manager, check, come_back, folder_of, outlooks, value_of
 from .scenarios import (
     SCENARIOS,
     closed,
@@ -23,22 +24,19 @@ from .scenarios import (
     remove_and_create_again,
 )
 
-TWICE = [("classic", name) for name, scenario in SCENARIOS.items() if scenario.at_least_twice]
-TWICE += [("recycled", name) for name, scenario in SCENARIOS.items() if scenario.recycled and scenario.recycled[1]]
+TWICE = [name for name, scenario in SCENARIOS.items() if scenario.at_least_twice]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_whatever_a_power_loss_leaves_all_promises_hold(way: str, name: str) -> None:
-    scenario = SCENARIOS[name]
-    crashes = every_crash(scenario.act, setup=scenario.setup).check(check)
+    crashes = SCENARIOS[name].crashes(way).check(check)
     print(f"{name}, {way}: {crashes.states} states")
-    assert crashes.states >= scenario.bounds(way)[0]
+    assert way == SPARES or crashes.states >= SCENARIOS[name].at_least
     assert crashes.left_out == 0
 
 
-@pytest.mark.parametrize(("way", "name"), TWICE, indirect=["way"])
+@pytest.mark.parametrize("name", TWICE)
 def test_a_second_power_loss_during_the_restart_breaks_none_of_them(way: str, name: str) -> None:
-    scenario = SCENARIOS[name]
     states = 0
 
     def crash_again(crash: Crash) -> None:
@@ -47,31 +45,9 @@ def test_a_second_power_loss_during_the_restart_breaks_none_of_them(way: str, na
         assert second.left_out == 0
         states += second.states
 
-    every_crash(scenario.act, setup=scenario.setup).check(crash_again)
+    SCENARIOS[name].crashes(way).check(crash_again)
     print(f"{name}, {way}: {states} states after two power losses")
-    assert states >= scenario.bounds(way)[1]
-
-
-@pytest.mark.usefixtures("recyclable")
-@pytest.mark.parametrize("name", ["update with a previous generation", "directory sync fails, write again"])
-def test_after_a_power_loss_recycling_is_as_safe_as_before(name: str) -> None:
-    """A second one, while the restarted process overwrites what the first one left for the previous generation."""
-    states = 0
-
-    def write_on(directory: Path) -> None:
-        with new(directory) as manager:
-            for value in ("one", "two", "three"):
-                put(manager, "a", value)
-
-    def crash_again(crash: Crash) -> None:
-        nonlocal states
-        second = crash.again(write_on).check(check)
-        assert "exchange claims/.previous-a and claims/a.json" in [step.text for step in second.operations]
-        states += second.states
-
-    every_crash(SCENARIOS[name].act, setup=SCENARIOS[name].setup).check(crash_again)
-    print(f"{name}, then three more: {states} states after two power losses")
-    assert states >= 500
+    assert way == SPARES or states >= SCENARIOS[name].at_least_twice
 
 
 def test_what_was_seen_after_a_kill_survives_the_power_loss_after_it() -> None:
@@ -82,7 +58,7 @@ def test_what_was_seen_after_a_kill_survives_the_power_loss_after_it() -> None:
         if not killed[0]:
             break
     print(f"killed at one of {nth - 1} calls, restarted, power loss: {states} states")
-    assert nth > 45
+    assert nth >= 40
     assert states >= 1500
 
 

@@ -9,8 +9,10 @@ import pytest
 from checkpointmanager import CheckpointError, Outcome
 from checkpointmanager.testing import Fault, acknowledge, damage, every_fault
 
+from .conftest import SPARES
 from .ledger import Manager, check
 from .scenarios import SCENARIOS, damaged
+from .spare_scenarios import SPARED
 
 # A removal goes on when its copy cannot be made, and says so: with errors the damaged bytes may be lost.
 ONLY_DEATHS = {"remove what is damaged"}
@@ -19,17 +21,25 @@ LEFT_OUT = {
     *("two threads", "update under a reader"),
     *("data sync fails, write again", "directory sync fails, write again"),
 }
-BOTH_WAYS = [("classic", name) for name in SCENARIOS if name not in LEFT_OUT]
-BOTH_WAYS += [("recycled", name) for _, name in BOTH_WAYS if SCENARIOS[name].recycled]
 
 
-@pytest.mark.parametrize(("way", "name"), BOTH_WAYS, indirect=["way"])
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in LEFT_OUT])
 def test_whatever_fails_and_wherever_the_process_dies_all_promises_hold(way: str, name: str) -> None:
     scenario = SCENARIOS[name]
     errors = () if name in ONLY_DEATHS else (errno.EIO, errno.ENOSPC)
     faults = every_fault(scenario.act, setup=scenario.setup, errors=errors).check(check_error_and_directory)
     print(f"{name}, {way}: {faults.runs} faults")
     assert faults.runs >= 12
+
+
+@pytest.mark.parametrize("way", [SPARES], indirect=True)
+@pytest.mark.parametrize("name", ["one update", "batch", "remove, then create again", "close"])
+def test_the_same_where_updates_go_over_spares(way: str, name: str) -> None:
+    scenario = SPARED[name]
+    faults = every_fault(scenario.act, setup=scenario.setup, errors=(errno.EIO, errno.ENOSPC))
+    faults.check(check_error_and_directory)
+    print(f"{name}, {way}: {faults.runs} faults")
+    assert faults.runs >= 30
 
 
 def check_error_and_directory(fault: Fault) -> None:

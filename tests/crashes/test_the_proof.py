@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from checkpointmanager import CheckpointManager
 from checkpointmanager._filestore import FileStore, commit, quarantine
 from checkpointmanager._filestore.directory import Directory
-from checkpointmanager._writer import Writer
 from checkpointmanager.testing import Crash, every_crash
-from tests.checkpointmanager import recycling
 
-from .ledger import DAMAGED, Manager, check, folder_of, put, value_of
-from .scenarios import SCENARIOS, closed, killed_and_restarted, updated
+from .ledger import check
+from .scenarios import SCENARIOS, closed, killed_and_restarted
 
 Patch = Callable[[], Any]
 
@@ -108,59 +103,6 @@ def test_a_directory_that_is_not_synced_when_it_is_opened_is_noticed() -> None:
             crashes = every_crash(killed_and_restarted(nth, killed), setup=closed)
         crashes.check(check)
 
-    with pytest.raises(AssertionError, match="may only be one of"):
+    with pytest.raises(AssertionError, match=r"may only (be|see) one of"):
         for nth in range(1, 60):
             crash_after_kill(nth)
-
-
-@pytest.mark.usefixtures("recyclable")
-@pytest.mark.parametrize("patch", [without_data_sync, without_directory_sync], ids=lambda patch: patch.__name__)
-def test_a_missing_safeguard_of_recycling_is_noticed(patch: Patch) -> None:
-    for name in ("update with a previous generation", "two updates", "batch of updates", "shorter, then longer"):
-        assert fails([name], patch)
-
-
-def never_damaged(crash: Crash) -> None:
-    with CheckpointManager(folder_of(crash.directory)) as manager:
-        assert value_of(manager, "a") != DAMAGED
-
-
-@pytest.mark.usefixtures("recyclable")
-def test_a_spare_that_is_recycled_before_the_exchange_is_durable_is_noticed() -> None:
-    """Without directory syncs updates may be lost, but whole files remain: unless the spare is still the current."""
-    with recycling.never():
-        assert not fails(["two updates"], without_directory_sync, never_damaged)
-    assert fails(["two updates"], without_directory_sync, never_damaged)
-
-
-@pytest.mark.usefixtures("recyclable")
-def test_a_spare_that_is_recycled_after_a_failed_sync_is_noticed() -> None:
-    def remembering_what_is_in_doubt() -> Any:
-        return mock.patch.object(Writer, "forget")
-
-    assert fails(["directory sync fails, write again"], remembering_what_is_in_doubt, never_damaged)
-
-
-@pytest.mark.usefixtures("recyclable")
-def test_a_spare_that_is_the_current_file_as_well_is_noticed() -> None:
-    """As a writer leaves it that was killed between its link and its rename; here the link count is not looked at."""
-    fstat = os.fstat
-
-    def one_link(descriptor: int) -> os.stat_result:
-        values = list(fstat(descriptor))
-        values[stat.ST_NLINK] = 1
-        return os.stat_result(values)
-
-    def setup(directory: Path) -> Manager:
-        manager = updated(directory)
-        folder = folder_of(directory)
-        (folder / ".previous-a").unlink()
-        os.link(folder / "a.json", folder / ".previous-a")
-        return manager
-
-    def update(manager: Manager) -> None:
-        put(manager, "a", 3)
-
-    every_crash(update, setup=setup).check(check)
-    with mock.patch.object(os, "fstat", one_link), pytest.raises(AssertionError, match="damaged"):
-        every_crash(update, setup=setup).check(check)

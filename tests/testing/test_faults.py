@@ -20,7 +20,7 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed
 from checkpointmanager.testing import Death, Error, Fault, Killed, ShortWrite, acknowledge, dying, every_fault, failing
 from checkpointmanager.testing._scratch import fast_folder
-from tests.checkpointmanager import recycling
+from tests.checkpointmanager import spares
 
 
 def two_generations(directory: Path) -> CheckpointManager[Any]:
@@ -43,12 +43,12 @@ def check(fault: Fault) -> None:
 
 
 CLASSIC = ["stat", "open", "write", "fsync", "close", "link", "rename", "rename", "fsync"]
-RECYCLED = ["stat", "open", "fstat", "fcntl", "fcntl", "fcntl", "write", "fsync", "close", "exchange", "fsync"]
+OVER_A_SPARE = ["stat", "open", "fstat", *["fcntl"] * 3, "write", "fdatasync", "close", "exchange", "exchange"]
 
 
 @pytest.fixture
 def classic() -> Iterator[None]:
-    with recycling.never():
+    with spares.kept_order(False):
         yield
 
 
@@ -58,14 +58,20 @@ def test_every_call_of_a_write_fails_once_with_every_error(classic: None) -> Non
     assert faults.runs == len(CLASSIC) * 6 + 1  # five errors and death, and one write that was short
 
 
-def test_every_call_of_a_write_into_the_previous_file_fails_as_well() -> None:
-    if not recycling.is_possible_in(Path(fast_folder())):
+def test_every_call_of_a_write_over_a_spare_fails_as_well() -> None:
+    def setup(directory: Path) -> CheckpointManager[Any]:
+        manager = spares.with_spares(directory)
+        while manager.create_checkpoint("a", 1).unchanged or not spares.free_in(manager):
+            spares.grow(manager)
+        return manager
+
+    if not spares.is_possible_in(Path(fast_folder())):
         pytest.skip("this file system has no leases, or cannot exchange names")
-    faults = every_fault(write, setup=two_generations).check(check)
-    calls = [fault.call.name for fault in faults if fault.failure == Error(errno.EIO)]
-    # Where the previous file cannot be had, a new one is written: that takes a call more, and is no failure.
-    assert [call for call in calls if call not in ("link", "rename")] == RECYCLED
-    assert faults.runs == len(RECYCLED) * 6 + 1
+    with spares.kept_order(True):
+        faults = every_fault(write, setup=setup).check(check)
+        calls = [fault.call.name for fault in faults if fault.failure == Error(errno.EIO)]
+        assert calls == OVER_A_SPARE
+        assert faults.runs == len(OVER_A_SPARE) * 6 + 1
 
 
 def test_what_the_scenario_raised_is_told(classic: None) -> None:

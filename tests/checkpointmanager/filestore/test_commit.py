@@ -14,7 +14,8 @@ import pytest
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Current, Put
 from checkpointmanager._filestore.commit import Commit
 from checkpointmanager._filestore.directory import Directory
-from checkpointmanager._filestore.recycle import Recycler
+from checkpointmanager._filestore.quarantine import Quarantine
+from checkpointmanager._filestore.spares import Spares
 from checkpointmanager.testing import Call, failing, watching
 
 from ..contents import names
@@ -117,7 +118,7 @@ def test_a_batch_has_few_files_open_at_once(real_directory: Path) -> None:
 def test_a_descriptor_is_closed_once_even_if_a_batch_ends_before_its_threads(real_directory: Path) -> None:
     """A second Ctrl-C while a batch waits for its syncs: by then the number may be somebody else's."""
     directory = Directory(real_directory, create=True, allow_insecure=False)
-    commit = Commit(directory, Recycler(directory, allowed=False))
+    commit = Commit(directory, Spares(directory, Quarantine(directory), allowed=False, max_bytes=1 << 20))
     step = commit._stage(Put("a", b"{}", Current.ABSENT))
     assert step
     syncing, go_on = threading.Event(), threading.Event()

@@ -182,20 +182,22 @@ def test_a_copy_that_fails_leaves_no_half_copy(real_directory: Path) -> None:
         assert manager.get_checkpoint("a").data == OLD
 
 
-@pytest.mark.parametrize("call", ["exchange", "fsync"])
+@pytest.mark.parametrize("call", ["exchange", "fdatasync"])
 def test_a_value_that_could_not_be_written_never_becomes_the_previous_generation(
-    recyclable_directory: Path, call: str
+    spare_directory: Path, call: str
 ) -> None:
-    with CheckpointManager(recyclable_directory, LEASES) as manager:
+    with CheckpointManager(spare_directory, LEASES) as manager:
         for n in range(3):
             manager.create_checkpoint("a", Lease("a", n))
 
-        broken = failing(recyclable_directory, call)
+        broken = failing(spare_directory, call)
         with broken, pytest.raises(CheckpointWriteFailed, match="still in place"):
             manager.create_checkpoint("a", Lease("a", 99))
 
         assert manager.get_checkpoint("a").data == Lease("a", 2)
-        assert manager.previous_checkpoint("a") is None, "a rollback would have brought the failed value"
+        previous = manager.previous_checkpoint("a")
+        assert previous is not None
+        assert previous.data == Lease("a", 1), "a rollback would have brought the failed value"
         manager.create_checkpoint("a", Lease("a", 3))
         previous = manager.previous_checkpoint("a")
         assert previous is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import shutil
 import subprocess
@@ -13,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import CheckpointManager
-from checkpointmanager.testing import failing, watching
+from checkpointmanager.testing import watching
 
-from .. import recycling
+from .. import spares
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 
-# As commit.py and recycle.py describe them.
+# As commit.py and spares.py describe them.
 CLASSIC = ["stat", "open", "write", "fsync", "close", "link", "rename", "rename", "fsync"]
-RECYCLED = ["stat", "open", "fstat", *["fcntl"] * 3, "write", "fsync", "close", "exchange", "fsync"]
+GROWING = ["stat", "open", "write", "fsync", "close", "exchange", "exchange", "rename", "fsync"]
+OVER_A_SPARE = ["stat", "open", "fstat", *["fcntl"] * 3, "write", "fdatasync", "close", "exchange", "exchange"]
 READ = ["open", "fstat", "read", "close"]
 
 
@@ -34,22 +34,18 @@ def manager(real_directory: Path) -> Iterator[LeaseManager]:
 
 
 @pytest.fixture
-def classic(manager: LeaseManager, real_directory: Path) -> LeaseManager:
-    """A manager that has found out that this system cannot exchange names."""
-    with failing(real_directory, "exchange", errno.EINVAL):
-        manager.create_checkpoint("a", Lease("x"))
-    manager.create_checkpoint("a", OLD)
-    return manager
+def spared(spare_directory: Path) -> Iterator[LeaseManager]:
+    """The same with two free spares."""
+    with CheckpointManager(spare_directory, LEASES) as manager:
+        for lease in (OLD, NEW, OLD, NEW, OLD):
+            manager.create_checkpoint("a", lease)
+        assert spares.free_in(manager) == 2
+        yield manager
 
 
-@pytest.fixture
-def recycled(recyclable_directory: Path, manager: LeaseManager) -> LeaseManager:
-    return manager
-
-
-def test_a_write_of_a_known_key(classic: LeaseManager, real_directory: Path) -> None:
+def test_a_write_of_a_known_key(manager: LeaseManager, real_directory: Path) -> None:
     with watching(real_directory) as calls:
-        classic.create_checkpoint("a", NEW)
+        manager.create_checkpoint("a", NEW)
 
     assert [call.name for call in calls] == CLASSIC
     temp, kept = calls[1].about, calls[5].about.removeprefix("a.json ")
@@ -59,24 +55,43 @@ def test_a_write_of_a_known_key(classic: LeaseManager, real_directory: Path) -> 
     assert calls[7].about == f"{temp} a.json"
 
 
-def test_a_write_of_a_known_key_into_the_previous_file(recycled: LeaseManager, real_directory: Path) -> None:
-    with watching(real_directory) as calls:
-        recycled.create_checkpoint("a", NEW)
+def test_a_write_of_a_known_key_over_a_spare(spared: LeaseManager, spare_directory: Path) -> None:
+    with watching(spare_directory) as calls:
+        spared.create_checkpoint("a", NEW)
 
-    assert [call.name for call in calls] == RECYCLED
+    assert [call.name for call in calls] == OVER_A_SPARE
+    spare = calls[1].about
     assert calls[0].about == ".lock"
-    assert calls[1].about == ".previous-a"
-    assert {call.about for call in calls[2:9]} == {".previous-a"}
-    assert calls[9].about == ".previous-a a.json"
+    assert spare.startswith(".spare-")
+    assert {call.about for call in calls[2:9]} == {spare}
+    assert calls[9].about == f"{spare} a.json"
+    assert calls[10].about == f"{spare} .previous-a"
 
 
-def test_a_shorter_value_costs_one_call_more(recycled: LeaseManager, real_directory: Path) -> None:
+def test_a_write_of_a_known_key_where_no_spare_is_free(spared: LeaseManager, spare_directory: Path) -> None:
+    for lease in (NEW, OLD):
+        spared.create_checkpoint("a", lease)
+    with watching(spare_directory) as calls:
+        spared.create_checkpoint("a", NEW)
+
+    assert [call.name for call in calls] == GROWING
+    temp = calls[1].about
+    assert [call.about for call in calls[5:8]] == [f"{temp} a.json", f"{temp} .previous-a", f"{temp} {spare_of(temp)}"]
+
+
+def spare_of(temp: str) -> str:
+    return temp.replace(".tmp-", ".spare-")
+
+
+def test_a_shorter_value_costs_one_call_more(spared: LeaseManager, spare_directory: Path) -> None:
     """What was longer is cut off after the write, and before the sync."""
-    for lease in (Lease("long" * 100), Lease("long" * 99)):
-        recycled.create_checkpoint("a", lease)
-    with watching(real_directory) as calls:
-        recycled.create_checkpoint("a", NEW)
-    assert [call.name for call in calls] == [*RECYCLED[:7], "truncate", *RECYCLED[7:]]
+    spared.create_checkpoint("a", Lease("long" * 300))
+    for lease in (NEW, OLD, NEW, OLD):
+        with watching(spare_directory) as calls:
+            spared.create_checkpoint("a", lease)
+        if "truncate" in [call.name for call in calls]:
+            break
+    assert [call.name for call in calls] == [*OVER_A_SPARE[:7], "truncate", *OVER_A_SPARE[7:]]
 
 
 def test_the_first_write_of_a_key_by_its_owner_learns_what_is_there(real_directory: Path) -> None:
@@ -87,15 +102,15 @@ def test_the_first_write_of_a_key_by_its_owner_learns_what_is_there(real_directo
     assert [call.name for call in calls] == ["stat", *READ, *CLASSIC[1:], "unlink"]
 
 
-def test_an_update_reads_first(recycled: LeaseManager, real_directory: Path) -> None:
-    with watching(real_directory) as calls:
-        recycled.update_checkpoint("a", lambda _: NEW)
-    assert [call.name for call in calls] == ["stat", *READ, *RECYCLED[1:]]
+def test_an_update_reads_first(spared: LeaseManager, spare_directory: Path) -> None:
+    with watching(spare_directory) as calls:
+        spared.update_checkpoint("a", lambda _: NEW)
+    assert [call.name for call in calls] == ["stat", *READ, *OVER_A_SPARE[1:]]
 
 
-def test_an_update_where_nothing_can_be_recycled_reads_first(classic: LeaseManager, real_directory: Path) -> None:
+def test_an_update_the_classic_way_reads_first(manager: LeaseManager, real_directory: Path) -> None:
     with watching(real_directory) as calls:
-        classic.update_checkpoint("a", lambda _: NEW)
+        manager.update_checkpoint("a", lambda _: NEW)
     assert [call.name for call in calls] == ["stat", *READ, *CLASSIC[1:]]
 
 
@@ -124,8 +139,7 @@ PROGRAM = """
 import os, sys
 from checkpointmanager import CheckpointManager
 with CheckpointManager(sys.argv[1]) as manager:
-    if sys.argv[2] == "classic":
-        manager._store._recycler._works = False
+    manager._store._spares.works = sys.argv[2] == "spares"
     for n in range(5):
         manager.create_checkpoint("a", n)
     os.access("begin", 0)
@@ -143,12 +157,12 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize(("way", "expected"), [("classic", CLASSIC), ("recycled", RECYCLED)])
+@pytest.mark.parametrize(("way", "expected"), [("classic", CLASSIC), ("spares", OVER_A_SPARE)])
 def test_the_kernel_sees_the_same(real_directory: Path, tmp_path: Path, way: str, expected: list[str]) -> None:
     strace = shutil.which("strace")
     if not strace:
         pytest.skip("strace is not installed")
-    if way == "recycled" and not recycling.is_possible_in(tmp_path):
+    if way == "spares" and not spares.is_possible_in(tmp_path):
         pytest.skip("this file system has no leases, or cannot exchange names")
     trace = tmp_path / "trace"
     command = [strace, "-f", "-o", str(trace), sys.executable, "-c", PROGRAM, str(real_directory), way]

@@ -1,0 +1,73 @@
+"""What a reader sees that owns nothing, after a crash and before an owner has put the newest generations in place.
+
+The same rule as in recovery.py, in memory. Where an owner lives, names are right: it holds a lock on `.spares`, which
+is not the lock that owners take, so looking disturbs nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from contextlib import suppress
+
+from .._format.names import PREVIOUS, SPARES, SUFFIX
+from .._format.newest import Candidate, Place, decide
+from .directory import Directory
+from .reading import read_file
+from .recovery import find_waiting, generation_of
+
+if sys.platform != "win32":
+    import fcntl
+
+
+class Onlooker:
+    """Reads the spares once, and again when `.spares` is another file."""
+
+    def __init__(self, directory: Directory, max_bytes: int) -> None:
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._seen: tuple[object, dict[str, Candidate]] = (None, {})  # which `.spares`, and the highest of each key
+
+    def read(self, key: str, *, previous: bool) -> bytes | None:
+        """What counts for this name and lies under another one; None if it has what counts."""
+        candidate = self._highest().get(key)
+        if candidate is None:
+            return None
+        current = generation_of(self._directory, key + SUFFIX, key, self._max_bytes)
+        before = generation_of(self._directory, PREVIOUS + key, key, self._max_bytes)
+        verdict = decide(current, before, [candidate])
+        if verdict is None:
+            return None
+        if verdict.place is Place.CURRENT and previous:
+            return read_file(self._directory, key + SUFFIX, self._max_bytes)
+        return candidate.blob if previous == (verdict.place is Place.PREVIOUS) else None
+
+    def _highest(self) -> dict[str, Candidate]:
+        try:
+            status = self._directory.stat(SPARES)
+        except FileNotFoundError:
+            return {}
+        identity = (status.st_dev, status.st_ino, status.st_ctime_ns)
+        seen, highest = self._seen
+        if seen != identity:
+            highest = {} if self._has_owner() else self._find_highest()
+            self._seen = (identity, highest)
+        return highest
+
+    def _find_highest(self) -> dict[str, Candidate]:
+        waiting = find_waiting(self._directory, self._directory.names(), self._max_bytes)
+        return {key: max(found) for key, found in waiting.candidates.items()}
+
+    def _has_owner(self) -> bool:
+        if not isinstance(os, types.ModuleType):  # pyfakefs, whose descriptors mean nothing to the kernel
+            return False
+        with suppress(OSError):
+            descriptor = self._directory.open(SPARES)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(descriptor)
+        return False

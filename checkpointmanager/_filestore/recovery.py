@@ -1,0 +1,136 @@
+"""What a dead owner left in its spares: found, and put in its place before anything else is done.
+
+For every key that a whole spare names, the candidates are the files under the key's two names and the spares; the
+highest generation wins (_format/newest.py). The winners are put in place by calls that work on every file system:
+
+    open, write, fsync   .spare-N                      each winner again, before any name changes: after a kill its
+                                                       bytes may be in memory only, after a failed sync they may
+                                                       never reach the disk
+    link                 key.json -> .tmp-M
+    rename               .spare-N -> key.json          where key.json is whole and lower
+    rename, unlink       .tmp-M -> .previous-key       a rename between two names of one file does nothing
+    rename               .spare-N -> .previous-key     instead of the three, where key.json is damaged
+    fsync                the directory
+    unlink               every spare, then .spares     the caller syncs once more (leftovers.py)
+
+Whatever fails, the open fails and the spares stay. A crash at any of these calls leaves a directory for which the same
+rule has the same result. Where key.json is absent nothing is made: the checkpoint was removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from .._format.envelope import open_sealed
+from .._format.names import PREVIOUS, SPARE, SPARES, SUFFIX
+from .._format.newest import ABSENT, DAMAGED, Candidate, Place, Verdict, candidate_in, decide
+from .._format.reason import SHORTAGES, Damaged, Reason, TooNew
+from .._format.repair import SearchBudget
+from .directory import Directory
+from .quarantine import Quarantine
+from .reading import read_file
+from .system import sync, write_all
+
+
+@dataclass(slots=True)
+class Waiting:
+    """What the spares of a directory hold."""
+
+    names: list[str] = field(default_factory=list)
+    candidates: dict[str, list[Candidate]] = field(default_factory=dict)  # by key
+    torn: list[str] = field(default_factory=list)  # an unfinished write, or rot of a finished one: nobody can tell
+
+
+def find_waiting(directory: Directory, names: Iterable[str], max_bytes: int) -> Waiting:
+    """OSError for what cannot be read: nothing is concluded from that."""
+    waiting, budget = Waiting(), SearchBudget()
+    for name in sorted(name for name in names if name.startswith(SPARE)):
+        waiting.names.append(name)
+        try:
+            candidate = candidate_in(name, read_file(directory, name, max_bytes), budget)
+        except FileNotFoundError:  # an owner puts it in its place just now
+            continue
+        except Damaged as damage:
+            if damage.reason is Reason.UNREADABLE:
+                raise OSError(damage.errno, f"{name}: {damage.detail}") from damage
+            candidate = None  # not a file, or not one of ours
+        except TooNew as too_new:
+            raise OSError(None, f"{name}: {too_new}; open it with the release that wrote it") from too_new
+        if candidate:
+            waiting.candidates.setdefault(candidate.key, []).append(candidate)
+        else:
+            waiting.torn.append(name)
+    return waiting
+
+
+def recover(directory: Directory, names: Iterable[str], max_bytes: int, quarantine: Quarantine) -> str:
+    """Returns what was done in words, "" if there was nothing. OSError: nothing was deleted."""
+    names = set(names)
+    waiting = find_waiting(directory, names, max_bytes)
+    verdicts = {key: _judge(directory, key, found, max_bytes) for key, found in waiting.candidates.items()}
+    moves = {key: verdict for key, verdict in verdicts.items() if verdict}
+    for _, candidate in moves.values():
+        _write_again(directory, candidate)
+    for key, (place, candidate) in moves.items():
+        _move(directory, key, place, candidate)
+    if waiting.names:
+        directory.sync()
+        for name in waiting.names:
+            if not directory.discard(name):
+                with suppress(OSError):
+                    quarantine.move_folder(name, SPARES[1:])
+    if SPARES in names:
+        directory.discard(SPARES)
+    return _told(len(moves), len(waiting.torn))
+
+
+def generation_of(directory: Directory, name: str, key: str, max_bytes: int) -> int:
+    """That of the whole checkpoint of this key under the name, or ABSENT, or DAMAGED."""
+    try:
+        header, _ = open_sealed(read_file(directory, name, max_bytes), key)
+    except FileNotFoundError:
+        return ABSENT
+    except Damaged as damage:
+        if damage.errno in SHORTAGES:
+            raise OSError(damage.errno, f"{name}: {damage.detail}") from damage
+        return DAMAGED
+    except TooNew:
+        return DAMAGED  # whole, but not ours to replace
+    return header.generation
+
+
+def _judge(directory: Directory, key: str, found: list[Candidate], max_bytes: int) -> Verdict | None:
+    current = generation_of(directory, key + SUFFIX, key, max_bytes)
+    return decide(current, generation_of(directory, PREVIOUS + key, key, max_bytes), found)
+
+
+def _write_again(directory: Directory, candidate: Candidate) -> None:
+    descriptor = os.open(candidate.name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory.descriptor)
+    try:
+        write_all(descriptor, candidate.blob)
+        if candidate.mended:
+            os.truncate(descriptor, len(candidate.blob))
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _move(directory: Directory, key: str, place: Place, candidate: Candidate) -> None:
+    if place is Place.PREVIOUS:
+        directory.rename(candidate.name, PREVIOUS + key)
+        return
+    temp = directory.new_temp()
+    directory.link_or_copy(key + SUFFIX, temp)
+    directory.rename(candidate.name, key + SUFFIX)
+    with suppress(IsADirectoryError):  # a folder stands there: no reason to refuse the new generation
+        directory.rename(temp, PREVIOUS + key)
+    directory.discard(temp)  # still there if both were names of one file, as a killed writer leaves them
+
+
+def _told(moved: int, torn: int) -> str:
+    put = f"put {moved} newer generations of an earlier process in their places" if moved else ""
+    left = f"removed {torn} spares that are not whole: unfinished writes, or damage of finished ones" if torn else ""
+    return "; ".join(filter(None, (put, left)))

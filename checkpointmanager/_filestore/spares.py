@@ -1,0 +1,307 @@
+"""The files that updates are written over, so that an update waits for one sync and not for two.
+
+The bytes of a checkpoint say what they are, so the name under which they lie need not be durable at once: whoever
+opens the directory finds them (recovery.py). New bytes go into a spare, a file whose own name is durable already.
+
+    open        .spare-N
+    fstat       one link, a file of ours, 0600    as a new one would be, whatever was done to it
+    fcntl       take and give back a lease        granted only if nobody else has it open: no reader is cut
+    write, (ftruncate,) fdatasync, close          the commit: from here on the update survives a power loss
+    renameat2   .spare-N <-> key.json             seen by every reader at once
+    renameat2   .spare-N <-> .previous-key        the generation before; the spare has the one before that
+                acknowledged
+
+The disk may still call the spare's new file the current checkpoint. So a spare is pending, and nobody writes to it,
+until a sync of the directory has ended well that began after the exchanges. One such sync serves all that are pending;
+it is made when no spare is free. While there are few spares a write without one goes into a new file, as commit.py
+describes, and the file that falls out is a spare more. If a sync fails, the spares pending then are not used again: a
+later sync would not make good what the first has lost.
+
+fdatasync of a file whose size stays the same does not wait for the journal. So lines are padded to multiples of
+PADDING, and a spare of the right size is preferred. Names must become durable in the order in which they were changed:
+so only on file systems of which that is known (system.keeps_order). A reader that has found a name but not opened it
+yet is not seen by the lease; that is why readers look twice.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+import sys
+import threading
+import types
+from collections import deque
+from contextlib import suppress
+
+from .._format.envelope import padded
+from .._format.names import SPARE, SPARES, TEMP
+from .directory import Directory
+from .quarantine import Quarantine
+from .system import CANNOT_EXCHANGE, exchange, is_inline, write_all
+
+if sys.platform == "linux":
+    import fcntl
+
+    from .system import fcntl_at_once
+
+PADDING = 512
+SPARE_BYTES = 64 << 10  # of one at most: whoever opens after a crash reads them all, so
+SPARE_LIMIT = 128  # 8 MiB
+TRIES = 4  # spares that are looked at for one update, if others read them
+_PRIVATE_FILE = stat.S_IFREG | 0o600
+
+
+class Spare:
+    """One file. What it holds counts for its keys: a crash may bring it back."""
+
+    __slots__ = ("failed_before", "holds", "name", "pending_since", "size")
+
+    def __init__(self, name: str, key: str, generation: int, size: int) -> None:
+        self.name = name
+        self.holds: tuple[tuple[str, int], ...] = ((key, generation),)  # no generation of the key is above that
+        self.size = size  # most likely
+        self.pending_since = 0  # a sync of the directory with a higher number must have ended
+        self.failed_before = 0  # syncs, when its names were changed
+
+
+class Spares:
+    """Those of one owner. Finds out by trying whether the system allows it; if not, it never tries again."""
+
+    def __init__(self, directory: Directory, quarantine: Quarantine, *, allowed: bool, max_bytes: int) -> None:
+        self._directory = directory
+        self._quarantine = quarantine
+        self._max_bytes = max_bytes
+        self._user = os.geteuid()
+        self._close = os.close
+        self._marker = -1  # a descriptor, while there may be spares
+        self._lock = threading.RLock()  # guards the three below; a signal handler may come while its thread has it
+        self._all: dict[str, Spare] = {}  # whatever may be on the disk, also what must not be written to any more
+        self._free: dict[int, deque[Spare]] = {}  # by size
+        self._pending: deque[Spare] = deque()
+        self._gone: deque[Spare] = deque()  # unlinked, but that may not be durable
+        # Under pyfakefs `os` is a stand-in, and the calls that it does not know would reach the real disk.
+        self.works = allowed and directory.keeps_order and sys.platform == "linux" and isinstance(os, types.ModuleType)
+
+    def pad(self, blob: bytes) -> bytes:
+        """To a size that many have, where that is of use."""
+        longer = len(blob) + PADDING - 1
+        return padded(blob, PADDING) if self.works and longer <= SPARE_BYTES and longer <= self._max_bytes else blob
+
+    def take(self, size: int) -> tuple[Spare, int] | None:
+        """A spare for so many bytes and its descriptor, to be written to; None if a new file is needed."""
+        for _ in range(TRIES):
+            spare = self._next(size) if self.works and size <= SPARE_BYTES else None
+            if spare is None:
+                return None
+            descriptor = self._open(spare)
+            if descriptor is not None:
+                return spare, descriptor
+        return None
+
+    def overwrite(self, spare: Spare, descriptor: int, blob: bytes, key: str, generation: int) -> None:
+        """It holds these bytes then, and none of the old ones; on the disk perhaps both, until they are synced."""
+        spare.holds += ((key, generation),)  # from the first byte on: with the old padding it may be whole
+        write_all(descriptor, blob)
+        if spare.size > len(blob):
+            os.truncate(descriptor, len(blob))
+        spare.size = len(blob)
+
+    def exchange(self, one: str, other: str) -> bool:
+        """Let two names change files. False if that cannot be done; nothing has changed then."""
+        try:
+            exchange(self._directory.descriptor, one, other)
+        except FileNotFoundError:  # there is nothing to exchange with
+            return False
+        except OSError as error:
+            if error.errno not in CANNOT_EXCHANGE:
+                raise
+            self.works = False
+            return False
+        return True
+
+    def put_back(self, spare: Spare) -> None:
+        """Its names are exchanged. It may be written to when that is durable."""
+        spare.pending_since = self._directory.syncs_begun
+        self._pending.append(spare)
+
+    def has_room(self, size: int) -> bool:
+        """True if what falls out of a write of so many bytes should become a spare."""
+        return self.works and size <= SPARE_BYTES and len(self._all) < SPARE_LIMIT and self._mark()
+
+    def adopt(self, temp: str, key: str, generation: int, size: int, failed_before: int) -> None:
+        """Let a file that nobody needs any more be a spare, as soon as its name is durable."""
+        spare = Spare(SPARE + temp.removeprefix(TEMP), key, generation, size)
+        spare.failed_before = failed_before
+        self._all[spare.name] = spare  # before it happens: an interrupt may come right after
+        try:
+            self._directory.rename(temp, spare.name)
+        except OSError:
+            del self._all[spare.name]
+            raise
+        self.put_back(spare)
+
+    def drop(self, spare: Spare) -> bool:
+        """It must not be used any more. False if it is still there; what it holds counts until it is gone for good."""
+        gone = self._directory.discard(spare.name)
+        if not gone:
+            with suppress(OSError):  # a folder that stood where the previous generation belongs
+                self._quarantine.move_folder(spare.name, spare.holds[-1][0])
+                gone = not self._directory.exists(spare.name)
+        if gone:
+            self.is_gone(spare)
+        return gone
+
+    def is_gone(self, spare: Spare) -> None:
+        """Its name stands for nothing any more, and that will be durable some day."""
+        spare.pending_since = self._directory.syncs_begun
+        spare.failed_before = self._directory.syncs_failed
+        self._gone.append(spare)
+
+    def give_up(self) -> bool:
+        """Unlink what is free: the disk is full. False if there was nothing."""
+        with self._lock:
+            self._settle()
+            free = [spare for spares in self._free.values() for spare in spares]
+            self._free.clear()
+        for spare in free:
+            self.drop(spare)
+        return bool(free)
+
+    def highest_generation(self, key: str) -> int:
+        """Of those that may come back after a crash; 0 if there are none."""
+        with self._lock:
+            self._settle()
+            held = [generation for spare in self._all.values() for of, generation in spare.holds if of == key]
+        return max(held, default=0)
+
+    def close(self) -> None:
+        """Make all names durable, then remove the spares: nothing left over overrides a backup that is put back.
+
+        If the names cannot be made durable, the spares stay for the next owner. May be called again.
+        """
+        if self._marker < 0:
+            return
+        with suppress(OSError):
+            if self._all:
+                self._directory.sync()
+            if not self._directory.syncs_failed:
+                for spare in list(self._all.values()):
+                    self.drop(spare)
+                    self._all.pop(spare.name, None)
+                if os.path.samestat(os.fstat(self._marker), self._directory.stat(SPARES)):
+                    self._directory.unlink(SPARES)
+        self._forget_marker()
+
+    def __del__(self) -> None:
+        self._forget_marker()
+
+    def _next(self, size: int) -> Spare | None:
+        """One that is free, if need be by a sync of the directory, which all share that wait for it."""
+        with self._lock:
+            self._settle()
+            spare = self._pop(size)
+            if spare or len(self._all) < SPARE_LIMIT or not self._pending:
+                return spare
+        with suppress(OSError):  # then whatever was pending is not used again
+            self._directory.sync()
+        with self._lock:
+            self._settle()
+            return self._pop(size)
+
+    def _pop(self, size: int) -> Spare | None:
+        while self._free:
+            wanted = size if size in self._free else next(iter(self._free))
+            spares = self._free[wanted]
+            if spares:
+                return spares.popleft()
+            del self._free[wanted]
+        return None
+
+    def _settle(self) -> None:
+        """What was made durable by now is free, or gone for good."""
+        ended, failed = self._directory.last_ended, self._directory.syncs_failed
+        while self._pending and self._pending[0].pending_since < ended:
+            spare = self._pending.popleft()
+            if spare.failed_before == failed:
+                self._set_free(spare)
+        while self._gone and self._gone[0].pending_since < ended:
+            spare = self._gone.popleft()
+            if spare.failed_before == failed:
+                self._all.pop(spare.name, None)
+
+    def _set_free(self, spare: Spare) -> None:
+        self._free.setdefault(spare.size, deque()).append(spare)
+
+    def _open(self, spare: Spare) -> int | None:
+        """A descriptor, if it may be written to."""
+        spare.failed_before = self._directory.syncs_failed
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(spare.name, flags, dir_fd=self._directory.descriptor)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                self._set_free(spare)
+            else:  # removed by hand, or no file at all
+                self.drop(spare)
+            return None
+        usable = False
+        try:
+            status = os.fstat(descriptor)
+            if status.st_mode != _PRIVATE_FILE or status.st_uid != self._user or status.st_nlink != 1:
+                self.drop(spare)  # a backup has a link to it, or somebody has changed it
+            elif self._is_unread(descriptor):
+                spare.size = status.st_size
+                usable = True
+            else:
+                self._set_free(spare)
+        except OSError:
+            self._set_free(spare)
+        finally:
+            if not usable:
+                os.close(descriptor)
+        return descriptor if usable else None
+
+    def _is_unread(self, descriptor: int) -> bool:
+        """A write lease is granted only if no other descriptor has the file open."""
+        try:
+            # Whoever opens the file while it is leased makes the kernel send SIGIO, which kills; SIGURG does not.
+            fcntl_at_once(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        except BlockingIOError:
+            return False  # somebody reads it: this time into another file
+        except OSError:
+            self.works = False  # no leases on this file system, or not for this user
+            return False
+        return True
+
+    def _mark(self) -> bool:
+        """Before there is a spare, a file says so; as long as it is locked, its owner lives and all names are right."""
+        with self._lock:
+            if self._marker >= 0:
+                return True
+            temp = self._directory.new_temp()
+            descriptor = -1
+            try:
+                descriptor = self._directory.create(temp)
+                write_all(descriptor, b"spares\n")
+                self.works = not is_inline(descriptor)  # with inline data fdatasync is not enough
+                if self.works:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    self._directory.rename(temp, SPARES)
+                    self._marker, descriptor = descriptor, -1
+            except OSError:  # a full disk: perhaps the next time
+                pass
+            finally:
+                if descriptor >= 0:
+                    os.close(descriptor)
+                    self._directory.discard(temp)
+        return self._marker >= 0
+
+    def _forget_marker(self) -> None:
+        descriptor, self._marker = self._marker, -1
+        if descriptor >= 0:
+            with suppress(OSError):
+                self._close(descriptor)
