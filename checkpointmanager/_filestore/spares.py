@@ -295,9 +295,10 @@ class Spares:
             except OSError:  # a full disk: perhaps the next time
                 pass
             finally:
+                if self._marker < 0:
+                    self._directory.discard(temp)
                 if descriptor >= 0:
                     os.close(descriptor)
-                    self._directory.discard(temp)
         return self._marker >= 0
 
     def _forget_marker(self) -> None:

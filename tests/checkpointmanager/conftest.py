@@ -24,13 +24,15 @@ def directory(fs: FakeFilesystem) -> Path:
 
 
 @pytest.fixture
-def real_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def real_directory(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """On the disk of the tests, which may well be a tmpfs or an overlay: that is nothing to tell here.
 
-    Taken for one without a journal, so that all writes go the classic way, wherever the tests run.
+    Taken for one without a journal, so that all writes go the classic way, wherever the tests run; unless a test takes
+    both ways.
     """
     monkeypatch.setattr("checkpointmanager._filestore.directory.file_system_of", lambda _: "ext4")
-    monkeypatch.setattr("checkpointmanager._filestore.directory.keeps_order", lambda *_: False)
+    if "way" not in request.fixturenames:
+        monkeypatch.setattr("checkpointmanager._filestore.directory.keeps_order", lambda *_: False)
     return tmp_path / "leases"
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from checkpointmanager import CheckpointManager, CheckpointNotFound, Outcome
 from checkpointmanager.testing import damage, failing
 
+from . import spares
 from .leases import LEASES, NEW, OLD, Lease, LeaseManager
 
 
@@ -34,7 +35,17 @@ def known(directory: Path) -> LeaseManager:
     manager = CheckpointManager(directory, LEASES)
     manager.create_checkpoint("a", Lease("oldest"))
     manager.create_checkpoint("a", OLD)
+    make_spares(manager)
     return manager
+
+
+def make_spares(manager: LeaseManager) -> None:
+    """So that the next update finds one, where there are any."""
+    store: Any = manager._store
+    number = 0
+    while store._spares.works and spares.free_in(manager) < 2:
+        manager.create_checkpoint("filler", Lease("filler", number := number + 1))
+    manager.remove_checkpoint("filler")
 
 
 def found(directory: Path) -> LeaseManager:
@@ -75,6 +86,7 @@ def shrinking(directory: Path) -> LeaseManager:
     manager = CheckpointManager(directory, LEASES)
     manager.create_checkpoint("a", Lease("oldest" * 100))
     manager.create_checkpoint("a", OLD)
+    make_spares(manager)
     return manager
 
 
@@ -82,6 +94,7 @@ def all_known(directory: Path) -> LeaseManager:
     manager = known(directory)
     for key in "bcbc":
         manager.create_checkpoint(key, Lease(f"{key} {len(os.listdir(directory))}"))
+    make_spares(manager)
     return manager
 
 

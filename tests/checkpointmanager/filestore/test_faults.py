@@ -32,7 +32,7 @@ from ..leases import LEASES, NEW, OLD, LeaseManager
 from ..processes import open_descriptors
 from ..scenarios import CURES, WRITES, Scenario, data_of
 
-pytestmark = pytest.mark.usefixtures("stood_in_for", "no_waiting_for_the_disk")
+pytestmark = pytest.mark.usefixtures("way", "stood_in_for", "no_waiting_for_the_disk")
 
 ERRORS = [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.EACCES, errno.ENOENT]
 by_errno = pytest.mark.parametrize("number", ERRORS, ids=lambda number: errno.errorcode[number])

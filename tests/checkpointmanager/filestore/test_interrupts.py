@@ -21,7 +21,7 @@ from ..processes import open_descriptors
 from ..scenarios import CURES, WRITES, data_of, neither_links_nor_leases
 from .test_faults import leftovers
 
-pytestmark = pytest.mark.usefixtures("stood_in_for", "no_waiting_for_the_disk")
+pytestmark = pytest.mark.usefixtures("way", "stood_in_for", "no_waiting_for_the_disk")
 
 
 by_moment = pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])

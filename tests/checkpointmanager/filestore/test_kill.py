@@ -18,7 +18,7 @@ from ..journal import Journal
 from ..processes import Child
 from ..programs import die_before_call, write_without_end
 
-pytestmark = pytest.mark.usefixtures("stood_in_for")
+pytestmark = pytest.mark.usefixtures("way", "stood_in_for")
 
 KILLS = 60
 OLD, NEW = "old", "new"

@@ -47,6 +47,7 @@ def volume(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Volume]:
         volume.unmount()
 
 
+@pytest.mark.timeout(times(300, 7200))
 @pytest.mark.parametrize("volume", [*WITH_SPARES, "ext4-inline"], indirect=True)
 def test_no_power_cut_loses_what_was_acknowledged(volume: Volume, request: pytest.FixtureRequest) -> None:
     journal = Journal()
