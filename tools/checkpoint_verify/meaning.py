@@ -130,6 +130,11 @@ def orphans(path: str, count: int) -> Problem:
     )
 
 
+def in_spares(path: str, sentence: str) -> Problem:
+    what = "The last owner did not close; starting the agent puts everything in its place"
+    return Problem(Severity.WARNING, path, "", "spares", sentence.rstrip("."), what, "")
+
+
 def note(path: str, sentence: str) -> Problem:
     return Problem(Severity.WARNING, path, "", "left-out", sentence.rstrip("."), "Not everything was looked at", "")
 

@@ -117,6 +117,7 @@ class Tally:
             self.problems.append(meaning.left_over(self.path, len(around.temps)))
         if around.orphans:
             self.problems.append(meaning.orphans(self.path, around.orphans))
+        self.problems += [meaning.in_spares(self.path, sentence) for sentence in around.spares]
         if self.is_directory:
             self.problems += unfinished_transaction(self.path, around.lock)
         self.problems += [meaning.note(self.path, sentence) for sentence in around.notes]
