@@ -84,17 +84,19 @@ class Reader(Generic[T]):
             return None
 
     def highest_generation(self, key: str) -> int:
-        """At least that of a checkpoint that is damaged or gone: what it seems to state, or one above the previous.
-
-        And of whatever a crash may bring back.
-        """
-        stated = after_previous = 0
+        """At least the generation of a damaged checkpoint: what it seems to state, or that of one that is gone."""
+        stated = 0
         with suppress(CheckpointNotFound, Damaged):
             stated = repair.generation_in(self._store.read(key))
+        return max(stated, self.generation_gone(key))
+
+    def generation_gone(self, key: str) -> int:
+        """At least that of a checkpoint that is gone: one above the previous, or what a crash may bring back."""
+        after_previous = 0
         with suppress(CheckpointNotFound, Damaged, TooNew, WrongKind):
             header, _ = self._open(key, self._store.read(key, previous=True))
             after_previous = header.generation + 1
-        return max(stated, after_previous, self._store.highest_generation(key))
+        return max(after_previous, self._store.highest_generation(key))
 
     def _open(self, key: str, blob: bytes) -> tuple[Header, memoryview]:
         header, data = open_sealed(blob, key)

@@ -109,23 +109,39 @@ class Recoverer(Generic[T]):
         if mended is None:
             return None
         try:
-            return Cure(mended.blob, mended.finding, self._reader.understand(key, mended.blob))
+            found = self._reader.understand(key, mended.blob)
         except SchemaMismatch as mismatch:
             return Cure(mended.blob, mended.finding, None, mismatch=mismatch)
         except (Damaged, TooNew, CheckpointError):
             return None
+        return self._newer(key, found.header.generation) or Cure(mended.blob, mended.finding, found)
 
-    def _previous(self, key: str) -> Cure | None:
-        """The generation before, under a number above all that were seen. Boot and time stay those of its data."""
+    def _newer(self, key: str, generation: int) -> Cure | None:
+        """What an owner put beside this file that found it damaged after a crash. As it is: nothing is lost."""
+        beside = self._beside(key)
+        if beside is None or beside[1].header.generation <= generation:
+            return None
+        blob, found = beside
+        return Cure(blob, f"generation {found.header.generation}, which lies beside it, is newer", found)
+
+    def _beside(self, key: str) -> tuple[bytes, Found[T]] | None:
+        """The previous generation, if it is whole and this program can read it."""
         try:
-            before = self._store.read(key, previous=True)
-            found = self._reader.understand(key, before)
+            blob = self._store.read(key, previous=True)
+            return blob, self._reader.understand(key, blob)
         except Damaged as damage:
             if damage.errno in SHORTAGES:
                 raise shortage(key, self._store.path_of(key), damage.errno) from damage
             return None
         except (TooNew, CheckpointError):
             return None
+
+    def _previous(self, key: str) -> Cure | None:
+        """The generation before, under a number above all that were seen. Boot and time stay those of its data."""
+        beside = self._beside(key)
+        if beside is None:
+            return None
+        before, found = beside
         header, data = open_sealed(before, key)
         generation = max(self._reader.highest_generation(key), header.generation + 1) + 1
         detail = (

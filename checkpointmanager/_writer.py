@@ -274,7 +274,7 @@ class Writer:
             header = found or self._reader.read(key).header
             return Current.FOUND, max(header.generation, lowest)
         except CheckpointNotFound:
-            return Current.ABSENT, self._reader.highest_generation(key)
+            return Current.ABSENT, self._reader.generation_gone(key)
         except SchemaMismatch as mismatch:
             return Current.FOUND, max(mismatch.generation, lowest)  # whole, so the previous one from now on
         except CorruptCheckpoint as damage:

@@ -80,6 +80,7 @@ class Spares:
         self._all: dict[str, Spare] = {}  # whatever may be on the disk, also what must not be written to any more
         self._free: dict[int, deque[Spare]] = {}  # by size
         self._pending: deque[Spare] = deque()
+        self._syncing = False  # a thread makes spares free
         self._gone: deque[Spare] = deque()  # unlinked, but that may not be durable
         # Under pyfakefs `os` is a stand-in, and the calls that it does not know would reach the real disk.
         self.works = allowed and directory.keeps_order and sys.platform == "linux" and isinstance(os, types.ModuleType)
@@ -198,14 +199,25 @@ class Spares:
         self._forget_marker()
 
     def _next(self, size: int) -> Spare | None:
-        """One that is free, if need be by a sync of the directory, which all share that wait for it."""
+        """One that is free, if need be by a sync of the directory, which all share that wait for it.
+
+        None while there are few: then what falls out of the next write is one more.
+        """
         with self._lock:
             self._settle()
             spare = self._pop(size)
-            if spare or len(self._all) < SPARE_LIMIT or not self._pending:
+            few = len(self._pending) * 4 > len(self._all) * 3  # are free, so one thread syncs before all have to wait
+            if len(self._all) < SPARE_LIMIT or (spare and (self._syncing or not few)) or not self._pending:
                 return spare
-        with suppress(OSError):  # then whatever was pending is not used again
+            self._syncing = True
+        try:
             self._directory.sync()
+        except OSError:  # then whatever was pending is not used again
+            pass
+        finally:
+            self._syncing = False
+        if spare:
+            return spare
         with self._lock:
             self._settle()
             return self._pop(size)

@@ -105,7 +105,7 @@ if sys.platform == "linux":
 
     _GETFLAGS = 0x80086601  # FS_IOC_GETFLAGS
     _INLINE_DATA = 0x10000000  # EXT4_INLINE_DATA_FL
-    _libc = ctypes.CDLL(None, use_errno=True)
+    _renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc 2.28 and later
     _fcntl = ctypes.PyDLL(None, use_errno=True).fcntl
 
     def fcntl_at_once(descriptor: int, command: int, argument: int) -> None:
@@ -126,11 +126,10 @@ if sys.platform == "linux":
 
     def exchange(directory: int, one: str, other: str) -> None:
         """Let two names of one directory change files, in one step; OSError where kernel or file system cannot."""
-        renameat2 = getattr(_libc, "renameat2", None)  # glibc 2.28 and later
         # Under pyfakefs `os` is a stand-in, and this would reach the real disk.
-        if renameat2 is None or not isinstance(os, types.ModuleType):
+        if _renameat2 is None or not isinstance(os, types.ModuleType):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        if renameat2(directory, one.encode(), directory, other.encode(), _RENAME_EXCHANGE):
+        if _renameat2(directory, one.encode(), directory, other.encode(), _RENAME_EXCHANGE):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 

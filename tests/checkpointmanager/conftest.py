@@ -50,6 +50,8 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """How a key is written that its owner has written before."""
     if request.param == "spares" and not spares.is_possible_in(tmp_path):
         pytest.skip("this file system has no leases, or cannot exchange names")
+    if request.param == "spares" and request.node.callspec.params.get("sharing"):
+        pytest.skip("where a directory is shared there are no spares")
     with spares.kept_order(request.param == "spares"):
         yield request.param
 

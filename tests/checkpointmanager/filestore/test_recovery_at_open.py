@@ -110,6 +110,24 @@ def test_a_damaged_checkpoint_is_not_replaced_and_the_newest_generation_can_be_r
         assert manager.get_checkpoint("a").data == "six"
 
 
+@pytest.mark.parametrize("by_load", [True, False])
+def test_a_damaged_checkpoint_that_can_be_repaired_does_not_bring_back_an_older_generation(
+    directory: Path, by_load: bool
+) -> None:
+    """It is repaired exactly, and then it is known that the generation beside it is the newer one."""
+    blob = bytearray(blob_of("a", 5, "five"))
+    blob[100] ^= 4
+    left(directory, "a.json", bytes(blob))
+    left(directory, ".spare-1", blob_of("a", 6, "six"))
+    with opened(directory) as manager:
+        if by_load:
+            assert manager.load(repair=True).checkpoints["a"].data == "six"
+        else:
+            assert manager.recover_checkpoint("a").outcome is Outcome.REPAIRED
+        assert manager.get_checkpoint("a").data == "six"
+        assert manager.create_checkpoint("a", "new").generation == 7
+
+
 def test_a_spare_with_one_flipped_bit_is_repaired(directory: Path) -> None:
     blob = bytearray(blob_of("a", 6, "six"))
     blob[300] ^= 4

@@ -20,6 +20,7 @@ from checkpointmanager.testing import damage
 
 from ...long import times
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
+from ..scenarios import make_spares
 from ..signals import Interrupted, everywhere, in_time, interrupted, untraced
 
 pytestmark = [
@@ -54,6 +55,7 @@ def filled(directory: Path, *, sharing: bool = False) -> LeaseManager:
     for key in "abcd":
         manager.create_checkpoint(key, Lease("oldest"))
         manager.create_checkpoint(key, OLD)
+    make_spares(manager)
     return manager
 
 
