@@ -76,7 +76,7 @@ class Spares:
         self._user = os.geteuid()
         self._close = os.close
         self._marker = -1  # a descriptor, while there may be spares
-        self._lock = threading.RLock()  # guards the three below; a signal handler may come while its thread has it
+        self._lock = threading.RLock()  # guards the two dicts; a signal handler may come while its thread has it
         self._all: dict[str, Spare] = {}  # whatever may be on the disk, also what must not be written to any more
         self._free: dict[int, deque[Spare]] = {}  # by size
         self._pending: deque[Spare] = deque()
@@ -135,11 +135,13 @@ class Spares:
         """Let a file that nobody needs any more be a spare, as soon as its name is durable."""
         spare = Spare(SPARE + temp.removeprefix(TEMP), key, generation, size)
         spare.failed_before = failed_before
-        self._all[spare.name] = spare  # before it happens: an interrupt may come right after
+        with self._lock:
+            self._all[spare.name] = spare  # before it happens: an interrupt may come right after
         try:
             self._directory.rename(temp, spare.name)
         except OSError:
-            del self._all[spare.name]
+            with self._lock:
+                del self._all[spare.name]
             raise
         self.put_back(spare)
 
@@ -189,8 +191,8 @@ class Spares:
                 self._directory.sync()
             if not self._directory.syncs_failed:
                 for spare in list(self._all.values()):
-                    self.drop(spare)
-                    self._all.pop(spare.name, None)
+                    if self.drop(spare):
+                        self._all.pop(spare.name, None)
                 if os.path.samestat(os.fstat(self._marker), self._directory.stat(SPARES)):
                     self._directory.unlink(SPARES)
         self._forget_marker()
@@ -204,10 +206,13 @@ class Spares:
         None while there are few: then what falls out of the next write is one more.
         """
         with self._lock:
-            self._settle()
+            if self._pending and self._pending[0].pending_since < self._directory.last_ended:
+                self._settle()
             spare = self._pop(size)
+            if len(self._all) < SPARE_LIMIT or not self._pending:
+                return spare
             few = len(self._pending) * 4 > len(self._all) * 3  # are free, so one thread syncs before all have to wait
-            if len(self._all) < SPARE_LIMIT or (spare and (self._syncing or not few)) or not self._pending:
+            if spare and (self._syncing or not few):
                 return spare
             self._syncing = True
         try:
@@ -223,12 +228,11 @@ class Spares:
             return self._pop(size)
 
     def _pop(self, size: int) -> Spare | None:
-        while self._free:
-            wanted = size if size in self._free else next(iter(self._free))
-            spares = self._free[wanted]
+        if spares := self._free.get(size):
+            return spares.popleft()
+        for spares in self._free.values():
             if spares:
                 return spares.popleft()
-            del self._free[wanted]
         return None
 
     def _settle(self) -> None:
@@ -244,7 +248,8 @@ class Spares:
                 self._all.pop(spare.name, None)
 
     def _set_free(self, spare: Spare) -> None:
-        self._free.setdefault(spare.size, deque()).append(spare)
+        with self._lock:
+            self._free.setdefault(spare.size, deque()).append(spare)
 
     def _open(self, spare: Spare) -> int | None:
         """A descriptor, if it may be written to."""
