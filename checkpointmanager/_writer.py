@@ -134,7 +134,8 @@ class Writer:
         for key, (encoded, found) in outcomes.items():
             try:
                 if encoded is None:
-                    removals[key] = self._keep_before_removal(key) + 1
+                    highest = self._keep_before_removal(key)
+                    removals[key] = max(highest, self._store.highest_generation(key)) + 1
                     continue
                 written[key], put = self._prepare(key, encoded, found)
             except CheckpointError as error:

@@ -1,8 +1,8 @@
 """Checkpoints as files in one directory: the only room that touches the disk.
 
-FileStore opens and reads; commit.py and spares.py replace, recovery.py and leftovers.py clear up after a crash,
-ownership.py keeps other writers out, quarantine.py keeps what was damaged, directory.py and system.py are the edge to
-the operating system.
+FileStore opens and reads; commit.py and spares.py replace one, transactions.py several together, recovery.py and
+leftovers.py clear up after a crash, ownership.py keeps other writers out, quarantine.py keeps what was damaged,
+directory.py and system.py are the edge to the operating system.
 """
 
 from __future__ import annotations
@@ -90,12 +90,11 @@ class FileStore:
         self.exclusive = not sharing and not read_only
         allowed = self.exclusive and self._durable
         self._spares = Spares(self._directory, self._quarantine, allowed=allowed, max_bytes=max_bytes)
-        self._transactions = Transactions(self._directory, self._quarantine, shared=sharing)
+        self._onlooker = Onlooker(self._directory, max_bytes) if read_only else None
+        self._transactions = Transactions(self._directory, self._quarantine, self._onlooker, shared=sharing)
         self._in_flight = InFlight(self.path)
-        self._onlooker: Onlooker | None = None
         if read_only:
             self._ownership: Ownership | ReadOnly = ReadOnly(self.path)
-            self._onlooker = Onlooker(self._directory, max_bytes)
             return
         timeout = lock_timeout if lock_timeout is not None else SHARING_TIMEOUT * sharing
         self._ownership = Ownership(self._directory, sharing=sharing, owner=owner, timeout=timeout)
@@ -184,8 +183,9 @@ class FileStore:
 
     def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
         self._in_flight.check()
+        padded = [put._replace(blob=self._spares.pad(put.blob)) for put in puts]
         try:
-            self._transactions.make(puts, removals)
+            self._transactions.make(padded, removals)
         finally:
             self._report_syncs(self._transactions.slowest_sync)
 
@@ -196,7 +196,7 @@ class FileStore:
             self._emit(Event(EventKind.SLOW_SYNC, self.path, f"the disk took {seconds:.1f} s to sync", seconds=seconds))
 
     def highest_generation(self, key: str) -> int:
-        return self._spares.highest_generation(key)
+        return max(self._spares.highest_generation(key), self._transactions.highest_generation(key))
 
     def quarantine(self, key: str, reason: Reason) -> str:
         with self._in_flight:
@@ -225,6 +225,8 @@ class FileStore:
         """Clear what dead writers left and make durable whatever they did, before anything is served."""
         names = set(self._directory.names())
         try:
+            if TRANSACTION in names:
+                self._refuse_newer_record()
             recovered = recover(self._directory, names, self.max_bytes, self._quarantine)
             if TRANSACTION in names:
                 self._finish_transaction()
@@ -261,13 +263,20 @@ class FileStore:
             detail = "names that differ only in upper and lower case are one here, so such keys are refused"
             self._emit(Event(EventKind.CASE_INSENSITIVE_FILE_SYSTEM, self.path, detail))
 
+    def _refuse_newer_record(self) -> None:
+        """Before anything is changed."""
+        try:
+            self._transactions.unfinished.read()
+        except TooNew as too_new:
+            raise CheckpointTooNew("", os.path.join(self.path, TRANSACTION), str(too_new)) from None
+        except Damaged:
+            pass  # reported when it is given up
+
     def _finish_transaction(self) -> None:
-        path = os.path.join(self.path, TRANSACTION)
         try:
             changes = self._transactions.recover()
-        except TooNew as too_new:
-            raise CheckpointTooNew("", path, str(too_new)) from None
         except Damaged as damage:
+            path = os.path.join(self.path, TRANSACTION)
             detail = f"{damage.detail}; an unfinished transaction is lost, and some of its changes may have been made"
             self._emit(Event(EventKind.DAMAGE, path, detail, reason=damage.reason))
             self._transactions.give_up()
@@ -302,15 +311,8 @@ class FileStore:
         return None
 
     def _read(self, key: str, name: str) -> bytes:
-        newer = self._newer(key, name) if self._onlooker else None
-        return read_file(self._directory, name, self.max_bytes) if newer is None else newer
-
-    def _newer(self, key: str, name: str) -> bytes | None:
-        """What counts for one of the key's two names and lies under another one."""
-        if name not in (key + SUFFIX, PREVIOUS + key):
-            return None
-        assert self._onlooker
-        try:
-            return self._onlooker.read(key, previous=name == PREVIOUS + key)
-        except OSError as error:
-            raise DirectoryUnusable(self.path, error) from error
+        if self._onlooker and name in (key + SUFFIX, PREVIOUS + key):
+            newer = self._onlooker.read(key, previous=name == PREVIOUS + key)
+            if newer is not None:
+                return newer
+        return read_file(self._directory, name, self.max_bytes)

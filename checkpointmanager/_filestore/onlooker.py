@@ -1,7 +1,8 @@
 """What a reader sees that owns nothing, after a crash and before an owner has put the newest generations in place.
 
-The same rule as in recovery.py, in memory. Where an owner lives, names are right: it holds a lock on `.spares`, which
-is not the lock that owners take, so looking disturbs nobody.
+The same rule as in recovery.py, in memory, and what the record of a transaction says comes after it (unfinished.py).
+Where an owner lives, names are right: it holds a lock on `.spares`, which is not the lock that owners take, so looking
+disturbs nobody.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import types
 from contextlib import suppress
 
+from .._errors import DirectoryUnusable
 from .._format.names import PREVIOUS, SPARES, SUFFIX
 from .._format.newest import Candidate, Place, decide
 from .directory import Directory
@@ -31,6 +33,12 @@ class Onlooker:
 
     def read(self, key: str, *, previous: bool) -> bytes | None:
         """What counts for this name and lies under another one; None if it has what counts."""
+        try:
+            return self._read(key, previous=previous)
+        except OSError as error:
+            raise DirectoryUnusable(self._directory.path, error) from error
+
+    def _read(self, key: str, *, previous: bool) -> bytes | None:
         candidate = self._highest().get(key)
         if candidate is None:
             return None

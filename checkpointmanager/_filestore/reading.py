@@ -33,6 +33,16 @@ def read_file(directory: Directory, name: str, max_bytes: int) -> bytes:
         raise _unreadable(error) from error
 
 
+def read_to_judge(directory: Directory, name: str, max_bytes: int) -> bytes:
+    """The same, but OSError for what cannot be read: nothing may be concluded from that."""
+    try:
+        return read_file(directory, name, max_bytes)
+    except Damaged as damage:
+        if damage.reason is not Reason.UNREADABLE:
+            raise
+        raise OSError(damage.errno, f"{name}: {damage.detail}") from damage
+
+
 def _open(directory: Directory, name: str) -> int:
     try:
         return directory.open(name)

@@ -6,15 +6,31 @@ highest generation wins (_format/newest.py). The winners are put in place by cal
     open, write, fsync   .spare-N                      each winner again, before any name changes: after a kill its
                                                        bytes may be in memory only, after a failed sync they may
                                                        never reach the disk
-    link                 key.json -> .tmp-M
-    rename               .spare-N -> key.json          where key.json is whole and lower
+    link                 key.json -> .tmp-M            where key.json is whole and lower
     rename, unlink       .tmp-M -> .previous-key       a rename between two names of one file does nothing
-    rename               .spare-N -> .previous-key     instead of the three, where key.json is damaged
+    rename               .spare-N -> key.json
+    rename               .spare-N -> .previous-key     instead of these, where key.json is damaged
     fsync                the directory
-    unlink               every spare, then .spares     the caller syncs once more (leftovers.py)
+    rename               .spare-N -> .tmp-O            every spare; back if the sync fails (removals.py)
+    fsync                the directory
+    unlink               .tmp-O, then .spares
 
 Whatever fails, the open fails and the spares stay. A crash at any of these calls leaves a directory for which the same
 rule has the same result. Where key.json is absent nothing is made: the checkpoint was removed.
+
+If the dead owner also left the record of a transaction (transactions.py), that is finished afterwards, and not before:
+so the newest single update is under its name when the record makes that the previous generation. Each step compares
+generations, so the highest of all wins, as if both were one:
+
+- Generations of a key rise with every change, a removal's among them, and count spares and a record that a crash may
+  bring back. So an update from before the transaction has a lower one than the member, one from after it a higher one.
+- An update from after it was made only when the transaction was finished: its names were durable by then, in whatever
+  order, and its file is no longer there. So a member whose file is there is newer than all that this step has moved,
+  and newer than what stands under its name, damaged or not. That is why the record may replace damaged bytes, which
+  are kept first, although a spare may not.
+- Nothing is made of a spare where key.json is absent, so a removal or a creation that waits in the record meets what
+  it was decided for. What this step leaves is durable before the record is touched, and a crash in between leaves a
+  record and no spares: what is still to be done.
 """
 
 from __future__ import annotations
@@ -27,11 +43,12 @@ from dataclasses import dataclass, field
 from .._format.envelope import open_sealed
 from .._format.names import PREVIOUS, SPARE, SPARES, SUFFIX
 from .._format.newest import ABSENT, DAMAGED, Candidate, Place, Verdict, candidate_in, decide
-from .._format.reason import SHORTAGES, Damaged, Reason, TooNew
+from .._format.reason import SHORTAGES, Damaged, TooNew
 from .._format.repair import SearchBudget
 from .directory import Directory
 from .quarantine import Quarantine
-from .reading import read_file
+from .reading import read_file, read_to_judge
+from .removals import Removals
 from .system import sync, write_all
 
 
@@ -50,12 +67,10 @@ def find_waiting(directory: Directory, names: Iterable[str], max_bytes: int) -> 
     for name in sorted(name for name in names if name.startswith(SPARE)):
         waiting.names.append(name)
         try:
-            candidate = candidate_in(name, read_file(directory, name, max_bytes), budget)
+            candidate = candidate_in(name, read_to_judge(directory, name, max_bytes), budget)
         except FileNotFoundError:  # an owner puts it in its place just now
             continue
-        except Damaged as damage:
-            if damage.reason is Reason.UNREADABLE:
-                raise OSError(damage.errno, f"{name}: {damage.detail}") from damage
+        except Damaged:
             candidate = None  # not a file, or not one of ours
         except TooNew as too_new:
             raise OSError(None, f"{name}: {too_new}; open it with the release that wrote it") from too_new
@@ -69,6 +84,7 @@ def find_waiting(directory: Directory, names: Iterable[str], max_bytes: int) -> 
 def recover(directory: Directory, names: Iterable[str], max_bytes: int, quarantine: Quarantine) -> str:
     """Returns what was done in words, "" if there was nothing. OSError: nothing was deleted."""
     names = set(names)
+    error_before = directory.sync_error
     waiting = find_waiting(directory, names, max_bytes)
     verdicts = {key: _judge(directory, key, found, max_bytes) for key, found in waiting.candidates.items()}
     moves = {key: verdict for key, verdict in verdicts.items() if verdict}
@@ -77,11 +93,11 @@ def recover(directory: Directory, names: Iterable[str], max_bytes: int, quaranti
     for key, (place, candidate) in moves.items():
         _move(directory, key, place, candidate)
     if waiting.names:
-        directory.sync()
-        for name in waiting.names:
-            if not directory.discard(name):
-                with suppress(OSError):
-                    quarantine.move_folder(name, SPARES[1:])
+        directory.sync_since(error_before)
+        with Removals(directory, quarantine) as removed:
+            for name in waiting.names:
+                removed.take(name, SPARES[1:])
+            directory.sync_since(error_before)
     if SPARES in names:
         directory.discard(SPARES)
     return _told(len(moves), len(waiting.torn))
@@ -124,10 +140,10 @@ def _move(directory: Directory, key: str, place: Place, candidate: Candidate) ->
         return
     temp = directory.new_temp()
     directory.link_or_copy(key + SUFFIX, temp)
-    directory.rename(candidate.name, key + SUFFIX)
     with suppress(IsADirectoryError):  # a folder stands there: no reason to refuse the new generation
         directory.rename(temp, PREVIOUS + key)
     directory.discard(temp)  # still there if both were names of one file, as a killed writer leaves them
+    directory.rename(candidate.name, key + SUFFIX)
 
 
 def _told(moved: int, torn: int) -> str:

@@ -37,6 +37,7 @@ from .._store import Current, Put
 from .applying import NO_ROOM, apply, first_twin, put_empty_record
 from .directory import Directory
 from .newfiles import FileFailed, NewFiles
+from .onlooker import Onlooker
 from .quarantine import Quarantine
 from .remaking import copied, made_ready
 from .removals import Removals
@@ -52,6 +53,8 @@ class _Last(NamedTuple):
     files: tuple[str, ...]  # that it may name
     error_before: OSError | None  # a sync of the directory that has failed since may have lost its removal
     is_open: bool = True  # it may be there
+    generations: Mapping[str, int] = {}  # of its members, which count until its removal is durable
+    gone_since: int = 0  # a sync of the directory with a higher number makes it so
 
     def spares(self, keys: Sequence[str]) -> bool:
         """True if it blocks none of these."""
@@ -61,7 +64,9 @@ class _Last(NamedTuple):
 class Transactions:
     """Those of one directory, one at a time. Where it is shared, other processes may leave a record at any time."""
 
-    def __init__(self, directory: Directory, quarantine: Quarantine, *, shared: bool) -> None:
+    def __init__(
+        self, directory: Directory, quarantine: Quarantine, onlooker: Onlooker | None = None, *, shared: bool
+    ) -> None:
         self._directory = directory
         self._quarantine = quarantine
         self._shared = shared
@@ -69,7 +74,7 @@ class Transactions:
         self._last: _Last | None = None
         self._busy = False
         self._number = 0
-        self.unfinished = Unfinished(directory)
+        self.unfinished = Unfinished(directory, onlooker)
         self.slowest_sync = 0.0  # seconds
 
     def is_unfinished(self) -> bool:
@@ -111,6 +116,13 @@ class Transactions:
             except OSError as error:
                 raise CheckpointWriteFailed(keys[0], path, _blocked(error), in_doubt=False) from error
 
+    def highest_generation(self, key: str) -> int:
+        """Of the record that may come back; 0 if there is none, or without this key."""
+        last = self._last
+        if last is None or not (self._is_owed(last) or last.gone_since >= self._directory.last_ended):
+            return 0
+        return last.generations.get(key, 0)
+
     def recover(self) -> int:
         """When the directory is opened: finish what a dead owner has committed; returns how many changes that were.
 
@@ -135,7 +147,7 @@ class Transactions:
         files = NewFiles(self._directory)
         try:
             try:
-                members = [Member(put.key, _kind_of(put), put.generation, files.add(put.blob, put.key)) for put in puts]
+                members = [self._staged(put, files) for put in puts]
                 members += [Member(key, MemberKind.REMOVE, generation) for key, generation in removals.items()]
                 record, temp = self._write(members, files)
             except BaseException:
@@ -152,6 +164,14 @@ class Transactions:
             is_back = self._take_back(files)
             raise self._failure("", error, in_doubt=not is_back) from error
         self._finish(record, {put.key: put.current for put in puts}, error_before)
+
+    def _staged(self, put: Put, files: NewFiles) -> Member:
+        kind = MemberKind.PUT
+        if put.current in (Current.ABSENT, Current.DAMAGED):
+            kind = MemberKind.CREATE
+        elif put.current is Current.FOUND and self._directory.syncs_failed:
+            kind = MemberKind.CREATE  # what was found may be lost: its own creation may have failed to become durable
+        return Member(put.key, kind, put.generation, files.add(put.blob, put.key))
 
     def _take_back(self, files: NewFiles) -> bool:
         """The commit has failed. True if nothing of it is left, for certain; else its files have to stay."""
@@ -180,7 +200,8 @@ class Transactions:
     def _put_in_place(self, record: Record, temp: str, files: NewFiles, error_before: OSError | None) -> None:
         before = self._last
         earlier = before.files if before else ()
-        self._last = _Last(record.keys, (*files.names, *earlier), error_before)
+        generations = {member.key: member.generation for member in record.members}
+        self._last = _Last(record.keys, (*files.names, *earlier), error_before, generations=generations)
         try:
             self._directory.rename(temp, TRANSACTION)
         except BaseException as error:
@@ -213,7 +234,7 @@ class Transactions:
             except OSError:
                 self._leave_empty()
                 return
-        self._last = self._last._replace(is_open=False, files=())
+        self._last = self._last._replace(is_open=False, files=(), gone_since=self._directory.syncs_begun)
 
     def _sync(self, error_before: OSError | None) -> None:
         started = time.perf_counter()
@@ -265,8 +286,7 @@ class Transactions:
         """From the beginning, but for what is newer by now: nobody knows which of its names are durable."""
         error_before = self._directory.sync_error
         self._number = max(self._number, record.number)
-        all_members = self.unfinished.candidates(record)
-        left = [each for each in all_members if each.standing in (Standing.WAITING, Standing.DONE)]
+        left = [each for each in self.unfinished.progress(record) if each.standing in (Standing.WAITING, Standing.DONE)]
         if not left:
             self._bury()
             return
@@ -312,10 +332,6 @@ class Transactions:
     ) -> TransactionFailed:
         path = os.path.join(self._directory.path, key + SUFFIX if key else TRANSACTION)
         return TransactionFailed(key, path, error, in_doubt=in_doubt, committed=committed)
-
-
-def _kind_of(put: Put) -> MemberKind:
-    return MemberKind.PUT if put.current in (Current.FOUND, Current.OURS) else MemberKind.CREATE
 
 
 def _blocked(error: OSError) -> OSError:

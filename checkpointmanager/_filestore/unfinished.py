@@ -6,9 +6,6 @@ transaction was finished, and that a power loss has brought back, so changes not
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
 import sys
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -21,8 +18,8 @@ from .._format.record import MAX_RECORD_BYTES, Member, MemberKind, Record, open_
 from .._format.repair import generation_in, repair
 from .._store import Current
 from .directory import Directory
-
-NOT_A_FILE = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR})
+from .onlooker import Onlooker
+from .reading import read_to_judge
 
 
 class Standing(Enum):
@@ -34,8 +31,8 @@ class Standing(Enum):
     LOST = auto()  # neither its file nor its checkpoint is there
 
 
-class Candidate(NamedTuple):
-    """One member of the record, and what stands under its key's name."""
+class Progress(NamedTuple):
+    """How far one member of the record has come, and what stands under its key's name."""
 
     member: Member
     standing: Standing
@@ -53,8 +50,9 @@ class Candidate(NamedTuple):
 class Unfinished:
     """The record of one directory, as it is on the disk."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, onlooker: Onlooker | None = None) -> None:
         self._directory = directory
+        self._onlooker = onlooker  # of a reader, for which spares may hold what will stand under a name
         self._last: tuple[object, Record | None] = (None, None)  # the last record read, by the identity of its file
 
     def is_there(self) -> bool:
@@ -62,8 +60,9 @@ class Unfinished:
 
     def read(self) -> Record | None:
         """None if there is none, or one that was taken back or never durable. Raises OSError, Damaged and TooNew."""
-        blob = read_file(self._directory, TRANSACTION, MAX_RECORD_BYTES)
-        if blob is None:
+        try:
+            blob = read_to_judge(self._directory, TRANSACTION, MAX_RECORD_BYTES)
+        except FileNotFoundError:
             return None
         try:
             record = open_record(blob)
@@ -74,30 +73,34 @@ class Unfinished:
             record = open_record(mended.blob)
         return record if record and self._was_committed(record) else None
 
-    def candidates(self, record: Record) -> Iterator[Candidate]:
+    def progress(self, record: Record) -> Iterator[Progress]:
         """All members, each with what the names say of it. Raises OSError: nothing follows from what cannot be read."""
         for member in record.members:
-            yield self.candidate(member)
+            yield self.progress_of(member)
 
-    def candidate(self, member: Member) -> Candidate:
+    def progress_of(self, member: Member) -> Progress:
         found = self._look(member)
         # Its owner may just have renamed the file, after we had looked at the name that it has now: look again.
         return self._look(member) if found.standing is Standing.LOST else found
 
-    def _look(self, member: Member) -> Candidate:
-        blob = read_file(self._directory, member.key + SUFFIX)
-        if blob is None:
-            return Candidate(member, self._standing_of_absent(member), Current.ABSENT)
+    def _look(self, member: Member) -> Progress:
         try:
+            blob = self._read(member.key)
             generation = open_sealed(blob, member.key)[0].generation
+        except FileNotFoundError:
+            return Progress(member, self._standing_of_absent(member), Current.ABSENT)
         except Damaged as damage:
-            return Candidate(member, self._waits(member), Current.DAMAGED, damage.reason)
+            return Progress(member, self._waits(member), Current.DAMAGED, damage.reason)
         except TooNew:
             generation = generation_in(blob)
         if generation < member.generation:
-            return Candidate(member, self._waits(member), Current.FOUND)
+            return Progress(member, self._waits(member), Current.FOUND)
         is_it = generation == member.generation and member.kind is not MemberKind.REMOVE
-        return Candidate(member, Standing.DONE if is_it else Standing.PAST, Current.FOUND)
+        return Progress(member, Standing.DONE if is_it else Standing.PAST, Current.FOUND)
+
+    def _read(self, key: str) -> bytes:
+        newer = self._onlooker.read(key, previous=False) if self._onlooker else None
+        return read_to_judge(self._directory, key + SUFFIX, sys.maxsize) if newer is None else newer
 
     # For readers
 
@@ -108,16 +111,19 @@ class Unfinished:
         member = next((member for member in record.members if member.key == key), None) if record else None
         if member is None:
             return name
-        candidate = self.candidate(member)
+        progress = self.progress_of(member)
         if not previous:
-            return candidate.name
-        is_gone = candidate.standing is Standing.WAITING and candidate.member.kind is not MemberKind.PUT
-        return "" if is_gone else name
+            return progress.name
+        if progress.standing is not Standing.WAITING:
+            return name
+        if member.kind is MemberKind.REMOVE or progress.current is Current.ABSENT:
+            return ""
+        return name if progress.current is Current.DAMAGED else key + SUFFIX
 
     def changes(self) -> dict[str, str]:
         """The keys whose names do not say what counts: the file that does for each, "" if it has none."""
         record = self._seen()
-        waiting = [each for each in self.candidates(record) if each.standing is Standing.WAITING] if record else []
+        waiting = [each for each in self.progress(record) if each.standing is Standing.WAITING] if record else []
         return {each.member.key: each.name for each in waiting}
 
     def _seen(self) -> Record | None:
@@ -152,27 +158,5 @@ class Unfinished:
 
         Nothing of it has been made then. Something that was made proves that all files were there once.
         """
-        standings = {each.standing for each in self.candidates(record) if each.member.file}
+        standings = {each.standing for each in self.progress(record) if each.member.file}
         return Standing.LOST not in standings or Standing.DONE in standings
-
-
-def read_file(directory: Directory, name: str, limit: int = sys.maxsize) -> bytes | None:
-    """The bytes; none if something stands there that is no file; None if there is nothing. Raises OSError."""
-    try:
-        descriptor = directory.open(name)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if error.errno in NOT_A_FILE:
-            return b""
-        raise
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
-            return b""
-        pieces = []
-        while piece := os.read(descriptor, status.st_size + 1):
-            pieces.append(piece)
-        return b"".join(pieces)
-    finally:
-        os.close(descriptor)

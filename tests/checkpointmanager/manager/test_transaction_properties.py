@@ -16,6 +16,7 @@ from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Director
 from checkpointmanager.testing import failing
 
 from ...long import times
+from ..spares import is_possible_in, kept_order
 
 pytestmark = pytest.mark.usefixtures("stood_in_for", "no_waiting_for_the_disk")
 
@@ -67,9 +68,9 @@ def values(manager: CheckpointManager[Any]) -> Model:
 
 
 @settings(max_examples=times(60, 2000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=STEPS, sharing=st.booleans())
-def test_a_transaction_is_one_step_of_a_dict(steps: Any, sharing: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+@given(steps=STEPS, sharing=st.booleans(), over_spares=st.booleans())
+def test_a_transaction_is_one_step_of_a_dict(steps: Any, sharing: bool, over_spares: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder, kept_order(over_spares and is_possible_in(Path(folder))):
         directory = Path(folder, "leases")
         manager: CheckpointManager[Any] = CheckpointManager(directory, sharing=sharing)
         model: Model = {}
