@@ -1,26 +1,18 @@
 """What a reader sees that owns nothing, after a crash and before an owner has put the newest generations in place.
 
 The same rule as in recovery.py, in memory, and what the record of a transaction says comes after it (unfinished.py).
-Where an owner lives, names are right: it holds a lock on `.spares`, which is not the lock that owners take, so looking
-disturbs nobody.
+Where an owner lives, names are right (marker.py).
 """
 
 from __future__ import annotations
-
-import os
-import sys
-import types
-from contextlib import suppress
 
 from .._errors import DirectoryUnusable
 from .._format.names import PREVIOUS, SPARES, SUFFIX
 from .._format.newest import Candidate, Place, decide
 from .directory import Directory
+from .marker import has_owner
 from .reading import read_file
 from .recovery import find_waiting, generation_of
-
-if sys.platform != "win32":
-    import fcntl
 
 
 class Onlooker:
@@ -59,23 +51,10 @@ class Onlooker:
         identity = (status.st_dev, status.st_ino, status.st_ctime_ns)
         seen, highest = self._seen
         if seen != identity:
-            highest = {} if self._has_owner() else self._find_highest()
+            highest = {} if has_owner(self._directory) else self._find_highest()
             self._seen = (identity, highest)
         return highest
 
     def _find_highest(self) -> dict[str, Candidate]:
         waiting = find_waiting(self._directory, self._directory.names(), self._max_bytes)
         return {key: max(found) for key, found in waiting.candidates.items()}
-
-    def _has_owner(self) -> bool:
-        if not isinstance(os, types.ModuleType):  # pyfakefs, whose descriptors mean nothing to the kernel
-            return False
-        with suppress(OSError):
-            descriptor = self._directory.open(SPARES)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            finally:
-                os.close(descriptor)
-        return False

@@ -36,10 +36,11 @@ from collections import deque
 from contextlib import suppress
 
 from .._format.envelope import padded
-from .._format.names import SPARE, SPARES, TEMP
+from .._format.names import SPARE, TEMP
 from .directory import Directory
+from .marker import Marker
 from .quarantine import Quarantine
-from .system import CANNOT_EXCHANGE, exchange, is_inline, write_all
+from .system import CANNOT_EXCHANGE, exchange, write_all
 
 if sys.platform == "linux":
     import fcntl
@@ -74,8 +75,7 @@ class Spares:
         self._quarantine = quarantine
         self._max_bytes = max_bytes
         self._user = os.geteuid()
-        self._close = os.close
-        self._marker = -1  # a descriptor, while there may be spares
+        self._marker = Marker(directory)
         self._lock = threading.RLock()  # guards the two dicts; a signal handler may come while its thread has it
         self._all: dict[str, Spare] = {}  # whatever may be on the disk, also what must not be written to any more
         self._free: dict[int, deque[Spare]] = {}  # by size
@@ -129,7 +129,12 @@ class Spares:
 
     def has_room(self, size: int) -> bool:
         """True if what falls out of a write of so many bytes should become a spare."""
-        return self.works and size <= SPARE_BYTES and len(self._all) < SPARE_LIMIT and self._mark()
+        if not self.works or size > SPARE_BYTES or len(self._all) >= SPARE_LIMIT:
+            return False
+        with self._lock:
+            marked = self._marker.is_set or self._marker.set()
+        self.works = not self._marker.inline
+        return marked
 
     def adopt(self, temp: str, key: str, generation: int, size: int, failed_before: int) -> None:
         """Let a file that nobody needs any more be a spare, as soon as its name is durable."""
@@ -184,7 +189,7 @@ class Spares:
 
         If the names cannot be made durable, the spares stay for the next owner. May be called again.
         """
-        if self._marker < 0:
+        if not self._marker.is_set:
             return
         with suppress(OSError):
             if self._all:
@@ -193,12 +198,8 @@ class Spares:
                 for spare in list(self._all.values()):
                     if self.drop(spare):
                         self._all.pop(spare.name, None)
-                if os.path.samestat(os.fstat(self._marker), self._directory.stat(SPARES)):
-                    self._directory.unlink(SPARES)
-        self._forget_marker()
-
-    def __del__(self) -> None:
-        self._forget_marker()
+                self._marker.remove()
+        self._marker.give_back()
 
     def _next(self, size: int) -> Spare | None:
         """One that is free, if need be by a sync of the directory, which all share that wait for it.
@@ -293,33 +294,3 @@ class Spares:
             self.works = False  # no leases on this file system, or not for this user
             return False
         return True
-
-    def _mark(self) -> bool:
-        """Before there is a spare, a file says so; as long as it is locked, its owner lives and all names are right."""
-        with self._lock:
-            if self._marker >= 0:
-                return True
-            temp = self._directory.new_temp()
-            descriptor = -1
-            try:
-                descriptor = self._directory.create(temp)
-                write_all(descriptor, b"spares\n")
-                self.works = not is_inline(descriptor)  # with inline data fdatasync is not enough
-                if self.works:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    self._directory.rename(temp, SPARES)
-                    self._marker, descriptor = descriptor, -1
-            except OSError:  # a full disk: perhaps the next time
-                pass
-            finally:
-                if self._marker < 0:
-                    self._directory.discard(temp)
-                if descriptor >= 0:
-                    os.close(descriptor)
-        return self._marker >= 0
-
-    def _forget_marker(self) -> None:
-        descriptor, self._marker = self._marker, -1
-        if descriptor >= 0:
-            with suppress(OSError):
-                self._close(descriptor)

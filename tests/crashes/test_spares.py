@@ -103,7 +103,7 @@ def killed_and_restarted(nth: int, ended: list[bool]) -> Callable[[Manager], Non
         ended.append(not injector.dead)
         store: Any = manager._store
         store._ownership.close()  # as the kernel does for the dead
-        store._spares._forget_marker()
+        store._spares._marker.give_back()
         come_back(Path(manager.path).parent)
 
     return act

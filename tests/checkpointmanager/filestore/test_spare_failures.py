@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFailed
-from checkpointmanager._filestore import spares
+from checkpointmanager._filestore import marker, spares
 from checkpointmanager._format.envelope import open_sealed
 from checkpointmanager.testing import Killed, failing, watching
 
@@ -220,7 +220,7 @@ def test_spares_are_given_up_when_the_disk_is_full(manager: Manager, directory: 
 
 def test_where_data_is_kept_in_inodes_there_are_no_spares(directory: Path) -> None:
     """Hazard 9: on such a file system fdatasync is not enough."""
-    with mock.patch.object(spares, "is_inline", return_value=True), CheckpointManager[Any](directory) as manager:
+    with mock.patch.object(marker, "is_inline", return_value=True), CheckpointManager[Any](directory) as manager:
         for number in range(6):
             manager.create_checkpoint("a", number)
         assert names(directory, ".spare") == []

@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointManager
-from checkpointmanager._filestore import spares as pool
+from checkpointmanager._filestore import marker
 from checkpointmanager._filestore.spares import Spares
 from tests.long import times
 
@@ -84,7 +84,7 @@ def test_the_same_cuts_show_a_rule_that_is_broken(volume: Volume, bad: Callable[
 @pytest.mark.parametrize("volume", ["ext4-inline"], indirect=True)
 def test_the_same_cuts_show_that_inline_data_needs_more_than_a_data_sync(volume: Volume) -> None:
     journal = Journal()
-    with mock.patch.object(pool, "is_inline", return_value=False):
+    with mock.patch.object(marker, "is_inline", return_value=False):
         assert any(losses_of_a_cut(volume, journal, cut) for cut in range(CUTS_THAT_SHOW_A_LOSS))
 
 
