@@ -12,10 +12,11 @@ from unittest import mock
 
 from checkpointmanager import CheckpointError, CheckpointManager, CheckpointWriteFailed
 from checkpointmanager._filestore import spares
-from checkpointmanager.testing import acknowledge, damage, failing
+from checkpointmanager.testing import acknowledge, damage, dying, failing
 from tests.checkpointmanager.spares import free_in
+from tests.long import LONG
 
-from .ledger import Began, Broken, Done, Manager, folder_of, put, remove
+from .ledger import Began, Broken, Done, Manager, come_back, folder_of, put, remove
 from .scenarios import LARGE, Scenario, batch_of_updates, three, two_threads
 
 
@@ -150,6 +151,26 @@ def close_and_open(manager: Manager) -> None:
         put(another, "a", 11)
         put(another, "a", 12)
         put(another, "a", 13)
+
+
+def killed_and_restarted(nth: int, ended: list[bool]) -> Callable[[Manager], None]:
+    """The process dies before its n-th call, and another one shows what it finds."""
+
+    def act(manager: Manager) -> None:
+        with dying(manager.path, nth=nth) as injector:
+            put(manager, "a", 10)
+            if LONG:
+                put(manager, "c", 10)
+                put(manager, "a", 11)
+            remove(manager, "c")
+            manager.close()
+        ended.append(not injector.dead)
+        store: Any = manager._store
+        store._ownership.close()  # as the kernel does for the dead
+        store._spares._marker.give_back()
+        come_back(Path(manager.path).parent)
+
+    return act
 
 
 SPARED: dict[str, Scenario] = {

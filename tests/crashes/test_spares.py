@@ -10,7 +10,6 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,8 +19,8 @@ from checkpointmanager.testing._scratch import fast_folder
 from tests.checkpointmanager import spares
 from tests.long import LONG, times
 
-from .ledger import Manager, check, come_back, folder_of, put, remove
-from .spare_scenarios import SPARED, spared
+from .ledger import check, come_back, folder_of
+from .spare_scenarios import SPARED, killed_and_restarted, spared
 
 TWICE = [name for name, scenario in SPARED.items() if scenario.at_least_twice > (0 if LONG else 1)]
 
@@ -89,24 +88,6 @@ def test_an_owner_that_is_killed_at_any_call_while_it_recovers_is_followed_by_an
     print(f"{runs} kills: {states} states")
     assert runs > times(30, 500)
     assert states > times(500, 20_000)
-
-
-def killed_and_restarted(nth: int, ended: list[bool]) -> Callable[[Manager], None]:
-    def act(manager: Manager) -> None:
-        with dying(manager.path, nth=nth) as injector:
-            put(manager, "a", 10)
-            if LONG:
-                put(manager, "c", 10)
-                put(manager, "a", 11)
-            remove(manager, "c")
-            manager.close()
-        ended.append(not injector.dead)
-        store: Any = manager._store
-        store._ownership.close()  # as the kernel does for the dead
-        store._spares._marker.give_back()
-        come_back(Path(manager.path).parent)
-
-    return act
 
 
 def test_after_a_kill_at_any_call_nothing_that_was_seen_is_lost_by_the_power_loss_after_it() -> None:

@@ -10,15 +10,16 @@ from unittest import mock
 
 import pytest
 
-from checkpointmanager._filestore import commit
+from checkpointmanager._filestore import commit, recovery
 from checkpointmanager._filestore.spares import Spare, Spares
 from checkpointmanager._format import newest
+from checkpointmanager.testing import every_crash
 from checkpointmanager.testing._scratch import fast_folder
 from tests.checkpointmanager import spares
 
 from .ledger import check
 from .scenarios import Scenario
-from .spare_scenarios import SPARED
+from .spare_scenarios import SPARED, killed_and_restarted, spared
 
 Patch = Callable[[], Any]
 
@@ -126,3 +127,10 @@ def without_failures_that_are_remembered() -> Any:
 
 def test_spares_that_are_used_again_after_a_failed_directory_sync_are_noticed() -> None:
     assert fails("directory sync fails", without_failures_that_are_remembered)
+
+
+def test_an_owner_that_trusts_bytes_which_were_never_synced_is_noticed() -> None:
+    """After a kill they are in memory, and whole; what has its name by them is torn by the next power loss."""
+    with mock.patch.object(recovery, "_write_again"), pytest.raises(AssertionError, match="may only"):
+        for nth in range(1, 20):
+            every_crash(killed_and_restarted(nth, []), setup=spared, in_order=True).check(check)
