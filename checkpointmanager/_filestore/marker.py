@@ -1,7 +1,8 @@
 """The file `.spares`: there before the first spare is, gone after the last, and locked by an owner that lives.
 
 As long as it is locked all names are right, and nobody needs to look into spares. It is not the lock that owners take,
-so whoever looks disturbs nobody. The kernel gives the lock back when its owner dies.
+so whoever looks disturbs nobody. The kernel gives the lock back when its owner dies. Its text is the id of the boot in
+which it was made.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import sys
 import types
 from contextlib import suppress
 
+from .._format.boot import boot_id
 from .._format.names import SPARES
+from .._format.reason import Damaged
 from .directory import Directory
+from .reading import read_file
 from .system import is_inline, write_all
 
 if sys.platform != "win32":
@@ -39,7 +43,7 @@ class Marker:
         descriptor = -1
         try:
             descriptor = self._directory.create(temp)
-            write_all(descriptor, b"spares\n")
+            write_all(descriptor, f"{boot_id()}\n".encode())
             self.inline = is_inline(descriptor)
             if not self.inline:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,6 +70,15 @@ class Marker:
                 self._close(descriptor)
 
     __del__ = give_back
+
+
+def is_of_another_boot(directory: Directory) -> bool:
+    """True if the owner that made it has not died in this boot, so that names are what the disk has."""
+    boot = boot_id()
+    try:
+        return bool(boot) and read_file(directory, SPARES, 1024).strip() != boot.encode()
+    except (FileNotFoundError, Damaged):
+        return False
 
 
 def has_owner(directory: Directory) -> bool:

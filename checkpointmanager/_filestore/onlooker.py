@@ -27,6 +27,8 @@ class Onlooker:
         """What counts for this name and lies under another one; None if it has what counts."""
         try:
             return self._read(key, previous=previous)
+        except FileNotFoundError:  # an owner removes it just now
+            raise
         except OSError as error:
             raise DirectoryUnusable(self._directory.path, error) from error
 

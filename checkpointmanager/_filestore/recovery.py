@@ -6,6 +6,9 @@ highest generation wins (_format/newest.py). The winners are put in place by cal
     open, write, fsync   .spare-N                      each winner again, before any name changes: after a kill its
                                                        bytes may be in memory only, after a failed sync they may
                                                        never reach the disk
+    open, write, fsync   .tmp-L                        a copy of key.json where that wins and its owner died in this
+                                                       boot: perhaps after a failed sync, which has lost its name
+    rename               .tmp-L -> key.json
     link                 key.json -> .tmp-M            where key.json is whole and lower
     rename, unlink       .tmp-M -> .previous-key       a rename between two names of one file does nothing
     rename               .spare-N -> key.json
@@ -45,7 +48,10 @@ from .._format.names import PREVIOUS, SPARE, SPARES, SUFFIX
 from .._format.newest import ABSENT, DAMAGED, Candidate, Place, Verdict, candidate_in, decide
 from .._format.reason import SHORTAGES, Damaged, TooNew
 from .._format.repair import SearchBudget
+from .applying import NO_ROOM
 from .directory import Directory
+from .marker import is_of_another_boot
+from .newfiles import FileFailed, NewFiles
 from .quarantine import Quarantine
 from .reading import read_file, read_to_judge
 from .removals import Removals
@@ -88,8 +94,11 @@ def recover(directory: Directory, names: Iterable[str], max_bytes: int, quaranti
     waiting = find_waiting(directory, names, max_bytes)
     verdicts = {key: _judge(directory, key, found, max_bytes) for key, found in waiting.candidates.items()}
     moves = {key: verdict for key, verdict in verdicts.items() if verdict}
+    copies = {} if is_of_another_boot(directory) else _copied(directory, verdicts.keys() - moves.keys(), max_bytes)
     for _, candidate in moves.values():
         _write_again(directory, candidate)
+    for key, temp in copies.items():
+        directory.rename(temp, key + SUFFIX)
     for key, (place, candidate) in moves.items():
         _move(directory, key, place, candidate)
     if waiting.names:
@@ -121,6 +130,24 @@ def generation_of(directory: Directory, name: str, key: str, max_bytes: int) -> 
 def _judge(directory: Directory, key: str, found: list[Candidate], max_bytes: int) -> Verdict | None:
     current = generation_of(directory, key + SUFFIX, key, max_bytes)
     return decide(current, generation_of(directory, PREVIOUS + key, key, max_bytes), found)
+
+
+def _copied(directory: Directory, keys: Iterable[str], max_bytes: int) -> dict[str, str]:
+    """New files with what stands under the names of these keys, where that is whole. None if there is no room."""
+    files = NewFiles(directory)
+    try:
+        whole = [key for key in sorted(keys) if generation_of(directory, key + SUFFIX, key, max_bytes) > ABSENT]
+        copies = {key: files.add(read_to_judge(directory, key + SUFFIX, max_bytes), key) for key in whole}
+        files.sync()
+    except FileFailed as failed:
+        files.discard()
+        if failed.error.errno not in NO_ROOM:
+            raise failed.error from None
+        return {}
+    except BaseException:
+        files.discard()
+        raise
+    return copies
 
 
 def _write_again(directory: Directory, candidate: Candidate) -> None:
