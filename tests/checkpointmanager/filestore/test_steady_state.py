@@ -68,6 +68,17 @@ def test_a_write_of_a_known_key_over_a_spare(spared: LeaseManager, spare_directo
     assert calls[10].about == f"{spare} .previous-a"
 
 
+def test_a_transaction_before_it_adds_nothing(spared: LeaseManager, spare_directory: Path) -> None:
+    for lease in (NEW, OLD):
+        with spared.transaction() as transaction:
+            transaction.create_checkpoint("a", lease)
+            transaction.create_checkpoint("b", lease)
+    with watching(spare_directory) as calls:
+        spared.create_checkpoint("a", NEW)
+
+    assert [call.name for call in calls] == OVER_A_SPARE
+
+
 def test_a_write_of_a_known_key_where_no_spare_is_free(spared: LeaseManager, spare_directory: Path) -> None:
     for lease in (NEW, OLD):
         spared.create_checkpoint("a", lease)
