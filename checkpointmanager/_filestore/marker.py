@@ -16,7 +16,7 @@ from .._format.boot import boot_id
 from .._format.names import SPARES
 from .._format.reason import Damaged
 from .directory import Directory
-from .reading import read_file
+from .reading import read_to_judge
 from .system import is_inline, write_all
 
 if sys.platform != "win32":
@@ -73,10 +73,10 @@ class Marker:
 
 
 def is_of_another_boot(directory: Directory) -> bool:
-    """True if the owner that made it has not died in this boot, so that names are what the disk has."""
+    """True if the owner that made it has not died in this boot, so that names are what the disk has. Raises OSError."""
     boot = boot_id()
     try:
-        return bool(boot) and read_file(directory, SPARES, 1024).strip() != boot.encode()
+        return bool(boot) and read_to_judge(directory, SPARES, 1024).strip() != boot.encode()
     except (FileNotFoundError, Damaged):
         return False
 

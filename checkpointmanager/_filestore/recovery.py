@@ -94,7 +94,8 @@ def recover(directory: Directory, names: Iterable[str], max_bytes: int, quaranti
     waiting = find_waiting(directory, names, max_bytes)
     verdicts = {key: _judge(directory, key, found, max_bytes) for key, found in waiting.candidates.items()}
     moves = {key: verdict for key, verdict in verdicts.items() if verdict}
-    copies = {} if is_of_another_boot(directory) else _copied(directory, verdicts.keys() - moves.keys(), max_bytes)
+    in_place = verdicts.keys() - moves.keys()
+    copies = _copied(directory, in_place, max_bytes) if in_place and not is_of_another_boot(directory) else {}
     for _, candidate in moves.values():
         _write_again(directory, candidate)
     for key, temp in copies.items():

@@ -6,12 +6,14 @@ From that follows what may be found after a power loss, and `check` looks.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from checkpointmanager import CheckpointError, CheckpointManager, CorruptCheckpoint
+from checkpointmanager._filestore import marker
 from checkpointmanager.testing import Crash, Fault, acknowledge
 
 FOLDER = "claims"
@@ -156,6 +158,16 @@ def value_of(manager: Manager, key: str) -> object:
 def quarantined(directory: Path) -> list[bytes]:
     folder = folder_of(directory) / ".quarantine"
     return [path.read_bytes() for path in folder.iterdir()] if folder.is_dir() else []
+
+
+def rebooted(act: Callable[[Path], None]) -> Callable[[Path], None]:
+    """After a power loss it is another boot, and names are what the disk has."""
+
+    def act_then(directory: Path) -> None:
+        with mock.patch.object(marker, "boot_id", return_value="another boot"):
+            act(directory)
+
+    return act_then
 
 
 def come_back(directory: Path) -> None:

@@ -19,7 +19,7 @@ from checkpointmanager.testing._scratch import fast_folder
 from tests.checkpointmanager import spares
 from tests.long import LONG, times
 
-from .ledger import check, come_back, folder_of
+from .ledger import check, come_back, folder_of, rebooted
 from .spare_scenarios import SPARED, killed_and_restarted, spared
 
 TWICE = [name for name, scenario in SPARED.items() if scenario.at_least_twice > (0 if LONG else 1)]
@@ -47,7 +47,7 @@ def test_a_second_power_loss_while_the_next_owner_recovers_breaks_none_of_them(n
 
     def crash_again(crash: Crash) -> None:
         nonlocal states
-        second = crash.again(come_back).check(check)
+        second = crash.again(rebooted(come_back)).check(check)
         assert second.left_out == 0
         states += second.states
 
@@ -81,7 +81,7 @@ def test_an_owner_that_is_killed_at_any_call_while_it_recovers_is_followed_by_an
             continue
         for nth in itertools.count(1):
             ended: list[bool] = []
-            states += crash.again(killed_while_it_opens(nth, ended)).check(check).states
+            states += crash.again(rebooted(killed_while_it_opens(nth, ended))).check(check).states
             runs += 1
             if ended[0]:
                 break

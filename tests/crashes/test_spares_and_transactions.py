@@ -30,7 +30,7 @@ from tests.checkpointmanager import spares
 from tests.checkpointmanager.spares import free_in
 from tests.long import LONG, times
 
-from .ledger import GONE, Manager, folder_of
+from .ledger import GONE, Manager, folder_of, rebooted
 from .scenarios import new
 from .together import check, put, remove, show, transact
 
@@ -189,7 +189,7 @@ def test_a_second_power_loss_while_both_are_recovered_changes_nothing_of_that(na
 
     def crash_again(crash: Crash) -> None:
         nonlocal states
-        states += crash.again(show).check(check).states
+        states += crash.again(rebooted(show)).check(check).states
 
     SCENARIOS[name].crashes().check(crash_again)
     print(f"{name}: {states} states after two power losses")
@@ -223,7 +223,7 @@ def test_an_owner_that_is_killed_at_any_call_while_it_recovers_both_is_followed_
             continue
         for nth in itertools.count(1, times(5, 1)):
             ended: list[bool] = []
-            states += crash.again(killed_while_it_opens(nth, ended)).check(check).states
+            states += crash.again(rebooted(killed_while_it_opens(nth, ended))).check(check).states
             runs += 1
             if ended[0]:
                 break
