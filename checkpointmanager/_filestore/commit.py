@@ -26,6 +26,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,11 +34,13 @@ from typing import NamedTuple
 
 from .._errors import CheckpointWriteFailed
 from .._format.names import PREVIOUS, SUFFIX
+from .._format.newest import ABSENT
 from .._format.repair import generation_in
 from .._store import Current, Put
 from .directory import Directory
 from .folder import replace_folder
 from .quarantine import Quarantine
+from .recovery import generation_of
 from .removals import Removals
 from .sidebyside import side_by_side
 from .spares import Spare, Spares
@@ -114,24 +117,38 @@ class Commit:
                 self._written[put.key] = spare
                 self._spares.overwrite(spare, descriptor, blob, put.key, generation)
                 return Staged(put, spare.name, descriptor, len(blob), generation, spare)
-            temp, descriptor = self._write_temp(blob)
+            temp, descriptor = self._write_temp(blob, put)
         except OSError as error:
             self._fail(put.key, error)
             return None
         return Staged(put, temp, descriptor, len(blob), generation)
 
-    def _write_temp(self, blob: bytes) -> tuple[str, int]:
+    def _write_temp(self, blob: bytes, put: Put) -> tuple[str, int]:
         temp = self._new_temp()
         descriptor = self._directory.create(temp)
         self._descriptors.add(descriptor)
         try:
             write_all(descriptor, blob)
         except OSError as error:
-            if error.errno not in FULL or not self._spares.give_up():
+            if error.errno not in FULL or not self._make_room(put):
                 raise
             os.lseek(descriptor, 0, os.SEEK_SET)
             write_all(descriptor, blob)
         return temp, descriptor
+
+    def _make_room(self, put: Put) -> bool:
+        """On a full disk the spares go, and then the previous generation, which the write would replace anyway."""
+        if self._spares.give_up():
+            return True
+        if put.current not in _KEPT:
+            return False
+        try:
+            if generation_of(self._directory, put.key + SUFFIX, put.key, sys.maxsize) <= ABSENT:
+                return False  # the previous one may be all there is
+            self._directory.unlink(PREVIOUS + put.key)
+        except OSError:
+            return False
+        return True
 
     def _sync_data(self, step: Staged) -> bool:
         """The data reaches the disk before any name points to it."""

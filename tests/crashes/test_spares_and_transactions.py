@@ -185,11 +185,13 @@ def test_whatever_a_power_loss_leaves_all_promises_hold(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.at_least_twice])
 def test_a_second_power_loss_while_both_are_recovered_changes_nothing_of_that(name: str) -> None:
-    states = 0
+    states = first = 0
 
     def crash_again(crash: Crash) -> None:
-        nonlocal states
-        states += crash.again(rebooted(show)).check(check).states
+        nonlocal states, first
+        first += 1
+        if first % times(4, 1) == 0:
+            states += crash.again(rebooted(show)).check(check).states
 
     SCENARIOS[name].crashes().check(crash_again)
     print(f"{name}: {states} states after two power losses")
@@ -221,14 +223,14 @@ def test_an_owner_that_is_killed_at_any_call_while_it_recovers_both_is_followed_
     for number, crash in enumerate(crash for crash in crashes if has_both(crash)):
         if number != 2 and not LONG:
             continue
-        for nth in itertools.count(1, times(5, 1)):
+        for nth in itertools.count(1, times(9, 1)):
             ended: list[bool] = []
             states += crash.again(rebooted(killed_while_it_opens(nth, ended))).check(check).states
             runs += 1
             if ended[0]:
                 break
     print(f"{runs} kills: {states} states")
-    assert runs > times(10, 100)
+    assert runs > times(5, 100)
     assert states > times(100, 1000)
 
 

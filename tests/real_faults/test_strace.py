@@ -129,10 +129,11 @@ def _check(directory: Path, change: str, error: CheckpointError | None, name: st
 
 def _is_harmless(call: Call, name: str) -> bool:
     """Python repeats what was interrupted; a reader looks twice; what is only to be cleared away may stay for now;
-    and the holder's name in the lock file is a courtesy."""
+    the holder's name in the lock file is a courtesy; and on a full disk the previous generation makes room."""
     looked_at = call.name == "openat" and "O_CREAT" not in call.text
     cleared = "unlink" in call.name or (".previous-" in call.text and "-removed-" in call.text)
-    return (name == "EINTR" and call.name in RETRIED) or looked_at or cleared or ".lock" in call.text
+    made_room = name in ("ENOSPC", "EDQUOT") and call.name == "write"
+    return (name == "EINTR" and call.name in RETRIED) or looked_at or cleared or made_room or ".lock" in call.text
 
 
 @pytest.mark.parametrize("name", ERRNOS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import CheckpointManager, CheckpointNotFound, CheckpointWriteFailed, Outcome
-from checkpointmanager.testing import Call, dying, failing, watching
+from checkpointmanager.testing import Call, damage, dying, failing, watching
 
 from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
@@ -45,6 +45,30 @@ def test_an_unchanged_write_leaves_it(manager: LeaseManager) -> None:
     for lease in (OLD, NEW, NEW):
         manager.create_checkpoint("a", lease)
     assert previous_of(manager) == OLD
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_on_a_full_disk_it_makes_room_for_the_update_that_replaces_it(real_directory: Path, number: int) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        manager.create_checkpoint("a", NEW)
+        with failing(real_directory, "write", number) as injector, watching(real_directory) as calls:
+            manager.create_checkpoint("a", Lease("newest"))
+        assert injector.failed
+        assert ("unlink", ".previous-a") in [(call.name, call.about) for call in calls]
+        assert manager.get_checkpoint("a").data == Lease("newest")
+        assert previous_of(manager) == NEW
+
+
+def test_on_a_full_disk_a_damaged_checkpoint_keeps_it(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        manager.create_checkpoint("a", NEW)
+        damage.truncate(real_directory, "a")
+        with failing(real_directory, "write", errno.ENOSPC), pytest.raises(CheckpointWriteFailed):
+            manager.create_checkpoint("a", Lease("newest"))
+        assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.ROLLED_BACK
+        assert manager.get_checkpoint("a").data == OLD
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV])
