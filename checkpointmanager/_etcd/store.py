@@ -167,6 +167,9 @@ class EtcdStore:
         with self._in_flight:
             self._together.make(puts, removals, max(MAX_REQUEST_BYTES, 2 * (self.max_bytes + OVERHEAD_BYTES)))
 
+    def highest_generation(self, key: str) -> int:
+        return 0  # what is in etcd is there for good: no crash brings anything back
+
     def quarantine(self, key: str, reason: Reason) -> str:
         with self._in_flight, self._answering():
             kept = self._quarantine.keep(Call(self._timeout), key, reason, self.path_of(key))
