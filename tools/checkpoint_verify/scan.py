@@ -29,7 +29,7 @@ from .opening import Refusal, refusals_of
 from .spares import notes_on
 
 DEVICE_PLUGINS = "device-plugins"
-RECYCLE_SECONDS = 0.2  # a live agent replaces it just now
+REPLACE_SECONDS = 0.2  # a live agent replaces it just now
 IN_FLIGHT_SECONDS = 60.0  # a temp file may be a write under way for so long
 
 _KUBELET_TEMP = re.compile(r"\.\d+")  # what Go's CreateTemp(dir, ".") makes
@@ -249,7 +249,7 @@ def _look_at_previous(
             around.torn.append(found)
         around.orphans += _is_orphan(name, folder)
     if around.torn and around.lock.held in (Held.HELD, Held.UNKNOWN):
-        time.sleep(RECYCLE_SECONDS)
+        time.sleep(REPLACE_SECONDS)
         again = [examine(words.base_name(one.path), folder, one.path, circumstances) for one in around.torn]
         around.torn = [one for one in again if one and one.state not in (State.GOOD, State.TOO_NEW)]
 
