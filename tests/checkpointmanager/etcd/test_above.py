@@ -102,7 +102,7 @@ def _flipped(blob: bytes) -> bytes:
     return blob[:60] + bytes([blob[60] ^ 1]) + blob[61:]
 
 
-def test_a_first_write_takes_two_requests_and_every_further_one_takes_one(
+def test_a_first_write_takes_three_requests_and_every_further_one_takes_one(
     store: EtcdStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager: Manager = CheckpointManager(store)
@@ -117,7 +117,7 @@ def test_a_first_write_takes_two_requests_and_every_further_one_takes_one(
     manager.create_checkpoint("a", 1)
     manager.create_checkpoint("a", 2)
     manager.remove_checkpoint("a")
-    assert asked == [RANGE.path, TXN.path, TXN.path, TXN.path]
+    assert asked == [RANGE.path, RANGE.path, TXN.path, TXN.path, TXN.path], "the key and its previous generation first"
 
 
 def test_a_load_asks_for_pages_and_not_for_each_key(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
