@@ -184,7 +184,9 @@ def failed_and_killed(nth: int, patch: Patch, killed: list[bool]) -> Callable[[P
     """The syncs of the commit fail, and then the process dies; another one finishes what it finds, and shows it."""
 
     def write(directory: Path) -> None:
-        create_and_remove(CheckpointManager(folder_of(directory)))
+        manager: CheckpointManager[Any] = CheckpointManager(folder_of(directory))
+        create_and_remove(manager)
+        manager.close()  # whoever gets here was not killed
 
     def act(directory: Path) -> None:
         with failing(directory, "fsync", errno.EIO, nth=2, about="claims", lasting=True):
