@@ -51,9 +51,9 @@ async def tell(node: Node, cluster: LocalApiServer) -> None:
         again = (await kubelet.prepare(Claim(healthy, f"claim-{healthy[:13]}")))[healthy]
         expect(not again.error, "the other claims are served")
 
-        print("\n4. The operator stops the agent and discards what nobody can mend. Its bytes are kept.")
+        print("\n4. The operator stops the agent and goes back to the generation before. The damaged bytes are kept.")
         expect(await asyncio.to_thread(agent.terminate) == 0, "SIGTERM ends it cleanly")
-        checkpoint_verify(0, node, "repair", "--discard", "--yes", "--all", node.state)
+        checkpoint_verify(0, node, "repair", "--rollback", "--yes", "--all", node.state)
         checkpoint_verify(0, node, "verify", node.state)
         agent = await asyncio.to_thread(node.start)
         prepared = (await kubelet.prepare(Claim(cut.stem, f"claim-{cut.stem[:13]}")))[cut.stem]

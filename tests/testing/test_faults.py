@@ -75,13 +75,13 @@ def test_every_call_of_a_write_over_a_spare_fails_as_well() -> None:
 
 
 def test_what_the_scenario_raised_is_told(classic: None) -> None:
-    for fault in every_fault(write, setup=two_generations, errors=[errno.ENOSPC], deaths=False):
+    for fault in every_fault(write, setup=two_generations, errors=[errno.EIO], deaths=False):
         if isinstance(fault.failure, ShortWrite):
             assert (fault.error, fault.acknowledged) == (None, (2,))
             continue
         assert isinstance(fault.error, CheckpointWriteFailed)
-        assert fault.error.errno == errno.ENOSPC
-        assert f"ENOSPC at: {fault.call}" in str(fault)
+        assert fault.error.errno == errno.EIO
+        assert f"EIO at: {fault.call}" in str(fault)
 
 
 def test_the_collections_after_a_death_walk_only_what_is_new(classic: None) -> None:
