@@ -93,7 +93,7 @@ class Desk:
         if self.down:
             raise ApiError(name, 503, "down")
         if name not in self.server:
-            raise ApiError(name, 404, "not found")
+            raise ApiError(name, 404, "not found", "resourceclaims")
         found: Mapping[str, Any] = self.server[name]
         return found
 

@@ -183,6 +183,19 @@ def test_orphans_are_released_by_themselves_if_the_operator_wants_so(node: Node,
     assert node.cdi_holdings() == {"c": ("gpu-2",)}
 
 
+def test_a_server_that_lost_the_api_makes_no_orphans(node: Node, cluster: LocalApiServer) -> None:
+    """It answers 404 for every claim, and still nobody said that they are gone."""
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    agent = node.start("--release-orphans-after", "0")
+    first = prepare(node, claim)
+    cluster.versions = ["v1beta1"]
+    assert prepare(node, claim) == first, "from memory"
+    listed = command(node, "claims", "--json")  # looks for orphans first
+    assert [row["orphan"] for row in json.loads(listed.stdout)] == [""]
+    assert agent.details()["orphaned_claims"] == {}
+    assert node.holdings() == {"a": ("gpu-0",)}
+
+
 def test_a_command_without_an_agent_says_so(node: Node) -> None:
     done = command(node, "claims")
     assert done.returncode == 1

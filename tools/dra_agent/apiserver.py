@@ -19,15 +19,21 @@ from .execplugin import CredentialsError, ExecCredential
 
 RESOURCE_GROUP = "/apis/resource.k8s.io"
 RESOURCE_API = f"{RESOURCE_GROUP}/v1"
+CLAIMS = "resourceclaims"
 MAX_ANSWER = 16 << 20  # bytes
 
 
 class ApiError(Exception):
-    """The API server did not give what was asked for. `status` is 0 if it gave no answer at all."""
+    """The API server did not give what was asked for. `status` is 0 if it gave no answer at all.
 
-    def __init__(self, what: str, status: int, why: str) -> None:
+    `missing` is the kind of an object of which the server says that there is none: a 404 alone may also come from a
+    server that does not have this API, or from a proxy.
+    """
+
+    def __init__(self, what: str, status: int, why: str, missing: str = "") -> None:
         super().__init__(f"API server: {what}: {f'{status} ' if status else ''}{why}")
         self.status = status
+        self.missing = missing
 
 
 class ApiServer:
@@ -153,5 +159,13 @@ def _understood(what: str, status: int, text: bytes) -> Mapping[str, Any]:
             raise ApiError(what, status, f"the answer is not JSON: {error}") from error
         answer = {}
     if status >= http.client.MULTIPLE_CHOICES:
-        raise ApiError(what, status, str(answer.get("message") or http.client.responses.get(status, "unexpected")))
+        why = str(answer.get("message") or http.client.responses.get(status, "unexpected"))
+        raise ApiError(what, status, why, _missing(status, answer))
     return answer
+
+
+def _missing(status: int, answer: Mapping[str, Any]) -> str:
+    details = answer.get("details")
+    if status != http.client.NOT_FOUND or answer.get("reason") != "NotFound" or not isinstance(details, dict):
+        return ""
+    return str(details.get("kind", "")) if details.get("name") else ""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any
 
 from draState import ClaimGone, ClaimInvalid, ClaimRef, Device, DriverClaim, DriverHooks, read_allocation
 
-from .apiserver import ApiError
+from .apiserver import CLAIMS, ApiError
 from .cdi import CdiFolder, device_edits
 from .inventory import Inventory
 from .parameters import Parameters, check_parameters
@@ -39,7 +38,7 @@ class CdiHooks(DriverHooks):
         try:
             found = self._fetch(ref.namespace, ref.name)
         except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
+            if error.missing == CLAIMS:
                 raise ClaimGone(f"claim {ref.namespace}/{ref.name} (UID {ref.uid}): {error}") from error
             raise
         return read_allocation(ref, found, self.driver)

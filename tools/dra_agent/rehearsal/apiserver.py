@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from ..apiserver import RESOURCE_API, RESOURCE_GROUP
+from ..apiserver import CLAIMS, RESOURCE_API, RESOURCE_GROUP
 from .stored import as_stored, refusal
 
-CLAIMS, SLICES, NODES = "resourceclaims", "resourceslices", "nodes"
+SLICES, NODES = "resourceslices", "nodes"
 Answer = tuple[int, dict[str, Any]]
 
 
@@ -205,7 +205,8 @@ class LocalApiServer:
             return 200, {"items": self._listed(path, query.get("fieldSelector", ""))}
         found = self.get(path)
         if found is None:
-            return _status(404, f"{path.rpartition('/')[2]} not found")
+            kind, name = path.split("/")[-2:]
+            return _status(404, f'{kind} "{name}" not found', reason="NotFound", details={"name": name, "kind": kind})
         if method == "DELETE":
             self.delete(path)
         return 200, found
@@ -234,8 +235,8 @@ class LocalApiServer:
         return 201 if method == "POST" else 200, self.put(path, stored)
 
 
-def _status(code: int, message: str) -> Answer:
-    return code, {"kind": "Status", "message": message}
+def _status(code: int, message: str, **more: Any) -> Answer:
+    return code, {"kind": "Status", "message": message, **more}
 
 
 def _selected(item: dict[str, Any], selector: str) -> bool:
