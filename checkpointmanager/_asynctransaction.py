@@ -22,12 +22,10 @@ class AsyncTransaction(Generic[T]):
     def __init__(self, transaction: Transaction[T], commit: Callable[..., Any]) -> None:
         self._transaction = transaction
         self._commit = commit
-        self._keys: set[str] = set()
 
     def create_checkpoint(self, key: str, data: T) -> None:
         """Encoded now: what is changed in `data` later is not written."""
         self._transaction.create_checkpoint(key, data)
-        self._keys.add(key)
 
     @overload
     def update_checkpoint(self, key: str, change: Callable[[T], T]) -> None: ...
@@ -38,12 +36,10 @@ class AsyncTransaction(Generic[T]):
     def update_checkpoint(self, key: str, change: Callable[[Any], T], default: Any = NO_DEFAULT) -> None:
         """See Transaction.update_checkpoint. `change` is called in another thread than the loop's."""
         self._transaction.update_checkpoint(key, change, default)
-        self._keys.add(key)
 
     def remove_checkpoint(self, key: str) -> None:
         """No error if it is not there."""
         self._transaction.remove_checkpoint(key)
-        self._keys.add(key)
 
     @property
     def written(self) -> Mapping[str, Checkpoint[T]]:
@@ -60,4 +56,4 @@ class AsyncTransaction(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            await self._commit(self._keys, lambda _: self._transaction.__exit__(None, None, None))
+            await self._commit(self._transaction.keys, lambda _: self._transaction.__exit__(None, None, None))

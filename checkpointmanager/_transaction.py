@@ -74,6 +74,11 @@ class Transaction(Generic[T]):
         """No error if it is not there."""
         self._steps[check_key(key)] = [None]
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """Those that it will change."""
+        return frozenset(self._steps)
+
     def __len__(self) -> int:
         return len(self._steps)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,6 +180,35 @@ def test_transactions_keep_their_place_in_the_order_of_their_keys(directory: Pat
             return found.pop()
 
     assert asyncio.run(main()) == "12345"
+
+
+def test_a_transaction_that_is_cancelled_before_its_turn_changes_nothing(directory: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(_: Lease) -> Lease:
+        begun.set()
+        go_on.wait()
+        return Lease("first")
+
+    async def main() -> str:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+
+            async def late() -> None:
+                async with manager.transaction() as transaction:
+                    transaction.create_checkpoint("a", Lease("late"))
+                    transaction.create_checkpoint("b", Lease("late"))
+
+            first = asyncio.create_task(manager.update_checkpoint("a", slow, Lease("")))
+            await asyncio.to_thread(begun.wait)
+            second = asyncio.create_task(late())
+            await asyncio.sleep(0.02)  # for one that does not wait for its turn
+            second.cancel()
+            go_on.set()
+            await asyncio.gather(first, second, return_exceptions=True)
+            assert await manager.list_checkpoints() == ["a"]
+            return (await manager.get_checkpoint("a")).data.holder
+
+    assert asyncio.run(main()) == "first"
 
 
 def test_a_store_may_stand_in_the_place_of_a_directory_and_any_json_in_that_of_a_schema() -> None:

@@ -60,7 +60,9 @@ def waiting(crash: Crash) -> bool:
     return any(name.startswith(".spare-") for name in os.listdir(folder_of(crash.directory)))
 
 
-def killed_while_it_opens(nth: int, ended: list[bool]) -> Callable[[Path], None]:
+def killed_while_it_opens(
+    nth: int, ended: list[bool], then: Callable[[Path], object] = come_back
+) -> Callable[[Path], None]:
     """The owner dies before its n-th call, and the next one opens what that leaves."""
 
     def act(directory: Path) -> None:
@@ -68,7 +70,7 @@ def killed_while_it_opens(nth: int, ended: list[bool]) -> Callable[[Path], None]
             CheckpointManager(folder_of(directory))
         ended.append(not injector.dead)
         gc.collect()  # gives back the lock of the dead
-        come_back(directory)
+        then(directory)
 
     return act
 

@@ -6,7 +6,6 @@ Names become durable in order here, as on the file systems where there are spare
 from __future__ import annotations
 
 import errno
-import gc
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -17,14 +16,13 @@ from unittest import mock
 
 import pytest
 
-from checkpointmanager import CheckpointManager
 from checkpointmanager._filestore import FileStore, recovery
 from checkpointmanager._filestore.commit import Commit
 from checkpointmanager._filestore.directory import Directory
 from checkpointmanager._filestore.transactions import Transactions
 from checkpointmanager._format import newest
 from checkpointmanager._format.newest import Candidate, Place, Verdict
-from checkpointmanager.testing import Crash, Crashes, dying, every_crash, failing
+from checkpointmanager.testing import Crash, Crashes, every_crash, failing
 from checkpointmanager.testing._scratch import fast_folder
 from tests.checkpointmanager import spares
 from tests.checkpointmanager.spares import free_in
@@ -32,6 +30,7 @@ from tests.long import LONG, times
 
 from .ledger import GONE, Manager, folder_of, rebooted
 from .scenarios import new
+from .test_spares import killed_while_it_opens
 from .together import check, put, remove, show, transact
 
 Patch = Callable[[], AbstractContextManager[Any]]
@@ -203,19 +202,6 @@ def has_both(crash: Crash) -> bool:
     return ".transaction" in names and any(name.startswith(".spare-") for name in names)
 
 
-def killed_while_it_opens(nth: int, ended: list[bool]) -> Callable[[Path], None]:
-    """The owner dies before its n-th call, and the next one opens what that leaves."""
-
-    def act(directory: Path) -> None:
-        with dying(directory, nth=nth) as injector:
-            CheckpointManager(folder_of(directory))
-        ended.append(not injector.dead)
-        gc.collect()  # gives back the lock of the dead
-        show(directory)
-
-    return act
-
-
 def test_an_owner_that_is_killed_at_any_call_while_it_recovers_both_is_followed_by_another() -> None:
     """And then the power fails."""
     states = runs = 0
@@ -225,7 +211,7 @@ def test_an_owner_that_is_killed_at_any_call_while_it_recovers_both_is_followed_
             continue
         for nth in itertools.count(1, times(9, 1)):
             ended: list[bool] = []
-            states += crash.again(rebooted(killed_while_it_opens(nth, ended))).check(check).states
+            states += crash.again(rebooted(killed_while_it_opens(nth, ended, show))).check(check).states
             runs += 1
             if ended[0]:
                 break
