@@ -52,6 +52,7 @@ class Batch(Generic[T]):
         self._values[key] = data
 
     def remove_checkpoint(self, key: str) -> None:
+        """Remove a checkpoint when the block ends. No error if it is not there."""
         self._changes[check_key(key)] = None
 
     def __len__(self) -> int:

@@ -38,16 +38,17 @@ D = TypeVar("D")
 class Removal(Enum):
     """Stands for a value where a change removes the key, and where a removal is in doubt."""
 
-    REMOVED = "removed"
+    REMOVED = "removed"  # the only member
 
 
 REMOVED: Final = Removal.REMOVED
+"""Return it from the function given to CheckpointCache.change to remove a key."""
 
 
 class InDoubt(NamedTuple, Generic[T]):
     """Changes of one key that failed, and may be on the disk or not: the last failure, and all outcomes."""
 
-    error: CheckpointError
+    error: CheckpointError  # of the last change that failed
     outcomes: tuple[T | Literal[Removal.REMOVED], ...]
 
     def __repr__(self) -> str:

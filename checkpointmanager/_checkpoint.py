@@ -17,11 +17,11 @@ T = TypeVar("T")
 class Checkpoint(Generic[T]):
     """One checkpoint as it stands on disk."""
 
-    data: T = field(repr=False)
-    key: str
+    data: T = field(repr=False)  # what was written, typed by the schema
+    key: str  # the name of the file without .json
     generation: int  # how often this key has been written, from 1
     version: int  # of the schema that wrote it
-    written: datetime
+    written: datetime  # in UTC
     boot: str  # the boot in which it was written; "" if that is not known
     from_this_boot: bool | None  # None where the kernel does not tell
     unchanged: bool = False  # True from a write that found nothing to change, and so wrote nothing
@@ -35,7 +35,7 @@ class Loaded(Generic[T]):
     """
 
     checkpoints: Mapping[str, Checkpoint[T]]
-    problems: Mapping[str, CheckpointError]
+    problems: Mapping[str, CheckpointError]  # by key
     recoveries: Mapping[str, Recovery] = field(default_factory=dict)
 
 
@@ -43,8 +43,8 @@ class Loaded(Generic[T]):
 class Verified:
     """How many files hold what their checksum says, and what is wrong with each of the others."""
 
-    intact: int
-    problems: Mapping[str, CheckpointError]
+    intact: int  # how many
+    problems: Mapping[str, CheckpointError]  # by key
 
 
 class Outcome(StrEnum):
@@ -65,8 +65,8 @@ class Recovery:
     `rollback_to` is the generation that rollback=True would go back to if the outcome is NEEDS_ROLLBACK; else 0.
     """
 
-    key: str
+    key: str  # of the checkpoint
     outcome: Outcome
-    detail: str
+    detail: str  # what was done, in words
     quarantined: str = ""
     rollback_to: int = 0

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class CheckpointError(Exception):
-    """The base of every error of this library."""
+    """The base of every error of this library: catch it to catch them all.
+
+    Where an error concerns one checkpoint, `key` and `path` name it; else `path` is the directory. Errors that come
+    from a system call have its `errno`.
+    """
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else type(self).__name__
@@ -29,7 +33,10 @@ class CheckpointError(Exception):
 
 
 class InvalidKey(CheckpointError, ValueError):
-    """The key cannot name a checkpoint."""
+    """The key cannot name a checkpoint; nothing was read or written.
+
+    Use 1 to 200 letters, digits, "-", "_" and ".", with a letter or digit at both ends.
+    """
 
     def __init__(self, key: object) -> None:
         super().__init__(
@@ -40,7 +47,10 @@ class InvalidKey(CheckpointError, ValueError):
 
 
 class CheckpointNotFound(CheckpointError, KeyError):
-    """There is no checkpoint under this key. The only error that means "new"."""
+    """There is no checkpoint under this key. The only error that means "new".
+
+    Create it, or pass a `default` to get_checkpoint or update_checkpoint.
+    """
 
     def __init__(self, key: str, path: str) -> None:
         super().__init__(f"{path}: no such checkpoint")
@@ -49,7 +59,10 @@ class CheckpointNotFound(CheckpointError, KeyError):
 
 
 class CheckpointExists(CheckpointError):
-    """create_checkpoint(overwrite=False) met a checkpoint, good or damaged, under this key."""
+    """create_checkpoint(overwrite=False) found a checkpoint, good or damaged, under this key. Nothing was written.
+
+    Read it to see whose it is; update it, or create it without overwrite=False.
+    """
 
     def __init__(self, key: str, path: str) -> None:
         super().__init__(f"{path}: already exists, and overwrite=False was asked for; nothing was written")
@@ -58,7 +71,18 @@ class CheckpointExists(CheckpointError):
 
 
 class CorruptCheckpoint(CheckpointError):
-    """The file cannot be trusted. Its bytes are untouched; other checkpoints are not concerned."""
+    """The file is damaged. Its bytes are untouched, and all other checkpoints still load.
+
+    Call recover_checkpoint(key), which repairs it where the checksum proves the repair; or look at
+    plan_recovery(key) first, or run `checkpoint-verify diagnose`. Writing or removing the checkpoint replaces it too,
+    after a copy went to quarantine. Never treat it as "new".
+
+    reason    why, as a word to branch on
+    detail    the same in words; never quotes data
+    expected  the checksum that the file states, if it is known
+    actual    the checksum of the bytes, if it is known
+    errno     of the failed read, where `reason` is unreadable
+    """
 
     def __init__(self, key: str, path: str, damage: Damaged) -> None:
         super().__init__(
@@ -74,7 +98,10 @@ class CorruptCheckpoint(CheckpointError):
 
 
 class CheckpointTooNew(CheckpointError):
-    """Written by a newer program, and not for reading by this one. This is not corruption."""
+    """A newer program wrote the file, and does not let this one read it. This is not corruption.
+
+    Run the newer version again, or remove the checkpoint if it is not needed. `detail` has both versions.
+    """
 
     def __init__(self, key: str, path: str, detail: str) -> None:
         super().__init__(
@@ -89,8 +116,10 @@ class CheckpointTooNew(CheckpointError):
 class SchemaMismatch(CheckpointError):
     """The file is whole, but its data does not fit this program's schema: an error of the program, not corruption.
 
-    `where` is the place in the data, with [*] for any key of a dict. What a migration, decode= or a class raised
-    is the `__cause__`: its type and traceback, without the text, which may quote data.
+    Fix the schema or its migration and leave the file alone: it holds what was written. `where` is the place in the
+    data, with [*] for any key of a dict, `why` what is wrong there, and `detail` both. `version` and `generation` are
+    the file's. What a migration, decode= or a class raised is the `__cause__`: its type and traceback, without the
+    text, which may quote data.
     """
 
     def __init__(self, key: str, path: str, where: str, why: str, *, version: int, generation: int) -> None:
@@ -108,7 +137,10 @@ class SchemaMismatch(CheckpointError):
 
 
 class PlanOutdated(CheckpointError):
-    """The checkpoint is not what it was when its recovery was planned. Nothing was touched."""
+    """The checkpoint has changed since its recovery was planned. Nothing was touched.
+
+    Call plan_recovery again and look at the new plan.
+    """
 
     def __init__(self, key: str, path: str) -> None:
         super().__init__(
@@ -120,7 +152,10 @@ class PlanOutdated(CheckpointError):
 
 
 class WrongKind(CheckpointError):
-    """The file belongs to another kind of state: most likely the directory is another agent's."""
+    """The file holds another kind of state (`found`) than the schema's (`expected`). Nothing was touched.
+
+    A directory holds one kind, so most likely it is another agent's: check the path.
+    """
 
     def __init__(self, key: str, path: str, found: str, expected: str) -> None:
         super().__init__(
@@ -134,7 +169,10 @@ class WrongKind(CheckpointError):
 
 
 class UnstorableValue(CheckpointError, ValueError):
-    """The value would not come back as it went in. `where` is its place in the data."""
+    """The value would not come back as it went in: NaN, a set where JSON has none, a wrong type. Nothing was written.
+
+    Fix the value or its schema: `where` is its place in the data, `why` what is wrong with it.
+    """
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"{where}: {why}; nothing was written")
@@ -164,7 +202,10 @@ class CheckpointWriteFailed(CheckpointError, OSError):
 
 
 class BatchFailed(CheckpointWriteFailed):
-    """Some changes of a batch did not become durable. `failures` has each one's error; all others did."""
+    """Some changes of a batch did not become durable. `failures` has each one's error; all others did.
+
+    Repeat those that failed. `key` is the first of them, and `in_doubt` is True if any of them is in doubt.
+    """
 
     def __init__(self, path: str, failures: Mapping[str, CheckpointError]) -> None:
         in_doubt = any(getattr(failure, "in_doubt", False) for failure in failures.values())
@@ -209,7 +250,10 @@ class TransactionFailed(CheckpointWriteFailed):
 
 
 class DirectoryUnusable(CheckpointError, OSError):
-    """The directory cannot be opened, created, listed or synced."""
+    """The directory cannot be opened, created, listed or synced.
+
+    `errno` says why: check that it exists, is mounted, and that this user may use it.
+    """
 
     def __init__(self, path: str, error: OSError) -> None:
         super().__init__(f"{path}: {reason_of(error)}; check that the directory exists, is mounted and may be used")
@@ -218,7 +262,10 @@ class DirectoryUnusable(CheckpointError, OSError):
 
 
 class InsecureDirectory(CheckpointError):
-    """Somebody else could plant or replace files in the directory."""
+    """Other users could plant or replace files in the directory, so it was not opened.
+
+    Make it private (chmod 0700, chown), or pass allow_insecure=True if all of them are trusted.
+    """
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(
@@ -229,7 +276,11 @@ class InsecureDirectory(CheckpointError):
 
 
 class DirectoryLocked(CheckpointError):
-    """Another owner has the directory. `owner` says who, as far as it is known."""
+    """Another owner has the directory, or this one has lost it. `owner` says who has it, as far as that is known.
+
+    At open: stop the other process, wait for it with `lock_timeout`, or use `sharing` or `read_only`. While open:
+    nothing is written any more; close this manager and open another.
+    """
 
     def __init__(self, path: str, why: str, owner: LockOwner | None = None) -> None:
         super().__init__(f"{path}: {why}{f': {owner}' if owner else ''}")
@@ -238,9 +289,12 @@ class DirectoryLocked(CheckpointError):
 
 
 class ManagerClosed(CheckpointError):
-    """The manager was closed, or inherited through a fork; or it is being closed from inside a call of its own."""
+    """The manager was closed, or inherited through a fork; or it is being closed from inside a call of its own.
 
-    FORKED: ClassVar[str] = "was opened before a fork and belongs to the parent process; open another"
+    Open another one, in a child process after the fork.
+    """
+
+    FORKED: ClassVar[str] = "was opened before a fork and belongs to the parent process; open another"  # in a child
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: the manager {why}")

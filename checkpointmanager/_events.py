@@ -21,20 +21,32 @@ logger.addHandler(logging.NullHandler())  # silent unless the agent configures l
 
 
 class EventKind(StrEnum):
-    """What happened."""
+    """What happened, and what to do about it."""
 
     DAMAGE = "damage"
+    """A checkpoint cannot be trusted. Recover it, or run `checkpoint-verify diagnose`."""
     SCHEMA_MISMATCH = "schema-mismatch"
+    """A whole file does not fit the program. Fix the schema or its migration; the file is right."""
     RECOVERED = "recovered"
+    """A damaged checkpoint was repaired exactly; nothing is lost. Watch the disk if it happens again."""
     ROLLED_BACK = "rolled-back"
+    """A checkpoint went back to its previous generation, as asked for; the last change is lost."""
     QUARANTINED = "quarantined"
+    """The damaged bytes were copied to quarantine before they were replaced; `detail` says where."""
     NOT_QUARANTINED = "not-quarantined"
+    """The damaged bytes could not be copied, so there is no copy of what was replaced."""
     STALE_FILES = "stale-files"
+    """Files of an owner that had died were put in place or removed at open. Nothing to do."""
     TRANSACTION_FINISHED = "transaction-finished"
+    """A transaction that an owner had committed before it died was finished at open. Nothing to do."""
     SLOW_SYNC = "slow-sync"
+    """A sync took over a second; `seconds` has how long. Check the disk and its load."""
     FORGETFUL_FILE_SYSTEM = "forgetful-file-system"
+    """The directory is on tmpfs or an overlay, and may be gone after a reboot. Use a disk."""
     UNRELIABLE_FILE_SYSTEM = "unreliable-file-system"
+    """NFS, FUSE or another file system whose syncs or locks may not hold what is promised. Use a local disk."""
     CASE_INSENSITIVE_FILE_SYSTEM = "case-insensitive-file-system"
+    """Names that differ only in case are one file here. Keys that differ only in case are refused."""
 
 
 LEVELS = {
@@ -57,12 +69,12 @@ LEVELS = {
 class Event:
     """One thing that happened. `key` and `reason` are empty where it concerns the directory as a whole."""
 
-    kind: EventKind
-    path: str
-    detail: str
+    kind: EventKind  # what happened, to branch on
+    path: str  # of the file, or of the directory
+    detail: str  # in words; never data
     key: str = ""
     reason: Reason | None = None
-    seconds: float = 0.0
+    seconds: float = 0.0  # of a slow sync
 
 
 class Events:

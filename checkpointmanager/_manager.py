@@ -43,19 +43,19 @@ ANY_JSON: Schema[Any] = Schema("JSON")
 class DirectoryOptions(TypedDict, total=False):
     """How a directory is opened; see CheckpointManager."""
 
-    sharing: bool
-    read_only: bool
-    durability: Durability
-    owner: str
-    lock_timeout: float
-    allow_insecure: bool
-    max_bytes: int
+    sharing: bool  # take the lock around each write instead of for life
+    read_only: bool  # take no lock and refuse to write
+    durability: Durability  # "full" (default) or "atomic"
+    owner: str  # a label for others who find the directory locked
+    lock_timeout: float  # seconds to wait for the lock
+    allow_insecure: bool  # accept a directory that other users could write to
+    max_bytes: int  # the limit for one file
 
 
 class FileOptions(DirectoryOptions, total=False):
     """The same, and who measures it."""
 
-    metrics: MetricsSink | None
+    metrics: MetricsSink | None  # such as a CheckpointMetrics
 
 
 class CheckpointManager(Generic[T]):
@@ -75,8 +75,8 @@ class CheckpointManager(Generic[T]):
 
     On a Store sharing, read_only and max_bytes mean the same, and the others nothing.
 
-    `on_event` is called with each Event, outside all locks. `meter` is told the figures of every change, such as
-    a CheckpointMetrics. `boot_id` replaces the kernel's, for tests.
+    `on_event` is called with each Event, outside all locks. `metrics` counts every change, such as a
+    CheckpointMetrics. `boot_id` replaces the kernel's, for tests.
     """
 
     @overload

@@ -23,8 +23,8 @@ class MemoryStore:
         self.path = "memory:"
         self.max_bytes = 64 << 20
         self.exclusive = True
-        self.current: dict[str, bytes] = {}
-        self.previous: dict[str, bytes] = {}
+        self.current: dict[str, bytes] = {}  # the checkpoints, by key
+        self.previous: dict[str, bytes] = {}  # the generation before, by key
         self.kept: dict[str, dict[str, bytes]] = {}  # in quarantine: by key, then by where it is said to be
         self._quarantines = 0
         self._lock = threading.RLock()  # a signal handler may come while its thread has it

@@ -31,7 +31,8 @@ class PlannedRecovery:
     """The facts of a plan.
 
     `outcome` is that of apply() without further consent: INTACT, REPAIRED, NEEDS_ROLLBACK or HOPELESS. `detail`
-    says the same in words, and `lost` what is lost at best. `reason` and `damage` say what is wrong with the file.
+    says the same in words, and `lost` what is lost at best. `reason` and `damage` say what is wrong with the file,
+    whose `key` and `path` are given.
     """
 
     key: str

@@ -23,9 +23,9 @@ class Current(Enum):
 class Put(NamedTuple):
     """One checkpoint to be written."""
 
-    key: str
-    blob: bytes
-    current: Current
+    key: str  # checked by the caller
+    blob: bytes  # the whole file
+    current: Current  # what is there now
     generation: int = 0  # of the blob; a transaction needs it
 
     def __repr__(self) -> str:

@@ -278,6 +278,7 @@ class AsyncBatch(Generic[T]):
         self._keys.add(key)
 
     def remove_checkpoint(self, key: str) -> None:
+        """See Batch.remove_checkpoint."""
         self._batch.remove_checkpoint(key)
         self._keys.add(key)
 

@@ -42,12 +42,13 @@ Change = Callable[[Mapping[str, ClaimInfo]], Iterable[ClaimInfo]]
 class CacheReport:
     """What an agent exports about its cache: numbers, and every claim that cannot be trusted."""
 
-    claims: int
-    earlier_boot: tuple[str, ...]
+    claims: int  # how many
+    earlier_boot: tuple[str, ...]  # the UIDs of claims written before the last reboot
     unknown: Mapping[str, str]  # claim UID -> why
 
     @property
     def degraded(self) -> bool:
+        """True if any claim cannot be trusted."""
         return bool(self.unknown)
 
 
@@ -82,6 +83,7 @@ class ClaimInfoCache:
             raise
 
     def get(self, uid: str) -> ClaimInfo | None:
+        """The claim of this UID, unknown ones too; None if there is none."""
         return self._claims.get(uid)
 
     def by_name(self, namespace: str, name: str) -> ClaimInfo | None:
@@ -120,6 +122,7 @@ class ClaimInfoCache:
         return frozenset(claim.uid for claim in claims if claim and (driver, pool, device) in claim.state.devices())
 
     def report(self) -> CacheReport:
+        """Counts, and what cannot be trusted, for an agent's status page."""
         claims = list(self)
         return CacheReport(
             claims=len(claims),
@@ -157,6 +160,7 @@ class ClaimInfoCache:
         self._cache.change(uids, lambda _: self._going(uids), independent=True)
 
     def close(self) -> None:
+        """Wait for running changes, then give the directory back. Reads go on. May be called twice."""
         self._cache.close()
 
     def _loaded(self, entry: CacheEntry[ClaimInfoState]) -> ClaimInfo:

@@ -39,9 +39,9 @@ LEVELS = {
 class ClaimEvent:
     """One thing that happened to one claim."""
 
-    kind: ClaimEventKind
-    uid: str
-    detail: str
+    kind: ClaimEventKind  # what happened, to branch on
+    uid: str  # of the claim
+    detail: str  # in words
 
 
 def emit(event: ClaimEvent, callback: Callable[[ClaimEvent], object] | None) -> None:

@@ -24,14 +24,15 @@ class ClaimInfo:
     state: ClaimInfoState
     prepared: bool = False
     unpreparing: bool = False
-    annotations: Mapping[str, str] = field(default_factory=lambda: _NO_ANNOTATIONS)
-    from_this_boot: bool | None = True
+    annotations: Mapping[str, str] = field(default_factory=lambda: _NO_ANNOTATIONS)  # the agent's own notes
+    from_this_boot: bool | None = True  # whether it was written since the last reboot; None: not known
     unknown: str = ""
     in_doubt: bool = False
     before_doubt: ClaimInfoState | None = None
 
     @property
     def uid(self) -> str:
+        """The claim's identity, and the name of its file."""
         return self.state.claim_uid
 
     @property

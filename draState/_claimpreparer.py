@@ -49,10 +49,10 @@ class ClaimPreparer:
         look_up_seconds: float = LOOK_UP_SECONDS,
         on_event: Callable[[ClaimEvent], object] | None = None,
     ) -> None:
-        self.cache = cache
+        self.cache = cache  # what is remembered
         self.hooks = hooks
-        self.look_ups = LookUps(hooks.look_up, look_up_seconds)
-        self.orphans = Orphans()
+        self.look_ups = LookUps(hooks.look_up, look_up_seconds)  # the threads that ask the API server
+        self.orphans = Orphans()  # as of the last find_orphans
         self.answered_from_memory = 0  # how often; nearly exact, for people
         self._tear_down_unfinished = unfinished == "tear_down"
         self._on_event = on_event

@@ -55,3 +55,4 @@ def to_4(claim: dict[str, Any]) -> dict[str, Any]:
 CLAIMS: Schema[ClaimInfoState] = Schema(
     "ClaimInfo", version=4, readable_by=4, type=ClaimInfoState, migrations={1: to_2, 2: to_3, 3: to_4}
 )
+"""The schema of the files of a ClaimInfoCache."""

@@ -17,9 +17,9 @@ from checkpointmanager import SharedText, UnknownFields, unknown_fields
 class NodeOperation(StrEnum):
     """A call that a driver may say it does not need, in kubelet's own words."""
 
-    ALL = "*"
-    PREPARE = "NodePrepareResources"
-    UNPREPARE = "NodeUnprepareResources"
+    ALL = "*"  # both
+    PREPARE = "NodePrepareResources"  # kubelet asks for a claim's devices
+    UNPREPARE = "NodeUnprepareResources"  # kubelet gives them back
 
     def is_among(self, skipped: Iterable[str]) -> bool:
         """True if it is skipped, by its own name or with all."""
@@ -29,9 +29,9 @@ class NodeOperation(StrEnum):
 class ClaimPhase(StrEnum):
     """How far a ClaimPreparer is with a claim. Durable before the step that it announces."""
 
-    PREPARING = "preparing"
-    PREPARED = "prepared"
-    UNPREPARING = "unpreparing"
+    PREPARING = "preparing"  # set_up may have begun
+    PREPARED = "prepared"  # set_up has ended, and its result is in the file
+    UNPREPARING = "unpreparing"  # tear_down may have begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Device:
 
     pool_name: SharedText
     device_name: SharedText
-    share_id: str | None = None
-    request_names: tuple[SharedText, ...] = ()
-    cdi_device_ids: tuple[str, ...] = ()
-    admin_access: bool = False
-    consumed_capacity: dict[SharedText, str] | None = field(default=None, hash=False)
-    unknown: UnknownFields = unknown_fields()
+    share_id: str | None = None  # which share of it, where several claims share a device
+    request_names: tuple[SharedText, ...] = ()  # of the claim's requests that it serves
+    cdi_device_ids: tuple[str, ...] = ()  # what the container runtime injects
+    admin_access: bool = False  # for monitoring: holds nothing
+    consumed_capacity: dict[SharedText, str] | None = field(default=None, hash=False)  # of the share
+    unknown: UnknownFields = unknown_fields()  # fields of newer versions
 
     @property
     def identity(self) -> tuple[str, str, str | None]:
@@ -63,10 +63,10 @@ class Device:
 class OpaqueConfig:
     """Parameters that a claim or its class has for the driver. Without requests they are for all of them."""
 
-    parameters: Any = field(repr=False)
+    parameters: Any = field(repr=False)  # any JSON value
     requests: tuple[SharedText, ...] = ()
-    from_class: bool = False
-    unknown: UnknownFields = unknown_fields()
+    from_class: bool = False  # of the DeviceClass; a claim's own win over it
+    unknown: UnknownFields = unknown_fields()  # fields of newer versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,14 @@ class DriverState:
     """
 
     devices: tuple[Device, ...] = ()
-    skipped_operations: tuple[str, ...] = ()
+    skipped_operations: tuple[str, ...] = ()  # calls that it does not need
     phase: ClaimPhase | None = None
-    configs: tuple[OpaqueConfig, ...] = ()
-    driver_data: Any = field(default=None, repr=False)
-    unknown: UnknownFields = unknown_fields()
+    configs: tuple[OpaqueConfig, ...] = ()  # that it was set up with
+    driver_data: Any = field(default=None, repr=False)  # what set_up returned for tear_down
+    unknown: UnknownFields = unknown_fields()  # fields of newer versions
 
     def skips(self, operation: NodeOperation) -> bool:
+        """True if the driver does not need this call."""
         return operation.is_among(self.skipped_operations)
 
     def with_devices(self, devices: Iterable[Device]) -> DriverState:
@@ -102,9 +103,9 @@ class ClaimInfoState:
     claim_uid: str
     claim_name: str
     namespace: SharedText
-    pod_uids: frozenset[str] = frozenset()
-    driver_states: dict[str, DriverState] = field(default_factory=dict)
-    unknown: UnknownFields = unknown_fields()
+    pod_uids: frozenset[str] = frozenset()  # the pods that refer to it
+    driver_states: dict[str, DriverState] = field(default_factory=dict)  # by the driver's name
+    unknown: UnknownFields = unknown_fields()  # fields of newer versions
 
     def devices(self) -> set[tuple[str, str, str]]:
         """(driver, pool, device) of every device that this claim holds."""

@@ -25,9 +25,9 @@ DeviceName = tuple[str, str]  # pool and device
 class Health(StrEnum):
     """In kubelet's words."""
 
-    HEALTHY = "Healthy"
-    UNHEALTHY = "Unhealthy"
-    UNKNOWN = "Unknown"
+    HEALTHY = "Healthy"  # works
+    UNHEALTHY = "Unhealthy"  # does not work
+    UNKNOWN = "Unknown"  # not reported, or the report has timed out
 
     @classmethod
     def named(cls, word: str) -> Health:
@@ -50,12 +50,13 @@ class DeviceHealth:
     pool_name: SharedText
     device_name: SharedText
     health: Health = Health.UNKNOWN
-    message: str = field(default="", repr=False)
+    message: str = field(default="", repr=False)  # why, for people
     timeout: float = DEFAULT_TIMEOUT
     reported: float = 0.0  # when it arrived, in seconds since the node booted
 
     @property
     def name(self) -> DeviceName:
+        """(pool, device)."""
         return self.pool_name, self.device_name
 
     @property
@@ -86,6 +87,7 @@ class DriverHealth:
 
 
 DEVICE_HEALTH: Schema[DriverHealth] = Schema("DeviceHealth", version=1, type=DriverHealth)
+"""The schema of the files of a DeviceHealthStore."""
 
 
 def seconds_since_boot() -> float:

@@ -30,7 +30,7 @@ class DRAManager:
     """Safe for many threads. Operations on one claim wait for each other; reads wait for nobody."""
 
     def __init__(self, cache: ClaimInfoCache, drivers: Mapping[str, Driver]) -> None:
-        self.cache = cache
+        self.cache = cache  # what is remembered
         self._drivers = drivers
         self._operations = KeyLocks()  # by claim UID, held across the driver calls
 

@@ -24,7 +24,7 @@ class Prepared:
     """A driver's answer for one claim: its devices, or why there are none."""
 
     devices: tuple[Device, ...] = ()
-    error: str = ""
+    error: str = ""  # "" for success
 
 
 class Driver(Protocol):

@@ -26,13 +26,14 @@ class DriverClaim:
     uid: str
     name: str
     namespace: str
-    devices: tuple[Device, ...] = ()
+    devices: tuple[Device, ...] = ()  # that the scheduler chose
     configs: tuple[OpaqueConfig, ...] = ()
     pods: Mapping[str, str] = field(default_factory=lambda: _NO_PODS)  # that it is reserved for: UID to name
     driver_data: Any = field(default=None, repr=False)
 
     @property
     def ref(self) -> ClaimRef:
+        """Its UID, name and namespace."""
         return ClaimRef(self.uid, self.name, self.namespace)
 
     def configs_of(self, device: Device) -> tuple[OpaqueConfig, ...]:

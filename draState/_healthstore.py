@@ -79,7 +79,7 @@ class DeviceHealthStore:
         self._drivers: dict[str, Devices] = {}  # each is replaced and never changed; readers do without the lock
         self._ignored: dict[str, int] = {}
         self._timer: threading.Thread | None = None
-        self.closed = False
+        self.closed = False  # whether close() was called
         self._saving = KeyLocks()  # by driver: guards the two below, and that they are those of the last write
         self._saved: dict[str, Devices] = {}
         self._unsaved: dict[str, str] = {}

@@ -20,8 +20,8 @@ from ._lookups import THREADS, Found, LookUps, NotAsked
 class Orphan:
     """A claim that holds devices and that nobody will unprepare."""
 
-    uid: str
-    why: str
+    uid: str  # of the claim
+    why: str  # in words
     since: float = field(default_factory=time.monotonic)  # when it was first seen, by this process
 
     @property

@@ -13,7 +13,7 @@ class Allocation:
     """What the scheduler gave a claim from one driver."""
 
     devices: tuple[Device, ...] = ()
-    skipped_operations: tuple[str, ...] = ()
+    skipped_operations: tuple[str, ...] = ()  # calls that the driver does not need
 
     @property
     def needs_driver(self) -> bool:
@@ -49,7 +49,7 @@ class Pod:
     name: str
     namespace: str
     claims: Mapping[str, ResourceClaim | None] = field(default_factory=dict)
-    containers: Mapping[str, tuple[ContainerClaim, ...]] = field(default_factory=dict)
+    containers: Mapping[str, tuple[ContainerClaim, ...]] = field(default_factory=dict)  # what each container uses
 
     def needed_claims(self) -> dict[str, ResourceClaim]:
         """The claims by UID."""

@@ -24,7 +24,7 @@ class DeviceConfig:
     claim_uid: str
     claim_name: str
     namespace: str
-    unknown: UnknownFields = unknown_fields()
+    unknown: UnknownFields = unknown_fields()  # fields of newer versions
 
     def is_of(self, claim: Claim) -> bool:
         """Whether it came from this claim."""
@@ -43,7 +43,7 @@ class PodConfig:
 
     devices: dict[str, DeviceConfig] = field(default_factory=dict)
     config: Any = field(default=None, repr=False)
-    unknown: UnknownFields = unknown_fields()
+    unknown: UnknownFields = unknown_fields()  # fields of newer versions
 
     def has(self, claim: Claim) -> bool:
         """Whether any device's config came from this claim."""
@@ -51,11 +51,14 @@ class PodConfig:
 
     @property
     def is_empty(self) -> bool:
+        """True if there is nothing to keep."""
         return not self.devices and self.config is None and not self.unknown
 
     def copy(self) -> PodConfig:
+        """One whose configs can be changed without changing this one's."""
         devices = {name: device.copy() for name, device in self.devices.items()}
         return replace(self, devices=devices, config=copied(self.config))
 
 
 POD_CONFIGS: Schema[PodConfig] = Schema("PodConfig", version=1, type=PodConfig)
+"""The schema of the files of a PodConfigStore."""

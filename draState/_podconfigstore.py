@@ -42,7 +42,7 @@ Outcomes = Mapping[str, PodConfig | Literal[Removal.REMOVED]]
 class PodSyncReport:
     """What synchronize did. `kept` pods are served, those in `problems` are not."""
 
-    removed: tuple[str, ...]
+    removed: tuple[str, ...]  # the UIDs of pods that are gone
     kept: tuple[str, ...]
     problems: Mapping[str, str]  # live, but the file cannot be trusted; or not ours to remove: why
     failed: Mapping[str, str]  # memory is right, but the disk refused to follow: why
@@ -92,6 +92,7 @@ class PodConfigStore:
         self._set(pod_uid, lambda pod: replace(pod, config=owned))
 
     def get_device_config(self, pod_uid: str, device: str) -> DeviceConfig | None:
+        """A copy of the config of one device of a pod; None if there is none."""
         pod = self._pods.get(pod_uid)
         config = pod.config.devices.get(device) if pod else None
         return config.copy() if config else None
@@ -200,6 +201,7 @@ class PodConfigStore:
         return PodSyncReport(tuple(sorted(removed.difference(failed))), tuple(sorted(kept)), problems, failed)
 
     def close(self) -> None:
+        """Wait for running changes, then give the directory back. Reads go on. May be called twice."""
         self._cache.close()
 
     def __enter__(self) -> PodConfigStore:

@@ -22,7 +22,7 @@ class ResourceHealth:
 
     resource_id: str
     health: Health
-    message: str = field(default="", repr=False)
+    message: str = field(default="", repr=False)  # why, for people
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ class ContainerResources:
     """CDI devices for the runtime: all of them, each once and in order; and by (claim, request)."""
 
     cdi_devices: tuple[str, ...]
-    by_request: Mapping[tuple[str, str], tuple[str, ...]]
+    by_request: Mapping[tuple[str, str], tuple[str, ...]]  # by (claim, request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class DynamicResource:
 
     claim_name: str
     claim_namespace: str
-    claim_resources: tuple[ClaimResource, ...]
+    claim_resources: tuple[ClaimResource, ...]  # its devices
 
 
 @dataclass(frozen=True, slots=True)

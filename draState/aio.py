@@ -64,7 +64,7 @@ class AsyncDRAManager:
     """Around a DRAManager, whose drivers are called in threads. Give it the threads of the cache below it."""
 
     def __init__(self, manager: DRAManager, threads: KeyedThreads) -> None:
-        self.manager = manager
+        self.manager = manager  # the one that does the work
         self._threads = threads
 
     async def prepare_resources(self, pod: Pod) -> None:
@@ -94,7 +94,7 @@ class AsyncClaimPreparer:
     """
 
     def __init__(self, preparer: ClaimPreparer, threads: KeyedThreads) -> None:
-        self.preparer = preparer
+        self.preparer = preparer  # the one that does the work
         self._threads = threads
 
     async def restore(self) -> None:

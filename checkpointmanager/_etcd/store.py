@@ -31,7 +31,10 @@ MAX_BYTES = 760 << 10  # of one checkpoint: it and its previous generation fit i
 
 
 class EtcdUnavailable(DirectoryUnusable):
-    """No member of the cluster answered in time, or what was asked is not allowed. Nothing was changed."""
+    """No member of the cluster answered in time, or what was asked is not allowed. Nothing was changed.
+
+    Check the endpoints, the health of the cluster and the credentials, then try again.
+    """
 
     def __init__(self, path: str, error: OSError) -> None:
         super().__init__(path, error)

@@ -21,12 +21,13 @@ class LockOwner:
 
     pid: int
     host: str
-    command: str
-    since: str
+    command: str  # without its arguments, which may be secret
+    since: str  # UTC, ISO 8601
     label: str = ""  # `owner` in the file
 
     @classmethod
     def of_this_process(cls, label: str) -> LockOwner:
+        """As this process would sign a lock file."""
         since = datetime.now(UTC).isoformat(timespec="seconds")
         # Arguments are left out: they may hold secrets.
         command = sys.argv[0] if sys.argv else ""
@@ -48,6 +49,7 @@ class LockOwner:
             return None
 
     def to_json(self) -> bytes:
+        """The text of a lock file."""
         members = asdict(self)
         members["owner"] = members.pop("label")
         return orjson.dumps(members, option=orjson.OPT_APPEND_NEWLINE)

@@ -13,17 +13,17 @@ from enum import StrEnum
 class Reason(StrEnum):
     """Why a checkpoint cannot be trusted."""
 
-    EMPTY = "empty"
-    NUL_FILLED = "nul-filled"
-    TRUNCATED = "truncated"
-    TRAILING_BYTES = "trailing-bytes"
-    CHECKSUM_MISMATCH = "checksum-mismatch"
-    NOT_JSON = "not-json"
-    WRONG_SHAPE = "wrong-shape"
-    WRONG_KEY = "wrong-key"
-    TOO_LARGE = "too-large"
-    UNREADABLE = "unreadable"
-    NOT_A_FILE = "not-a-file"
+    EMPTY = "empty"  # no bytes at all
+    NUL_FILLED = "nul-filled"  # NUL bytes everywhere, or from some offset to the end
+    TRUNCATED = "truncated"  # does not end as a checkpoint does
+    TRAILING_BYTES = "trailing-bytes"  # a whole checkpoint, and more after it
+    CHECKSUM_MISMATCH = "checksum-mismatch"  # any other damage
+    NOT_JSON = "not-json"  # the checksum holds, but the data is not JSON: a writer's fault
+    WRONG_SHAPE = "wrong-shape"  # the checksum holds, but the header is incomplete: a writer's fault
+    WRONG_KEY = "wrong-key"  # the checksum holds, but for another key: copied or renamed
+    TOO_LARGE = "too-large"  # over max_bytes; not read
+    UNREADABLE = "unreadable"  # an I/O error or no permission; not read
+    NOT_A_FILE = "not-a-file"  # a folder, link or FIFO; not read
 
 
 # A read that fails for want of these says nothing about the file.
@@ -31,7 +31,11 @@ SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class Damaged(Exception):
-    """Raised by the rooms below the manager. `detail` never quotes data, only places, sizes and types."""
+    """What a Store raises for bytes that cannot be read; the manager raises CorruptCheckpoint with it.
+
+    `reason` is the word for it. `detail` never quotes data, only places, sizes and types. `expected` and `actual` are
+    checksums, "" if there are none, and `errno` that of a failed read.
+    """
 
     def __init__(
         self,

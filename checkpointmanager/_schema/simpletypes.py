@@ -15,9 +15,8 @@ from .unknown import Unknowns
 
 Function = Callable[[Any, Unknowns], Any]
 NONE = type(None)
-SharedText = Annotated[
-    str, "checkpointmanager.shared"
-]  # for fields whose text many objects have in common: memory holds it once
+SharedText = Annotated[str, "checkpointmanager.shared"]
+"""For fields whose text many objects have in common: memory holds it once."""
 _DECIMAL = re.compile("0|-?[1-9][0-9]{0,19}")  # no plus, no leading zero, no other digits than these
 ADVICE = "declare it with another type, or give the schema encode= and decode="
 

@@ -23,8 +23,8 @@ class UnknownFields(Mapping[str, Any]):
 
     def __init__(self, fields: Mapping[str, Any] | None = None, version: int = 0, readable_by: int = 0) -> None:
         self._fields = dict(fields or {})
-        self.version = version
-        self.readable_by = readable_by
+        self.version = version  # of the file that they came from
+        self.readable_by = readable_by  # of that file
 
     def __getitem__(self, name: str) -> Any:
         return self._fields[name]

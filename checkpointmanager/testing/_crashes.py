@@ -26,8 +26,8 @@ class Crash:
 
     directory: Path
     acknowledged: tuple[Any, ...]  # what had been promised before the power failed, in order
-    state: State
-    in_order: bool = False
+    state: State  # the history behind it, for printing
+    in_order: bool = False  # whether names became durable in order
 
     def again(self, recover: Callable[[Path], object], **options: Any) -> Crashes:
         """A second power loss, during what `recover` does with the directory."""
@@ -77,7 +77,7 @@ class Crashes:
                 self._recording = recorder.result()
             finally:
                 close(given)
-        self.promised: tuple[Any, ...] = tuple(collected.values)
+        self.promised: tuple[Any, ...] = tuple(collected.values)  # what setup acknowledged
 
     @property
     def operations(self) -> tuple[Operation, ...]:

@@ -31,9 +31,9 @@ class Fault:
 
     directory: Path  # a copy of what the run left: nobody holds its lock any more
     call: Call
-    failure: Failure
+    failure: Failure  # how it went wrong
     error: BaseException | None  # what the scenario raised; None if it took no notice, or died
-    acknowledged: tuple[Any, ...]
+    acknowledged: tuple[Any, ...]  # what had been promised by then, in order
 
     def __str__(self) -> str:
         raised = f"{type(self.error).__name__}: {self.error}" if self.error else "nothing"

@@ -38,9 +38,10 @@ class ShortWrite(NamedTuple):
 class Error(NamedTuple):
     """The call is not made and fails. (A close is made all the same: so does Linux.)"""
 
-    number: int
+    number: int  # the errno
 
     def raised(self) -> BaseException:
+        """What the call raises."""
         return OSError(self.number, os.strerror(self.number))
 
     def __str__(self) -> str:
@@ -50,10 +51,11 @@ class Error(NamedTuple):
 class Interruption(NamedTuple):
     """Any exception in place of the call; or after it was made, as a signal's handler raises it."""
 
-    error: BaseException
+    error: BaseException  # to raise
     after: bool = False
 
     def raised(self) -> BaseException:
+        """What the call raises."""
         return self.error
 
     def __str__(self) -> str:
@@ -94,6 +96,7 @@ class Injector:
 
     @property
     def dead(self) -> bool:
+        """True once the process has died."""
         return self.failed is not None and isinstance(self._failure, Death)
 
     @property
@@ -103,6 +106,7 @@ class Injector:
 
     @contextmanager
     def injecting(self) -> Iterator[None]:
+        """Calls inside the block are counted, and the chosen one fails."""
         with self._watch.watching(), self.silence():
             yield
 

@@ -29,7 +29,7 @@ OF_ONE_FILE = ((0, "dir_fd"),)
 class Call(NamedTuple):
     """A call of `os`, and the names that it was about: of a descriptor, what it was opened as."""
 
-    name: str
+    name: str  # such as "fsync"
     about: str
 
     def __str__(self) -> str:

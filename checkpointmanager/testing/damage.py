@@ -25,8 +25,8 @@ BLOCK_BYTES = 4096
 class Damage(NamedTuple):
     """What was done to a checkpoint, and what a reader should make of it."""
 
-    what: str
-    key: str
+    what: str  # was done, in words
+    key: str  # of the damaged checkpoint
     reason: Reason | None = None  # of the CorruptCheckpoint
     error: type[CheckpointError] | None = None  # None: it is still a valid checkpoint
 

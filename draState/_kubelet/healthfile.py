@@ -30,7 +30,7 @@ class KubeletDeviceHealth:
     pool_name: str
     device_name: str
     health: Health
-    message: str = field(repr=False)
+    message: str = field(repr=False)  # why, for people
     timeout: float
     last_updated: datetime
 
@@ -39,7 +39,7 @@ class KubeletDeviceHealth:
 class KubeletHealthState:
     """What a file holds, by driver. `warnings` say what kubelet would not mind, or would only mind later."""
 
-    drivers: Mapping[str, tuple[KubeletDeviceHealth, ...]]
+    drivers: Mapping[str, tuple[KubeletDeviceHealth, ...]]  # the devices of each
     warnings: tuple[str, ...] = ()
 
 

@@ -30,7 +30,7 @@ class KubeletDRAState:
 
     claims: tuple[ClaimInfoState, ...]
     form: Form
-    checksum_verified: bool
+    checksum_verified: bool  # False for the older form
     warnings: tuple[str, ...] = ()
     unusable: Mapping[int, str] = field(default_factory=dict)
 
