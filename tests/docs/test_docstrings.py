@@ -1,0 +1,84 @@
+"""Every public name says what it is, every field too, and every error what to do about it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from checkpointmanager import CheckpointError, EventKind
+from docs import names
+from draState import DRAError
+
+CLASSES = names.public_classes()
+ERRORS = {name: cls for name, cls in CLASSES.items() if issubclass(cls, CheckpointError | DRAError)}
+# Fields that their names explain.
+PLAIN = {
+    *("key", "path", "uid", "name", "namespace", "driver_name", "pool_name", "device_name", "share_id"),
+    *("claim_uid", "claim_name", "claim_namespace", "devices", "containers", "cdi_devices", "resources", "resource_id"),
+    "health",
+}
+# The words by which an error says what its receiver can do.
+ADVICE = r"\b(call|catch|check|create|delete|fix|make|open|pass|read|release|repeat|run|stop|try|use)\b"
+
+
+@pytest.mark.parametrize("module", names.MODULES)
+def test_every_function_class_and_value_has_a_docstring(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert loaded.__doc__
+    exported = names.public_names(loaded)
+    assert exported
+    assert [name for name, value in exported.items() if not described(loaded, name, value)] == []
+
+
+def described(module: ModuleType, name: str, value: Any) -> bool:
+    if isinstance(value, ModuleType):
+        return bool(value.__doc__)
+    if inspect.isclass(value) or inspect.isfunction(value):
+        written = inspect.getdoc(value) or ""
+        return bool(written) and not written.startswith(f"{name}(")  # a dataclass makes one of its own
+    return bool(names.value_doc(module, name))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_method_and_property_has_a_docstring(name: str) -> None:
+    methods = names.methods_of(CLASSES[name])
+    # The tests that StoreConformance brings are sentences.
+    assert [method for method, said in methods.items() if not said and not method.startswith("test_")] == []
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_field_and_member_is_explained(name: str) -> None:
+    cls = CLASSES[name]
+    silent = [field for field, said in names.fields_of(cls).items() if not said and field not in PLAIN]
+    assert [field for field in silent if not names.is_mentioned(cls, field)] == []
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_every_error_says_what_to_do(name: str) -> None:
+    assert re.search(ADVICE, inspect.getdoc(ERRORS[name]) or "", flags=re.IGNORECASE)
+
+
+def test_every_event_says_what_to_do_or_that_nothing_is_lost() -> None:
+    explained = names.fields_of(EventKind)
+    assert set(explained) == {kind.name for kind in EventKind}
+    assert [kind for kind, said in explained.items() if len(said) < 40] == []
+
+
+class Unexplained:
+    """Says nothing."""
+
+    gadget: int
+    widget: int  # what it is
+    gizmo: int
+    """What it is."""
+
+
+def test_a_field_without_an_explanation_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "LIBRARIES", ("tests",))
+    assert names.fields_of(Unexplained) == {"gadget": "", "widget": "what it is", "gizmo": "What it is."}
+    assert not names.is_mentioned(Unexplained, "gadget")
