@@ -1,6 +1,6 @@
-"""A cache for asyncio: what writes is awaited, what reads stays a plain call.
+"""A cache for asyncio: writes are awaited, reads stay plain calls.
 
-Changes of one key happen in the order in which they were awaited, those of different keys overlap.
+Changes of one key happen in the order in which they were awaited; changes of different keys overlap.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Closable(Protocol):
-    """What an AsyncCache can stand around."""
+    """What an AsyncCache can wrap."""
 
     def close(self) -> None: ...
 
@@ -25,10 +25,10 @@ C = TypeVar("C", bound=Closable)
 
 
 class AsyncCache(Generic[C]):
-    """Around a cache that is there already, or `open` one. Read from `cache` itself: reads never wait.
+    """Wraps an existing cache; `open` creates one. Read from `cache` directly: reads never wait.
 
-    The base of AsyncCheckpointCache and of those in draState: it opens and closes without holding up the loop, and
-    `threads` give the changes of each key their turn.
+    The base of AsyncCheckpointCache and of the caches in draState. It opens and closes without blocking the event
+    loop, and `threads` runs the changes of each key in turn.
     """
 
     def __init__(self, cache: C, threads: KeyedThreads | None = None) -> None:
@@ -50,7 +50,7 @@ class AsyncCache(Generic[C]):
         return cls(made[0], threads)
 
     async def close(self) -> None:
-        """Wait for every change that was awaited before, then give the directory back. May be called twice."""
+        """Wait for every change that was already awaited, then release the directory. May be called twice."""
         await self.threads.drained()
         if not self._closed:
             self._closed = True
@@ -88,6 +88,6 @@ class AsyncCheckpointCache(AsyncCache[CheckpointCache[T]], Generic[T]):
     async def change(
         self, keys: Iterable[str], function: Callable[[Entries[T]], Outcomes[T]], *, independent: bool = False
     ) -> None:
-        """See CheckpointCache.change. `function` is called in another thread than the loop's."""
+        """See CheckpointCache.change. `function` runs in a thread, not in the event loop."""
         wanted = list(keys)
         await self.threads.run(wanted, lambda: self.cache.change(wanted, function, independent=independent))

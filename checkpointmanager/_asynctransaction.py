@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class AsyncTransaction(Generic[T]):
-    """As Transaction: all changes of the block become durable together, or none of them does.
+    """Like Transaction: all changes of the block become durable together, or none of them does.
 
-    If the block raises, or is cancelled, nothing is changed. It waits for its turn of all its keys. Whoever is
-    cancelled while the changes are made gets to know that only when they have been made, or not.
+    If the block raises or is cancelled, nothing changes. The commit waits for its turn on all its keys. A task that
+    is cancelled during the commit sees the cancellation only after the commit has finished.
     """
 
     def __init__(self, transaction: Transaction[T], commit: Callable[..., Any]) -> None:
@@ -24,7 +24,7 @@ class AsyncTransaction(Generic[T]):
         self._commit = commit
 
     def create_checkpoint(self, key: str, data: T) -> None:
-        """Encoded now: what is changed in `data` later is not written."""
+        """Encodes now: later changes to `data` are not written."""
         self._transaction.create_checkpoint(key, data)
 
     @overload
@@ -34,11 +34,11 @@ class AsyncTransaction(Generic[T]):
     @overload
     def update_checkpoint(self, key: str, change: Callable[[T | None], T], default: None) -> None: ...
     def update_checkpoint(self, key: str, change: Callable[[Any], T], default: Any = NO_DEFAULT) -> None:
-        """See Transaction.update_checkpoint. `change` is called in another thread than the loop's."""
+        """See Transaction.update_checkpoint. `change` runs in a thread, not in the event loop."""
         self._transaction.update_checkpoint(key, change, default)
 
     def remove_checkpoint(self, key: str) -> None:
-        """No error if it is not there."""
+        """An absent key is not an error."""
         self._transaction.remove_checkpoint(key)
 
     @property

@@ -17,7 +17,7 @@ Changes = dict[str, Encoded | None]  # None: remove
 
 
 class Committed(NamedTuple):
-    """What became of a batch: the headers that are durable now, those that were so already, and what failed."""
+    """The result of a batch: headers that are durable now, keys that were already up to date, and failures."""
 
     headers: Mapping[str, Header]
     unchanged: frozenset[str]
@@ -25,10 +25,10 @@ class Committed(NamedTuple):
 
 
 class Batch(Generic[T]):
-    """Each checkpoint of a batch is replaced atomically, the batch as a whole is not.
+    """Each checkpoint of a batch is replaced atomically; the batch as a whole is not.
 
-    If the block raises, nothing is written. Of several changes of one key the last one counts. When the block has
-    ended, also with BatchFailed, `written` has every checkpoint that is durable.
+    If the block raises, nothing is written. If a key changes several times, the last change counts. After the block,
+    even if it ended with BatchFailed, `written` has every checkpoint that is durable.
     """
 
     def __init__(
@@ -47,13 +47,18 @@ class Batch(Generic[T]):
         self.written: Mapping[str, Checkpoint[T]] = {}
 
     def create_checkpoint(self, key: str, data: T) -> None:
-        """Encoded now: what is changed in `data` later is not written."""
+        """Encodes now: later changes to `data` are not written."""
         self._changes[check_key(key)] = self._schema.encode(data)
         self._values[key] = data
 
     def remove_checkpoint(self, key: str) -> None:
         """Remove a checkpoint when the block ends. No error if it is not there."""
         self._changes[check_key(key)] = None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys it will change."""
+        return frozenset(self._changes)
 
     def __len__(self) -> int:
         return len(self._changes)

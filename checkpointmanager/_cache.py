@@ -1,7 +1,7 @@
-"""Values by key in memory, in front of a manager: what every agent would otherwise write by hand.
+"""An in-memory map of keys to values in front of a manager, which every agent would otherwise write by hand.
 
-Reads take no lock and never wait: an entry is immutable and is swapped in one step. Writers of different keys do
-not wait for each other. The disk comes first: what a reader sees has been durable before.
+Reads take no lock and never wait: entries are immutable and swapped in one step. Writers of different keys do not
+wait for each other. The disk comes first: a value is durable before any reader sees it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ D = TypeVar("D")
 
 
 class Removal(Enum):
-    """Stands for a value where a change removes the key, and where a removal is in doubt."""
+    """Takes the place of a value when a change removes the key, and when a removal is in doubt."""
 
     REMOVED = "removed"  # the only member
 
@@ -46,7 +46,7 @@ REMOVED: Final = Removal.REMOVED
 
 
 class InDoubt(NamedTuple, Generic[T]):
-    """Changes of one key that failed, and may be on the disk or not: the last failure, and all outcomes."""
+    """Failed changes of one key that may be on disk: `error` is the last failure, `outcomes` are all of them."""
 
     error: CheckpointError  # of the last change that failed
     outcomes: tuple[T | Literal[Removal.REMOVED], ...]
@@ -56,13 +56,14 @@ class InDoubt(NamedTuple, Generic[T]):
 
 
 class CacheEntry(NamedTuple, Generic[T]):
-    """What is known of one key. It never prints its values.
+    """What is known about one key. Its repr never shows values.
 
-    value           the last one that was acknowledged, if `generation` is not 0
-    generation      that of the value; 0 if there is none, because the file cannot be trusted, or is new and in doubt
-    from_this_boot  whether the value was written since the last reboot; None where that is not known
+    value           the last acknowledged value, if `generation` is not 0
+    generation      the generation of the value; 0 if there is no value, because the file cannot be trusted, or is
+                    new and in doubt
+    from_this_boot  whether the value was written since the last reboot; None if unknown
     problem         why the file cannot be trusted
-    previous        what the generation before such a file said; to be looked at, not to be trusted
+    previous        the value of the generation before such a file: evidence, not a replacement
     in_doubt        what the disk may hold instead
     """
 
@@ -86,22 +87,22 @@ Swap = Callable[[str, CacheEntry[T] | None, CacheEntry[T] | None], object]
 
 
 class CheckpointCache(Generic[T]):
-    """The checkpoints of a manager in memory, rebuilt from it when the cache is made, and kept equal to the disk.
+    """The checkpoints of a manager in memory: loaded when the cache is created, and kept equal to the disk.
 
         cache = CheckpointCache(CheckpointManager("/var/lib/agent/leases", LEASES))
         cache.put("pod-7", Lease("node-a"))         # durable, then visible
         cache["pod-7"]                              # from memory
 
-    The cache takes the manager over, and closes it. Damage that can be repaired exactly is repaired first; see
-    `recoveries`. A key whose file cannot be trusted is present but has no value: reading it raises its problem,
-    until it is written anew or deleted. If a change fails in doubt, the old value is served and
-    `entry(key).in_doubt` has the new one; the next change that succeeds settles it. Values are shared with the
-    readers, so treat them as immutable.
+    The cache takes over the manager and closes it. Damage that can be repaired exactly is repaired first; see
+    `recoveries`. A key whose file cannot be trusted is present but has no value: reading it raises its problem
+    until the key is written again or deleted. If a change fails in doubt, reads return the old value and
+    `entry(key).in_doubt` has the new one; the next successful change settles it. Readers share the values, so treat
+    them as immutable.
 
     `on_swap(key, old, new)` is called with the old and the new entry (None: no such key) whenever one replaces the
-    other, in the thread that made the change and before any other change of that key, so that indexes and flags of
-    its user change in the same step. It is not called for what is there at first. It must not raise, nor change
-    the cache.
+    other. It runs in the thread that made the change, before any other change of that key, so indexes built on the
+    cache change in the same step. It is not called for entries of the initial load. It must not raise or change the
+    cache.
     """
 
     def __init__(self, manager: CheckpointManager[T], *, on_swap: Swap[T] | None = None) -> None:
@@ -109,7 +110,7 @@ class CheckpointCache(Generic[T]):
         self._process = os.getpid()
         self._on_swap = on_swap
         self._locks = KeyLocks()  # held while a key is written
-        self._swapping = threading.Lock()  # guards changes of _entries; readers do without
+        self._swapping = threading.Lock()  # guards changes of _entries; readers need no lock
         self._entries: dict[str, CacheEntry[T]] = {}
         self.recoveries: Mapping[str, Recovery] = {}
         try:
@@ -119,7 +120,7 @@ class CheckpointCache(Generic[T]):
             raise
 
     def __getitem__(self, key: str) -> T:
-        """The value; CheckpointNotFound (a KeyError) if there is none, and the key's problem if it is not known."""
+        """The value. Raises CheckpointNotFound (a KeyError) if the key is absent, its problem if it has no value."""
         entry = self._entries.get(key)
         if entry is None:
             raise CheckpointNotFound(key, self._manager.path_of(key))
@@ -132,15 +133,15 @@ class CheckpointCache(Generic[T]):
     @overload
     def get(self, key: str, default: D) -> T | D: ...
     def get(self, key: str, default: Any = None) -> Any:
-        """The same, with `default` for a key that is not there, and only for that."""
+        """The same, but returns `default` for an absent key, and only then."""
         return self[key] if key in self._entries else default
 
     def entry(self, key: str) -> CacheEntry[T] | None:
-        """All that is known of a key; never raises."""
+        """Everything known about a key, or None; never raises."""
         return self._entries.get(key)
 
     def entries(self) -> list[CacheEntry[T]]:
-        """All keys as they are now, also those that cannot be trusted."""
+        """All entries as they are now, including keys that cannot be trusted."""
         return list(self._entries.values())
 
     def __contains__(self, key: str) -> bool:
@@ -154,7 +155,7 @@ class CheckpointCache(Generic[T]):
 
     @property
     def problems(self) -> Mapping[str, CheckpointError]:
-        """The keys that cannot be trusted or are in doubt, each with its error."""
+        """The error of every key that cannot be trusted or is in doubt."""
         return {entry.key: _problem(entry) for entry in self.entries() if entry.problem or entry.in_doubt}
 
     def put(self, key: str, value: T) -> None:
@@ -162,33 +163,33 @@ class CheckpointCache(Generic[T]):
         self.change([key], lambda _: {key: value})
 
     def delete(self, *keys: str) -> None:
-        """Gone for good when it returns, all of them or none; no error for what is not there."""
+        """Remove all of these keys or none; durable when it returns. An absent key is not an error."""
         self.change(keys, lambda _: dict.fromkeys(keys, REMOVED))
 
     def change(
         self, keys: Iterable[str], function: Callable[[Entries[T]], Outcomes[T]], *, independent: bool = False
     ) -> None:
-        """Read, change and write several keys, all or none; nobody else changes them meanwhile.
+        """Read, change and write several keys, all or none, while no other writer changes them.
 
-        `function` gets the entries of those keys that exist, and returns new values for those that are to be
-        written, or REMOVED. What it raises goes to the caller, and nothing is changed. Several keys are one
-        transaction: on disk it happens as a whole or not at all, readers of the cache see its keys change one after
-        the other, and its error is TransactionFailed. With independent=True they are one batch, in which each key
-        succeeds or fails on its own, and BatchFailed says which. Memory always has exactly what is durable.
+        `function` receives the entries of the keys that exist, and returns the new value, or REMOVED, of each key
+        to change. If it raises, nothing changes and the exception reaches the caller. Several keys form one
+        transaction: on disk all of them change or none, readers of the cache see them change one after another, and
+        a failure is TransactionFailed. With independent=True they form a batch, in which each key succeeds or fails
+        on its own, and BatchFailed says which. Memory always matches what is durable.
         """
         wanted = list(keys)
-        if os.getpid() != self._process:  # a lock that another thread had when it forked is never given back
+        if os.getpid() != self._process:  # a lock held by another thread at the fork is never released in the child
             raise ManagerClosed(self._manager.path, ManagerClosed.FORKED)
         with self._locks.locked(*wanted):
             before = {key: entry for key in wanted if (entry := self._entries.get(key))}
             outcomes = function(before)
             if strangers := outcomes.keys() - set(wanted):
-                raise ValueError(f"the change function returned keys that it was not asked for: {sorted(strangers)}")
+                raise ValueError(f"the change function returned keys it was not given: {sorted(strangers)}")
             if outcomes:
                 self._write(outcomes, independent=independent)
 
     def close(self) -> None:
-        """Wait for running changes, then give the directory back. Reads go on. May be called twice."""
+        """Wait for running changes, then release the directory. Reads still work. May be called twice."""
         self._manager.close()
 
     def __enter__(self) -> CheckpointCache[T]:
@@ -204,7 +205,7 @@ class CheckpointCache(Generic[T]):
 
     def _load(self) -> None:
         if not self._manager.exclusive:
-            why = "a cache needs the directory to itself, so it is opened neither for sharing nor read-only"
+            why = "a cache needs the directory to itself: open its manager without sharing and read_only"
             raise ValueError(f"{self._manager.path}: {why}")
         with gc_paused():
             loaded = self._manager.load(repair=True)
@@ -215,7 +216,7 @@ class CheckpointCache(Generic[T]):
         self.recoveries = loaded.recoveries
 
     def _write(self, outcomes: Outcomes[T], *, independent: bool) -> None:
-        """Disk, then memory. Once the disk was asked, everything is in doubt until it has answered."""
+        """Disk, then memory. From the request to the disk until its answer, every change is in doubt."""
         changes = self._manager.batch() if independent or len(outcomes) == 1 else self._manager.transaction()
         failures: dict[str, CheckpointError] | None = None
         asked = False
@@ -226,7 +227,7 @@ class CheckpointCache(Generic[T]):
             failures = unstorable
         except BatchFailed as error:
             failures = unstorable | error.failures
-        except CheckpointError as error:  # of the transaction or the directory as a whole
+        except CheckpointError as error:  # the transaction or the directory as a whole
             failures = dict.fromkeys(outcomes, error)
         finally:
             for key, outcome in outcomes.items() if asked else ():
@@ -238,7 +239,7 @@ class CheckpointCache(Generic[T]):
             raise next(iter(different.values())) if whole else BatchFailed(self._manager.path, failures)
 
     def _stage(self, changes: Batch[T] | Transaction[T], outcomes: Outcomes[T]) -> dict[str, CheckpointError]:
-        """Encode them all. A value that cannot be stored ends a transaction; of a batch it costs none of the others."""
+        """Encode everything. A value that cannot be stored fails a transaction; in a batch it fails alone."""
         failures: dict[str, CheckpointError] = {}
         for key, outcome in outcomes.items():
             try:
@@ -259,7 +260,7 @@ class CheckpointCache(Generic[T]):
         written: Checkpoint[T] | None,
         failure: CheckpointError | None,
     ) -> None:
-        """Memory becomes what the disk certainly holds, and what it may hold instead."""
+        """Store in memory what the disk certainly holds, and what it may hold instead."""
         old = self._entries.get(key)
         if failure is None or getattr(failure, "committed", False):
             self._swap(key, old, None if outcome is REMOVED else _entry(cast("Checkpoint[T]", written)))

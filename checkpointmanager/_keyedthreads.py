@@ -1,8 +1,8 @@
-"""Blocking calls in threads for asyncio, one after the other for each key, side by side for different keys.
+"""Runs blocking calls in threads for asyncio: in order for each key, in parallel for different keys.
 
-Whoever waits may be cancelled at any moment. A call that has not started is then never made. One that has
-started runs to its end, and only then is the cancellation passed on and the key's next call let in: nobody is
-told "cancelled" about a write whose outcome is still open.
+A waiting task may be cancelled at any moment. If its call has not started, it never runs. If it has, it runs to its
+end, and only then is the cancellation passed on and the key's next call started: no caller sees "cancelled" for a
+write whose outcome is still open.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from typing import TypeVar
 
 R = TypeVar("R")
 
-THREADS = 16  # at once. Each spends its time in a sync, so more than cores are of use; 32 were no faster than 8
+THREADS = 16  # at once. Each mostly waits for syncs, so more threads than cores help; 32 were no faster than 8
 
 
 class KeyedThreadsClosed(RuntimeError):
-    """Asked for a turn after the end."""
+    """A turn was requested after close()."""
 
 
 class KeyedThreads:
-    """Belongs to one event loop. Turns of a key come in the order in which they were awaited."""
+    """Belongs to one event loop. Each key grants its turns in the order in which they were awaited."""
 
     def __init__(self, threads: int = THREADS, name: str = "threads") -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._lines: dict[str, deque[_Ticket]] = {}  # the first of each line has its turn
-        self._busy = 0  # turns, also awaited ones, and calls
+        self._lines: dict[str, deque[_Ticket]] = {}  # the first ticket of each line has the turn
+        self._busy = 0  # turns, including awaited ones, and calls
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = self._closed = False
 
     async def run(self, keys: Iterable[str], call: Callable[[], R]) -> R:
-        """One call, when it is the turn of all its keys."""
+        """Run one call as soon as it has the turn of all its keys."""
         async with self.turn(keys):
             return await self.call(call)
 
     @asynccontextmanager
     async def turn(self, keys: Iterable[str]) -> AsyncIterator[None]:
-        """Inside, no other turn of these keys is under way.
+        """While it is held, no other turn of these keys is active.
 
-        All threads are joined in one step, so that two turns can never wait for each other.
+        The ticket joins all lines in one step, so two turns can never wait for each other.
         """
         if self._closing:
-            raise KeyedThreadsClosed("closed: no more turns are given")
+            raise KeyedThreadsClosed("closed: no more turns are granted")
         ticket = _Ticket(frozenset(keys))
         for key in ticket.keys:
             self._lines.setdefault(key, deque()).append(ticket)
@@ -61,7 +61,7 @@ class KeyedThreads:
             self._leave(ticket)
 
     async def call(self, call: Callable[[], R]) -> R:
-        """In a thread, to its end: a cancellation meanwhile is passed on when the call has returned."""
+        """Run it in a thread, to its end: a cancellation is passed on after the call has returned."""
         with self._counted():
             started: Future[R] = Future()
             context = copy_context()
@@ -69,19 +69,19 @@ class KeyedThreads:
                 self._pool.submit(_run, started, context, call)
             except RuntimeError as error:
                 if self._closed:
-                    raise KeyedThreadsClosed("closed: no more calls are made") from error
-                # The main thread has ended, or the process may have no more threads. Late is better than never.
+                    raise KeyedThreadsClosed("closed: no more calls are accepted") from error
+                # The main thread has ended, or no more threads are allowed. Late is better than never.
                 if started.cancel():
                     return context.run(call)
             return await _to_its_end(started)
 
     async def drained(self) -> None:
-        """Give no more turns, and wait for everybody who has one or was promised one."""
+        """Grant no more turns, and wait for all that are active or promised."""
         self._closing = True
         await self._idle.wait()
 
     async def close(self) -> None:
-        """The same, and let the threads go. May be called twice."""
+        """Drain, then release the threads. May be called twice."""
         await self.drained()
         self._closed = True
         self._pool.shutdown(wait=False)
@@ -119,7 +119,7 @@ class _Ticket:
 
     def __init__(self, keys: frozenset[str]) -> None:
         self.keys = keys
-        self.turn: asyncio.Future[None] | None = None  # None: had its turn at once
+        self.turn: asyncio.Future[None] | None = None  # None: got its turn at once
 
 
 def _run(started: Future[R], context: Context, call: Callable[[], R]) -> None:
@@ -143,7 +143,7 @@ async def _to_its_end(started: Future[R]) -> R:
 
 
 async def _failure_of(ended: asyncio.Future[R]) -> BaseException | None:
-    """What a call ended with whose waiter is cancelled, perhaps again and again."""
+    """The exception of a call whose waiter was cancelled, perhaps repeatedly; None if it succeeded."""
     while not ended.done():
         try:
             await asyncio.wait([ended])

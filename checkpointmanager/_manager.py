@@ -184,7 +184,7 @@ class CheckpointManager(Generic[T]):
                 found = None
             data = change(found.data if found else default)
             if data is None:
-                raise UnstorableValue("$", "the change function returned None where the new value is expected")
+                raise UnstorableValue("$", "the change function returned None instead of the new value")
             encoded = self._schema.encode(data, found.unknowns if found else None)
             header, unchanged = self._writer.write(key, encoded, found.header if found else None)
         return self._reader.checkpoint(header, data, unchanged=unchanged)

@@ -1,4 +1,4 @@
-"""Who is told the figures of every change: how long, how many bytes, what was skipped. metrics.py is one."""
+"""The receiver of figures about every change: durations, bytes, skipped writes. metrics.py implements it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ._store import Put, Store
 class MetricsSink(Protocol):
     """Called on the write path and under its locks: be quick, never raise, never call the manager.
 
-    One metrics may serve many managers; `directory` says whose figures they are.
+    One sink may serve many managers; `directory` says whose figures they are.
     """
 
     def opened(self, store: Store) -> None:
-        """A manager starts to use this store, whose path is the directory from now on."""
+        """A manager starts to use this store; its path is the `directory` of the other calls."""
         ...
 
     def happened(self, directory: str, event: Event) -> None:
-        """What the on_event callback is told as well, but at once: damage comes before what replaces it."""
+        """The event that on_event receives too, but at once: damage is counted before its replacement."""
         ...
 
     def waited(self, directory: str, seconds: float) -> None:
-        """So long a change took to get its locks: those of its keys, and under sharing the directory's."""
+        """How long a change waited for its locks: those of its keys and, with sharing, the directory's."""
         ...
 
     def unchanged(self, directory: str) -> None:
@@ -40,9 +40,9 @@ class MetricsSink(Protocol):
         failures: Mapping[str, CheckpointWriteFailed],
         seconds: float,
     ) -> None:
-        """What was written and removed, what of it failed, and how long the store took for all of it."""
+        """What was written and removed, which of it failed, and how long the store took in all."""
         ...
 
     def synced(self, directory: str, seconds: float) -> None:
-        """The slowest sync of a commit, just before it is told; only from files that are synced at all."""
+        """The slowest sync of a commit, reported just before `committed`; only if the commit synced at all."""
         ...

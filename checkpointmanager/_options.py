@@ -1,4 +1,4 @@
-"""What a manager and a store are opened with, checked before anything is touched.
+"""Checks the arguments of a manager and a store before anything is touched.
 
 A wrong argument is refused at once and by name, not later by whatever it happens to break.
 """
@@ -16,7 +16,7 @@ from ._store import Store
 def check_arguments(
     directory: object, schema: object, on_event: object, boot_id: object, options: Mapping[str, Any]
 ) -> None:
-    """Those of a manager; `options` are the ones of its directory."""
+    """The arguments of a manager; `options` are those of its directory."""
     if isinstance(directory, str | os.PathLike) or not isinstance(directory, Store):
         check_path(directory)
     check_options(options)
@@ -35,19 +35,19 @@ def check_path(path: object) -> None:
             f"the directory is a str, a path or a Store, not {_given(name)}; to keep nothing on disk use MemoryStore()"
         )
     if not name:
-        raise ValueError("the directory is an empty path; write '.' if the working directory is meant")
+        raise ValueError("the directory is an empty path; write '.' if you mean the working directory")
     if "\0" in name:
         raise ValueError(f"the directory {name!r} has a NUL character, which no path can have")
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Those of a directory."""
+    """The options of a directory."""
     for name, value in options.items():
         if name not in _OPTIONS:
-            raise TypeError(f"{name} is no option of a directory; there are {', '.join(_OPTIONS)}")
+            raise TypeError(f"{name} is not an option of a directory; the options are {', '.join(_OPTIONS)}")
         _OPTIONS[name](name, value)
     if options.get("sharing") and options.get("read_only"):
-        raise ValueError("read_only takes no lock, so there is nothing to share: give one of the two")
+        raise ValueError("read_only takes no lock, so there is nothing to share: pass only one of the two")
 
 
 def _is_bool(name: str, value: object) -> None:

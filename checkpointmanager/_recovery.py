@@ -1,6 +1,6 @@
-"""What can be done about a damaged checkpoint: planned first, at no risk, then applied if the caller wants it.
+"""Recovery of a damaged checkpoint: planned first, at no risk, then applied if the caller decides so.
 
-A decision of the caller, never a reflex of the library. Where nothing can be done, nothing is touched.
+The library never recovers on its own. If nothing can be done, nothing is touched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Recoverer(Generic[T]):
-    """Makes the plans of one manager, and carries them out."""
+    """Makes and carries out the recovery plans of one manager."""
 
     def __init__(self, store: Store, reader: Reader[T], writer: Writer, events: Events) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class Recoverer(Generic[T]):
         self._events = events
 
     def plan(self, key: str, *, budget: SearchBudget | None = None, report: bool = True) -> RecoveryPlan:
-        """Takes no lock. Damage is an event, unless the caller has reported it already."""
+        """Takes no lock. Emits a damage event, unless the caller has already reported it."""
         self._writer.forget(key)
         path = self._store.path_of(key)
         seen = self._look(key)
@@ -49,21 +49,21 @@ class Recoverer(Generic[T]):
         return RecoveryPlan(*facts, _seen=seen.digest, _cure=cure, _made_by=self)
 
     def apply(self, plan: RecoveryPlan, *, rollback: bool, discard: bool) -> Recovery:
-        """Carry out what may have been planned long ago, by this manager or by another one of the directory."""
+        """Carry out a plan that may be old, and may come from another manager of the same directory."""
         if plan.path != self._store.path_of(plan.key):
-            raise ValueError(f"the plan is for {plan.path}, the manager has {self._store.path}")
+            raise ValueError(f"the plan is for {plan.path}, but the manager is for {self._store.path}")
         with self._writer.changing(plan.key):
             self._refuse_if_outdated(plan)
             return self.carry_out(plan, rollback=rollback, discard=discard)
 
     def carry_out(self, plan: RecoveryPlan, *, rollback: bool = False, discard: bool = False) -> Recovery:
-        """Called while holding the key, and nothing has changed since the plan was made."""
+        """The caller holds the key, and nothing has changed since the plan was made."""
         key, reason, cure = plan.key, plan.reason, plan._cure
         if reason is None or (cure is None and not discard) or (plan.rollback_to and not rollback):
             return Recovery(key, plan.outcome, plan.detail, rollback_to=plan.rollback_to)
         if cure is None:
             kept = self._writer.discard_damaged(key, reason)
-            return Recovery(key, Outcome.DISCARDED, "removed; whoever reads it next finds no checkpoint", kept)
+            return Recovery(key, Outcome.DISCARDED, "removed; readers find no checkpoint from now on", kept)
         outcome = Outcome.ROLLED_BACK if cure.rollback_to else Outcome.REPAIRED
         kept = self._writer.replace_damaged(key, reason, cure.blob)
         kind = EventKind.ROLLED_BACK if cure.rollback_to else EventKind.RECOVERED
@@ -78,14 +78,14 @@ class Recoverer(Generic[T]):
             if plan._cure and plan._cure.rollback_to:
                 same = same and _digest(self._store.read(plan.key, previous=True)) == plan._cure.comes_from
         except CheckpointWriteFailed:
-            raise  # a shortage, which says nothing about the file
+            raise  # a lack of memory or descriptors says nothing about the file
         except (Damaged, CheckpointError) as error:
             raise PlanOutdated(plan.key, plan.path) from error
         if not same:
             raise PlanOutdated(plan.key, plan.path)
 
     def _look(self, key: str) -> _Sight[T]:
-        """Twice before it is called damage, as every reader does. A plan is about the very bytes of the last look."""
+        """Read twice before calling it damage, as every reader does. The plan is for the bytes of the last read."""
         seen = self._glance(key)
         if seen.damage:
             seen = self._glance(key)
@@ -104,7 +104,7 @@ class Recoverer(Generic[T]):
             raise CheckpointTooNew(key, self._store.path_of(key), str(too_new)) from None
 
     def _exact(self, key: str, blob: bytes, budget: SearchBudget | None) -> Cure | None:
-        """The very bytes that were written, so also the same generation."""
+        """The exact bytes that were written, and so the same generation."""
         mended = repair(blob, budget)
         if mended is None:
             return None
@@ -117,12 +117,12 @@ class Recoverer(Generic[T]):
         return self._newer(key, found.header.generation) or Cure(mended.blob, mended.finding, found)
 
     def _newer(self, key: str, generation: int) -> Cure | None:
-        """What an owner put beside this file that found it damaged after a crash. As it is: nothing is lost."""
+        """A newer generation, which an owner put beside a file that it found damaged after a crash: nothing is lost."""
         beside = self._beside(key)
         if beside is None or beside[1].header.generation <= generation:
             return None
         blob, found = beside
-        return Cure(blob, f"generation {found.header.generation}, which lies beside it, is newer", found)
+        return Cure(blob, f"generation {found.header.generation}, kept beside it, is newer", found)
 
     def _beside(self, key: str) -> tuple[bytes, Found[T]] | None:
         """The previous generation, if it is whole and this program can read it."""
@@ -137,7 +137,7 @@ class Recoverer(Generic[T]):
             return None
 
     def _previous(self, key: str) -> Cure | None:
-        """The generation before, under a number above all that were seen. Boot and time stay those of its data."""
+        """The previous generation, renumbered above every number seen. Boot and time stay those of its data."""
         beside = self._beside(key)
         if beside is None:
             return None
@@ -153,7 +153,7 @@ class Recoverer(Generic[T]):
 
 
 def _forecast(damage: str, cure: Cure | None) -> tuple[Outcome, str, str]:
-    """What happens without further consent, that in words, and what is lost at best."""
+    """The outcome without further consent, a description, and the least that is lost."""
     if cure is None:
         return Outcome.HOPELESS, f"{damage}: no exact repair, and no previous generation", "all of it"
     if cure.rollback_to:
@@ -169,7 +169,7 @@ class _Sight(NamedTuple, Generic[T]):
 
     @property
     def digest(self) -> bytes:
-        """Different when the file is; where there were no bytes to read, when something else is in the way."""
+        """Changes with the file; if there were no bytes to read, with the reason why."""
         return _digest(self.blob or str(self.damage).encode())
 
 

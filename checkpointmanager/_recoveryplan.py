@@ -1,4 +1,4 @@
-"""What could be done about one checkpoint and what it would cost, for somebody to decide on. _recovery.py makes it."""
+"""What could be done about one checkpoint, and at what cost, for a person or program to decide. See _recovery.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Cure(NamedTuple):
-    """The bytes that would take the place of the damaged ones."""
+    """The bytes that would replace the damaged ones."""
 
     blob: bytes
     detail: str

@@ -1,4 +1,4 @@
-"""What the manager needs from whatever keeps the bytes. FileStore and MemoryStore are two that do."""
+"""What the manager needs from whatever keeps the bytes. FileStore and MemoryStore implement it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Store as one manager may use it: read only, shared with other managers, or with a limit of its own."""
+"""A Store as one manager may use it: read-only, shared with other managers, or with its own size limit."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _sharing = threading.Lock()  # guards _shared
 
 
 class StoreView:
-    """What the options of a directory mean for a store that has none. The store itself stays as it is for others."""
+    """Applies the options of a directory to a store that has none. Other users of the store are not affected."""
 
     def __init__(self, store: Store, *, sharing: bool, read_only: bool, max_bytes: int | None) -> None:
         if sharing and read_only:
-            raise ValueError("read_only takes no lock, so there is nothing to share: give one of the two")
+            raise ValueError("read_only takes no lock, so there is nothing to share: pass only one of the two")
         self.store = store
         self.path = store.path
         self.exclusive = store.exclusive and not sharing and not read_only
@@ -48,6 +48,6 @@ class StoreView:
 
 
 def _guard_of(store: Store) -> threading.RLock:
-    """One for all views of a store, so that managers that share it do not come between a reading and its writing."""
+    """One lock for all views of a store, so that no sharing manager writes between another's read and write."""
     with _sharing:
         return _shared.setdefault(store, threading.RLock())

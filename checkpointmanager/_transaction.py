@@ -1,4 +1,4 @@
-"""Changes of several checkpoints that are made together or not at all, when the with block ends."""
+"""Changes to several checkpoints that happen together or not at all, when the with block ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NO_DEFAULT: Final = object()  # None is a default like any other
+NO_DEFAULT: Final = object()  # a sentinel, because None is a valid default
 
 
 class _Update(NamedTuple):
@@ -38,13 +38,13 @@ _Step = _Create | _Update | None  # None: remove
 class Transaction(Generic[T]):
     """All changes of the block become durable together, or none of them does.
 
-    If the block raises, nothing is changed. Change functions are called when the block has ended, while no other
-    writer can change any of the keys; what they raise goes to the caller, and nothing is changed. Several changes of
-    one key are made one after the other. TransactionFailed names the key that is to blame, and says whether nothing
-    was changed, that is in doubt, or the transaction is committed and will be finished later.
+    If the block raises, nothing changes. Change functions run after the block has ended, while no other writer can
+    change any of the keys; if one raises, nothing changes and the exception reaches the caller. Several changes of
+    one key are applied in order. TransactionFailed names the key at fault, and says whether nothing changed, the
+    outcome is in doubt, or the transaction is committed and will be completed later.
 
-    Readers may see the checkpoints change one after the other. When the block has ended, `written` has every
-    checkpoint that was written, and those that were so already.
+    Readers may see the checkpoints change one after another. After the block, `written` has every checkpoint that
+    was written, and every one that already had its new content.
     """
 
     def __init__(self, store: Store, schema: Schema[T], reader: Reader[T], loader: Loader[T], writer: Writer) -> None:
@@ -57,7 +57,7 @@ class Transaction(Generic[T]):
         self.written: Mapping[str, Checkpoint[T]] = {}
 
     def create_checkpoint(self, key: str, data: T) -> None:
-        """Encoded now: what is changed in `data` later is not written."""
+        """Encodes now: later changes to `data` are not written."""
         self._steps[check_key(key)] = [_Create(self._schema.encode(data), data)]
 
     @overload
@@ -67,16 +67,16 @@ class Transaction(Generic[T]):
     @overload
     def update_checkpoint(self, key: str, change: Callable[[T | None], T], default: None) -> None: ...
     def update_checkpoint(self, key: str, change: Callable[[Any], T], default: Any = NO_DEFAULT) -> None:
-        """As CheckpointManager.update_checkpoint; `change` is called when the block has ended."""
+        """Like CheckpointManager.update_checkpoint; `change` runs after the block has ended."""
         self._steps.setdefault(check_key(key), []).append(_Update(change, default))
 
     def remove_checkpoint(self, key: str) -> None:
-        """No error if it is not there."""
+        """An absent key is not an error."""
         self._steps[check_key(key)] = [None]
 
     @property
     def keys(self) -> frozenset[str]:
-        """Those that it will change."""
+        """The keys it will change."""
         return frozenset(self._steps)
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class Transaction(Generic[T]):
             raise failure
 
     def _start(self, key: str, steps: list[_Step]) -> tuple[Found[Any] | None, _Create | None, list[_Update]]:
-        """What the change functions begin with: what is on the disk, what the transaction creates, or nothing."""
+        """What the change functions start from: the content on disk, what the transaction creates, or nothing."""
         updates = [step for step in steps if isinstance(step, _Update)]
         created = steps[0] if isinstance(steps[0], _Create) else None
         if len(updates) < len(steps):
@@ -123,20 +123,20 @@ class Transaction(Generic[T]):
     def _after(
         self, key: str, found: Found[Any] | None, created: _Create | None, updates: list[_Update]
     ) -> tuple[tuple[Encoded | None, Any], Any]:
-        """What the key is to hold, for the writer and for the caller."""
+        """The key's new content, for the writer and for the caller."""
         if not updates:
             return (created.encoded if created else None, None), created.data if created else None
         unknowns = found.unknowns if found else None
         data: Any = found.data if found else NO_DEFAULT
         if created:
-            data, unknowns = self._schema.decode(*created.encoded)  # a value of its own, which it may mutate
+            data, unknowns = self._schema.decode(*created.encoded)  # a fresh copy, which the change function may mutate
         for change, default in updates:
             if data is NO_DEFAULT and default is NO_DEFAULT:
                 missing = CheckpointNotFound(key, self._store.path_of(key))
                 raise self._failed(key, missing) from missing
             data = change(default if data is NO_DEFAULT else data)
             if data is None:
-                none = UnstorableValue("$", "the change function returned None where the new value is expected")
+                none = UnstorableValue("$", "the change function returned None instead of the new value")
                 raise self._failed(key, none) from none
         try:
             encoded = self._schema.encode(data, unknowns)

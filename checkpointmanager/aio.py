@@ -1,4 +1,4 @@
-"""The CheckpointManager for asyncio: the same calls, awaited, none of which holds up the event loop.
+"""The CheckpointManager for asyncio: the same calls, awaited, none of which blocks the event loop.
 
     async with AsyncCheckpointManager("/var/lib/agent/leases", LEASES) as manager:
         await manager.create_checkpoint("pod-7", Lease(...))    # durable when it returns
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
@@ -48,14 +48,14 @@ T = TypeVar("T")
 D = TypeVar("D")
 R = TypeVar("R")
 
-LOCK_SLICE_SECONDS = 0.25  # the longest that a cancelled open() goes on waiting for the lock
+LOCK_SLICE_SECONDS = 0.25  # the longest a cancelled open() keeps waiting for the lock
 
 
 class AsyncCheckpointManager(Generic[T]):
-    """Takes what CheckpointManager takes, and `threads`: how many calls may be under way at once.
+    """Takes the arguments of CheckpointManager, and `threads`: how many calls may run at once.
 
-    Nothing is touched before `async with` or `await manager.open()`. What is given to a call must not be changed
-    before the call has returned: it is encoded in another thread. So runs the function given to an update.
+    Nothing is touched before `async with` or `await manager.open()`. Do not change a value that you passed to a call
+    before the call has returned: it is encoded in another thread. Change functions run there too.
     """
 
     @overload
@@ -107,14 +107,14 @@ class AsyncCheckpointManager(Generic[T]):
         self._opened = opened
 
     async def open(self) -> AsyncCheckpointManager[T]:
-        """Take the directory. DirectoryLocked when another owner has it and lock_timeout is over."""
+        """Take the directory. Raises DirectoryLocked if another owner still has it after lock_timeout."""
         if self._keyed:
             raise ManagerClosed(self._path, "was opened before; make another")
         self._keyed = KeyedThreads(self._threads, "checkpointmanager")
         try:
             await self._take()
         except BaseException:
-            if self._manager is not None:  # cancelled when it had just succeeded
+            if self._manager is not None:  # cancelled just after it succeeded
                 self._manager.close()
                 self._manager = None
             await self._keyed.close()
@@ -132,7 +132,7 @@ class AsyncCheckpointManager(Generic[T]):
     @overload
     async def update_checkpoint(self, key: str, change: Callable[[T | None], T], default: None) -> Checkpoint[T]: ...
     async def update_checkpoint(self, key: str, change: Callable[[Any], T], default: Any = NO_DEFAULT) -> Checkpoint[T]:
-        """See CheckpointManager.update_checkpoint. `change` is called in another thread than the loop's."""
+        """See CheckpointManager.update_checkpoint. `change` runs in a thread, not in the event loop."""
         return await self._change([key], lambda manager: manager.update_checkpoint(key, change, default))
 
     async def remove_checkpoint(self, key: str) -> None:
@@ -150,11 +150,11 @@ class AsyncCheckpointManager(Generic[T]):
         return AsyncRecoveryPlan(**facts, _plan=plan, _change=self._change)
 
     def batch(self) -> AsyncBatch[T]:
-        """Many changes, committed together when the `async with` block ends."""
+        """Many independent changes, committed when the `async with` block ends."""
         return AsyncBatch(self._open_manager().batch(), self._change)
 
     def transaction(self) -> AsyncTransaction[T]:
-        """Changes that are made together or not at all when the `async with` block ends."""
+        """Changes that happen together or not at all, when the `async with` block ends."""
         return AsyncTransaction(self._open_manager().transaction(), self._change)
 
     @overload
@@ -162,7 +162,7 @@ class AsyncCheckpointManager(Generic[T]):
     @overload
     async def get_checkpoint(self, key: str, default: D) -> Checkpoint[T] | D: ...
     async def get_checkpoint(self, key: str, default: Any = NO_DEFAULT) -> Any:
-        """See CheckpointManager.get_checkpoint. Waits for no writer: it is the old checkpoint or the new one."""
+        """See CheckpointManager.get_checkpoint. Never waits for writers: old checkpoint or new one."""
         return await self._look(lambda manager: manager.get_checkpoint(key, default))
 
     async def previous_checkpoint(self, key: str) -> Checkpoint[T] | None:
@@ -182,9 +182,9 @@ class AsyncCheckpointManager(Generic[T]):
         return await self._look(lambda manager: manager.verify())
 
     async def close(self) -> None:
-        """Wait for every call that was awaited before, then give the directory back. May be called twice.
+        """Wait for every call that was already awaited, then release the directory. May be called twice.
 
-        Whoever is cancelled here does not stop it.
+        Cancelling the caller does not stop it.
         """
         if self._manager is not None and not self._closing:
             self._closing = asyncio.create_task(self._close(self._manager))
@@ -203,7 +203,7 @@ class AsyncCheckpointManager(Generic[T]):
         return f"AsyncCheckpointManager({self._path!r})"
 
     async def _take(self) -> None:
-        """In short slices: a thread that waits for a lock cannot be interrupted."""
+        """Wait in short slices: a thread that waits for a lock cannot be interrupted."""
         assert self._keyed
         sharing = self._options.get("sharing", False)
         patience = self._options.get("lock_timeout")
@@ -251,7 +251,7 @@ class AsyncCheckpointManager(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class AsyncRecoveryPlan(PlannedRecovery):
-    """As RecoveryPlan, for await."""
+    """Like RecoveryPlan, with an apply() to await."""
 
     _plan: RecoveryPlan = field(kw_only=True, repr=False)
     _change: Callable[..., Awaitable[Recovery]] = field(kw_only=True, repr=False, compare=False)
@@ -262,25 +262,27 @@ class AsyncRecoveryPlan(PlannedRecovery):
 
 
 class AsyncBatch(Generic[T]):
-    """As Batch: each checkpoint is replaced atomically, the batch as a whole is not.
+    """Like Batch: each checkpoint is replaced atomically; the batch as a whole is not.
 
-    If the block raises, or is cancelled, nothing is written. It waits for its turn of all its keys.
+    If the block raises or is cancelled, nothing is written. The commit waits for its turn on all its keys.
     """
 
     def __init__(self, batch: Batch[T], commit: Callable[..., Any]) -> None:
         self._batch = batch
         self._commit = commit
-        self._keys: set[str] = set()
 
     def create_checkpoint(self, key: str, data: T) -> None:
-        """Encoded now: what is changed in `data` later is not written."""
+        """Encodes now: later changes to `data` are not written."""
         self._batch.create_checkpoint(key, data)
-        self._keys.add(key)
 
     def remove_checkpoint(self, key: str) -> None:
         """See Batch.remove_checkpoint."""
         self._batch.remove_checkpoint(key)
-        self._keys.add(key)
+
+    @property
+    def written(self) -> Mapping[str, Checkpoint[T]]:
+        """See Batch."""
+        return self._batch.written
 
     def __len__(self) -> int:
         return len(self._batch)
@@ -292,4 +294,4 @@ class AsyncBatch(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            await self._commit(self._keys, lambda _: self._batch.__exit__(None, None, None))
+            await self._commit(self._batch.keys, lambda _: self._batch.__exit__(None, None, None))

@@ -1,9 +1,9 @@
-"""Figures for Prometheus, of the extra [metrics]. One line registers them:
+"""Metrics for Prometheus, in the extra [metrics]. One line registers them:
 
     manager = CheckpointManager("/var/lib/agent/leases", LEASES, metrics=CheckpointMetrics())
 
-On the write path only plain numbers are counted up; series are made when somebody scrapes. Names are those that
-checkpoint-verify writes for node_exporter, where the meaning is the same. No series has a key as its label.
+The write path only increments plain numbers; series are built when Prometheus scrapes. Where the meaning is the
+same, so is the name that checkpoint-verify writes for node_exporter. No label contains a key.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ._store import Put, Store
 
 __all__ = ["CheckpointMetrics"]
 
-# Seconds. From a sync that a battery-backed cache answers to a disk that is about to fail.
+# Seconds. From a sync answered by a battery-backed cache to a disk that is about to fail.
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 COUNTERS = {
@@ -35,14 +35,14 @@ COUNTERS = {
     "write_failures": "Writes and removals that failed and left the old content in place.",
     "writes_in_doubt": "Writes and removals that may not survive a power loss.",
     "recoveries": "Damaged checkpoints that were repaired or rolled back.",
-    "quarantines": "Damaged checkpoints whose bytes were put into quarantine.",
-    "schema_mismatches": "How often a whole checkpoint was met that the program cannot use.",
+    "quarantines": "Damaged checkpoints whose bytes were copied to quarantine.",
+    "schema_mismatches": "Times an intact checkpoint was found that the program cannot use.",
     "slow_syncs": "Commits in which the disk took more than a second to sync.",
 }
 HISTOGRAMS = {
     "write_seconds": "From the first system call of a commit to its acknowledgement.",
     "sync_seconds": "The slowest sync of each commit.",
-    "lock_wait_seconds": "What a change waited for the locks of its keys, and under sharing for the directory's.",
+    "lock_wait_seconds": "Time a change waited for the locks of its keys and, with sharing, of the directory.",
 }
 _COUNTED_EVENTS = {
     EventKind.RECOVERED: "recoveries",
@@ -54,11 +54,11 @@ _COUNTED_EVENTS = {
 
 
 class CheckpointMetrics(Collector):
-    """A MetricsSink and a collector in one. It may serve many managers, each with its directory as label."""
+    """A MetricsSink and a Prometheus collector. One may serve many managers, with the directory as label."""
 
     def __init__(self, registry: CollectorRegistry | None = REGISTRY) -> None:
-        self._lock = threading.RLock()  # a signal handler that uses a manager may come while its thread has it
-        self._directories: dict[str, _Directory] = {}  # guarded by _lock, with all that is in it
+        self._lock = threading.RLock()  # reentrant: a signal handler may use a manager while its thread holds it
+        self._directories: dict[str, _Directory] = {}  # guarded by _lock, including the contents
         if registry:
             registry.register(self)
 
@@ -153,7 +153,7 @@ class _Directory:
         self.counts = dict.fromkeys(COUNTERS, 0)
         self.times = {name: _Histogram() for name in HISTOGRAMS}
         self.damage: Counter[Reason] = Counter()
-        self.damaged: dict[str, Reason] = {}  # by key, as it was seen last
+        self.damaged: dict[str, Reason] = {}  # by key, as last seen
         self.store: Store | None = None
 
 
@@ -178,14 +178,16 @@ def _histograms(directories: _Directories) -> Iterator[Metric]:
 
 def _damage(directories: _Directories) -> Iterator[Metric]:
     seen = CounterMetricFamily(
-        "checkpointmanager_damage", "How often a damaged checkpoint was met, by reason.", labels=["directory", "reason"]
+        "checkpointmanager_damage", "Times a damaged checkpoint was found, by reason.", labels=["directory", "reason"]
     )
     now = GaugeMetricFamily(
         "checkpointmanager_damaged",
         "State files that cannot be trusted, by reason.",
         labels=["directory", "reason"],
     )
-    unreadable = GaugeMetricFamily("checkpointmanager_unreadable", "What could not be looked at.", labels=["directory"])
+    unreadable = GaugeMetricFamily(
+        "checkpointmanager_unreadable", "State files that could not be read.", labels=["directory"]
+    )
     for path, figures in directories:
         reasons = Counter(figures.damaged.values())
         unreadable.add_metric([path], reasons.pop(Reason.UNREADABLE, 0))
@@ -197,12 +199,12 @@ def _damage(directories: _Directories) -> Iterator[Metric]:
 
 
 def _gauges(stores: Sequence[tuple[str, Store]]) -> Iterator[Metric]:
-    """What only a look at the directory tells; without one that is closed."""
+    """Figures that need a listing of the directory; closed stores are left out."""
     present = GaugeMetricFamily(
         "checkpointmanager_checkpoints", "State files found, good or not.", labels=["directory"]
     )
     kept = GaugeMetricFamily(
-        "checkpointmanager_quarantined", "Copies of damaged files that are kept.", labels=["directory"]
+        "checkpointmanager_quarantined", "Copies of damaged files in quarantine.", labels=["directory"]
     )
     for path, store in stores:
         try:

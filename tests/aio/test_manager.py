@@ -59,6 +59,7 @@ def test_every_verb_does_what_it_does_without_a_loop(directory: Path) -> None:
                 batch.create_checkpoint("c", Lease("z"))
                 batch.remove_checkpoint("a")
                 assert len(batch) == 3
+            assert set(batch.written) == {"b", "c"}
             assert await manager.list_checkpoints() == ["b", "c"]
             assert set((await manager.load()).checkpoints) == {"b", "c"}
             assert (await manager.verify()).intact == 2

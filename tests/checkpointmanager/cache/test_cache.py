@@ -134,7 +134,7 @@ def test_what_a_change_raises_changes_nothing(cache: LeaseCache) -> None:
 
 
 def test_a_change_of_keys_that_it_does_not_have_is_refused(cache: LeaseCache) -> None:
-    with pytest.raises(ValueError, match=r"not asked for: \['b'\]"):
+    with pytest.raises(ValueError, match=r"not given: \['b'\]"):
         cache.change(["a"], lambda _: {"a": OLD, "b": OLD})
 
     assert len(cache) == 0

@@ -230,6 +230,6 @@ def test_what_a_killed_child_left_is_not_in_the_way_of_its_parent(
 
 
 def test_sharing_and_read_only_exclude_each_other(directory: Path) -> None:
-    with pytest.raises(ValueError, match="give one of the two"):
+    with pytest.raises(ValueError, match="pass only one of the two"):
         CheckpointManager(directory, sharing=True, read_only=True)
     assert not directory.exists()

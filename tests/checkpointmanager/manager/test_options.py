@@ -65,7 +65,7 @@ OF_A_MANAGER: list[tuple[str, object, str]] = [
     ("on_event", 0, "on_event is a function that takes an Event, not 0"),
     ("boot_id", 5, "boot_id is a str, not 5"),
     ("boot_id", b"boot", "boot_id is a str, not a bytes"),
-    ("no_such_option", 1, "no_such_option is no option of a directory; there are sharing, read_only"),
+    ("no_such_option", 1, "no_such_option is not an option of a directory; the options are sharing, read_only"),
 ]
 managers = pytest.mark.parametrize("opener", [CheckpointManager, AsyncCheckpointManager])
 everybody = pytest.mark.parametrize("opener", [CheckpointManager, AsyncCheckpointManager, FileStore])
@@ -109,7 +109,7 @@ def test_a_wrong_argument_of_a_manager_is_refused_by_its_name(
 
 @everybody
 def test_one_that_only_reads_cannot_share(opener: Opener, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="give one of the two"):
+    with pytest.raises(ValueError, match="pass only one of the two"):
         opener(tmp_path / "claims", sharing=True, read_only=True)
 
 
