@@ -1,4 +1,4 @@
-"""The names that a transaction changes: those of its members, when it is committed, and that of its record."""
+"""The changes of names in a committed transaction: those of its members, and that of its record."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def apply(directory: Directory, member: Member, current: Current, removed: Removals) -> None:
-    """`current` is what stands under the key's name; what is taken away is `removed`."""
+    """`current` is what is under the key's name now; `removed` collects the names taken away."""
     key, name = member.key, member.key + SUFFIX
     if member.kind is MemberKind.REMOVE:
-        with suppress(OSError):  # if that fails it is an orphan, which nobody reads
+        with suppress(OSError):  # otherwise it is an orphan, which is never read
             removed.take(PREVIOUS + key, key)
         removed.take(name, key)
         return
@@ -31,14 +31,14 @@ def apply(directory: Directory, member: Member, current: Current, removed: Remov
     try:
         directory.rename(member.file, name)
     except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.ENOTEMPTY):  # ENOTEMPTY is what pyfakefs says
+        if error.errno not in (errno.EISDIR, errno.ENOTEMPTY):  # pyfakefs raises ENOTEMPTY
             raise
         removed.take(name, key)  # a folder, which goes to quarantine
         directory.rename(member.file, name)
 
 
 def put_empty_record(directory: Directory) -> None:
-    """A file without bytes in the record's place: it says that there is none, and that this may not be durable."""
+    """An empty file in the record's place means: no transaction, but that may not be durable yet."""
     temp = directory.new_temp()
     try:
         os.close(directory.create(temp))
@@ -49,7 +49,7 @@ def put_empty_record(directory: Directory) -> None:
 
 
 def first_twin(directory: Directory, keys: Iterable[str]) -> str:
-    """The first of these new keys that differs from another one only in case, where the file system ignores that."""
+    """The first of these new keys that differs from another only in case, if the file system ignores case."""
     made: set[str] = set()
     for key in keys if directory.ignores_case else ():
         if key.lower() in made or directory.exists(key + SUFFIX):
@@ -64,10 +64,10 @@ def _keep_previous(directory: Directory, key: str, current: Current) -> None:
     try:
         directory.link_or_copy(key + SUFFIX, temp)
         directory.rename(temp, PREVIOUS + key)
-        # A killed writer may have left both names on one file. Then rename does nothing, and temp must go.
+        # A killed writer may have left both names on one file. Then the rename does nothing, and temp must go.
         gone = current is Current.OURS
     except OSError as error:
-        # Removed by hand, a folder there, no room for a copy: no reason not to finish what is committed.
+        # Removed by hand, a folder in its place, no room for a copy: the commit must be completed anyway.
         if error.errno not in (errno.ENOENT, errno.EISDIR, *NO_ROOM):
             raise
     finally:

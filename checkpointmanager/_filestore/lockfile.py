@@ -1,7 +1,7 @@
-"""The kernel's lock on the file `.lock` of a directory, by a descriptor of our own.
+"""The kernel's lock on the file `.lock` of a directory, through our own descriptor.
 
-filelock's own FileLock keeps books in Python that a signal handler which raises can leave half written, and then
-every lock of the process hangs. Here the descriptor is all there is: the lock ends when it is unlocked or closed.
+filelock's FileLock keeps state in Python. A signal handler that raises can leave that half updated, and then every lock
+of the process hangs. Here the descriptor is the only state: the lock ends when it is unlocked or closed.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from filelock import lock_descriptor, unlock_descriptor
 from .._format.names import LOCK
 from .directory import Directory
 
-POLL_SECONDS = 0.01  # how often a waiter tries: the kernel does not wake it
+POLL_SECONDS = 0.01  # between attempts: the kernel does not wake a waiter
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class LockFile:
     """Contends with every other process, and with other LockFiles of this one, but not with other threads."""
 
-    descriptor = -1  # while it is locked; also for a moment before and after
+    descriptor = -1  # while locked, and for a moment before and after
     _is_locked = False
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
-        self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
+        self._close = os.close  # of the `os` that opened the descriptor: pyfakefs may be gone when this is collected
         _all.add(self)
 
     def take(self, timeout: float) -> bool:
-        """False if another owner had it for all of `timeout` seconds. To be given back then as well."""
+        """False if another owner held it for all of `timeout` seconds. Call give_back even then."""
         deadline = time.monotonic() + timeout
         while not self._try():
             left = deadline - time.monotonic()
@@ -43,7 +43,7 @@ class LockFile:
         return True
 
     def is_held_here(self) -> bool:
-        """By another one of this process. By the file, not by its text: in containers many processes are pid 1."""
+        """True if another LockFile of this process holds it. Compares files, not pids: in containers many are pid 1."""
         with suppress(OSError):
             status = self._directory.stat(LOCK)
             others = [lock.descriptor for lock in list(_all) if lock is not self and lock._is_locked]
@@ -51,14 +51,14 @@ class LockFile:
         return False
 
     def give_back(self) -> None:
-        """May be called twice, and again if it was interrupted."""
+        """May be called twice, and again after an interrupt."""
         if self.descriptor >= 0:
-            with suppress(OSError):  # closing does the same, unless a child of a fork has the descriptor too
+            with suppress(OSError):  # closing unlocks too, unless a forked child has the descriptor
                 unlock_descriptor(self.descriptor)
             self.close()
 
     def close(self) -> None:
-        """What is done in a forked child: the parent keeps the lock."""
+        """Close without unlocking, as a forked child must: the parent keeps the lock."""
         self._is_locked = False
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
@@ -70,7 +70,7 @@ class LockFile:
     def _try(self) -> bool:
         self.close()
         self.descriptor = os.open(LOCK, FLAGS, 0o600, dir_fd=self._directory.descriptor)
-        # One that was unlinked meanwhile guards nothing.
+        # A file that was unlinked meanwhile guards nothing.
         return lock_descriptor(self.descriptor, blocking=False) and os.fstat(self.descriptor).st_nlink > 0
 
 

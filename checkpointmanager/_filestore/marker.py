@@ -1,8 +1,8 @@
-"""The file `.spares`: there before the first spare is, gone after the last, and locked by an owner that lives.
+"""The file `.spares`: created before the first spare, removed after the last, and locked by a live owner.
 
-As long as it is locked all names are right, and nobody needs to look into spares. It is not the lock that owners take,
-so whoever looks disturbs nobody. The kernel gives the lock back when its owner dies. Its text is the id of the boot in
-which it was made.
+While it is locked, all names are right and readers can ignore the spares. It is not the lock that owners take, so a
+reader that probes it disturbs nobody. The kernel releases it when its owner dies. Its text is the id of the boot in
+which it was created.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if sys.platform != "win32":
 
 
 class Marker:
-    """That of one owner, which makes a file of its own: one that a dead owner left is replaced."""
+    """The marker of one owner. It always creates a new file, which replaces that of a dead owner."""
 
     _descriptor = -1
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
-        self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
-        self.inline = False  # bytes are kept in inodes here, so fdatasync is not enough
+        self._close = os.close  # of the `os` that opened the descriptor: pyfakefs may be gone when this is collected
+        self.inline = False  # ext4 keeps small files in their inodes here, so fdatasync is not enough
 
     @property
     def is_set(self) -> bool:
         return self._descriptor >= 0
 
     def set(self) -> bool:
-        """Durable with the next sync of the directory. False if it cannot be: a full disk, or inline data."""
+        """Durable with the next sync of the directory. False if it cannot be set: a full disk, or inline data."""
         temp = self._directory.new_temp()
         descriptor = -1
         try:
@@ -47,7 +47,7 @@ class Marker:
             self.inline = is_inline(descriptor)
             if not self.inline:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._directory.rename(temp, SPARES)  # locked before anybody can see it
+                self._directory.rename(temp, SPARES)  # locked before any reader can see it
                 self._descriptor, descriptor = descriptor, -1
         except OSError:
             pass
@@ -59,7 +59,7 @@ class Marker:
         return self.is_set
 
     def remove(self) -> None:
-        """There are no spares any more. Not if somebody has replaced it: then another owner has some."""
+        """Called when no spares are left. A file that has been replaced stays: another owner has spares."""
         if os.path.samestat(os.fstat(self._descriptor), self._directory.stat(SPARES)):
             self._directory.unlink(SPARES)
 
@@ -73,7 +73,7 @@ class Marker:
 
 
 def is_of_another_boot(directory: Directory) -> bool:
-    """True if the owner that made it has not died in this boot, so that names are what the disk has. Raises OSError."""
+    """True if its owner died in an earlier boot, so that all names come from the disk. Raises OSError."""
     boot = boot_id()
     try:
         return bool(boot) and read_to_judge(directory, SPARES, 1024).strip() != boot.encode()
@@ -82,7 +82,7 @@ def is_of_another_boot(directory: Directory) -> bool:
 
 
 def has_owner(directory: Directory) -> bool:
-    """True if an owner lives that uses spares. It has put in place what an earlier one left."""
+    """True if a live owner uses spares. It has already recovered what an earlier one left."""
     if not isinstance(os, types.ModuleType):  # pyfakefs, whose descriptors mean nothing to the kernel
         return False
     with suppress(OSError):

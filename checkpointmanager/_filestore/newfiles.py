@@ -16,7 +16,7 @@ SYNC_THREADS = 4
 
 
 class FileFailed(Exception):
-    """One of them could not be written or synced. `key` is whose it is, "" if it is the record."""
+    """A file could not be written or synced. `key` is its key, "" for the record."""
 
     def __init__(self, key: str, error: OSError) -> None:
         super().__init__(key)
@@ -31,7 +31,7 @@ class _NewFile(NamedTuple):
 
 
 class NewFiles:
-    """Those of one transaction, under temp names: whoever opens the directory sweeps them unless a record has them."""
+    """The new files of a transaction, under temp names: the next open sweeps them unless a record names them."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -41,7 +41,7 @@ class NewFiles:
         self.slowest_sync = 0.0  # seconds
 
     def add(self, blob: bytes, key: str = "") -> str:
-        """Write one, that of a key or the record, and return its name. Raises FileFailed, as sync does."""
+        """Write one file, for a key or the record, and return its name. Raises FileFailed, as sync does."""
         if len(self._open) == FILES_AT_ONCE:
             self.sync()
         name = self._directory.new_temp()
@@ -56,12 +56,12 @@ class NewFiles:
         return name
 
     def sync(self) -> None:
-        """All that were added are on the disk then; many at the same time, which takes a third of one by one."""
+        """Sync every file added so far, several at once: that takes a third of the time of one by one."""
         waiting, self._open = self._open, []
         side_by_side(self._sync, waiting, SYNC_THREADS)
 
     def discard(self) -> None:
-        """None of them is needed."""
+        """Close and remove all of them."""
         for descriptor in list(self._descriptors):
             with suppress(OSError):
                 self._close(descriptor)
@@ -78,7 +78,7 @@ class NewFiles:
             raise FileFailed(file.key, error) from error
 
     def _close(self, descriptor: int) -> None:
-        """Once: after two interrupts its threads and its end may both come here."""
+        """At most once: after two interrupts both a thread and discard() may get here."""
         try:
             self._descriptors.remove(descriptor)
         except KeyError:

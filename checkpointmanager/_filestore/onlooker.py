@@ -1,7 +1,7 @@
-"""What a reader sees that owns nothing, after a crash and before an owner has put the newest generations in place.
+"""What a reader without the lock sees after a crash, before an owner has moved the newest generations into place.
 
-The same rule as in recovery.py, in memory, and what the record of a transaction says comes after it (unfinished.py).
-Where an owner lives, names are right (marker.py).
+It applies the rule of recovery.py in memory; the record of a transaction comes after that (unfinished.py). While an
+owner is alive, names are right (marker.py).
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from .recovery import find_waiting, generation_of
 
 
 class Onlooker:
-    """Reads the spares once, and again when `.spares` is another file."""
+    """Reads the spares once, and again when `.spares` has been replaced."""
 
     def __init__(self, directory: Directory, max_bytes: int) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
-        self._seen: tuple[object, dict[str, Candidate]] = (None, {})  # which `.spares`, and the highest of each key
+        # Which `.spares` was read, and the highest generation of each key in it.
+        self._seen: tuple[object, dict[str, Candidate]] = (None, {})
 
     def read(self, key: str, *, previous: bool) -> bytes | None:
-        """What counts for this name and lies under another one; None if it has what counts."""
+        """The bytes that count for this name but are under another; None if the name has what counts."""
         try:
             return self._read(key, previous=previous)
-        except FileNotFoundError:  # an owner removes it just now
+        except FileNotFoundError:  # an owner is removing it right now
             raise
         except OSError as error:
             raise DirectoryUnusable(self._directory.path, error) from error

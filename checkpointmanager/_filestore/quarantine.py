@@ -1,8 +1,8 @@
-"""Where the bytes of damaged checkpoints are kept before anything replaces them.
+"""Keeps the bytes of damaged checkpoints before anything replaces them.
 
-A hard link where the file system makes one: nothing has to be read, so even a file with bad blocks, or one
-too large to copy, is kept as it is. Elsewhere a copy. A folder in a checkpoint's place is moved here when it is
-replaced or removed; a link or a FIFO has no bytes to keep.
+It makes a hard link where the file system can: nothing has to be read, so even a file with bad blocks, or one too large
+to copy, is kept as it is. Elsewhere it makes a copy. A folder in a checkpoint's place is moved here when it is replaced
+or removed. A link or a FIFO has no bytes to keep.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .directory import Directory
 from .system import sync
 
 KEPT_PER_KEY = 4
-KEPT = 64  # of all keys together, and
+KEPT = 64  # for all keys together, and
 KEPT_BYTES = 256 << 20
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
@@ -31,26 +31,26 @@ _NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.[a-z-]+\.json")
 
 
 class _Copy(NamedTuple):
-    """In the order in which they were most likely made: a time that is still to come is of a clock that was ahead."""
+    """Sorts by likely age: a time in the future comes from a clock that was ahead, and counts as the oldest."""
 
-    made_since: bool  # the clock was set right
+    made_since: bool  # after the clock was set right
     time: str
     name: str
     key: str
 
 
 class Quarantine:
-    """That of one directory."""
+    """The quarantine of one directory."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._making = threading.Lock()
-        self._reserved: dict[str, str] = {}  # names for folders that are still in place; each guarded by its key's lock
+        self._reserved: dict[str, str] = {}  # names for folders still in place; guarded by the key's lock
 
     def keep(self, name: str, key: str, reason: Reason) -> str:
-        """Make `name` durable here and return where it is, "" if it has no bytes.
+        """Keep `name` durably and return where, or "" if it has no bytes.
 
-        A folder is left where it is, and what is returned is where move_folder will put it.
+        A folder stays where it is; the result is where move_folder will put it.
         """
         status = self._directory.stat(name)
         is_folder = stat.S_ISDIR(status.st_mode)
@@ -62,7 +62,7 @@ class Quarantine:
         return os.path.join(self._directory.path, QUARANTINE, kept_as)
 
     def move_folder(self, name: str, key: str) -> None:
-        """Take in what stood in a checkpoint's place, which is called `name` by now; durable here when it returns."""
+        """Take in a folder from a checkpoint's place, now called `name`; durable when it returns."""
         if not stat.S_ISDIR(self._directory.stat(name).st_mode):
             return
         with self._opened() as folder:
@@ -76,7 +76,7 @@ class Quarantine:
             del self._reserved[key]
 
     def kept(self) -> dict[str, list[str]]:
-        """Where the copies of each key are, oldest first; nothing where nothing was ever damaged."""
+        """Where the copies of each key are, oldest first; empty if nothing was ever damaged."""
         try:
             folder = self._directory.open_folder(QUARANTINE)
         except FileNotFoundError:
@@ -100,7 +100,7 @@ class Quarantine:
                 os.close(folder)
 
     def _make(self) -> None:
-        """Synced also if it was there: a process that was killed may have made it just before."""
+        """Syncs even if the folder exists: a process that was killed may have just created it."""
         with self._making:
             error_before = self._directory.sync_error
             made = False
@@ -110,7 +110,7 @@ class Quarantine:
             try:
                 self._directory.sync_since(error_before)
             except OSError:
-                if made:  # so that the next attempt makes it anew: another sync would not bring it back
+                if made:  # so that the next attempt creates it again: a second sync would not restore it
                     with suppress(OSError):
                         os.rmdir(QUARANTINE, dir_fd=self._directory.descriptor)
                 raise
@@ -131,13 +131,13 @@ class Quarantine:
         try:
             sync(folder)
         except BaseException:
-            with suppress(OSError):  # so that the next attempt makes it anew
+            with suppress(OSError):  # so that the next attempt creates it again
                 os.unlink(kept_as, dir_fd=folder)
             raise
         return kept_as
 
     def _prune(self, folder: int, key: str, kept_as: str) -> None:
-        """Never what has just been kept, whatever the clock says, nor the last copy of what is still damaged."""
+        """Never deletes the copy just made, whatever the clock says, or the last copy of a file still damaged."""
         copies = [copy for copy in _copies(folder) if copy.name != kept_as]
         newest = {copy.key: copy.name for copy in copies} | {key: kept_as}
         surplus = [copy for copy in copies if copy.key == key][: 1 - KEPT_PER_KEY]
@@ -168,7 +168,7 @@ class Quarantine:
         return False
 
     def _sync_bytes(self, name: str) -> None:
-        with suppress(OSError):  # what cannot be opened or synced is still worth a link
+        with suppress(OSError):  # a file that cannot be opened or synced is still worth a link
             descriptor = self._directory.open(name)
             try:
                 sync(descriptor)
@@ -192,7 +192,7 @@ def _copies(folder: int) -> list[_Copy]:
 
 
 def _already_kept(folder: int, key: str, status: os.stat_result) -> str:
-    """A retry finds the link that the failed attempt made: one copy is enough."""
+    """The link made by an earlier attempt that failed: one copy is enough."""
     for copy in _copies(folder):
         if copy.key == key and os.path.samestat(os.stat(copy.name, dir_fd=folder, follow_symlinks=False), status):
             return copy.name
@@ -207,7 +207,7 @@ def _size(folder: int, name: str) -> int:
 
 
 def _delete(folder: int, name: str) -> None:
-    """A folder only if it is empty: nobody knows what may be mounted below it."""
+    """Deletes a folder only if it is empty: anything may be mounted below it."""
     try:
         os.unlink(name, dir_fd=folder)
     except OSError:

@@ -1,39 +1,39 @@
-"""What a dead owner left in its spares: found, and put in its place before anything else is done.
+"""Recovery of what a dead owner left in its spares, before anything else is done.
 
 For every key that a whole spare names, the candidates are the files under the key's two names and the spares; the
 highest generation wins (_format/newest.py). The winners are put in place by calls that work on every file system:
 
     open, write, fsync   .spare-N                      each winner again, before any name changes: after a kill its
-                                                       bytes may be in memory only, after a failed sync they may
-                                                       never reach the disk
-    open, write, fsync   .tmp-L                        a copy of key.json where that wins and its owner died in this
-                                                       boot: perhaps after a failed sync, which has lost its name
+                                                       bytes may exist in memory only, and after a failed sync
+                                                       they may never reach the disk
+    open, write, fsync   .tmp-L                        a copy of key.json, if that wins and its owner died in this
+                                                       boot: a failed sync may have lost its name
     rename               .tmp-L -> key.json
-    link                 key.json -> .tmp-M            where key.json is whole and lower
+    link                 key.json -> .tmp-M            if key.json is whole and lower
     rename, unlink       .tmp-M -> .previous-key       a rename between two names of one file does nothing
     rename               .spare-N -> key.json
-    rename               .spare-N -> .previous-key     instead of these, where key.json is damaged
+    rename               .spare-N -> .previous-key     instead of these, if key.json is damaged
     fsync                the directory
     rename               .spare-N -> .tmp-O            every spare; back if the sync fails (removals.py)
     fsync                the directory
     unlink               .tmp-O, then .spares
 
-Whatever fails, the open fails and the spares stay. A crash at any of these calls leaves a directory for which the same
-rule has the same result. Where key.json is absent nothing is made: the checkpoint was removed.
+If any call fails, the open fails and the spares stay. A crash at any call leaves a directory for which the same rule
+gives the same result. If key.json is absent, nothing is created: the checkpoint was removed.
 
-If the dead owner also left the record of a transaction (transactions.py), that is finished afterwards, and not before:
-so the newest single update is under its name when the record makes that the previous generation. Each step compares
-generations, so the highest of all wins, as if both were one:
+If the dead owner also left the record of a transaction (transactions.py), that is completed afterwards, never before:
+then the newest single update has its proper name when the record turns it into the previous generation. Both steps
+compare generations, so the highest of all wins, as if they were one step:
 
-- Generations of a key rise with every change, a removal's among them, and count spares and a record that a crash may
-  bring back. So an update from before the transaction has a lower one than the member, one from after it a higher one.
-- An update from after it was made only when the transaction was finished: its names were durable by then, in whatever
-  order, and its file is no longer there. So a member whose file is there is newer than all that this step has moved,
-  and newer than what stands under its name, damaged or not. That is why the record may replace damaged bytes, which
+- The generation of a key rises with every change, including removals, and counts spares and any record that a crash may
+  bring back. So an update before the transaction has a lower generation than the member, one after it a higher one.
+- An update after the transaction can exist only if the transaction was completed: by then its names were durable, in
+  whatever order, and its file was gone. So a member whose file still exists is newer than everything this step has
+  moved, and newer than the content of its name, damaged or not. That is why the record may replace damaged bytes, which
   are kept first, although a spare may not.
-- Nothing is made of a spare where key.json is absent, so a removal or a creation that waits in the record meets what
-  it was decided for. What this step leaves is durable before the record is touched, and a crash in between leaves a
-  record and no spares: what is still to be done.
+- A spare never creates an absent key.json, so a removal or creation in the record still finds the state for which it
+  was decided. The result of this step is durable before the record is touched, and a crash in between leaves a record
+  and no spares, which is exactly the remaining work.
 """
 
 from __future__ import annotations
@@ -60,24 +60,26 @@ from .system import sync, write_all
 
 @dataclass(slots=True)
 class Waiting:
-    """What the spares of a directory hold."""
+    """The contents of a directory's spares."""
 
     names: list[str] = field(default_factory=list)
     candidates: dict[str, list[Candidate]] = field(default_factory=dict)  # by key
-    torn: list[str] = field(default_factory=list)  # an unfinished write, or rot of a finished one: nobody can tell
+    torn: list[str] = field(
+        default_factory=list
+    )  # an incomplete write, or rot of a complete one: nothing distinguishes them
 
 
 def find_waiting(directory: Directory, names: Iterable[str], max_bytes: int) -> Waiting:
-    """OSError for what cannot be read: nothing is concluded from that."""
+    """Raises OSError if a spare cannot be read: nothing may be concluded then."""
     waiting, budget = Waiting(), SearchBudget()
     for name in sorted(name for name in names if name.startswith(SPARE)):
         waiting.names.append(name)
         try:
             candidate = candidate_in(name, read_to_judge(directory, name, max_bytes), budget)
-        except FileNotFoundError:  # an owner puts it in its place just now
+        except FileNotFoundError:  # an owner is moving it into place right now
             continue
         except Damaged:
-            candidate = None  # not a file, or not one of ours
+            candidate = None  # not a file, or not ours
         except TooNew as too_new:
             raise OSError(None, f"{name}: {too_new}; open it with the release that wrote it") from too_new
         if candidate:
@@ -88,7 +90,7 @@ def find_waiting(directory: Directory, names: Iterable[str], max_bytes: int) -> 
 
 
 def recover(directory: Directory, names: Iterable[str], max_bytes: int, quarantine: Quarantine) -> str:
-    """Returns what was done in words, "" if there was nothing. OSError: nothing was deleted."""
+    """Returns what was done, in words; "" if nothing. Raises OSError, and has deleted nothing then."""
     names = set(names)
     error_before = directory.sync_error
     waiting = find_waiting(directory, names, max_bytes)
@@ -110,11 +112,11 @@ def recover(directory: Directory, names: Iterable[str], max_bytes: int, quaranti
             directory.sync_since(error_before)
     if SPARES in names:
         directory.discard(SPARES)
-    return _told(len(moves), len(waiting.torn))
+    return _summary(len(moves), len(waiting.torn))
 
 
 def generation_of(directory: Directory, name: str, key: str, max_bytes: int) -> int:
-    """That of the whole checkpoint of this key under the name, or ABSENT, or DAMAGED."""
+    """The generation of the whole checkpoint of this key under the name, or ABSENT, or DAMAGED."""
     try:
         header, _ = open_sealed(read_file(directory, name, max_bytes), key)
     except FileNotFoundError:
@@ -134,7 +136,7 @@ def _judge(directory: Directory, key: str, found: list[Candidate], max_bytes: in
 
 
 def _copied(directory: Directory, keys: Iterable[str], max_bytes: int) -> dict[str, str]:
-    """New files with what stands under the names of these keys, where that is whole. None if there is no room."""
+    """New files with the content of these keys, for those that are whole. Empty if the disk has no room."""
     files = NewFiles(directory)
     try:
         whole = [key for key in sorted(keys) if generation_of(directory, key + SUFFIX, key, max_bytes) > ABSENT]
@@ -168,13 +170,13 @@ def _move(directory: Directory, key: str, place: Place, candidate: Candidate) ->
         return
     temp = directory.new_temp()
     directory.link_or_copy(key + SUFFIX, temp)
-    with suppress(IsADirectoryError):  # a folder stands there: no reason to refuse the new generation
+    with suppress(IsADirectoryError):  # a folder in its place is no reason to refuse the new generation
         directory.rename(temp, PREVIOUS + key)
-    directory.discard(temp)  # still there if both were names of one file, as a killed writer leaves them
+    directory.discard(temp)  # still there if both named the same file, as a killed writer leaves them
     directory.rename(candidate.name, key + SUFFIX)
 
 
-def _told(moved: int, torn: int) -> str:
-    put = f"put {moved} newer generations of an earlier process in their places" if moved else ""
-    left = f"removed {torn} spares that are not whole: unfinished writes, or damage of finished ones" if torn else ""
+def _summary(moved: int, torn: int) -> str:
+    put = f"moved {moved} newer generations of an earlier process into place" if moved else ""
+    left = f"removed {torn} spares that are not whole: incomplete writes, or damage to complete ones" if torn else ""
     return "; ".join(filter(None, (put, left)))

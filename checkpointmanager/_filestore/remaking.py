@@ -1,4 +1,4 @@
-"""A member of a transaction that is made once more, because nobody knows which of its names are durable."""
+"""Prepares a member of a transaction to be applied again, because nobody knows which names are durable."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from .unfinished import Progress, Standing
 
 
 def made_ready(progress: Progress, quarantine: Quarantine) -> Current:
-    """What is to become of that which stands there; damaged bytes are kept before they are replaced."""
+    """How to treat the content of the key's name; damaged bytes are kept before they are replaced."""
     member = progress.member
     if progress.standing is Standing.DONE:  # it must not become its own previous generation
         return Current.DAMAGED if member.kind is MemberKind.PUT else Current.ABSENT
     if progress.damage:
-        with suppress(OSError) if member.kind is MemberKind.REMOVE else nullcontext():  # it must always be possible
+        with (
+            suppress(OSError) if member.kind is MemberKind.REMOVE else nullcontext()
+        ):  # a removal must always be possible
             quarantine.keep(member.key + SUFFIX, member.key, progress.damage)
     return progress.current
 
 
 def copied(progress: Progress, directory: Directory, files: NewFiles) -> Member:
-    """The member with a new file, which holds what counts for its key now."""
+    """The member with a new file that holds what counts for its key now."""
     member = progress.member
     if member.kind is MemberKind.REMOVE:
         return member

@@ -1,15 +1,15 @@
-"""Names that are taken away, so that they can come back as long as that is not durable.
+"""Takes names away in a way that can be undone until the removal is durable.
 
-What a failed sync has lost is not made good by another sync: the change itself has to be made again. An unlinked
-name cannot be unlinked again, so a removal renames first:
+A second sync does not restore what a failed sync lost: the change itself has to be made again. An unlinked name cannot
+be unlinked again, so a removal renames first:
 
     rename  key.json -> .tmp-N-removed-key          gone, for every reader at once
     rename  .previous-key -> .tmp-M-removed-key
     fsync   the directory                           now it is acknowledged
-    unlink  .tmp-N-removed-key, .tmp-M-removed-key  need no sync: whoever opens the directory sweeps what is left
+    unlink  .tmp-N-removed-key, .tmp-M-removed-key  need no sync: the next open sweeps what is left
 
-If the sync fails, the names are put back. A reader finds the old checkpoint again, never anything else, and
-whoever repeats the removal, be it after a restart, makes it anew.
+If the sync fails, the names are put back. Readers find the old checkpoint again, never anything else, and a repeated
+removal, even after a restart, makes the change anew.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Taken(NamedTuple):
 
 
 class Removals:
-    """What was taken away is gone for good at the end of the with block, unless that raises."""
+    """Names taken away are gone for good at the end of the with block, unless the block raises."""
 
     def __init__(self, directory: Directory, quarantine: Quarantine) -> None:
         self._directory = directory
@@ -51,7 +51,7 @@ class Removals:
     def take(self, name: str, key: str) -> bool:
         """Take a name of this key away; False if there is none."""
         temp = self._directory.new_temp(REMOVED + key)
-        self._taken.append(_Taken(name, temp, key))  # before it happens: an interrupt may come right after
+        self._taken.append(_Taken(name, temp, key))  # first: an interrupt may come right after the rename
         try:
             is_there = self._rename(name, temp)
         except OSError:
@@ -62,14 +62,14 @@ class Removals:
         return is_there
 
     def put_back(self) -> None:
-        """Undo it all, as the last thing that is done here."""
+        """Undo everything. The last call on this object."""
         taken, self._taken = self._taken, []
         for name, temp, _ in taken:
             try:
                 self._directory.rename(temp, name)
             except FileNotFoundError:
                 continue  # interrupted before it was taken
-            except OSError:  # a double fault; whoever takes the name again begins with putting it back
+            except OSError:  # a double fault; the next removal of the name first puts it back
                 self._directory.stuck[name] = temp
 
     def _rename(self, name: str, temp: str) -> bool:
@@ -82,7 +82,7 @@ class Removals:
             self._directory.rename(stuck[name], name)
             del stuck[name]
             self._directory.rename(name, temp)
-        if name in stuck:  # what has the name now is newer
+        if name in stuck:  # the current holder of the name is newer
             self._directory.discard(stuck.pop(name))
         return True
 
@@ -90,9 +90,9 @@ class Removals:
         try:
             for _, temp, key in self._taken:
                 if not self._directory.discard(temp):
-                    with suppress(OSError):  # then it waits there for the next owner
+                    with suppress(OSError):  # the next owner will move it
                         self._quarantine.move_folder(temp, key)
-        except BaseException:  # an interrupt is no reason to leave the others
+        except BaseException:  # an interrupt must not leave the others behind
             for _, temp, _ in self._taken:
                 self._directory.discard(temp)
             raise

@@ -1,4 +1,4 @@
-"""What the operating system tells and does differently from place to place."""
+"""System calls and facts that differ between platforms and file systems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import types
 from contextlib import suppress
 
-# What kernels and file systems answer that cannot exchange names; EPERM is a container's way to say it.
+# The errors of kernels and file systems that cannot exchange names; EPERM comes from containers.
 CANNOT_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
 
 if sys.platform == "darwin":
@@ -18,30 +18,30 @@ if sys.platform == "darwin":
         """Force to the platter: on macOS fsync alone stops at the drive's cache."""
         try:
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-        except OSError:  # some file systems there know only fsync
+        except OSError:  # some file systems support only fsync
             os.fsync(descriptor)
 
 else:
 
     def sync(descriptor: int) -> None:
-        """Force to the disk. Never repeated after a failure: the kernel then forgets what was lost."""
+        """Force to the disk. Never repeated after a failure: the kernel has forgotten what it lost."""
         os.fsync(descriptor)
 
 
 def sync_data(descriptor: int) -> None:
-    """The same for the bytes of a file, and its size if that has changed; without its times."""
+    """The same for the bytes of a file, and its size if that has changed, but not its times."""
     os.fdatasync(descriptor)
 
 
 def write_all(descriptor: int, blob: bytes) -> None:
-    """A write may be short (a full disk, a limit, a signal): go on until all is written or an error says why."""
+    """Write everything, or raise: a single write may be short (a full disk, a limit, a signal)."""
     written = os.write(descriptor, blob)
     while written < len(blob):
         written += os.write(descriptor, memoryview(blob)[written:])
 
 
 def will_need(descriptor: int, size: int) -> None:
-    """Let the kernel begin to read this file, without waiting; nothing where it does not take such hints."""
+    """Let the kernel start reading this file, without waiting; does nothing if it takes no such hints."""
     # Under pyfakefs `os` is a stand-in, and its descriptors mean nothing to the kernel.
     if isinstance(os, types.ModuleType) and hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, size, os.POSIX_FADV_WILLNEED)
@@ -57,12 +57,12 @@ _UNRELIABLE = frozenset(
 
 
 def is_unreliable(file_system: str) -> bool:
-    """On the network, or a program's own (fuse, fuseblk, fuse.sshfs): what a sync or a lock means is up to others."""
+    """On the network or in user space (fuse, fuseblk, fuse.sshfs): others decide what a sync or a lock means."""
     return file_system in _UNRELIABLE or file_system.partition(".")[0] in ("fuse", "fuseblk")
 
 
 def file_system_of(device: int) -> str:
-    """The type of the file system with this device number, or "" where the kernel does not tell."""
+    """The type of the file system with this device number, or "" if the kernel does not say."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
     with suppress(OSError), open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
         for line in mounts:
@@ -74,15 +74,15 @@ def file_system_of(device: int) -> str:
 
 
 def has_fast_commit(device: int) -> bool:
-    """True for ext4 with the feature fast_commit, which kernels up to now replay with losses."""
+    """True for ext4 with the feature fast_commit, which lost data when kernels replayed it."""
     # The kernel shows the feature by the name of the debug option that also sets it.
     return not {"fast_commit", "fc_debug_force"}.isdisjoint(_ext4_options(device))
 
 
 def keeps_order(file_system: str, device: int) -> bool:
-    """True where changes of names become durable in the order in which they were made, and that has been tried.
+    """True for file systems tested to make changes of names durable in the order in which they happened.
 
-    Of ext4 that needs the journal: only with one the kernel shows how data is journaled.
+    ext4 needs its journal for that. With one, the kernel shows the option data=.
     """
     if file_system == "xfs":
         return True
@@ -91,7 +91,7 @@ def keeps_order(file_system: str, device: int) -> bool:
 
 
 def _ext4_options(device: int) -> list[str]:
-    """Those of the file system with this device number; none where the kernel does not tell."""
+    """The options of the file system with this device number; empty if the kernel does not say."""
     with suppress(OSError):
         name = os.path.basename(os.readlink(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"))
         with open(f"/proc/fs/ext4/{name}/options", encoding="utf-8", errors="replace") as options:
@@ -109,23 +109,23 @@ if sys.platform == "linux":
     _fcntl = ctypes.PyDLL(None, use_errno=True).fcntl
 
     def fcntl_at_once(descriptor: int, command: int, argument: int) -> None:
-        """fcntl for what takes less time than to let another thread run meanwhile, and to wait for its end."""
+        """fcntl without releasing the interpreter lock, for calls shorter than handing the lock over and back."""
         if _fcntl(descriptor, command, argument) < 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
     def is_inline(descriptor: int) -> bool:
-        """True if ext4 keeps the bytes in the inode: fdatasync of as many bytes as before is not durable then."""
+        """True if ext4 keeps the bytes in the inode: then fdatasync after a same-size overwrite is not durable."""
         try:
             flags = fcntl.ioctl(descriptor, _GETFLAGS, bytes(8))
         except OSError as error:
-            if error.errno in (errno.ENOTTY, errno.ENOTSUP, errno.EOPNOTSUPP):  # a file system that has no such flags
+            if error.errno in (errno.ENOTTY, errno.ENOTSUP, errno.EOPNOTSUPP):  # a file system without such flags
                 return False
             raise
         return bool(int.from_bytes(flags[:4], sys.byteorder) & _INLINE_DATA)
 
     def exchange(directory: int, one: str, other: str) -> None:
-        """Let two names of one directory change files, in one step; OSError where kernel or file system cannot."""
+        """Swap the files of two names of one directory, atomically. Raises OSError if the system cannot."""
         # Under pyfakefs `os` is a stand-in, and this would reach the real disk.
         if _renameat2 is None or not isinstance(os, types.ModuleType):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -136,7 +136,7 @@ if sys.platform == "linux":
 else:
 
     def exchange(directory: int, one: str, other: str) -> None:
-        """Only Linux can."""
+        """Only Linux can exchange names."""
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 

@@ -1,7 +1,7 @@
-"""What a transaction that is committed and not finished says of its keys, for readers and for whoever finishes it.
+"""What a committed but incomplete transaction means for its keys, for readers and for the owner that completes it.
 
-The names are read as they are, and the record decides what they mean: the higher generation wins. A record whose
-transaction was finished, and that a power loss has brought back, so changes nothing.
+The names are read as they are, and the record decides what they mean: the higher generation wins. So the record of a
+completed transaction that a power loss brought back changes nothing.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .reading import read_to_judge
 
 
 class Standing(Enum):
-    """How far a member has come."""
+    """How far a member has got."""
 
-    WAITING = auto()  # it is to be made
-    DONE = auto()  # its name says so already, perhaps not durably
-    PAST = auto()  # something newer stands there, or somebody has removed it by hand
+    WAITING = auto()  # not applied yet
+    DONE = auto()  # applied, perhaps not durably
+    PAST = auto()  # something newer is there, or the file was removed by hand
     LOST = auto()  # neither its file nor its checkpoint is there
 
 
 class Progress(NamedTuple):
-    """How far one member of the record has come, and what stands under its key's name."""
+    """How far one member of the record has got, and what is under its key's name."""
 
     member: Member
     standing: Standing
@@ -41,25 +41,25 @@ class Progress(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The file that holds what counts for the key now; "" if the key is gone."""
+        """The file that counts for the key now; "" if the key is gone."""
         if self.standing is not Standing.WAITING:
             return self.member.key + SUFFIX
         return self.member.file
 
 
 class Unfinished:
-    """The record of one directory, as it is on the disk."""
+    """The record of one directory, as it is on disk."""
 
     def __init__(self, directory: Directory, onlooker: Onlooker | None = None) -> None:
         self._directory = directory
-        self._onlooker = onlooker  # of a reader, for which spares may hold what will stand under a name
+        self._onlooker = onlooker  # a reader's; spares may hold what belongs under a name
         self._last: tuple[object, Record | None] = (None, None)  # the last record read, by the identity of its file
 
     def is_there(self) -> bool:
         return self._directory.exists(TRANSACTION)
 
     def read(self) -> Record | None:
-        """None if there is none, or one that was taken back or never durable. Raises OSError, Damaged and TooNew."""
+        """None if there is no record, or it was withdrawn or never durable. Raises OSError, Damaged and TooNew."""
         try:
             blob = read_to_judge(self._directory, TRANSACTION, MAX_RECORD_BYTES)
         except FileNotFoundError:
@@ -74,13 +74,13 @@ class Unfinished:
         return record if record and self._was_committed(record) else None
 
     def progress(self, record: Record) -> Iterator[Progress]:
-        """All members, each with what the names say of it. Raises OSError: nothing follows from what cannot be read."""
+        """The progress of all members, by their names. Raises OSError: nothing follows from what cannot be read."""
         for member in record.members:
             yield self.progress_of(member)
 
     def progress_of(self, member: Member) -> Progress:
         found = self._look(member)
-        # Its owner may just have renamed the file, after we had looked at the name that it has now: look again.
+        # The owner may have renamed the file after we looked at its new name: look again.
         return self._look(member) if found.standing is Standing.LOST else found
 
     def _look(self, member: Member) -> Progress:
@@ -105,7 +105,7 @@ class Unfinished:
     # For readers
 
     def name_of(self, key: str, *, previous: bool = False) -> str:
-        """The file that counts for a key now; "" if it has none."""
+        """The file that counts for a key now; "" if there is none."""
         name = PREVIOUS + key if previous else key + SUFFIX
         record = self._seen()
         member = next((member for member in record.members if member.key == key), None) if record else None
@@ -121,13 +121,13 @@ class Unfinished:
         return name if progress.current is Current.DAMAGED else key + SUFFIX
 
     def changes(self) -> dict[str, str]:
-        """The keys whose names do not say what counts: the file that does for each, "" if it has none."""
+        """For each key whose own name does not count: the file that does, "" if there is none."""
         record = self._seen()
         waiting = [each for each in self.progress(record) if each.standing is Standing.WAITING] if record else []
         return {each.member.key: each.name for each in waiting}
 
     def _seen(self) -> Record | None:
-        """The record, if it counts. What is damaged or too new is for the owner to judge."""
+        """The record, if it counts. A damaged or too new one is for the owner to judge."""
         try:
             status = self._directory.stat(TRANSACTION)
         except FileNotFoundError:
@@ -154,9 +154,9 @@ class Unfinished:
         return Standing.LOST
 
     def _was_committed(self, record: Record) -> bool:
-        """False if a power loss came before the commit was durable, and kept the record's name but not all files.
+        """False if a power loss before the commit was durable kept the record's name but not all files.
 
-        Nothing of it has been made then. Something that was made proves that all files were there once.
+        Then nothing of it was applied. Any member that was applied proves that all files once existed.
         """
         standings = {each.standing for each in self.progress(record) if each.member.file}
         return Standing.LOST not in standings or Standing.DONE in standings

@@ -1,4 +1,4 @@
-"""In which boot a file was written: a header states it, so that a reboot is visible."""
+"""The id of the current boot. Headers carry it, so that a reboot is visible."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import suppress
 
 
 def boot_id() -> str:
-    """The kernel's name for this boot, or "" where there is none (then nothing is known about reboots)."""
+    """The kernel's id for this boot, or "" if it has none (then nothing is known about reboots)."""
     with suppress(OSError, ValueError), open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
         return file.read().strip()
     return ""

@@ -1,6 +1,6 @@
-"""Which strings may name a checkpoint, or a kind of them.
+"""Which strings may name a checkpoint or a kind of checkpoint.
 
-A key becomes a file name and both stand unescaped in the header, so nothing else may pass.
+A key becomes a file name, and both appear unescaped in the header, so nothing else may pass.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from .._errors import InvalidKey
 
-MAX_KEY_LENGTH = 200  # leaves room in a 255-byte file name for what quarantine adds
+MAX_KEY_LENGTH = 200  # leaves room in a 255-byte file name for the suffix of a quarantined copy
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 

@@ -1,6 +1,6 @@
-"""Who owns a directory's lock, as the owner itself wrote it into the lock file.
+"""The owner of a directory's lock, as it described itself in the lock file.
 
-Only a courtesy to whoever is refused: the kernel's lock decides, never this text.
+Only a courtesy to processes that are refused: the kernel's lock decides, never this text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LockOwner:
 
     @classmethod
     def of_this_process(cls, label: str) -> LockOwner:
-        """As this process would sign a lock file."""
+        """How this process describes itself in a lock file."""
         since = datetime.now(UTC).isoformat(timespec="seconds")
         # Arguments are left out: they may hold secrets.
         command = sys.argv[0] if sys.argv else ""
@@ -35,15 +35,15 @@ class LockOwner:
 
     @classmethod
     def parse(cls, text: bytes) -> LockOwner | None:
-        """What a lock file says; None if it says nothing that can be understood."""
+        """The owner named in a lock file; None if the text cannot be understood."""
         try:
-            told = orjson.loads(text)
+            members = orjson.loads(text)
             return cls(
-                int(told["pid"]),
-                str(told["host"]),
-                str(told["command"]),
-                str(told["since"]),
-                str(told["owner"]),
+                int(members["pid"]),
+                str(members["host"]),
+                str(members["command"]),
+                str(members["since"]),
+                str(members["owner"]),
             )
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             return None
@@ -60,5 +60,5 @@ class LockOwner:
 
 
 def _in_unicode(text: str) -> str:
-    """A path need not be UTF-8, and then Python's string of it cannot be written as JSON."""
+    """A path need not be valid UTF-8, and Python's string for such a path cannot be written as JSON."""
     return text.encode(errors="replace").decode()

@@ -1,12 +1,12 @@
-"""The names in a checkpoint directory. What starts with a dot is never a checkpoint."""
+"""The names in a checkpoint directory. A name with a leading dot is never a checkpoint."""
 
 SUFFIX = ".json"  # <key>.json
-PREVIOUS = ".previous-"  # .previous-<key>: the generation before
-TEMP = ".tmp-"  # .tmp-<token>-<number>: a write that has not happened yet, or never will
-REMOVED = "-removed-"  # .tmp-<token>-<number>-removed-<key>: gone, as soon as that is durable
-REPLACED = "-replaced-"  # .tmp-<token>-<number>-replaced-<key>: a folder that stood in a checkpoint's place
-TRANSACTION = ".transaction"  # several checkpoints that change together, as soon as that is durable
-SPARE = ".spare-"  # .spare-<token>-<number>: to be overwritten by the next update; may hold the newest generation
-SPARES = ".spares"  # there while spares may be; locked by an owner whose names are right
+PREVIOUS = ".previous-"  # .previous-<key>: the previous generation
+TEMP = ".tmp-"  # .tmp-<token>-<number>: a write that is not complete, and may never be
+REMOVED = "-removed-"  # .tmp-<token>-<number>-removed-<key>: a removal that is not durable yet
+REPLACED = "-replaced-"  # .tmp-<token>-<number>-replaced-<key>: a folder that was in a checkpoint's place
+TRANSACTION = ".transaction"  # the record of a transaction
+SPARE = ".spare-"  # .spare-<token>-<number>: overwritten by a later update; may hold the newest generation
+SPARES = ".spares"  # exists while spares may exist; locked by a live owner, whose names are right
 LOCK = ".lock"
 QUARANTINE = ".quarantine"  # .quarantine/<key>.<time>.<reason>.json

@@ -1,7 +1,7 @@
-"""Which generation of a key counts after a crash, and where it belongs: the rule, without a disk.
+"""Which generation of a key counts after a crash, and where it belongs: the rule alone, without a disk.
 
-The bytes of a checkpoint say what they are, so those of an update are found wherever they lie. An owner applies the
-rule when it opens a directory, a reader in memory as long as no owner has. FORMAT.md has it in prose.
+A checkpoint's bytes name their key and generation, so an update is found under whatever name it has. An owner applies
+the rule when it opens a directory; a reader applies it in memory while there is no owner. FORMAT.md has it in prose.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .envelope import open_any
 from .reason import Damaged, TooNew
 from .repair import SearchBudget, repair
 
-ABSENT = 0  # in the place of a generation: nothing has the name
-DAMAGED = -1  # something has it that is no whole checkpoint of this key
+ABSENT = 0  # instead of a generation: no file has the name
+DAMAGED = -1  # the file is not a whole checkpoint of this key
 
 
 class Candidate(NamedTuple):
@@ -25,7 +25,7 @@ class Candidate(NamedTuple):
     name: str
     key: str
     blob: bytes
-    mended: bool = False  # the file holds other bytes, which were repaired exactly
+    mended: bool = False  # the file differs from these bytes, which are its exact repair
 
     def __repr__(self) -> str:
         return f"Candidate({self.key!r}, generation {self.generation}, {self.name!r})"  # never data
@@ -35,7 +35,7 @@ class Place(Enum):
     """Where the highest candidate belongs."""
 
     CURRENT = auto()
-    PREVIOUS = auto()  # for a rollback that somebody decides
+    PREVIOUS = auto()  # for a rollback, if the user decides on one
 
 
 class Verdict(NamedTuple):
@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 def candidate_in(name: str, blob: bytes, budget: SearchBudget) -> Candidate | None:
-    """What the file of this name holds; None if that is no whole checkpoint and cannot be repaired exactly. TooNew."""
+    """The checkpoint in the file of this name; None if it is damaged beyond exact repair. Raises TooNew."""
     try:
         return _candidate(name, blob)
     except Damaged:
@@ -58,10 +58,10 @@ def candidate_in(name: str, blob: bytes, budget: SearchBudget) -> Candidate | No
 
 
 def decide(current: int, previous: int, candidates: Iterable[Candidate]) -> Verdict | None:
-    """What is to be done for a key with these generations under its two names; None if all is in its place.
+    """The move needed for a key with these generations under its two names; None if everything is in place.
 
-    The highest generation wins. Nothing takes the place of damaged bytes, and nothing is made where nothing is:
-    the checkpoint was removed.
+    The highest generation wins. Damaged bytes are never replaced. An absent checkpoint was removed, so it is never
+    created.
     """
     best = max(candidates, key=_generation, default=None)
     if best is None or current == ABSENT:

@@ -1,6 +1,6 @@
 """What can be wrong with a checkpoint's bytes, as a word that programs can branch on.
 
-Every room reports damage with the same value, so that the manager only has to add the name of the file.
+Every module reports damage with the same values, so the manager only has to add the name of the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Reason(StrEnum):
     NOT_A_FILE = "not-a-file"  # a folder, link or FIFO; not read
 
 
-# A read that fails for want of these says nothing about the file.
+# A read that fails because these ran out says nothing about the file.
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -55,9 +55,9 @@ class Damaged(Exception):
 
 
 class TooNew(Exception):
-    """Raised by the rooms below the manager for what a newer program wrote: not damaged, but not for us."""
+    """Raised below the manager for content that a newer program wrote: not damaged, but not ours to read."""
 
 
 def reason_of(error: OSError) -> str:
-    """The words for an OSError, without the file names that its own text repeats."""
+    """The description of an OSError, without the file names in its own text."""
     return error.strerror or (os.strerror(error.errno) if error.errno else type(error).__name__)

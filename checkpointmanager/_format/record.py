@@ -1,7 +1,7 @@
-"""The sealed record of a transaction: which files are to take which names, and which names are to go.
+"""The sealed record of a transaction: which files take which names, and which names go.
 
-Pure, as the envelope is, and sealed like a checkpoint: the first member is the checksum of every byte after it.
-Under its name the record is the decision that a transaction happens; FORMAT.md says what a reader does with it.
+Pure, like the envelope, and sealed like a checkpoint: the first member is the checksum of every byte after it. Once
+the record has its name, the transaction happens; FORMAT.md says how readers use it.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from .reason import Damaged, Reason, TooNew
 
 RECORD_FORMAT = 1
 MAX_MEMBERS = 10_000
-MAX_RECORD_BYTES = 8 << 20  # of so many members with the longest keys and files it takes 4
+MAX_RECORD_BYTES = 8 << 20  # twice what that many members with the longest names need
 
 
 class MemberKind(StrEnum):
     """What a transaction does to one key."""
 
-    PUT = "put"  # replaces a checkpoint; if somebody has removed it meanwhile, it stays removed
-    CREATE = "create"  # makes the checkpoint, whatever stands there
+    PUT = "put"  # replaces a checkpoint; if it has been removed meanwhile, it stays removed
+    CREATE = "create"  # creates the checkpoint, whatever is in its place
     REMOVE = "remove"
 
 
 class Member(NamedTuple):
-    """One key of a transaction. `file` is the new checkpoint, synced before there is a record; "" of a removal."""
+    """One key of a transaction. `file` is the new checkpoint, synced before the record; "" for a removal."""
 
     key: str
     kind: MemberKind
-    generation: int  # what has this one or a higher one is the member itself, or newer
+    generation: int  # a file with this generation is the member itself; with a higher one, newer
     file: str = ""
 
 
@@ -59,9 +59,9 @@ def seal_record(record: Record) -> bytes:
 
 
 def open_record(blob: bytes) -> Record | None:
-    """What the bytes of the file `.transaction` say, or Damaged, or TooNew.
+    """The record in the bytes of the file `.transaction`. Raises Damaged or TooNew.
 
-    None if there are no bytes: so a transaction that failed leaves the name until its end is durable.
+    None for an empty file, which a withdrawn transaction leaves until the withdrawal is durable.
     """
     if not blob:
         return None
@@ -73,11 +73,11 @@ def open_record(blob: bytes) -> Record | None:
     except orjson.JSONDecodeError:
         raise Damaged(Reason.NOT_JSON, "the checksum holds, but the record is not JSON") from None
     if type(found.get("format")) is int and found["format"] != RECORD_FORMAT:
-        raise TooNew(f"its record of a transaction has format {found['format']}, this release knows {RECORD_FORMAT}")
+        raise TooNew(f"its transaction record has format {found['format']}, this release knows {RECORD_FORMAT}")
     try:
         members = tuple(_parsed(found))
     except (KeyError, TypeError, ValueError):
-        raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but this is no record of a transaction") from None
+        raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but this is not a transaction record") from None
     return Record(found["number"], members)
 
 
@@ -87,7 +87,7 @@ def _as_json(member: Member) -> dict[str, object]:
 
 
 def _parsed(found: dict[str, Any]) -> Iterator[Member]:
-    """ValueError and the like for anything that no writer of ours has sealed."""
+    """Raises KeyError, TypeError or ValueError for anything that our writers would not have sealed."""
     if (found["format"], found["record"]) != (RECORD_FORMAT, TRANSACTION) or type(found["number"]) is not int:
         raise ValueError
     keys: set[str] = set()
@@ -105,5 +105,5 @@ def _parsed(found: dict[str, Any]) -> Iterator[Member]:
 
 
 def _is_temp(file: str) -> bool:
-    """A temp file of the same directory: a record can name no other."""
+    """True for a temp file of the same directory, the only kind a record may name."""
     return file.startswith(TEMP) and is_name(file.removeprefix(TEMP))

@@ -1,6 +1,6 @@
-"""Exact repair of damaged bytes: what comes out is proved by the checksum to be what was once written.
+"""Exact repair of damaged bytes: the checksum proves that the result is what was once written.
 
-Pure, like the envelope. Slow by nature, since a flipped bit is found by trying them all; never on a hot path.
+Pure, like the envelope. Slow by nature, because a flipped bit is found by trying every bit; never on a hot path.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from xxhash import xxh3_64_intdigest
 
 from .envelope import CHECKSUM_BYTES, CLOSING, checksum_matches, checksum_of, stated_digest
 
-MAX_SEARCH_BYTES = 64 << 10  # a second or so of trying; the time grows with the square of the size
+MAX_SEARCH_BYTES = 64 << 10  # about a second of searching; the time grows with the square of the size
 LOAD_SEARCH_COST = 100_000_000_000  # bytes to hash: two or three seconds
-CALL_COST = 4096  # bytes that could be hashed in the time that it takes to call the hash function
+CALL_COST = 4096  # bytes hashed in the time of one call of the hash function
 
 _GENERATION = re.compile(rb'"generation":(\d{1,18}),')
 
 
 class Repair(NamedTuple):
-    """The bytes as they were, and what had happened to them."""
+    """The original bytes, and what had happened to them."""
 
     blob: bytes
     finding: str
 
 
 class SearchBudget:
-    """How much many searches for flipped bits may cost together, so that a start with many damaged files ends."""
+    """The total cost allowed for many searches, so that a start with many damaged files still ends."""
 
     def __init__(self, cost: int = LOAD_SEARCH_COST) -> None:
         self._left = cost
 
     def pays_for(self, size: int) -> bool:
-        """Take the cost of a search through so many bytes, all of it or nothing."""
+        """Deduct the cost of a search through this many bytes, in full or not at all."""
         cost = 8 * size * (size + CALL_COST)
         if cost > self._left:
             return False
@@ -42,19 +42,19 @@ class SearchBudget:
 
 
 def repair(blob: bytes, budget: SearchBudget | None = None) -> Repair | None:
-    """The one checkpoint that these bytes once were, if that can be proved; without a budget, at any cost."""
+    """The one checkpoint that these bytes once were, if that can be proved; without a budget, however long it takes."""
     if checksum_matches(blob):
-        return None  # whatever is wrong with it was written so
+        return None  # anything wrong with it was written that way
     return (
         _without_trailing_bytes(blob)
         or _with_closing(blob)
-        or _with_checksum_mended(blob)
+        or _with_checksum_repaired(blob)
         or _with_bit_flipped(blob, budget)
     )
 
 
 def generation_in(blob: bytes) -> int:
-    """The generation that a damaged header seems to state; 0 if it states none. Only for staying above it."""
+    """The generation that a damaged header appears to state, or 0. Only used to stay above it."""
     found = _GENERATION.search(blob, 0, 1024)
     return int(found[1]) if found else 0
 
@@ -62,18 +62,18 @@ def generation_in(blob: bytes) -> int:
 def _without_trailing_bytes(blob: bytes) -> Repair | None:
     line = blob.find(b"\n") + 1
     if 0 < line < len(blob) and checksum_matches(blob[:line]):
-        return Repair(blob[:line], f"{len(blob) - line} foreign bytes at the end are cut off")
+        return Repair(blob[:line], f"{len(blob) - line} foreign bytes cut off at the end")
     return None
 
 
 def _with_closing(blob: bytes) -> Repair | None:
     for missing in (b"\n", b"}\n"):
         if checksum_matches(blob + missing):
-            return Repair(blob + missing, f"{len(missing)} missing bytes at the end are put back")
+            return Repair(blob + missing, f"{len(missing)} missing bytes restored at the end")
     return None
 
 
-def _with_checksum_mended(blob: bytes) -> Repair | None:
+def _with_checksum_repaired(blob: bytes) -> Repair | None:
     """A flip in the first 36 bytes leaves a body whose true checksum differs from them in one bit."""
     true = checksum_of(blob[CHECKSUM_BYTES:])
     differing = [(index, a ^ b) for index, (a, b) in enumerate(zip(true, blob, strict=False)) if a != b]
@@ -106,4 +106,4 @@ def _with_bit_flipped(blob: bytes, budget: SearchBudget | None) -> Repair | None
 
 
 def _flip(index: int, mask: int) -> str:
-    return f"bit {mask.bit_length() - 1} of byte {index} had flipped and is set back"
+    return f"bit {mask.bit_length() - 1} of byte {index} had flipped, and was set back"

@@ -27,7 +27,7 @@ def test_every_one_of_2128_single_bit_flips_is_repaired_exactly() -> None:
         repaired = repair(flipped(SEALED, bit))
         assert repaired is not None
         assert repaired.blob == SEALED
-        assert repaired.finding == f"bit {bit % 8} of byte {bit // 8} had flipped and is set back"
+        assert repaired.finding == f"bit {bit % 8} of byte {bit // 8} had flipped, and was set back"
     assert BITS == 2128
 
 
@@ -51,7 +51,7 @@ def test_trailing_bytes_are_cut_off(tail: bytes) -> None:
     repaired = repair(SEALED + tail)
     assert repaired is not None
     assert repaired.blob == SEALED
-    assert repaired.finding == f"{len(tail)} foreign bytes at the end are cut off"
+    assert repaired.finding == f"{len(tail)} foreign bytes cut off at the end"
 
 
 @pytest.mark.parametrize("missing", [1, 2])
@@ -59,7 +59,7 @@ def test_a_missing_closing_is_put_back(missing: int) -> None:
     repaired = repair(SEALED[:-missing])
     assert repaired is not None
     assert repaired.blob == SEALED
-    assert repaired.finding == f"{missing} missing bytes at the end are put back"
+    assert repaired.finding == f"{missing} missing bytes restored at the end"
 
 
 def test_no_other_truncation_is_repaired() -> None:
