@@ -19,6 +19,7 @@ class Journal:
 
     def __init__(self) -> None:
         self._allowed: dict[str, list[Number]] = {key: [None] for key in MANY_KEYS}
+        self._together: dict[str, dict[str, Number]] = {}  # the last transaction of each key, if it may be unfinished
         self._torn = b""
         self.acknowledged = 0
         self.last = 0
@@ -32,11 +33,11 @@ class Journal:
             number = int(word)
             self.last = max(self.last, number)  # of several threads they do not come in order
             self.acknowledged += acknowledgements and event == "done"
-            for change in changes:
-                action, key = change.split(":")
-                outcome = number if action == "put" else None
-                if event == "begin":
+            outcomes = {key: number if action == "put" else None for action, key in (c.split(":") for c in changes)}
+            for key, outcome in outcomes.items():
+                if event.startswith("begin"):
                     self._allowed[key].append(outcome)
+                    self._together[key] = outcomes if event == "begin-together" else {}
                 elif acknowledgements:
                     self._allowed[key] = [outcome]
 
@@ -61,9 +62,21 @@ class Journal:
             for key, allowed in self._allowed.items()
             if key not in loaded.problems and found.get(key) not in allowed
         ]
+        problems += [
+            f"half of a transaction: {outcomes}, found { ({key: found.get(key) for key in outcomes}) }"
+            for outcomes in self._unfinished()
+            if len({found.get(key) == outcome for key, outcome in outcomes.items()}) > 1
+        ]
         self._start_from(found)
         return problems
 
+    def _unfinished(self) -> list[dict[str, Number]]:
+        """The last transactions, each with those of its keys that would show whether it happened."""
+        last = {id(outcomes): outcomes for outcomes in self._together.values() if outcomes}.values()
+        whole = [outcomes for outcomes in last if all(self._together[key] is outcomes for key in outcomes)]
+        return [{key: each[key] for key in each if each[key] not in self._allowed[key][:-1]} for each in whole]
+
     def _start_from(self, found: Mapping[str, Number]) -> None:
         self._allowed = {key: [found.get(key)] for key in MANY_KEYS}
+        self._together = {}
         self._torn = b""

@@ -111,23 +111,41 @@ def write_without_end(directory: Path, say: int, *, seed: int, first: int, **opt
 
 
 def change_in_threads(directory: Path, say: int, *, threads: int, first: int) -> None:
-    """Each thread writes and removes its own keys, again and again, and tells as above."""
+    """Each thread creates, updates and removes its own keys, some of them together, and reports as above."""
     numbers = itertools.count(first)
 
     def change(keys: list[str]) -> None:
         dice = random.Random(f"{first}{keys}")
         for number in numbers:
-            key = dice.choice(keys)
-            action = "remove" if dice.random() < 0.1 else "put"
-            os.write(say, f"begin {number} {action}:{key}\n".encode())
-            if action == "put":
-                filler = "x" * (dice.randrange(300) if dice.random() < 0.7 else dice.randrange(12_000))
-                manager.create_checkpoint(key, {"number": number, "filler": filler})
+            together = dice.random() < 0.1
+            actions = {key: "remove" if dice.random() < 0.1 else "put" for key in dice.sample(keys, 1 + together)}
+            filler = "x" * (dice.randrange(300) if dice.random() < 0.7 else dice.randrange(12_000))
+            data = {"number": number, "filler": filler}
+            said = " ".join(f"{action}:{key}" for key, action in actions.items())
+            os.write(say, f"{'begin-together' if together else 'begin'} {number} {said}\n".encode())
+            if together:
+                change_together(actions, data)
             else:
-                manager.remove_checkpoint(key)
-            os.write(say, f"done {number} {action}:{key}\n".encode())
+                change_one(*actions.popitem(), data, update=dice.random() < 0.5)
+            os.write(say, f"done {number} {said}\n".encode())
 
-    with CheckpointManager(directory) as manager, ThreadPoolExecutor(threads) as pool:
+    def change_one(key: str, action: str, data: object, *, update: bool) -> None:
+        if action == "remove":
+            manager.remove_checkpoint(key)
+        elif update:
+            manager.update_checkpoint(key, lambda _: data, default=None)
+        else:
+            manager.create_checkpoint(key, data)
+
+    def change_together(actions: dict[str, str], data: object) -> None:
+        with manager.transaction() as transaction:
+            for key, action in actions.items():
+                if action == "remove":
+                    transaction.remove_checkpoint(key)
+                else:
+                    transaction.create_checkpoint(key, data)
+
+    with CheckpointManager[Any](directory) as manager, ThreadPoolExecutor(threads) as pool:
         list(pool.map(change, [MANY_KEYS[thread::threads] for thread in range(threads)]))
 
 

@@ -1,7 +1,7 @@
 """Power cuts of real file systems under threads that write over spares; and that they would show a loss.
 
-Creates, updates and removals of all sizes by eight threads. The journal of the test counts only what was acknowledged
-before the power was cut. First a reader looks, then the next owner.
+Eight threads create, update and remove checkpoints of all sizes, some of them in transactions. The journal of the test
+counts only what was acknowledged before the power was cut. First a reader looks, then the next owner.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointManager
-from checkpointmanager._filestore import marker
+from checkpointmanager._filestore import FileStore, marker
 from checkpointmanager._filestore.spares import Spares
 from tests.long import times
 
@@ -73,9 +73,18 @@ def without_data_sync() -> Any:
     return mock.patch("checkpointmanager._filestore.commit.sync_data")
 
 
+def without_transactions() -> Any:
+    """The members of a transaction are written as those of a batch."""
+
+    def transact(store: FileStore, puts: Any, removals: Any) -> None:
+        store.commit(puts, list(removals))
+
+    return mock.patch.object(FileStore, "transact", transact)
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("volume", ["ext4", "xfs"], indirect=True)
-@pytest.mark.parametrize("bad", [without_recovery, with_pending_spares, without_data_sync])
+@pytest.mark.parametrize("bad", [without_recovery, with_pending_spares, without_data_sync, without_transactions])
 def test_the_same_cuts_show_a_rule_that_is_broken(volume: Volume, bad: Callable[[], Any]) -> None:
     journal = Journal()
     with bad():
