@@ -33,7 +33,7 @@ def pages() -> list[Path]:
     tops = [
         ROOT / "README.md",
         ROOT / "pyproject.toml",
-        *(ROOT / top for top in ("checkpointmanager", "draState", "tools")),
+        *(ROOT / top for top in ("checkpointmanager", "draState", "tools", ".github")),
     ]
     found = [path for top in tops for path in ([top] if top.is_file() else top.rglob("*"))]
     found += (ROOT / "tests").rglob("*.md")
