@@ -1,23 +1,23 @@
-"""What a DRA node agent remembers: claims, pods and devices, in memory and on disk.
+"""The durable state of a DRA node agent: claims, pods and devices, in memory and on disk.
 
-A ClaimInfoCache is rebuilt from its files when the process starts, and a DRAManager prepares and unprepares
-the claims of pods on it:
+A ClaimInfoCache is rebuilt from its files when the process starts. A DRAManager uses it to prepare and unprepare
+the claims of pods:
 
     cache = ClaimInfoCache("/var/lib/agent/claims")
     manager = DRAManager(cache, {"gpu.example.com": driver})
     manager.prepare_resources(pod)
     manager.get_resources(pod, "trainer").cdi_devices
 
-A driver is a ClaimPreparer with hooks that set devices up and tear them down:
+A driver is a ClaimPreparer with hooks that set up and tear down devices:
 
     preparer = ClaimPreparer(cache, hooks)
     preparer.restore()
     preparer.prepare([ClaimRef(uid, name, namespace)])
 
-Pods and claims are read from the API server's objects by read_pod and read_allocation. The health that drivers
-report is kept in a DeviceHealthStore.
+read_pod and read_allocation read pods and claims from the API server's objects. A DeviceHealthStore keeps the
+health that drivers report.
 
-A claim whose file is damaged costs itself and no other: it is there as unknown, its devices stay held.
+A damaged file affects only its own claim, which stays in the cache as unknown and keeps its devices.
 README.md says what is persisted, what is not, and why.
 """
 

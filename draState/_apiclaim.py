@@ -1,6 +1,6 @@
-"""ResourceClaim objects of the API server (resource.k8s.io/v1, as plain dicts): the only place that reads them.
+"""Reads ResourceClaim objects of the API server (resource.k8s.io/v1, as plain dicts); no other module does.
 
-Kubelet's side wants what every driver is to do for the claim, a driver's side what it was given itself, with configs.
+Kubelet's side needs the allocation of every driver, a driver only its own, with configs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Object = Mapping[str, Any]
 
 
 def read_resource_claim(resource_claim: Object) -> ResourceClaim:
-    """A ResourceClaim object as kubelet's side needs it; ClaimInvalid if it is none."""
+    """Read a ResourceClaim object for kubelet's side; ClaimInvalid if it is not one."""
     where = "the claim"
     try:
         metadata = resource_claim["metadata"]
@@ -35,10 +35,10 @@ def read_resource_claim(resource_claim: Object) -> ResourceClaim:
 
 
 def read_allocation(ref: ClaimRef, resource_claim: Object, driver: str) -> DriverClaim:
-    """What a ResourceClaim object gives to a claim from one driver.
+    """Read what one driver has to provide for a claim from its ResourceClaim object.
 
-    ClaimGone if that is nothing: it has another UID, is not allocated, or not from this driver. Requests are named
-    without the alternative that was chosen ("gpu", not "gpu/small"), because kubelet compares them so.
+    ClaimGone if that is nothing: the object has another UID, is not allocated, or has no device of this driver.
+    Requests are named without the chosen alternative ("gpu", not "gpu/small"), as kubelet compares them.
     """
     where = f"claim {ref.namespace}/{ref.name} (UID {ref.uid})"
     try:
@@ -65,9 +65,9 @@ def base_request(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Status:
-    """What was allocated, None if nothing was; and the pods that it is reserved for, UID to name."""
+    """The allocation, None if there is none; and the pods that the claim is reserved for, UID to name."""
 
-    is_allocated: bool  # and not with nothing in it
+    is_allocated: bool  # an empty allocation does not count
     results: Sequence[Object] | None
     config: Sequence[Object]
     pods: Mapping[str, str]
@@ -91,16 +91,16 @@ def _allocations(results: Iterable[Object]) -> dict[str, Allocation]:
 
 
 def _skipped(results: Iterable[Object]) -> tuple[str, ...]:
-    """What a driver need not do for a claim: only what none of the results asks of it."""
+    """The operations that a driver skips for a claim: those that all of its results skip."""
     each = [set(texts(result, "skipNodeOperations")) for result in results]
     named = [skipped for skipped in each if NodeOperation.ALL not in skipped]
     return tuple(sorted(set.intersection(*named))) if named else (str(NodeOperation.ALL),)
 
 
 def _devices(results: Iterable[Object]) -> tuple[Device, ...]:
-    """A device that serves several requests of a claim is one device with several request names.
+    """Merge the results: a device that serves several requests is one device with several request names.
 
-    It is for administration only if it is for nothing else.
+    It has admin access only if all of its results do.
     """
     merged: dict[tuple[Any, ...], Device] = {}
     for device in map(_device, results):
@@ -124,7 +124,7 @@ def _device(result: Object) -> Device:
 
 
 def _configs(config: Iterable[Object], driver: str, allocated: Sequence[str]) -> tuple[OpaqueConfig, ...]:
-    """Those for the driver, in the order of their precedence: what the claim says comes last."""
+    """The driver's configs in order of precedence: those of the claim come last."""
     read = [_config(each, allocated) for each in config if (each.get("opaque") or {}).get("driver") == driver]
     return tuple(sorted(filter(None, read), key=lambda config: not config.from_class))
 

@@ -1,4 +1,4 @@
-"""Fields of API objects, each checked as it is taken out. Errors name the field and never its value."""
+"""Typed access to the fields of API objects. Errors name the field and never quote its value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def text(item: Mapping[str, Any], field: str) -> str:
-    """A string that must be there: KeyError, TypeError."""
+    """A required string; KeyError or TypeError."""
     value = item[field]
     if not isinstance(value, str):
         raise TypeError(f"{field} is not a string")
@@ -15,7 +15,7 @@ def text(item: Mapping[str, Any], field: str) -> str:
 
 
 def texts(item: Mapping[str, Any], field: str) -> list[str]:
-    """A list of strings; no such field is an empty one."""
+    """A list of strings, empty if the field is missing."""
     values = _list(item, field)
     if not all(isinstance(value, str) for value in values):
         raise TypeError(f"{field} is not a list of strings")
@@ -23,7 +23,7 @@ def texts(item: Mapping[str, Any], field: str) -> list[str]:
 
 
 def mappings(item: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
-    """A list of objects; no such field is an empty one."""
+    """A list of objects, empty if the field is missing."""
     values = _list(item, field)
     if not all(isinstance(value, Mapping) for value in values):
         raise TypeError(f"{field} is not a list of objects")

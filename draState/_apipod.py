@@ -1,7 +1,7 @@
-"""Pod objects of the API server (v1, as plain dicts): which claims a pod has, and which container uses what of them.
+"""Reads Pod objects of the API server (v1, as plain dicts): the claims of a pod, and which container uses them.
 
 Kubelet's rules for the names: a claim is named in the pod itself, or was generated from a template and is named in
-the pod's status. One for extended resources, which the scheduler made, has no name in the pod.
+the pod's status. The claim that the scheduler creates for extended resources has no name in the pod.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ._pod import ContainerClaim, Pod, ResourceClaim
 
 EXTENDED = ""  # the key in Pod.claims of the claim for extended resources
 SCHEDULING = "scheduling.k8s.io"  # the API group of pod groups
-_NUMBER = re.compile(r"[+-]?([0-9.]*)")  # of a quantity, without its suffix or exponent
+_NUMBER = re.compile(r"[+-]?([0-9.]*)")  # the number of a quantity, without suffix or exponent
 
 
 def claim_names(pod: Object) -> tuple[str, ...]:
-    """The names of the ResourceClaim objects, in the pod's namespace, that read_pod needs; raises what that does."""
+    """The names of the ResourceClaim objects, in the pod's namespace, that read_pod needs; raises the same errors."""
     with _reading(pod) as where:
         return tuple(dict.fromkeys(entry.name for entry in _entries(pod, where) if entry.name is not None))
 
 
 def read_pod(pod: Object, claims: Mapping[str, Object]) -> Pod:
-    """A Pod object, given with the ResourceClaim objects that `claim_names` names.
+    """Read a Pod object together with the ResourceClaim objects that `claim_names` names.
 
     ClaimInvalid if a claim is missing or not created yet, is in another namespace, or was generated from a template
-    for somebody else: it must be owned by this pod, or by the pod group that it belongs to. A claim that is reserved
+    for another owner: it must be owned by this pod, or by the pod group that the pod belongs to. A claim reserved
     for the pod group is reserved for the pod. An entry that needs no claim is None in Pod.claims; the claim for
     extended resources has the key "".
     """
@@ -49,7 +49,7 @@ def read_pod(pod: Object, claims: Mapping[str, Object]) -> Pod:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One claim of a pod: what the pod calls it, and the name of the object; None if there is and will be none."""
+    """One claim of a pod: the pod's name for it, and the name of the object; None if no claim is needed."""
 
     key: str
     name: str | None
@@ -58,7 +58,7 @@ class _Entry:
 
 @contextmanager
 def _reading(pod: Object) -> Iterator[str]:
-    """Errors name the pod."""
+    """Name the pod in every error."""
     where = "the pod"
     try:
         where = f"pod {text(pod['metadata'], 'namespace')}/{text(pod['metadata'], 'name')}"
@@ -110,7 +110,10 @@ def _claim(pod: Object, entry: _Entry, claims: Mapping[str, Object], where: str)
 
 
 def _is_owner(pod: Object, resource_claim: Object) -> bool:
-    """The pod, or its pod group; of the group it knows the name only, and the version of its API may change."""
+    """Whether the pod or its pod group owns the claim.
+
+    The pod knows only the name of its group, and the version of the group's API may change.
+    """
     owners = mappings(resource_claim["metadata"], "ownerReferences")
     controller = next((owner for owner in owners if owner.get("controller") is True), {})
     if controller.get("uid") == pod["metadata"]["uid"]:

@@ -1,7 +1,7 @@
-"""Every claim of this node in memory, and on disk before it is there.
+"""Every claim of this node in memory, written to disk first.
 
-A CheckpointCache, with what is special about claims: flags that never reach the disk, and lookups by name, pod
-and device. Reads take no lock and never wait: a record is immutable and is swapped in one step.
+A CheckpointCache plus what claims need: flags that never reach the disk, and lookups by name, pod and device.
+Reads take no lock and never wait: a record is immutable and is swapped in one step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ._claimstate import ClaimInfoState
 from ._errors import ClaimConflict
 
 Name = tuple[str, str]
-DeviceId = tuple[str, str]  # driver and device: pools get renamed
+DeviceId = tuple[str, str]  # driver and device, without the pool: pools get renamed
 UIDs = tuple[str, ...]  # of claims, in no order: a set would take four times the memory
 K = TypeVar("K")
 Change = Callable[[Mapping[str, ClaimInfo]], Iterable[ClaimInfo]]
@@ -40,7 +40,7 @@ Change = Callable[[Mapping[str, ClaimInfo]], Iterable[ClaimInfo]]
 
 @dataclass(frozen=True, slots=True)
 class CacheReport:
-    """What an agent exports about its cache: numbers, and every claim that cannot be trusted."""
+    """The state of a cache for status pages: counts, and every claim that cannot be trusted."""
 
     claims: int  # how many
     earlier_boot: tuple[str, ...]  # the UIDs of claims written before the last reboot
@@ -53,10 +53,10 @@ class CacheReport:
 
 
 class ClaimInfoCache:
-    """Rebuilt from its directory when it is made. A claim whose file is damaged is present as unknown.
+    """Loads its directory when it is created. A claim whose file is damaged is present as unknown.
 
-    Takes what CheckpointManager takes: a directory or a Store, and its options. It keeps one file per claim, named
-    by its UID, so a change costs the same whatever else is there.
+    Takes a directory or a Store, and the options of CheckpointManager. It keeps one file per claim, named by the
+    UID, so the cost of a change does not depend on the number of claims.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class ClaimInfoCache:
         **options: Unpack[FileOptions],
     ) -> None:
         self._manager = CheckpointManager(directory, CLAIMS, on_event=on_event, boot_id=boot_id, **options)
-        self._names = KeyLocks()  # of claims, "namespace/name": held while one is given that name
-        self._indexing = threading.Lock()  # guards the changes of the four dicts; readers do without
+        self._names = KeyLocks()  # by "namespace/name": held while a claim gets that name
+        self._indexing = threading.Lock()  # guards changes of the four dicts; readers do not need it
         self._thread = _Thread()
         self._cache = CheckpointCache(self._manager, on_swap=self._swapped)
         try:
             claims = [self._loaded(entry) for entry in self._cache.entries()]
             self._claims = {claim.uid: claim for claim in claims}
-            self._uids = _indexed(claims, _names)  # one, unless files of two claims say the same name
+            self._uids = _indexed(claims, _names)  # one UID per name, unless two files have the same name
             self._pods = _indexed(claims, _pods)
             self._holders = _indexed(claims, _devices)
         except BaseException:
@@ -83,11 +83,11 @@ class ClaimInfoCache:
             raise
 
     def get(self, uid: str) -> ClaimInfo | None:
-        """The claim of this UID, unknown ones too; None if there is none."""
+        """The claim with this UID, even if it is unknown; None if there is none."""
         return self._claims.get(uid)
 
     def by_name(self, namespace: str, name: str) -> ClaimInfo | None:
-        """The claim that people call so; one that can be trusted before one that cannot."""
+        """The claim with this name. If there are several, one that can be trusted comes first."""
         claims = (self._claims.get(uid) for uid in self._uids.get((namespace, name), ()))
         of_this_name = [claim for claim in claims if claim and claim.name == (namespace, name)]
         return min(of_this_name, key=lambda claim: (claim.unknown, claim.uid), default=None)
@@ -98,7 +98,7 @@ class ClaimInfoCache:
         return tuple(claim for claim in claims if claim and pod_uid in claim.state.pod_uids)
 
     def pods(self) -> frozenset[str]:
-        """Every pod that some claim refers to."""
+        """The UIDs of all pods that a claim refers to."""
         return frozenset(self._pods.copy())
 
     def __contains__(self, uid: str) -> bool:
@@ -111,9 +111,9 @@ class ClaimInfoCache:
         return iter(list(self._claims.values()))
 
     def holders(self, driver: str, pool: str | None, device: str) -> frozenset[str]:
-        """The UIDs of the claims that hold a device; also unknown ones, as far as their last generation says.
+        """The UIDs of the claims that hold a device, including unknown ones as far as their last generation says.
 
-        With None as pool: whatever the pool is or was called.
+        None as the pool matches every pool: pools get renamed.
         """
         uids = self._holders.get((driver, device), ())
         if pool is None:
@@ -122,7 +122,7 @@ class ClaimInfoCache:
         return frozenset(claim.uid for claim in claims if claim and (driver, pool, device) in claim.state.devices())
 
     def report(self) -> CacheReport:
-        """Counts, and what cannot be trusted, for an agent's status page."""
+        """Counts, and the claims that cannot be trusted, for an agent's status page."""
         claims = list(self)
         return CacheReport(
             claims=len(claims),
@@ -133,12 +133,12 @@ class ClaimInfoCache:
     def change(
         self, uids: Iterable[str], change: Change, *, names: Iterable[Name] = (), independent: bool = False
     ) -> None:
-        """Read, change and write several claims, on disk all or none; nobody else changes them meanwhile.
+        """Read, change and write several claims, all or none on disk; no other thread changes them meanwhile.
 
-        `change` gets those of the claims that exist and returns the records that are new or different. What
-        it raises goes to the caller and nothing is changed. On a failed write exactly what is durable is in
-        memory, what is in doubt is there as unknown, and the error says what failed. ClaimConflict if one of
-        `names` belongs to another claim. With independent=True each claim is written or not on its own.
+        `change` gets the claims that exist and returns the records that are new or different. If it raises,
+        nothing is changed and the error goes to the caller. After a failed write, memory has exactly what is
+        durable, a claim in doubt is unknown, and the error says what failed. ClaimConflict if one of `names`
+        belongs to another claim. With independent=True each claim succeeds or fails on its own.
         """
         wanted, named = list(uids), set(names)
         with self._names.locked(*("/".join(name) for name in named)):
@@ -148,19 +148,19 @@ class ClaimInfoCache:
                 self._thread.writes = {}
 
     def put(self, *claims: ClaimInfo) -> None:
-        """Add or replace these."""
+        """Add or replace these claims."""
         self.change([claim.uid for claim in claims], lambda _: claims, names=[claim.name for claim in claims])
 
     def mark(self, uid: str, **flags: Any) -> None:
-        """Set `prepared`, `unpreparing` or `annotations`: memory only."""
+        """Set `prepared`, `unpreparing` or `annotations`, in memory only."""
         self.change([uid], lambda known: [replace(claim, **flags) for claim in known.values()])
 
     def delete(self, *uids: str) -> None:
-        """From disk, then from memory. What the disk refuses stays, unpreparing, for the next try."""
+        """Delete from disk, then from memory. If the disk refuses, the claim stays, unpreparing, to be retried."""
         self._cache.change(uids, lambda _: self._going(uids), independent=True)
 
     def close(self) -> None:
-        """Wait for running changes, then give the directory back. Reads go on. May be called twice."""
+        """Wait for running changes, then release the directory. Reads still work. May be called twice."""
         self._cache.close()
 
     def _loaded(self, entry: CacheEntry[ClaimInfoState]) -> ClaimInfo:
@@ -176,7 +176,7 @@ class ClaimInfoCache:
         return ClaimInfo(state, from_this_boot=None, unknown=why)
 
     def _planned(self, wanted: Iterable[str], change: Change, names: set[Name]) -> dict[str, ClaimInfoState]:
-        """What has to reach the disk, while this thread has the claims. What stays in memory is done here."""
+        """The states to write, while this thread holds the claims. Changes of memory alone are made here."""
         before = {uid: claim for uid in wanted if (claim := self._claims.get(uid))}
         after = [claim for claim in change(before) if claim != before.get(claim.uid)]
         self._refuse_conflicts([claim for claim in after if claim.name in names], before)
@@ -198,7 +198,7 @@ class ClaimInfoCache:
     def _swapped(
         self, uid: str, _: CacheEntry[ClaimInfoState] | None, entry: CacheEntry[ClaimInfoState] | None
     ) -> None:
-        """The disk has answered, and the entry of a claim is another one."""
+        """The cache has replaced the entry of a claim after a write: follow it."""
         claim = self._claims.get(uid)
         if entry is None:
             self._drop(uid)
@@ -206,18 +206,18 @@ class ClaimInfoCache:
             self._swap(self._thread.writes[uid])
         elif intended := self._thread.writes.get(uid):
             self._swap(intended.doubted(claim, str(entry.in_doubt.error)))
-        elif claim:  # it may be gone or not
+        elif claim:  # a removal in doubt
             self._swap(replace(claim, unknown=str(entry.in_doubt.error), in_doubt=not claim.guessed))
 
     def _refuse_conflicts(self, after: Iterable[ClaimInfo], before: Mapping[str, ClaimInfo]) -> None:
-        """Two claims with one name: the old one was force-deleted and is not unprepared yet."""
+        """Two claims have one name if the old one was force-deleted and is still prepared here."""
         taken: dict[Name, str] = {}
         for claim in after:
             old = before.get(claim.uid)
             if not any(claim.name):
-                continue  # its name is not known, which is no name
+                continue  # its name is not known
             if old and old.name == claim.name:
-                continue  # it has had the name before, and must be able to go whoever else has it
+                continue  # it had the name before, and must be removable even if another claim has it too
             others = {*self._uids.get(claim.name, ()), taken.setdefault(claim.name, claim.uid)} - {claim.uid}
             if others:
                 raise ClaimConflict(claim.name, claim.uid, min(others))
@@ -240,7 +240,7 @@ class ClaimInfoCache:
 
 
 def _reindex(index: dict[K, UIDs], uid: str, old: Iterable[K], new: Iterable[K]) -> None:
-    """Move a claim from its old places in an index to its new ones; each entry is swapped in one step."""
+    """Move a claim from its old keys in an index to its new ones; each entry is swapped in one step."""
     for place in set(new).difference(old):
         index[place] = (*index.get(place, ()), uid)
     for place in set(old).difference(new):
@@ -271,13 +271,13 @@ def _devices(claim: ClaimInfo | None) -> set[DeviceId]:
 
 
 class _Thread(threading.local):
-    """What this thread is writing: the records that memory will have once the disk has their states."""
+    """The records that this thread is writing: they go into memory once their states are on disk."""
 
     writes: Mapping[str, ClaimInfo] = MappingProxyType({})
 
 
 def _must_be_written(claim: ClaimInfo, before: ClaimInfo | None) -> bool:
-    """Flags stay in memory, and so does what is only guessed. A record of this boot is stamped anew."""
+    """Flags and guesses stay in memory. A record from an earlier boot is written again with this boot's id."""
     if claim.unknown:
         return False
     if before is None or before.unknown:

@@ -1,4 +1,4 @@
-"""What an operator wants to hear about claims, apart from their files: the errors and decisions of a ClaimPreparer.
+"""Events for operators: the errors and decisions of a ClaimPreparer.
 
 Each event goes to the logger `draState` and to one callback.
 """
@@ -17,12 +17,12 @@ logger.addHandler(logging.NullHandler())  # silent unless the agent configures l
 class ClaimEventKind(StrEnum):
     """What happened."""
 
-    ANSWERED_FROM_MEMORY = "answered-from-memory"  # the present allocation could not be read
+    ANSWERED_FROM_MEMORY = "answered-from-memory"  # the current allocation could not be read
     ALLOCATION_CHANGED = "allocation-changed"  # under the same UID; the old devices are torn down
     UNFINISHED = "unfinished"  # found at the start: its set-up or tear-down had not ended
-    ORPHANED = "orphaned"  # nobody but this driver knows the claim any more
-    FAILED = "failed"  # a prepare or unprepare, or the restoring of a claim
-    STATE_LOST = "state-lost"  # the directory is not ours any more: the agent should be restarted
+    ORPHANED = "orphaned"  # only this driver still knows the claim
+    FAILED = "failed"  # a prepare, unprepare or restore
+    STATE_LOST = "state-lost"  # another process has the directory: restart the agent
 
 
 LEVELS = {
@@ -37,15 +37,15 @@ LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class ClaimEvent:
-    """One thing that happened to one claim."""
+    """Something that happened to one claim."""
 
     kind: ClaimEventKind  # what happened, to branch on
     uid: str  # of the claim
-    detail: str  # in words
+    detail: str  # for people
 
 
 def emit(event: ClaimEvent, callback: Callable[[ClaimEvent], object] | None) -> None:
-    """Log it and call back. An error in the callback is logged and goes no further."""
+    """Log the event and call the callback. An error in the callback is logged and goes no further."""
     fields = {"event": event.kind, "claim_uid": event.uid}
     logger.log(LEVELS[event.kind], "claim %s: %s: %s", event.uid, event.kind, event.detail, extra=fields)
     if callback is None:

@@ -1,11 +1,11 @@
 """Prepares and unprepares claims on the driver's side: decides, records, and only then answers.
 
-    prepare      read the present allocation; nobody else holds the devices; `preparing` is durable, and the claim
-                 holds them; set up; `prepared` is durable, with what came of it; answer
-    unprepare    `unpreparing` is durable; tear down; the claim is deleted, and its devices are free
+    prepare      read the current allocation; check that no other claim holds the devices; write `preparing`, from
+                 now on the claim holds them; set up; write `prepared` with the result; answer
+    unprepare    write `unpreparing`; tear down; delete the claim, now its devices are free
 
-A kill between any two steps leaves a record that says how far it was. Only a claim that is `prepared`, in this boot,
-is ever answered without setting it up again.
+A kill between any two steps leaves a record of the last one. Only a claim that is `prepared`, in this boot, is ever
+answered without setting it up again.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ._errors import ClaimInUse, ClaimInvalid, DeviceHeld, DRAError
 from ._lookups import Found, LookUps, NotAsked
 from ._orphans import Orphan, Orphans, orphaned
 
-LOOK_UP_SECONDS = 2.0  # kubelet gives a prepare 45
-GIVEN_UP = "the caller gave up before it began; nothing was done"
+LOOK_UP_SECONDS = 2.0  # kubelet gives a prepare 45 s
+GIVEN_UP = "the caller's deadline passed before the prepare began; nothing was done"
 
 
 class ClaimPreparer:
-    """A Driver that is made of hooks. Safe for many threads; calls for one claim come one after the other.
+    """A Driver made of hooks. Safe for many threads; calls for one claim run one after the other.
 
-    `unfinished` decides about a claim whose set-up failed or was cut off by a crash. "keep" it: it holds its devices,
-    and set_up is called again when kubelet asks again. Or "tear_down": its devices are free at once.
+    `unfinished` decides what happens to a claim whose set-up failed or was interrupted by a crash. "keep": it holds
+    its devices, and set_up is called again when kubelet asks again. "tear_down": its devices are freed at once.
     """
 
     def __init__(
@@ -53,55 +53,55 @@ class ClaimPreparer:
         self.hooks = hooks
         self.look_ups = LookUps(hooks.look_up, look_up_seconds)  # the threads that ask the API server
         self.orphans = Orphans()  # as of the last find_orphans
-        self.answered_from_memory = 0  # how often; nearly exact, for people
+        self.answered_from_memory = 0  # how often; approximate, for people
         self._tear_down_unfinished = unfinished == "tear_down"
         self._on_event = on_event
         self._operations = KeyLocks()  # by claim UID, held across the hooks
-        self._devices = KeyLocks()  # by name: two claims that were given one device must not both find it free
+        self._devices = KeyLocks()  # by name: two claims for one device must not both find it free
 
     def restore(self) -> None:
-        """Call it once, before anything is answered. A claim that fails here costs itself and no other."""
+        """Call this once, before the first answer. A claim that fails here does not affect the others."""
         for claim in self.cache:
             with self._operations.locked(claim.uid), self._reported(claim.uid, "restore"):
                 self._restore(claim)
 
     def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, Prepared]:
-        """By claim UID the devices, or why there are none. `deadline`, of time.monotonic(), is the caller's own."""
+        """Returns the devices, or the error, by claim UID. `deadline` is the caller's own, in time.monotonic()."""
         with self._operations.locked(*{ref.uid for ref in claims}):
             started = [(ref, self.look_ups.start(ref)) for ref in claims]
             return {ref.uid: self.prepare_found(ref, look_up.result(), deadline) for ref, look_up in started}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, str]:
-        """By claim UID the error, "" for success. A claim that is not known has nothing to give back."""
+        """Returns the error by claim UID, "" for success. A UID that is not in the cache succeeds."""
         return {ref.uid: self._unprepare(ref.uid) for ref in claims}
 
     def release(self, uid: str, *, force: bool = False) -> str:
-        """Unprepare a claim for which nobody will ask. Returns the error, "" for success.
+        """Unprepare a claim that kubelet will not unprepare. Returns the error, "" for success.
 
-        Without `force` only if the API server confirms that it is an orphan.
+        Without `force` it is refused unless the API server confirms that the claim is an orphan.
         """
         failures: list[str] = []
         with self._operations.locked(uid), self._reported(uid, "release", failures):
             claim = self.cache.get(uid)
             if claim is None:
-                raise DRAError(f"claim {uid} is not here: nothing is held for it")
+                raise DRAError(f"claim {uid} is not known here: no device is held for it")
             if not force and not orphaned(claim, self.hooks.driver, self.look_ups):
                 raise ClaimInUse(f"claim {'/'.join(claim.name)} (UID {uid}) still has its devices in the API server")
             self._unprepare_known(uid)
         return failures[0] if failures else ""
 
     def find_orphans(self) -> Mapping[str, Orphan]:
-        """Look for every claim at the API server; also in `orphans` from then on. Nothing is released."""
+        """Check every claim with the API server. `orphans` keeps the result; nothing is released."""
         for claim in self.orphans.look(self.cache, self.hooks.driver, self.look_ups):
             self._emit(ClaimEventKind.ORPHANED, claim.uid, claim.why)
         return self.orphans.current(self.cache)
 
     def close(self) -> None:
-        """Ask no more. The cache is its opener's to close."""
+        """Stop asking the API server. The cache stays open: close it yourself."""
         self.look_ups.close()
 
     def prepare_found(self, ref: ClaimRef, found: Found, deadline: float | None = None) -> Prepared:
-        """The second half of a prepare, for whoever has looked up the claim and keeps others from it meanwhile."""
+        """The second half of a prepare: the caller has looked up the claim and lets no other call for it run."""
         failures: list[str] = []
         with self._reported(ref.uid, "prepare", failures):
             check_key(ref.uid)
@@ -128,18 +128,20 @@ class ClaimPreparer:
         return self._set_up(found)
 
     def _must_go_first(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> bool:
-        """Whether something else than what is wanted may be set up for this claim."""
+        """Whether something other than the current allocation may be set up for this claim."""
         phase = self._phase(known)
         if phase is ClaimPhase.UNPREPARING:
             return True
         same = old.same_devices(found) if phase is None else old.same_allocation(found)
         if same or not old.devices:
             return False
-        self._emit(ClaimEventKind.ALLOCATION_CHANGED, known.uid, "it has other devices or configs now; the old ones go")
+        self._emit(
+            ClaimEventKind.ALLOCATION_CHANGED, known.uid, "devices or configs have changed; tearing down the old ones"
+        )
         return True
 
     def _from_memory(self, ref: ClaimRef, known: ClaimInfo | None, why: str) -> Prepared:
-        """Nobody could be asked. What is prepared in this boot is answered all the same, and nothing else."""
+        """The API server gave no answer: only a claim prepared in this boot is answered."""
         if not known or not known.prepared or not known.from_this_boot:
             raise DRAError(f"claim {ref.namespace}/{ref.name} (UID {ref.uid}): its allocation cannot be read: {why}")
         served = DriverClaim.remembered(replace(known, state=known.served), self.hooks.driver)
@@ -149,7 +151,7 @@ class ClaimPreparer:
         return Prepared(served.devices)
 
     def _confirmed(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> Prepared:
-        """Set up already, as it is wanted now; other pods may use it, and by other names of requests."""
+        """Already set up as allocated; pods and request names may have changed."""
         requests = {(*device.identity, device.admin_access): device.request_names for device in found.devices}
         devices = tuple(
             replace(device, request_names=requests[*device.identity, device.admin_access]) for device in old.devices
@@ -160,7 +162,7 @@ class ClaimPreparer:
         return Prepared(devices)
 
     def _intend(self, claim: DriverClaim) -> None:
-        """From here on it holds its devices, whatever happens."""
+        """From here on the claim holds its devices, whatever happens."""
         with self._devices.locked(*{device.device_name for device in claim.devices}):
             for device in claim.devices:
                 self._refuse_if_held(claim, device)
@@ -172,7 +174,7 @@ class ClaimPreparer:
             if not isinstance(done, DriverClaim):
                 raise DRAError(not_a(DriverClaim, done))
             if done.uid != claim.uid or not done.same_devices(claim):
-                raise DRAError("the driver set up other devices than the claim was given")
+                raise DRAError("the driver set up other devices than those allocated to the claim")
             self._write(replace(claim, devices=done.devices, driver_data=done.driver_data), ClaimPhase.PREPARED)
         except Exception:
             if self._tear_down_unfinished:
@@ -190,11 +192,11 @@ class ClaimPreparer:
                     damaged = ", whose state is damaged" if holder.guessed else ""
                     raise DeviceHeld(
                         f"device {device.pool_name}/{device.device_name} is held by claim {'/'.join(holder.name)} "
-                        f"(UID {uid}{damaged}); it is free when that one is unprepared"
+                        f"(UID {uid}{damaged}); it is free once that claim is unprepared"
                     )
 
     def _may_overlap(self, one: Device, other: Device) -> bool:
-        """Admin access disturbs nobody, and each share has an id of its own."""
+        """Admin access does not occupy a device, and each share has its own id."""
         if one.pool_name != other.pool_name and not self.hooks.same_device(one, other):
             return True
         if one.admin_access or other.admin_access:
@@ -210,12 +212,12 @@ class ClaimPreparer:
                 self.hooks.refresh(DriverClaim.remembered(claim, self.hooks.driver).copy())
                 self.cache.mark(claim.uid, prepared=True)
         elif phase:
-            self._emit(ClaimEventKind.UNFINISHED, claim.uid, f"it is {phase}")
+            self._emit(ClaimEventKind.UNFINISHED, claim.uid, f"the last process ended while it was {phase}")
             if phase is ClaimPhase.UNPREPARING or self._tear_down_unfinished:
                 self._unprepare_known(claim.uid)
 
     def _guess(self, claim: ClaimInfo) -> None:
-        """In memory, never on disk: what a damaged claim probably holds stays held."""
+        """The devices that a damaged claim probably holds stay held, in memory and never on disk."""
         devices = () if claim.state.driver_states else self.hooks.devices_of_damaged(claim.uid)
         if devices:
             state = replace(claim.state, driver_states={self.hooks.driver: DriverState(devices)})
@@ -239,7 +241,7 @@ class ClaimPreparer:
         self.hooks.tear_down(claim.copy())
 
     def _write(self, claim: DriverClaim, phase: ClaimPhase) -> None:
-        """Nothing is written if the disk has it already, in this boot."""
+        """Does not write if the disk already has this state, from this boot."""
         known = self.cache.get(claim.uid)
         state = claim.state(known.state if known else None, self.hooks.driver, phase)
         names = {uid: name for uid, name in claim.pods.items() if name}
@@ -257,7 +259,7 @@ class ClaimPreparer:
 
     @contextmanager
     def _reported(self, uid: str, operation: str, failures: list[str] | None = None) -> Iterator[None]:
-        """What fails is the failure of one claim: it is reported, and goes no further."""
+        """Report an error as the failure of one claim; it goes no further."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  (a hook is foreign code)

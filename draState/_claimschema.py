@@ -1,13 +1,13 @@
-"""The four shapes that a claim's file has had, and the way from each to the next.
+"""The four shapes that a claim's file has had, and the migration from each to the next.
 
     1  the 2023 kubelet: one driver, and a list of CDI devices
     2  CDI devices by driver
     3  drivers with devices, each with pool, share and requests; and skipped operations
-    4  how far the driver is with the claim, the configs, the driver's own data; admin access and capacity of devices
+    4  the phase of the claim, the configs, the driver's own data; admin access and capacity of devices
 
-An agent of version 3 must not touch a claim of version 4: it would answer as prepared what is not.
+An agent of version 3 must not touch a claim of version 4: it would answer an unprepared claim as prepared.
 
-Every shape has a golden file in the tests. None of them may change.
+Every shape has a golden file in the tests. These files must never change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._claimstate import ClaimInfoState
 
 
 def to_2(claim: dict[str, Any]) -> dict[str, Any]:
-    """The one driver becomes a key."""
+    """The single driver becomes a key."""
     devices = claim.pop("CdiDevices", None) or []
     claim["CDIDevices"] = {claim["DriverName"]: devices}
     return claim
@@ -48,7 +48,7 @@ def _one_device(cdi_device_ids: list[str] | None) -> list[dict[str, Any]]:
 
 
 def to_4(claim: dict[str, Any]) -> dict[str, Any]:
-    """No phase: whether its set-up was finished is not known, so it is set up again before it is answered."""
+    """No phase: it is not known whether set-up finished, so the claim is set up again before it is answered."""
     return claim
 
 

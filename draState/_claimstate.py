@@ -1,7 +1,7 @@
-"""What a node agent must not forget about a claim: enough to unprepare it when everything else is gone.
+"""The persisted state of a claim: enough to unprepare it when everything else is gone.
 
-These classes are what the files hold, no more. They are frozen in tests/data/draState/baseline.json: a change
-of shape needs a new version in _claimschema.py.
+These classes are exactly what the files contain. tests/data/draState/baseline.json freezes them: a change of
+shape needs a new version in _claimschema.py.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from checkpointmanager import SharedText, UnknownFields, unknown_fields
 
 
 class NodeOperation(StrEnum):
-    """A call that a driver may say it does not need, in kubelet's own words."""
+    """A call that a driver may declare unnecessary, under kubelet's name for it."""
 
     ALL = "*"  # both
-    PREPARE = "NodePrepareResources"  # kubelet asks for a claim's devices
+    PREPARE = "NodePrepareResources"  # kubelet requests a claim's devices
     UNPREPARE = "NodeUnprepareResources"  # kubelet gives them back
 
     def is_among(self, skipped: Iterable[str]) -> bool:
-        """True if it is skipped, by its own name or with all."""
+        """True if it is skipped, by its own name or by `*`."""
         return bool({self.value, self.ALL.value}.intersection(skipped))
 
 
 class ClaimPhase(StrEnum):
-    """How far a ClaimPreparer is with a claim. Durable before the step that it announces."""
+    """A ClaimPreparer's progress with a claim. Durable before the step that it announces."""
 
     PREPARING = "preparing"  # set_up may have begun
-    PREPARED = "prepared"  # set_up has ended, and its result is in the file
+    PREPARED = "prepared"  # set_up has succeeded, and its result is in the file
     UNPREPARING = "unpreparing"  # tear_down may have begun
 
 
@@ -40,16 +40,16 @@ class Device:
 
     pool_name: SharedText
     device_name: SharedText
-    share_id: str | None = None  # which share of it, where several claims share a device
-    request_names: tuple[SharedText, ...] = ()  # of the claim's requests that it serves
+    share_id: str | None = None  # which share of it, if several claims share the device
+    request_names: tuple[SharedText, ...] = ()  # the claim's requests that it serves
     cdi_device_ids: tuple[str, ...] = ()  # what the container runtime injects
-    admin_access: bool = False  # for monitoring: holds nothing
+    admin_access: bool = False  # for monitoring: does not occupy the device
     consumed_capacity: dict[SharedText, str] | None = field(default=None, hash=False)  # of the share
     unknown: UnknownFields = unknown_fields()  # fields of newer versions
 
     @property
     def identity(self) -> tuple[str, str, str | None]:
-        """What makes it the same device in two answers of its driver."""
+        """Equal for the same device in two answers of its driver."""
         return self.pool_name, self.device_name, self.share_id
 
     def serves(self, request: str) -> bool:
@@ -61,25 +61,26 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueConfig:
-    """Parameters that a claim or its class has for the driver. Without requests they are for all of them."""
+    """Parameters for the driver from a claim or its class. Without requests they apply to all requests."""
 
     parameters: Any = field(repr=False)  # any JSON value
     requests: tuple[SharedText, ...] = ()
-    from_class: bool = False  # of the DeviceClass; a claim's own win over it
+    from_class: bool = False  # from the DeviceClass; the claim's own configs win
     unknown: UnknownFields = unknown_fields()  # fields of newer versions
 
 
 @dataclass(frozen=True, slots=True)
 class DriverState:
-    """What one driver did for a claim. Skipped operations are text, so that ones we do not know yet survive.
+    """What one driver did for a claim. Skipped operations are text, so that unknown ones survive a rewrite.
 
-    The last three are a ClaimPreparer's; `phase` is None where a DRAManager, or a version before 4, wrote it.
+    Only a ClaimPreparer sets `phase`, `configs` and `driver_data`. `phase` is None if a DRAManager, or a version
+    before 4, wrote the file.
     """
 
     devices: tuple[Device, ...] = ()
-    skipped_operations: tuple[str, ...] = ()  # calls that it does not need
+    skipped_operations: tuple[str, ...] = ()  # calls that the driver does not need
     phase: ClaimPhase | None = None
-    configs: tuple[OpaqueConfig, ...] = ()  # that it was set up with
+    configs: tuple[OpaqueConfig, ...] = ()  # the configs it was set up with
     driver_data: Any = field(default=None, repr=False)  # what set_up returned for tear_down
     unknown: UnknownFields = unknown_fields()  # fields of newer versions
 
@@ -88,7 +89,7 @@ class DriverState:
         return operation.is_among(self.skipped_operations)
 
     def with_devices(self, devices: Iterable[Device]) -> DriverState:
-        """A new answer in place of the old one. A device that stays keeps what a newer version added to it."""
+        """Replace the devices. A device that stays keeps the fields that a newer version added to it."""
         kept = {device.identity: device.unknown for device in self.devices}
         return replace(
             self,
@@ -98,7 +99,7 @@ class DriverState:
 
 @dataclass(frozen=True, slots=True)
 class ClaimInfoState:
-    """One claim. Its identity is the UID: a new claim may have the name of an old one."""
+    """One claim, identified by its UID: a new claim may have the name of an old one."""
 
     claim_uid: str
     claim_name: str

@@ -1,8 +1,8 @@
-"""What a driver reports about the health of its devices, and what is persisted of that.
+"""The device health that a driver reports, as it is persisted.
 
-These classes are what the files hold, no more. They are frozen in tests/data/draState/devicehealth-baseline.json:
-a change of shape needs a new version here. They carry no fields of newer versions along: what such a field said
-about the last report need not be true of the next.
+These classes are exactly what the files contain. tests/data/draState/devicehealth-baseline.json freezes them: a
+change of shape needs a new version here. They do not preserve the fields of newer versions: such a field describes
+the last report and may be wrong for the next.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from checkpointmanager import Schema, SharedText
 
-DEFAULT_TIMEOUT = 30.0  # seconds, kubelet's
+DEFAULT_TIMEOUT = 30.0  # seconds, as in kubelet
 LONGEST_MESSAGE = 1024  # characters, as the API server allows
 CUT = "..."
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -23,7 +23,7 @@ DeviceName = tuple[str, str]  # pool and device
 
 
 class Health(StrEnum):
-    """In kubelet's words."""
+    """The health of a device, with kubelet's names."""
 
     HEALTHY = "Healthy"  # works
     UNHEALTHY = "Unhealthy"  # does not work
@@ -31,20 +31,20 @@ class Health(StrEnum):
 
     @classmethod
     def named(cls, word: str) -> Health:
-        """By its word; any other one is unknown."""
+        """The member with this name; UNKNOWN for any other name."""
         return cls(word) if word in {*cls} else cls.UNKNOWN
 
     @classmethod
     def numbered(cls, number: int) -> Health:
-        """By its number in the gRPC messages of drivers; any other one is unknown."""
+        """The member with this number in the gRPC messages of drivers; UNKNOWN for any other number."""
         return {1: cls.HEALTHY, 2: cls.UNHEALTHY}.get(number, cls.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """One device in a driver's report. `reported` is set by who receives it.
+    """One device in a driver's report. The receiver sets `reported`.
 
-    A report counts for `timeout` seconds; zero or less stands for the default. Then nothing is known.
+    A report counts for `timeout` seconds; zero or less means the default. After that the health is unknown.
     """
 
     pool_name: SharedText
@@ -61,27 +61,27 @@ class DeviceHealth:
 
     @property
     def is_known(self) -> bool:
-        """False if it reads as a device that nobody has reported."""
+        """False if it reads like a device that was never reported."""
         return self.health is not Health.UNKNOWN or self.message != ""
 
     def arrived(self, now: float) -> DeviceHealth:
-        """As it is kept."""
+        """As the store keeps it: stamped, with a cut message and a valid time-out."""
         cut = self.message[: LONGEST_MESSAGE - len(CUT)] + CUT if len(self.message) > LONGEST_MESSAGE else self.message
         timeout = self.timeout if 0 < self.timeout < math.inf else DEFAULT_TIMEOUT
         return replace(self, message=cut, timeout=float(timeout), reported=now)
 
     def is_over(self, now: float) -> bool:
-        """Its time-out is over. So is what was reported in the future: that was another clock."""
+        """True if its time-out is over, or it was reported in the future: that was another clock."""
         return not 0 <= now - self.reported <= self.timeout
 
     def says_the_same_as(self, other: DeviceHealth) -> bool:
-        """Of the same device, whenever that was said."""
+        """Whether two reports of one device agree, apart from their times."""
         return (self.health, self.message, self.timeout) == (other.health, other.message, other.timeout)
 
 
 @dataclass(frozen=True, slots=True)
 class DriverHealth:
-    """What is persisted of a driver: its devices."""
+    """The persisted state of a driver: its devices."""
 
     devices: tuple[DeviceHealth, ...] = ()
 
@@ -91,5 +91,5 @@ DEVICE_HEALTH: Schema[DriverHealth] = Schema("DeviceHealth", version=1, type=Dri
 
 
 def seconds_since_boot() -> float:
-    """Goes on while the node sleeps, never jumps, and is the same for the next process of this boot."""
+    """A clock that runs while the node sleeps, never jumps, and is shared by all processes of this boot."""
     return time.clock_gettime(_CLOCK)

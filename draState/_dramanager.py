@@ -1,7 +1,7 @@
-"""Prepares and unprepares the claims of pods, as kubelet does, on a cache that survives.
+"""Prepares and unprepares the claims of pods, as kubelet does, on a durable cache.
 
-Intent is durable before a driver is called, results when it has answered. So whatever kills the process, the
-next one finds a trace of everything that a driver may have done, and reconcile cleans it up.
+The intent is durable before a driver is called, the result after it has answered. So whatever kills the process,
+the next one finds a trace of everything that a driver may have done, and reconcile cleans it up.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ NO_ANSWER = "the driver gave no answer"
 
 
 class DRAManager:
-    """Safe for many threads. Operations on one claim wait for each other; reads wait for nobody."""
+    """Safe for many threads. Operations on one claim wait for each other; reads never wait."""
 
     def __init__(self, cache: ClaimInfoCache, drivers: Mapping[str, Driver]) -> None:
-        self.cache = cache  # what is remembered
+        self.cache = cache  # the claims of this node
         self._drivers = drivers
         self._operations = KeyLocks()  # by claim UID, held across the driver calls
 
     def prepare_resources(self, pod: Pod) -> None:
-        """Make every claim of the pod ready; PrepareFailed names those that are not, the others are recorded.
+        """Prepare every claim of the pod. PrepareFailed names the claims that failed; the others are recorded.
 
-        Nothing at all is changed if a claim is not allocated, not reserved for the pod, or of an unknown driver.
-        A CheckpointError says that the disk refused before any driver was called: the intent for all claims of the
+        Nothing is changed if a claim is not allocated, not reserved for the pod, or needs an unknown driver. A
+        CheckpointError means that the disk refused before any driver was called: the intent for all claims of the
         pod is one transaction.
         """
         claims = pod.needed_claims()
@@ -57,32 +57,32 @@ class DRAManager:
             raise PrepareFailed(failures)
 
     def unprepare_resources(self, pod: Pod | str) -> None:
-        """The pod, given by itself or by its UID, is gone: drop its references, and unprepare what nobody uses.
+        """Drop the references of a pod, given as a Pod or by UID, and unprepare the claims that no other pod uses.
 
-        A claim whose file is damaged only loses the reference: who else uses it is not known. It is unprepared by
-        unprepare_claim, by a reconcile that knows which claims are in use, or healed by the next prepare.
+        A claim whose file is damaged only loses the reference: its other users are not known. It is unprepared by
+        unprepare_claim or by a reconcile that gets pods, or healed by the next prepare.
         """
         pod_uid = pod if isinstance(pod, str) else pod.uid
         if failures := self._release({claim.uid: frozenset({pod_uid}) for claim in self.cache.of_pod(pod_uid)}):
             raise UnprepareFailed(failures)
 
     def unprepare_claim(self, uid: str) -> None:
-        """Unprepare a claim whatever refers to it. If it is unknown all drivers are called."""
+        """Unprepare a claim, even if pods refer to it. If it is unknown, all drivers are called."""
         with self._operations.locked(uid):
             failures = self._unprepare([uid])
         if failures:
             raise UnprepareFailed(failures)
 
     def reconcile(self, active: ActivePods | Callable[[], ActivePods], *, complete: bool) -> None:
-        """Unprepare for every pod that is referred to and no longer active, and retry what failed to be unprepared.
+        """Unprepare for every pod that claims refer to and that is no longer active, and retry failed unprepares.
 
-        Refused until the caller knows that `active` is complete. A function that lists the pods is better than
-        their list: a pod that is prepared just after it was made would look as if it were gone. Where pods are
-        given, not UIDs, unknown claims that none of them uses are unprepared too.
+        Refused unless the caller knows that `active` is complete. Pass a function that lists the pods rather than
+        a list: a pod prepared just after the list was made would look gone. With pods instead of UIDs, unknown
+        claims that none of them uses are unprepared too.
         """
         if not complete:
-            raise ReconcileRefused("the list of active pods is not complete yet; nothing was changed")
-        claims = list(self.cache)  # before the pods are listed, so that every pod seen here is listed if it lives
+            raise ReconcileRefused("the list of active pods may be incomplete; nothing was changed")
+        claims = list(self.cache)  # before listing the pods, so that every live pod seen here is in the list
         pods = list(active() if callable(active) else active)
         live = {pod if isinstance(pod, str) else pod.uid for pod in pods}
         gone = {
@@ -96,7 +96,7 @@ class DRAManager:
             for uid in {claim.uid for claim in claims if claim.guessed} - used:
                 with self._operations.locked(uid):
                     claim = self.cache.get(uid)
-                    if claim and claim.guessed:  # a new pod may have healed it meanwhile
+                    if claim and claim.guessed:  # a new pod may have healed it since
                         failures |= self._unprepare([uid])
         if failures:
             raise UnprepareFailed(failures)
@@ -110,17 +110,17 @@ class DRAManager:
         return container_resources(self.cache, pod, container)
 
     def container_claim_infos(self, pod: Pod, container: str) -> tuple[ClaimInfo, ...]:
-        """The claims that a container uses, each once, as far as they are in the cache."""
+        """The claims that a container uses, each once, if they are in the cache."""
         return container_claim_infos(self.cache, pod, container)
 
     def pod_resources(self, pod: Pod) -> PodResources:
-        """Who uses which device, for monitoring agents."""
+        """Which container uses which device, for monitoring agents."""
         return pod_resources(self.cache, pod)
 
     def _validate(self, pod: Pod, claim: ResourceClaim) -> None:
         name = f"claim {claim.namespace}/{claim.name} (UID {claim.uid}) of pod {pod.namespace}/{pod.name}"
         if claim.allocations is None:
-            raise ClaimInvalid(f"{name} is not allocated yet")
+            raise ClaimInvalid(f"{name} is not allocated yet; try again")
         if pod.uid not in claim.reserved_for:
             raise ClaimInvalid(f"{name} is not reserved for this pod (UID {pod.uid})")
         for driver, allocation in claim.allocations.items():
@@ -132,7 +132,7 @@ class DRAManager:
         return claim is not None and claim.prepared
 
     def _prepare(self, claims: Mapping[str, ResourceClaim]) -> tuple[dict[str, dict[str, Prepared]], Failures]:
-        """One call a driver, with all its claims; the good answers by claim and driver, and what failed."""
+        """Call each driver once, with all its claims. Returns successes by claim and driver, and failures."""
         answers: dict[str, dict[str, Prepared]] = {uid: {} for uid in claims}
         failures: Failures = {}
         for driver, uids in self._by_driver(claims, NodeOperation.PREPARE).items():
@@ -141,13 +141,13 @@ class DRAManager:
             for uid in uids:
                 answer = reply.get(uid, Prepared(error=NO_ANSWER))
                 if why := error_in(answer):
-                    _tell(failures, uid, driver, why)
+                    _add_failure(failures, uid, driver, why)
                 else:
                     answers[uid][driver] = answer
         return answers, failures
 
     def _record(self, answers: Mapping[str, Mapping[str, Prepared]], failures: Failures) -> Failures:
-        """What each driver answered replaces what an earlier attempt recorded for it."""
+        """Each driver's answer replaces what an earlier attempt recorded for it."""
 
         def recorded(known: Mapping[str, ClaimInfo]) -> Iterable[ClaimInfo]:
             for uid, claim in known.items():
@@ -156,13 +156,13 @@ class DRAManager:
                     states[driver] = states.get(driver, DriverState()).with_devices(answer.devices)
                 state = replace(claim.state, driver_states=states)
                 prepared = uid not in failures
-                # Stamped with this boot even if nothing else is new.
+                # Stamped with this boot even if nothing else has changed.
                 yield replace(claim, state=state, prepared=prepared, from_this_boot=prepared or claim.from_this_boot)
 
         return self._changed(answers, recorded)
 
     def _release(self, gone: Mapping[str, frozenset[str]]) -> Failures:
-        """Drop references to pods. A claim that loses its last one keeps it until the drivers have let go."""
+        """Drop references to pods. A claim keeps its last reference until all drivers have unprepared it."""
         last: list[str] = []
 
         def without(known: Mapping[str, ClaimInfo]) -> Iterable[ClaimInfo]:
@@ -178,7 +178,7 @@ class DRAManager:
             return failures | self._unprepare(last)
 
     def _unprepare(self, uids: Iterable[str]) -> Failures:
-        """Called while holding the operations of these claims, but no lock of the cache."""
+        """The caller holds the operation locks of these claims, but no lock of the cache."""
         claims = [claim for uid in uids if (claim := self.cache.get(uid))]
         failures: Failures = {}
         for claim in claims:
@@ -194,7 +194,7 @@ class DRAManager:
             for uid in its_claims:
                 why = reply.get(uid, NO_ANSWER)
                 if why != "":
-                    _tell(failures, uid, driver, why if isinstance(why, str) else not_a(str, why))
+                    _add_failure(failures, uid, driver, why if isinstance(why, str) else not_a(str, why))
         done = [claim.uid for claim in claims if claim.uid not in failures]
         return failures | _failures_of(done, lambda: self.cache.delete(*done))
 
@@ -225,9 +225,9 @@ def _joined(claim: ResourceClaim, pod: Pod, known: ClaimInfo | None) -> ClaimInf
         raise ClaimInvalid(f"claim {claim.namespace}/{claim.name} (UID {claim.uid}) is being unprepared; try again")
     drivers = dict(known.state.driver_states)
     for driver, allocation in (claim.allocations or {}).items():
-        skipped = tuple(map(str, allocation.skipped_operations))  # plain text, where a NodeOperation was given
+        skipped = tuple(map(str, allocation.skipped_operations))  # plain text, even if a NodeOperation was given
         did = replace(drivers.get(driver, DriverState()), skipped_operations=skipped)
-        # Nobody will answer for a call that is skipped: the allocation is all there is to know.
+        # No driver answers a skipped call, so the devices come from the allocation.
         drivers[driver] = did.with_devices(allocation.devices) if did.skips(NodeOperation.PREPARE) else did
     state = replace(
         known.state,
@@ -242,7 +242,7 @@ def _joined(claim: ResourceClaim, pod: Pod, known: ClaimInfo | None) -> ClaimInf
 def _called(
     call: Callable[[list[ClaimRef]], Mapping[str, R]], refs: list[ClaimRef], failed: Callable[[str], R]
 ) -> Mapping[str, R]:
-    """What a driver answers; an error of the whole call is that of each claim."""
+    """A driver's answers; an error of the whole call becomes the error of each claim."""
     try:
         return dict(call(refs))
     except Exception as error:  # noqa: BLE001  (a driver is foreign code)
@@ -250,13 +250,13 @@ def _called(
         return {ref.uid: failed(why) for ref in refs}
 
 
-def _tell(failures: Failures, uid: str, driver: str, why: str) -> None:
-    """A claim may fail in several drivers: all of them are named."""
+def _add_failure(failures: Failures, uid: str, driver: str, why: str) -> None:
+    """A claim may fail in several drivers: name all of them."""
     failures[uid] = "; ".join(filter(None, [failures.get(uid), f"{driver}: {why}"]))
 
 
 def _failures_of(uids: Sequence[str], write: Callable[[], None]) -> Failures:
-    """What the disk refused, by claim."""
+    """The writes that the disk refused, by claim."""
     try:
         write()
     except BatchFailed as error:

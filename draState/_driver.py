@@ -1,4 +1,4 @@
-"""What the manager asks of a driver: two calls, each for many claims, each claim with its own result."""
+"""The interface of a driver: two calls, each for many claims, with one result per claim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._errors import DRAError
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """All that a driver is told about a claim. Name and namespace are empty when only the UID is known."""
+    """All that a driver gets to know about a claim. Name and namespace are empty if only the UID is known."""
 
     uid: str
     name: str
@@ -21,7 +21,7 @@ class ClaimRef:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A driver's answer for one claim: its devices, or why there are none."""
+    """A driver's answer for one claim: its devices, or an error."""
 
     devices: tuple[Device, ...] = ()
     error: str = ""  # "" for success
@@ -30,20 +30,20 @@ class Prepared:
 class Driver(Protocol):
     """Both calls must be idempotent: they are repeated after a restart, a reboot and a failure.
 
-    A claim without an entry in the answer has failed. What a call raises is the failure of all its claims.
+    A claim without an entry in the answer has failed. If a call raises, all its claims have failed.
     """
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
-        """By claim UID. A claim that is prepared already answers with the same devices."""
+        """Return the answers by claim UID. For a claim that is already prepared, answer with the same devices."""
         ...
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        """By claim UID the error, "" for success. A claim that the driver does not know succeeds."""
+        """Return the error by claim UID, "" for success. A claim that the driver does not know succeeds."""
         ...
 
 
 def error_in(answer: object) -> str:
-    """Why a claim is not prepared, "" if it is. A driver is foreign code, so its answer is looked at first."""
+    """The error in an answer, "" if there is none. A driver is foreign code, so the answer is checked first."""
     if not isinstance(answer, Prepared):
         return not_a(Prepared, answer)
     if not isinstance(answer.error, str):
@@ -59,7 +59,7 @@ def not_a(expected: type, answer: object) -> str:
 
 
 class _NotRegistered:
-    """Stands where a driver is not there, or not any more: each of its claims fails."""
+    """Used for a driver that is not, or no longer, registered: each of its claims fails."""
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
         raise DRAError("the driver is not registered on this node")

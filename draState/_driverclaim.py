@@ -1,4 +1,4 @@
-"""A claim as its driver sees it: what it was given, and what came of that."""
+"""A claim as its driver sees it: the allocation, and the result of setting it up."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _NO_PODS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class DriverClaim:
-    """What the scheduler gave a claim from one driver and, once that is set up, what came of it.
+    """A claim's allocation from one driver and, once it is set up, the result.
 
-    `configs` are in the order of their precedence: later ones win. `driver_data` is any JSON value that the driver
-    wants back when the claim is torn down.
+    `configs` are in order of precedence: later ones win. `driver_data` is any JSON value that the driver wants back
+    when the claim is torn down.
     """
 
     uid: str
     name: str
     namespace: str
-    devices: tuple[Device, ...] = ()  # that the scheduler chose
+    devices: tuple[Device, ...] = ()  # chosen by the scheduler
     configs: tuple[OpaqueConfig, ...] = ()
-    pods: Mapping[str, str] = field(default_factory=lambda: _NO_PODS)  # that it is reserved for: UID to name
+    pods: Mapping[str, str] = field(default_factory=lambda: _NO_PODS)  # the pods it is reserved for: UID to name
     driver_data: Any = field(default=None, repr=False)
 
     @property
@@ -37,7 +37,7 @@ class DriverClaim:
         return ClaimRef(self.uid, self.name, self.namespace)
 
     def configs_of(self, device: Device) -> tuple[OpaqueConfig, ...]:
-        """Those that concern one device, the strongest last."""
+        """The configs that apply to one device, highest precedence last."""
         return tuple(
             config
             for config in self.configs
@@ -45,27 +45,27 @@ class DriverClaim:
         )
 
     def same_devices(self, other: DriverClaim) -> bool:
-        """Whether both have the same devices, in whatever order and for whichever requests."""
+        """Whether both have the same devices, regardless of order and requests."""
         return _identities(self.devices) == _identities(other.devices)
 
     def same_allocation(self, other: DriverClaim) -> bool:
-        """Whether what is set up for one is right for the other."""
+        """Whether a set-up for one is right for the other."""
         return self.same_devices(other) and self.configs == other.configs
 
     def copy(self) -> DriverClaim:
-        """One whose JSON values can be changed without changing this one's."""
+        """A copy whose JSON values can be changed without changing this claim."""
         return replace(self, configs=_copied(self.configs), driver_data=copied(self.driver_data))
 
     @classmethod
     def remembered(cls, claim: ClaimInfo, driver: str) -> DriverClaim:
-        """What the cache has of it."""
+        """Build it from a claim in the cache."""
         state = claim.state
         did = state.driver_states.get(driver, DriverState())
         pods = {uid: claim.annotations.get(uid, "") for uid in state.pod_uids}
         return cls(state.claim_uid, state.claim_name, state.namespace, did.devices, did.configs, pods, did.driver_data)
 
     def state(self, before: ClaimInfoState | None, driver: str, phase: ClaimPhase) -> ClaimInfoState:
-        """What is to be on disk. Other drivers, and what a newer version added, stay as they were."""
+        """The state to write. Other drivers, and fields of newer versions, stay as they were."""
         before = before or ClaimInfoState(self.uid, self.name, self.namespace)
         did = before.driver_states.get(driver, DriverState()).with_devices(self.devices)
         did = replace(did, phase=phase, configs=_copied(self.configs), driver_data=copied(self.driver_data))

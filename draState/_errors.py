@@ -1,4 +1,4 @@
-"""What can go wrong with claims, apart from the disk: that is told by the errors of checkpointmanager."""
+"""Errors about claims. Errors of the disk are those of checkpointmanager."""
 
 from __future__ import annotations
 
@@ -6,47 +6,47 @@ from collections.abc import Mapping
 
 
 class DRAError(Exception):
-    """The base of the errors of this package; catch it with CheckpointError, which the disk's errors are."""
+    """The base of this package's errors. Catch it together with CheckpointError, the base of the disk's errors."""
 
 
 class ClaimInvalid(DRAError):
-    """A claim of the pod cannot be prepared or used as it is now. Nothing was changed.
+    """A claim of the pod cannot be prepared or used in its current state. Nothing was changed.
 
     The message says why: not allocated, not reserved for the pod, another driver's. Try again when that has changed.
     """
 
 
 class ClaimGone(ClaimInvalid):
-    """The API server has no such claim any more, or does not give it what this driver holds for it.
+    """The API server no longer has the claim, or no longer gives it the devices that this driver holds for it.
 
-    What the driver still holds for it is an orphan: release it.
+    If the driver still holds devices for it, the claim is an orphan: release it.
     """
 
 
 class ClaimInUse(DRAError):
-    """The API server still gives the claim what is held for it: releasing it would take a device from a pod.
+    """The claim still has its devices in the API server: releasing it would take a device from a pod.
 
     Delete the pod instead, or release with force.
     """
 
 
 class DeviceHeld(DRAError):
-    """Another claim has the device, and it cannot be shared. Names that claim.
+    """Another claim holds the device, and the two cannot share it. The message names that claim.
 
-    Nothing was set up. Try again when that claim is unprepared; if nobody will do that, it is an orphan.
+    Nothing was set up. Try again when that claim is unprepared; if kubelet never does that, it is an orphan.
     """
 
 
 class ClaimConflict(DRAError):
-    """Another claim (`other`) of the same name is still here; it has to be unprepared before this one (`uid`).
+    """Another claim (`other`) of the same name must be unprepared before this one (`uid`) can be prepared.
 
     It is unprepared when its pods are gone. Try again then.
     """
 
     def __init__(self, name: tuple[str, str], uid: str, other: str) -> None:
         super().__init__(
-            f"claim {'/'.join(name)} has UID {uid}, but UID {other} of the same name is still prepared on this "
-            "node; it is unprepared when its pods are gone"
+            f"claim {'/'.join(name)} has UID {uid}, but another claim of that name (UID {other}) is still prepared on "
+            "this node; try again once its pods are gone and it is unprepared"
         )
         self.uid = uid
         self.other = other
@@ -57,23 +57,23 @@ class ClaimNotPrepared(DRAError):
 
 
 class OperationFailed(DRAError):
-    """Some claims failed; `failures` has each one's reason by UID. What succeeded is recorded."""
+    """Some claims failed; `failures` has the reason by UID. Successes are recorded."""
 
     def __init__(self, operation: str, failures: Mapping[str, str]) -> None:
         listed = "; ".join(f"claim {uid}: {why}" for uid, why in failures.items())
-        super().__init__(f"{operation} failed for {len(failures)}: {listed}")
+        super().__init__(f"{operation} failed for {len(failures)} claim{'s' if len(failures) != 1 else ''}: {listed}")
         self.failures = dict(failures)
 
 
 class PrepareFailed(OperationFailed):
-    """Preparing the pod failed for some of its claims; call again to try those."""
+    """Preparing the pod failed for some of its claims. Call again to retry those."""
 
     def __init__(self, failures: Mapping[str, str]) -> None:
         super().__init__("prepare", failures)
 
 
 class UnprepareFailed(OperationFailed):
-    """Some claims could not be unprepared; they stay, unpreparing. Call again to try those."""
+    """Some claims could not be unprepared. They stay, marked as unpreparing; call again to retry those."""
 
     def __init__(self, failures: Mapping[str, str]) -> None:
         super().__init__("unprepare", failures)
@@ -87,7 +87,7 @@ class ReconcileRefused(DRAError):
 
 
 class KubeletStateInvalid(DRAError):
-    """Bytes that kubelet would not load as its dra_manager_state or dra_health_state. Never quotes data.
+    """Kubelet would not load these bytes as its dra_manager_state or dra_health_state. Never quotes data.
 
     Nothing was imported. Run checkpoint-verify on the file to see what is wrong with it.
     """

@@ -1,8 +1,8 @@
-"""The health of devices as their drivers report it, on kubelet's side: in memory, and on disk for the next process.
+"""The health of devices as drivers report it, on kubelet's side: in memory, and on disk for the next process.
 
-A CheckpointCache with one file per driver. Memory comes first here: a device that is reported as unhealthy must not
-read as healthy because the disk is full, and what is lost with the disk is reported again within seconds. Reads take
-no lock and never wait.
+A CheckpointCache with one file per driver. Memory comes first here: a device reported as unhealthy must not read as
+healthy because the disk is full, and drivers repeat their reports within seconds anyway. Reads take no lock and
+never wait.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from checkpointmanager import (
 from ._claimevents import logger
 from ._devicehealth import DEVICE_HEALTH, DeviceHealth, DeviceName, DriverHealth, seconds_since_boot
 
-MOST_DEVICES = 16_384  # of one driver, as kubelet: a driver that invents names must not fill memory and disk
-REFRESH_SECONDS = 10.0  # at least, between two writes that change only when a report arrived
-LATE_SECONDS = 0.01  # after a time-out is over, so that it certainly is, and several go together
+MOST_DEVICES = 16_384  # per driver, as in kubelet: a driver that invents names must not fill memory and disk
+REFRESH_SECONDS = 10.0  # minimum between two writes that change only the time of a report
+LATE_SECONDS = 0.01  # wait this much longer than a time-out, so that it is certainly over, and several expire together
 
 Devices = Mapping[DeviceName, DeviceHealth]
 
 
 @dataclass(frozen=True, slots=True)
 class HealthChange:
-    """Some devices of a driver read differently than before: ask the store for what is true now."""
+    """The health of some devices of a driver has changed: ask the store for the current one."""
 
     driver: str
     devices: frozenset[DeviceName]
@@ -50,14 +50,14 @@ class HealthChange:
 class DeviceHealthStore:
     """Safe for many threads. Takes CheckpointManager's options, but never `sharing`.
 
-    A driver that reports says all that it knows: a device that is missing from a report, or whose driver has fallen
-    silent, is unknown when its time-out is over. `on_change` is called for each change, that one too, outside all
-    locks, in the thread of the report or in the store's own. So two changes at the same time may be announced in
-    either order, which is why a change does not say what the health is.
+    Each report is complete: a device that is missing from it, or whose driver has fallen silent, is unknown when its
+    time-out is over. `on_change` is called for each change, including that one, outside all locks, in the thread of
+    the report or in the store's own. Two simultaneous changes may be announced in either order, which is why a
+    change does not contain the health.
 
-    After a restart everything counts for as long as it would have, or a little less: of reports that say nothing new
-    only some are written. After a reboot nothing does. A driver whose file cannot be trusted, or not be written, is
-    in `problems`; its next report is written all the same.
+    After a restart, reports count for as long as they would have, or a little less: not every report without news is
+    written. After a reboot, none does. A driver whose file cannot be trusted or written is in `problems`; its next
+    report is written all the same.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class DeviceHealthStore:
         self._on_change = on_change
         self._clock = clock
         self._cache = CheckpointCache(self._manager)
-        self._changing = threading.Condition()  # guards the four below, never held across the disk
-        self._drivers: dict[str, Devices] = {}  # each is replaced and never changed; readers do without the lock
+        self._changing = threading.Condition()  # guards the four below, never held during disk access
+        self._drivers: dict[str, Devices] = {}  # replaced, never changed; readers need no lock
         self._ignored: dict[str, int] = {}
         self._timer: threading.Thread | None = None
         self.closed = False  # whether close() was called
-        self._saving = KeyLocks()  # by driver: guards the two below, and that they are those of the last write
+        self._saving = KeyLocks()  # by driver: guards the two below, so that they match the last write
         self._saved: dict[str, Devices] = {}
         self._unsaved: dict[str, str] = {}
         try:
@@ -90,32 +90,31 @@ class DeviceHealthStore:
             raise
 
     def report(self, driver: str, devices: Iterable[DeviceHealth]) -> None:
-        """All that a driver knows, as it has just arrived. Later entries of one device replace earlier ones.
+        """Take a complete report that has just arrived. Later entries of one device replace earlier ones.
 
-        Of more than 16,384 devices, those that were not known are ignored. A disk that refuses is no error here: see
-        `problems`.
+        Beyond 16,384 devices, new ones are ignored. A failed write is not an error here: see `problems`.
         """
         check_key(driver)
         listed = list(devices)
         with self._changing_now() as now:
-            told = {device.name: device.arrived(now) for device in listed}
+            reported = {device.name: device.arrived(now) for device in listed}
             before = self._drivers.get(driver, {})
-            after = {name: old for name, old in before.items() if name in told or not old.is_over(now)}
-            for name, device in told.items():
+            after = {name: old for name, old in before.items() if name in reported or not old.is_over(now)}
+            for name, device in reported.items():
                 if name in after or len(after) < MOST_DEVICES:
                     after[name] = device
             changed = _changed(before, after, now)
             must_save = changed or driver in self._unsaved or self._is_outdated(driver, after)
             self._swap(driver, after)
-            more = self._more_ignored(driver, len(told.keys() - after))
+            more = self._more_ignored(driver, len(reported.keys() - after))
         if more:
-            logger.warning("health of driver %s: %d devices beyond %d are ignored", driver, more, MOST_DEVICES)
+            logger.warning("health of driver %s: ignoring %d devices above the limit, %d", driver, more, MOST_DEVICES)
         self._announce(driver, changed)
         if must_save:
             self._save(driver)
 
     def forget(self, driver: str) -> None:
-        """The driver's stream has ended: nothing is known about its devices any more."""
+        """Call this when the driver's stream has ended: its devices become unknown."""
         check_key(driver)
         with self._changing_now() as now:
             before = self._drivers.get(driver, {})
@@ -125,9 +124,9 @@ class DeviceHealthStore:
         self._save(driver)
 
     def follow(self, driver: str, reports: Iterable[Iterable[DeviceHealth]]) -> None:
-        """Take reports until the stream of them ends, in whatever way; then forget the driver.
+        """Take reports until the stream ends, in whatever way; then forget the driver.
 
-        An agent that ends closes the store first: the next process then still knows what this one knew.
+        An agent that shuts down closes the store first, so that the next process keeps the reports.
         """
         try:
             for devices in reports:
@@ -137,7 +136,7 @@ class DeviceHealthStore:
                 self.forget(driver)
 
     def expire(self) -> None:
-        """Drop all devices whose time-out is over. The store does it in time; no need to call it."""
+        """Drop all devices whose time-out is over. The store does this by itself; there is no need to call it."""
         changes = {}
         with self._changing_now() as now:
             for driver, before in list(self._drivers.items()):
@@ -149,12 +148,12 @@ class DeviceHealthStore:
             self._announce(driver, changed)
 
     def get(self, driver: str, pool: str, device: str) -> DeviceHealth:
-        """What is known about a device now; unknown and without message if that is nothing."""
+        """The current health of a device; UNKNOWN without a message if there is no valid report."""
         found = self._drivers.get(driver, {}).get((pool, device))
         return found if found and not found.is_over(self._clock()) else DeviceHealth(pool, device)
 
     def drivers(self) -> dict[str, tuple[DeviceHealth, ...]]:
-        """All devices about which something was reported, by driver, if their time-out is not over."""
+        """All devices with a valid report, by driver."""
         now = self._clock()
         current = self._drivers.copy().items()
         alive = {driver: tuple(its for its in devices.values() if not its.is_over(now)) for driver, devices in current}
@@ -162,16 +161,16 @@ class DeviceHealthStore:
 
     @property
     def ignored(self) -> Mapping[str, int]:
-        """How many devices of its last report were too many, by driver; of those that have too many."""
+        """The number of devices in the last report beyond the limit, for each driver that exceeds it."""
         return self._ignored.copy()
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """Drivers whose file is not what memory is: it could not be read, or not be written."""
+        """Drivers whose file differs from memory, with the reason: it could not be read or written."""
         return {key: str(problem) for key, problem in self._cache.problems.items()} | self._unsaved.copy()
 
     def close(self) -> None:
-        """Give the directory back. Reads go on, and nothing is announced any more."""
+        """Release the directory. Reads still work; no further changes are announced."""
         with self._changing:
             self.closed = True
             self._changing.notify_all()
@@ -186,7 +185,7 @@ class DeviceHealthStore:
         self.close()
 
     def _load(self) -> None:
-        """What was known when the last process ended, as far as it still counts."""
+        """Load the reports of the last process that are still valid."""
         now = self._clock()
         with self._changing:
             for entry in self._cache.entries():
@@ -197,10 +196,10 @@ class DeviceHealthStore:
 
     @contextmanager
     def _changing_now(self) -> Iterator[float]:
-        """The lock, and the time at which it was given."""
+        """Take the lock; yields the time at which it was taken."""
         if self.closed:
             raise ManagerClosed(self._manager.path, "is closed")
-        if os.getpid() != self._process:  # a lock that another thread had when it forked is never given back
+        if os.getpid() != self._process:  # a lock held by another thread during the fork is never released
             raise ManagerClosed(self._manager.path, ManagerClosed.FORKED)
         with self._changing:
             yield self._clock()
@@ -237,13 +236,13 @@ class DeviceHealthStore:
             logger.exception("the on_change callback failed on a change of driver %s", driver)
 
     def _is_outdated(self, driver: str, devices: Devices) -> bool:
-        """What the disk has would be over soon after a restart, though the driver goes on reporting it."""
+        """Whether the file would expire soon after a restart although the driver keeps reporting."""
         saved = self._saved.get(driver, {})
         known = [(device, saved[name]) for name, device in devices.items() if name in saved]
         return any(new.reported - old.reported >= max(new.timeout / 2, REFRESH_SECONDS) for new, old in known)
 
     def _save(self, driver: str) -> None:
-        """What memory has by now, so that the last one to get here writes the newest."""
+        """Write what is in memory now, so that the last thread to get here writes the newest."""
         with self._saving.locked(driver):
             devices = self._drivers.get(driver, {})
             state = DriverHealth(tuple(devices.values())) if devices else REMOVED
@@ -255,14 +254,14 @@ class DeviceHealthStore:
             except CheckpointError as error:
                 known = self._unsaved.get(driver)
                 self._unsaved[driver] = str(error)
-                if known != str(error):  # else it was logged before, some seconds ago
-                    logger.warning("health of driver %s: a restart would not know it: %s", driver, error)
+                if known != str(error):  # else it was logged a few seconds ago
+                    logger.warning("health of driver %s: not saved, so a restart would lose it: %s", driver, error)
             else:
                 self._saved[driver] = devices
                 self._unsaved.pop(driver, None)
 
     def _more_ignored(self, driver: str, count: int) -> int:
-        """The count if it is to be logged: not each few seconds, only when there are more."""
+        """The count if it should be logged: only when it has grown, not with every report."""
         known = self._ignored.pop(driver, 0)
         if count:
             self._ignored[driver] = count
@@ -270,7 +269,7 @@ class DeviceHealthStore:
 
 
 def _changed(before: Devices, after: Devices, now: float) -> frozenset[DeviceName]:
-    """The devices that read differently. One whose time-out was over before was unknown before."""
+    """The devices whose health has changed. One whose time-out was over was unknown before."""
     alive = {name: old for name, old in before.items() if not old.is_over(now)}
     new = {name for name, device in after.items() if name not in alive or not device.says_the_same_as(alive[name])}
     gone = {name for name, old in before.items() if name not in after and old.is_known}

@@ -1,4 +1,4 @@
-"""Copies of JSON values, so that nobody changes what somebody else holds."""
+"""Copies of JSON values, so that a caller cannot change a value that another object holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from checkpointmanager import UnstorableValue
 
 
 def copied(value: Any) -> Any:
-    """A copy of a JSON value. What is no JSON passes as it is and is refused when it is written."""
+    """A copy of a JSON value. Any other value is passed through and refused when it is written."""
     try:
         return _copy(value)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Asks for the present allocation of claims, in threads of their own and with a limit on every wait."""
+"""Looks up the current allocation of claims, in separate threads and with a limit on every wait."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ._driver import ClaimRef
 from ._driverclaim import DriverClaim
 from ._errors import ClaimInvalid
 
-THREADS = 16  # of their own, so that a slow API server holds up no unprepare
+THREADS = 16  # separate ones, so that a slow API server delays no unprepare
 
 
 @dataclass(frozen=True, slots=True)
 class NotAsked:
-    """Nobody could be asked, so nothing is known about the present allocation."""
+    """The look-up got no answer, so the current allocation is not known."""
 
     why: str
 
@@ -26,7 +26,7 @@ Found = DriverClaim | ClaimInvalid | NotAsked
 
 
 class LookUp:
-    """One question, under way in its thread."""
+    """One look-up, running in its thread."""
 
     def __init__(self, answer: Future[DriverClaim], limit: float) -> None:
         self._answer = answer
@@ -34,14 +34,14 @@ class LookUp:
         self._end = time.monotonic() + limit
 
     def result(self) -> Found:
-        """What was found, or why nothing was."""
+        """Wait for the allocation, or the reason why there is none."""
         try:
             return self._answer.result(max(0.0, self._end - time.monotonic()))
         except Exception as error:  # noqa: BLE001  (a hook is foreign code)
             return self._failed(error)
 
     async def found(self) -> Found:
-        """The same without holding up the event loop."""
+        """The same without blocking the event loop."""
         try:
             async with asyncio.timeout(self._limit):
                 return await asyncio.wrap_future(self._answer)
@@ -58,7 +58,7 @@ class LookUp:
 
 
 class LookUps:
-    """A look-up takes at most `limit` seconds, as far as its caller is concerned."""
+    """Starts look-ups. A caller waits at most `limit` seconds for each."""
 
     def __init__(self, look_up: Callable[[ClaimRef], DriverClaim], limit: float) -> None:
         self._look_up = look_up
@@ -69,5 +69,5 @@ class LookUps:
         return LookUp(self._pool.submit(self._look_up, ref), self._limit)
 
     def close(self) -> None:
-        """Those under way are left to end by themselves."""
+        """Start no more look-ups. Running ones end by themselves."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Claims that only the driver still knows: kubelet lost its state, or the claim was taken away from its pod."""
+"""Finds claims that only the driver still knows: kubelet lost its state, or the claim was deallocated."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from ._lookups import THREADS, Found, LookUps, NotAsked
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A claim that holds devices and that nobody will unprepare."""
+    """A claim that holds devices and that kubelet will not unprepare."""
 
     uid: str  # of the claim
-    why: str  # in words
-    since: float = field(default_factory=time.monotonic)  # when it was first seen, by this process
+    why: str  # for people
+    since: float = field(default_factory=time.monotonic)  # when this process first saw it, in time.monotonic()
 
     @property
     def age(self) -> float:
-        """Seconds for which it has been known as one."""
+        """Seconds since this process first saw it."""
         return time.monotonic() - self.since
 
 
 class Orphans:
-    """Those that were found when it was looked for them last."""
+    """The orphans found by the last look."""
 
     def __init__(self) -> None:
         self._found: dict[str, Orphan] = {}
-        self._looking = threading.Lock()  # one at a time, or an orphan could be new twice
+        self._looking = threading.Lock()  # one look at a time, or an orphan could be new twice
 
     def current(self, cache: ClaimInfoCache) -> Mapping[str, Orphan]:
-        """Without those that were released meanwhile."""
+        """The orphans, without those released since the last look."""
         return {uid: orphan for uid, orphan in self._found.copy().items() if uid in cache}
 
     def look(self, cache: ClaimInfoCache, driver: str, look_ups: LookUps) -> list[Orphan]:
-        """Look for every claim whose name is known; returns those that were none before."""
+        """Look up every claim whose name is known; returns the new orphans."""
         with self._looking:
             known = dict(self.current(cache))
             before = set(known)
             for claim, found in _found([claim for claim in cache if any(claim.name)], look_ups):
                 if isinstance(found, NotAsked):
-                    continue  # nothing new is known about it
+                    continue  # no answer: it stays as it was
                 if why := _why(claim, driver, found):
                     known.setdefault(claim.uid, Orphan(claim.uid, why))
                 else:
@@ -58,15 +58,15 @@ class Orphans:
 
 
 def orphaned(claim: ClaimInfo, driver: str, look_ups: LookUps) -> str:
-    """Why a claim is an orphan, "" if it is none. DRAError if nobody can say."""
+    """Why a claim is an orphan, "" if it is not one. DRAError if the API server gives no answer."""
     ((_, found),) = _found([claim], look_ups)
     if isinstance(found, NotAsked):
-        raise DRAError(f"claim {'/'.join(claim.name)} (UID {claim.uid}): cannot be looked up: {found.why}")
+        raise DRAError(f"claim {'/'.join(claim.name)} (UID {claim.uid}): it cannot be looked up: {found.why}")
     return _why(claim, driver, found)
 
 
 def _found(claims: Iterable[ClaimInfo], look_ups: LookUps) -> Iterator[tuple[ClaimInfo, Found]]:
-    """Several at a time."""
+    """Look up several claims at a time."""
     waiting = iter(claims)
     while some := list(islice(waiting, THREADS)):
         started = [look_ups.start(_ref(claim)) for claim in some]

@@ -1,4 +1,4 @@
-"""What the caller tells about a pod: its claims as the API server has them, and which container uses what."""
+"""A pod as the caller describes it: its claims as the API server has them, and which container uses what."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._claimstate import Device, NodeOperation
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What the scheduler gave a claim from one driver."""
+    """What the scheduler allocated to a claim from one driver."""
 
     devices: tuple[Device, ...] = ()
     skipped_operations: tuple[str, ...] = ()  # calls that the driver does not need
@@ -24,7 +24,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaim:
-    """A claim as it stands in the API server. `allocations` is None while it is not allocated."""
+    """A claim as the API server has it. `allocations`, by driver, is None while it is not allocated."""
 
     uid: str
     name: str
@@ -35,15 +35,15 @@ class ResourceClaim:
 
 @dataclass(frozen=True, slots=True)
 class ContainerClaim:
-    """A container's use of one of its pod's claims: of all of it, or of one request."""
+    """A container's use of one of its pod's claims: the whole claim, or one request of it."""
 
     claim: str  # a key of Pod.claims
-    request: str = ""
+    request: str = ""  # "" for the whole claim
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """`claims` maps the names by which the pod spec calls its claims to the claims; None: no claim is needed."""
+    """`claims` maps the pod spec's names for its claims to the claims; None if no claim is needed."""
 
     uid: str
     name: str

@@ -1,7 +1,7 @@
-"""What a node agent must not forget about a pod: the configs of its devices, and one of its own.
+"""The persisted state of a pod: the configs of its devices, and one of its own.
 
-These classes are what the files hold, no more. They are frozen in tests/data/draState/podconfig-baseline.json:
-a change of shape needs a new version here.
+These classes are exactly what the files contain. tests/data/draState/podconfig-baseline.json freezes them: a change
+of shape needs a new version here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Claim = str | tuple[str, str]  # a claim's UID, or its (namespace, name)
 
 @dataclass(frozen=True, slots=True)
 class DeviceConfig:
-    """The config of one device, any JSON value, and the claim that it came from."""
+    """The config of one device, any JSON value, and the claim it came from."""
 
     config: Any = field(repr=False)
     claim_uid: str
@@ -33,13 +33,13 @@ class DeviceConfig:
         return (self.namespace, self.claim_name) == claim
 
     def copy(self) -> DeviceConfig:
-        """One whose config can be changed without changing this one's."""
+        """A copy whose config can be changed without changing this one."""
         return replace(self, config=copied(self.config))
 
 
 @dataclass(frozen=True, slots=True)
 class PodConfig:
-    """What is persisted of a pod: its devices by name, and a config of its own; None if it has none."""
+    """The persisted state of a pod: its devices by name, and a config of its own, None if it has none."""
 
     devices: dict[str, DeviceConfig] = field(default_factory=dict)
     config: Any = field(default=None, repr=False)
@@ -55,7 +55,7 @@ class PodConfig:
         return not self.devices and self.config is None and not self.unknown
 
     def copy(self) -> PodConfig:
-        """One whose configs can be changed without changing this one's."""
+        """A copy whose configs can be changed without changing this one."""
         devices = {name: device.copy() for name, device in self.devices.items()}
         return replace(self, devices=devices, config=copied(self.config))
 

@@ -1,9 +1,9 @@
-"""Device configs by pod: what an agent needs to go on serving its pods after a restart.
+"""Device configs by pod: what an agent needs to keep serving its pods after a restart.
 
-A CheckpointCache with one file per pod. Reads come from memory, touch no disk and wait for nobody. Setting and
-deleting differ on purpose. A failed set changes nothing, since a config that only memory has would be lost
-silently. A failed delete still takes effect in memory: the file it leaves is harmless and found by synchronize,
-while a pod that the runtime has removed must not be served.
+A CheckpointCache with one file per pod. Reads come from memory and never wait for the disk or a writer. Setting and
+deleting differ on purpose. A failed set changes nothing, because a config that only memory has would be lost
+silently. A failed delete still takes effect in memory: the leftover file is harmless and synchronize finds it, while
+a pod that the runtime has removed must not be served.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ Outcomes = Mapping[str, PodConfig | Literal[Removal.REMOVED]]
 
 @dataclass(frozen=True, slots=True)
 class PodSyncReport:
-    """What synchronize did. `kept` pods are served, those in `problems` are not."""
+    """The result of synchronize. Pods in `kept` are served, those in `problems` are not."""
 
     removed: tuple[str, ...]  # the UIDs of pods that are gone
     kept: tuple[str, ...]
-    problems: Mapping[str, str]  # live, but the file cannot be trusted; or not ours to remove: why
-    failed: Mapping[str, str]  # memory is right, but the disk refused to follow: why
+    problems: Mapping[str, str]  # why: live, but the file cannot be trusted; or not ours to remove
+    failed: Mapping[str, str]  # why: memory is right, but the disk refused the change
 
 
 class PodConfigStore:
     """Safe for many threads; writers of different pods do not wait for each other.
 
-    Takes CheckpointManager's options, but never `sharing`: memory could not be trusted. What is set is copied,
-    and so is what is got, so nobody changes memory behind the disk.
+    Takes CheckpointManager's options, but never `sharing`: memory could not be trusted. Configs are copied on
+    the way in and out, so a caller cannot change memory without the disk.
 
-    A damaged file costs its own pod: it is repaired where that is exact, else the pod is in `problems` and is
-    not served until its configs are set anew.
+    A damaged file affects only its own pod: it is repaired if the repair is exact, otherwise the pod is in
+    `problems` and is not served until its configs are set again.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class PodConfigStore:
         **options: Unpack[FileOptions],
     ) -> None:
         manager = CheckpointManager(directory, POD_CONFIGS, on_event=on_event, boot_id=boot_id, **options)
-        self._swapping = KeyLocks()  # by pod: guards changes of _pods, never held across the disk; readers do without
-        # What is served. The cache has what the disk holds, which differs while a removal has failed.
+        self._swapping = KeyLocks()  # by pod: guards changes of _pods, never held during disk access; readers need none
+        # What is served. The cache has what is on disk, which differs after a failed removal.
         self._pods: dict[str, _Pod] = {}
         self._cache = CheckpointCache(manager, on_swap=self._swapped)
         try:
@@ -80,14 +80,14 @@ class PodConfigStore:
     def set_device_config(self, pod_uid: str, device: str, config: DeviceConfig) -> None:
         """Add or replace the config of one device; durable when it returns.
 
-        If it raises, memory is as it was. If the error is `in_doubt`, the file may have either value after a
-        restart: the old one is served until the call is repeated, or synchronize settles for the old one.
+        If it raises, memory is unchanged. If the error is `in_doubt`, the file may have either value after a
+        restart: the old one is served until the call is repeated, or until synchronize restores the old one.
         """
         owned = config.copy()
         self._set(pod_uid, lambda pod: replace(pod, devices={**pod.devices, device: owned}))
 
     def set_pod_config(self, pod_uid: str, config: Any) -> None:
-        """Set what belongs to the pod and to no device, any JSON value; fails as set_device_config does."""
+        """Set the pod's own config, any JSON value; fails as set_device_config does."""
         owned = copied(config)
         self._set(pod_uid, lambda pod: replace(pod, config=owned))
 
@@ -121,7 +121,7 @@ class PodConfigStore:
         return {entry.key: str(entry.problem) for entry in self._cache.entries() if entry.problem}
 
     def note_activity(self, pod_uid: str, when: datetime | None = None) -> None:
-        """Remember when the pod was last active, by default now: in memory only, and only of a pod that is here."""
+        """Remember when the pod was last active, by default now. In memory only, and only for a pod in the store."""
         self._remember(pod_uid, last_activity=when or datetime.now(UTC))
 
     def last_activity(self, pod_uid: str) -> datetime | None:
@@ -130,31 +130,31 @@ class PodConfigStore:
         return pod.last_activity if pod else None
 
     def set_network_namespace(self, pod_uid: str, path: str) -> None:
-        """Remember where the runtime keeps the pod's network namespace: in memory only, and only of a pod that
-        is here."""
+        """Remember where the runtime keeps the pod's network namespace. In memory only, and only for a pod in the
+        store."""
         self._remember(pod_uid, network_namespace=path)
 
     def network_namespace(self, pod_uid: str) -> str:
-        """ "" until the runtime has told it to this process."""
+        """The path, "" if this process has not set it."""
         pod = self._pods.get(pod_uid)
         return pod.network_namespace if pod else ""
 
     def delete_pod(self, pod_uid: str) -> None:
-        """Forget a pod; no error if it is not there. If it raises, the pod is not served any more all the same,
-        and the file that is left goes with the next synchronize or a repeated call."""
+        """Forget a pod; no error if it does not exist. If this raises, the pod is no longer served all the same; the
+        next synchronize or a repeated call removes the leftover file."""
         self._reduce([pod_uid], lambda _: {pod_uid: REMOVED})
 
     def delete_claim(self, claim: Claim) -> tuple[str, ...]:
         """Remove the device configs of a claim, given by its UID or as (namespace, name), from every pod.
 
-        Returns the pods concerned. One with nothing left is deleted. If it raises, the configs are not served
-        any more all the same; a repeated call finishes it on disk, for the pods where it failed. Pods in
-        `problems` are not searched: nobody knows what they hold.
+        Returns the affected pods. A pod with nothing left is deleted. If this raises, the configs are no longer
+        served all the same; a repeated call finishes the removal on disk where it failed. Pods in `problems` are
+        not searched: it is not known what they hold.
         """
         changed: dict[str, PodConfig | Literal[Removal.REMOVED]] = {}
 
         def without(_: Entries) -> Outcomes:
-            for pod_uid in concerned & self._pods_of(claim):  # once more: others may have changed them before
+            for pod_uid in concerned & self._pods_of(claim):  # again: other threads may have changed them since
                 changed[pod_uid] = REMOVED
                 if pod := self._pods.get(pod_uid):
                     rest = {name: config for name, config in pod.config.devices.items() if not config.is_of(claim)}
@@ -170,11 +170,11 @@ class PodConfigStore:
         """Remove every pod that is not alive, and what failed deletions have left on disk.
 
         `list_live` returns the UIDs of all pods that may still need their configs. It is a function, so that a pod
-        which is set after the list was made is spared. Refused until the caller knows that the list is complete.
+        set after the list was made is kept. Refused unless the caller knows that the list is complete.
         """
         if not complete:
-            raise ReconcileRefused("the list of live pods is not complete yet; nothing was changed")
-        seen = self._pods.copy()  # before the pods are listed, so that every pod seen here is listed if it lives
+            raise ReconcileRefused("the list of live pods may be incomplete; nothing was changed")
+        seen = self._pods.copy()  # before listing the pods, so that every live pod seen here is in the list
         wanted = set(list_live())
         candidates = {*seen, *self._cache}
         kept: list[str] = []
@@ -201,7 +201,7 @@ class PodConfigStore:
         return PodSyncReport(tuple(sorted(removed.difference(failed))), tuple(sorted(kept)), problems, failed)
 
     def close(self) -> None:
-        """Wait for running changes, then give the directory back. Reads go on. May be called twice."""
+        """Wait for running changes, then release the directory. Reads still work. May be called twice."""
         self._cache.close()
 
     def __enter__(self) -> PodConfigStore:
@@ -222,7 +222,7 @@ class PodConfigStore:
         self._cache.change([pod_uid], after)
 
     def _reduce(self, pod_uids: Iterable[str], change: Callable[[Entries], Outcomes]) -> None:
-        """Memory first, then disk: what is gone must not be served, even if its file cannot be removed."""
+        """Memory first, then disk: a removed config must not be served, even if its file cannot be removed."""
 
         def reduced(entries: Entries) -> Outcomes:
             outcomes = change(entries)
@@ -234,7 +234,7 @@ class PodConfigStore:
         self._cache.change(pod_uids, reduced, independent=True)
 
     def _swapped(self, pod_uid: str, _: CacheEntry[PodConfig] | None, entry: CacheEntry[PodConfig] | None) -> None:
-        """The disk has followed. What is in doubt changes nothing here: the old config is served."""
+        """The disk has changed. A change in doubt does nothing here: the old config is served."""
         if entry is None or not entry.in_doubt:
             self._swap(pod_uid, entry.value if entry else None)
 
@@ -252,24 +252,24 @@ class PodConfigStore:
                 self._pods[pod_uid] = replace(pod, **what)
 
     def _pods_of(self, claim: Claim) -> set[str]:
-        """The pods with a config of this claim, in memory or in what a failed call may have left on disk."""
+        """The pods with a config of this claim, in memory or left on disk by a failed call."""
         served = {uid for uid, pod in self._pods.copy().items() if pod.config.has(claim)}
         return served | {entry.key for entry in self._cache.entries() if any(c.has(claim) for c in _configs(entry))}
 
     def _is_settled(self, pod_uid: str) -> bool:
-        """True if the disk certainly holds what is served."""
+        """True if the disk certainly has what is served."""
         entry = self._cache.entry(pod_uid)
         return entry is not None and not entry.in_doubt and entry.value == self._pods[pod_uid].config
 
     def _is_kept(self, pod_uid: str, wanted: set[str], seen: Mapping[str, _Pod]) -> bool:
-        """Wanted, or set since the pods were seen; activity alone saves no pod."""
+        """Wanted, or set since the pods were seen; activity alone does not keep a pod."""
         pod, before = self._pods.get(pod_uid), seen.get(pod_uid)
         return pod is not None and (pod_uid in wanted or before is None or pod.config is not before.config)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pod:
-    """A pod in memory: what is persisted, and what must not outlive the process."""
+    """A pod in memory: its persisted config, and what must not outlive the process."""
 
     config: PodConfig
     last_activity: datetime | None = None
@@ -277,6 +277,6 @@ class _Pod:
 
 
 def _configs(entry: CacheEntry[PodConfig]) -> list[PodConfig]:
-    """All that a pod's file may hold."""
+    """All configs that a pod's file may contain."""
     possible = [entry.value, *(entry.in_doubt.outcomes if entry.in_doubt else ())]
     return [config for config in possible if isinstance(config, PodConfig)]

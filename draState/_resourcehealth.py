@@ -1,4 +1,4 @@
-"""Whom a change of health concerns, and what kubelet then writes into the status of a pod."""
+"""Which pods a change of health affects, and what kubelet then writes into the status of a pod."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class ResourceHealth:
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
-    """A container's use of a claim: "claim:name" or "claim:name/request", by the pod's name for it; and the devices."""
+    """A container's use of a claim: "claim:name" or "claim:name/request" by the pod's name for it, and its devices."""
 
     name: str
     resources: tuple[ResourceHealth, ...]
 
 
 def concerned_pods(claims: ClaimInfoCache, change: HealthChange) -> frozenset[str]:
-    """The UIDs of the pods that use one of the devices, in whatever share."""
+    """The UIDs of the pods that use one of the devices, or a share of it."""
     holding = {uid for pool, device in change.devices for uid in claims.holders(change.driver, pool, device)}
     found = (claims.get(uid) for uid in holding)
     return frozenset(pod_uid for claim in found if claim for pod_uid in claim.state.pod_uids)
 
 
 def pod_health(claims: ClaimInfoCache, health: DeviceHealthStore, pod: Pod) -> dict[str, tuple[ResourceStatus, ...]]:
-    """The allocatedResourcesStatus of each container of a pod, as far as there is something to say.
+    """The allocatedResourcesStatus of each container of a pod that has devices.
 
     Claims that are not in the cache are left out, and so is the claim for extended resources: kubelet does not
-    report on it. Devices with one CDI id are one resource, which is as healthy as the worst of them.
+    report on it. Devices with the same CDI id are one resource, with the worst health among them.
     """
     containers = {}
     for container in pod.containers:

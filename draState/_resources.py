@@ -1,4 +1,4 @@
-"""What a container gets of its pod's claims, as the runtime and as monitoring agents want to see it."""
+"""The devices that a container gets from its pod's claims, for the runtime and for monitoring agents."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PodResources:
 
 
 def container_claim_infos(cache: ClaimInfoCache, pod: Pod, container: str) -> tuple[ClaimInfo, ...]:
-    """The claims that a container uses, each once, as far as they are in the cache."""
+    """The claims that a container uses, each once, if they are in the cache."""
     uids = dict.fromkeys(wanted.uid for _, wanted in uses(pod, container))
     return tuple(claim for uid in uids if (claim := cache.get(uid)))
 
@@ -67,7 +67,7 @@ def container_resources(cache: ClaimInfoCache, pod: Pod, container: str) -> Cont
 
 
 def pod_resources(cache: ClaimInfoCache, pod: Pod) -> PodResources:
-    """Who uses which device; claims that are not in the cache are left out, as kubelet does."""
+    """Which container uses which device; claims that are not in the cache are left out, as in kubelet."""
     containers = {}
     for container in pod.containers:
         dynamic = []
@@ -80,7 +80,7 @@ def pod_resources(cache: ClaimInfoCache, pod: Pod) -> PodResources:
 
 
 def uses(pod: Pod, container: str) -> Iterator[tuple[ContainerClaim, ResourceClaim]]:
-    """Without those for which no claim is needed."""
+    """The claims that a container uses, without entries that need no claim."""
     for use in pod.containers.get(container, ()):
         if use.claim not in pod.claims:
             user = f"container {container} of pod {pod.namespace}/{pod.name}"
@@ -100,7 +100,7 @@ def _ready(cache: ClaimInfoCache, pod: Pod, wanted: ResourceClaim) -> ClaimInfo:
 
 
 def devices_of(claim: ClaimInfo, request: str) -> Iterator[tuple[str, Device]]:
-    """(driver, device) of each device that serves a request of a claim; with "" all of them."""
+    """(driver, device) of each device that serves a request of a claim; all devices for ""."""
     for driver, state in sorted(claim.served.driver_states.items()):
         for device in state.devices:
             if not request or device.serves(request):

@@ -1,4 +1,4 @@
-"""The claim cache and the two managers on it for asyncio: what writes is awaited, what reads stays a plain call.
+"""The claim cache, its two managers and the health store for asyncio: await writes, call reads directly.
 
     cache = await AsyncClaimInfoCache.open(lambda: ClaimInfoCache("/var/lib/agent/claims"))
     manager = AsyncDRAManager(DRAManager(cache.cache, drivers), cache.threads)
@@ -12,8 +12,8 @@
     health = await AsyncDeviceHealthStore.open(lambda: DeviceHealthStore("/var/lib/agent/health", on_change=changed))
     await health.follow(driver, stream)
 
-Changes of one claim happen in the order in which they were awaited, those of different claims overlap.
-checkpointmanager.aio.KeyedThreads says what a cancellation does.
+Changes of one claim happen in the order in which they were awaited; those of different claims overlap.
+See checkpointmanager.aio.KeyedThreads for what a cancellation does.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from ._pod import Pod
 
 __all__ = ["AsyncClaimInfoCache", "AsyncClaimPreparer", "AsyncDRAManager", "AsyncDeviceHealthStore"]
 
-RECONCILING = "reconcile"  # a key of its own: those of claims and pods have a slash
+RECONCILING = "reconcile"  # its own key: the keys of claims and pods have a slash
 
 
 class AsyncClaimInfoCache(AsyncCache[ClaimInfoCache]):
-    """Around a cache that is there already, or `open` one. Read from `cache` itself: reads never wait."""
+    """Wraps an open cache; or `open` one. Read from `cache` itself: reads never wait."""
 
     async def put(self, *claims: ClaimInfo) -> None:
         """See ClaimInfoCache.put."""
         await self.threads.run(_keys_of(c.uid for c in claims), lambda: self.cache.put(*claims))
 
     async def change(self, uids: Iterable[str], change: Change, *, names: Iterable[Name] = ()) -> None:
-        """See ClaimInfoCache.change. `change` is called in another thread than the loop's."""
+        """See ClaimInfoCache.change. `change` is called in a thread other than the loop's."""
         wanted, named = list(uids), list(names)
         await self.threads.run(_keys_of(wanted), lambda: self.cache.change(wanted, change, names=named))
 
@@ -61,10 +61,10 @@ class AsyncClaimInfoCache(AsyncCache[ClaimInfoCache]):
 
 
 class AsyncDRAManager:
-    """Around a DRAManager, whose drivers are called in threads. Give it the threads of the cache below it."""
+    """Wraps a DRAManager; drivers are called in threads. Pass the `threads` of its AsyncClaimInfoCache."""
 
     def __init__(self, manager: DRAManager, threads: KeyedThreads) -> None:
-        self.manager = manager  # the one that does the work
+        self.manager = manager  # the synchronous one
         self._threads = threads
 
     async def prepare_resources(self, pod: Pod) -> None:
@@ -72,7 +72,7 @@ class AsyncDRAManager:
         await self._threads.run(_keys_of(pod.needed_claims(), pod.uid), lambda: self.manager.prepare_resources(pod))
 
     async def unprepare_resources(self, pod: Pod | str) -> None:
-        """See DRAManager.unprepare_resources. Comes after every prepare of this pod that was awaited before."""
+        """See DRAManager.unprepare_resources. Runs after every prepare of this pod that was awaited before it."""
         pod_uid = pod if isinstance(pod, str) else pod.uid
         uids = [claim.uid for claim in self.manager.cache.of_pod(pod_uid)]
         await self._threads.run(_keys_of(uids, pod_uid), lambda: self.manager.unprepare_resources(pod))
@@ -82,19 +82,19 @@ class AsyncDRAManager:
         await self._threads.run(_keys_of([uid]), lambda: self.manager.unprepare_claim(uid))
 
     async def reconcile(self, active: ActivePods | Callable[[], ActivePods], *, complete: bool) -> None:
-        """See DRAManager.reconcile. One at a time; prepares and unprepares go on meanwhile."""
+        """See DRAManager.reconcile. One at a time; prepares and unprepares continue meanwhile."""
         await self._threads.run([RECONCILING], lambda: self.manager.reconcile(active, complete=complete))
 
 
 class AsyncClaimPreparer:
-    """Around a ClaimPreparer, whose hooks are called in threads. Give it the threads of the cache below it.
+    """Wraps a ClaimPreparer; hooks are called in threads. Pass the `threads` of its AsyncClaimInfoCache.
 
-    Calls for one claim come in the order in which they were awaited. A call that is cancelled before its turn, or
+    Calls for one claim run in the order in which they were awaited. A call that is cancelled before its turn, or
     while its allocation is looked up, does nothing.
     """
 
     def __init__(self, preparer: ClaimPreparer, threads: KeyedThreads) -> None:
-        self.preparer = preparer  # the one that does the work
+        self.preparer = preparer  # the synchronous one
         self._threads = threads
 
     async def restore(self) -> None:
@@ -102,12 +102,12 @@ class AsyncClaimPreparer:
         await self._threads.call(self.preparer.restore)
 
     async def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, Prepared]:
-        """See ClaimPreparer.prepare. The claims are prepared side by side."""
+        """See ClaimPreparer.prepare. The claims are prepared concurrently."""
         answers = await asyncio.gather(*(self._prepare(ref, deadline) for ref in claims))
         return {ref.uid: answer for ref, answer in zip(claims, answers, strict=True)}
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, str]:
-        """See ClaimPreparer.unprepare. The claims are unprepared side by side."""
+        """See ClaimPreparer.unprepare. The claims are unprepared concurrently."""
         errors = await asyncio.gather(*(self._unprepare(ref) for ref in claims))
         return {ref.uid: error for ref, error in zip(claims, errors, strict=True)}
 
@@ -116,7 +116,7 @@ class AsyncClaimPreparer:
         return await self._threads.run(_keys_of([uid]), lambda: self.preparer.release(uid, force=force))
 
     async def find_orphans(self) -> Mapping[str, Orphan]:
-        """See ClaimPreparer.find_orphans. In a thread of its own: it may take long."""
+        """See ClaimPreparer.find_orphans. Runs in its own thread: it may take long."""
         return await asyncio.to_thread(self.preparer.find_orphans)
 
     async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
@@ -130,9 +130,9 @@ class AsyncClaimPreparer:
 
 
 class AsyncDeviceHealthStore(AsyncCache[DeviceHealthStore]):
-    """Around a store that is there already, or `open` one. Read from `cache` itself: reads never wait.
+    """Wraps an open store; or `open` one. Read from `cache` itself: reads never wait.
 
-    `on_change` is called in another thread than the loop's.
+    `on_change` is called in a thread other than the loop's.
     """
 
     async def report(self, driver: str, devices: Iterable[DeviceHealth]) -> None:
@@ -155,5 +155,5 @@ class AsyncDeviceHealthStore(AsyncCache[DeviceHealthStore]):
 
 
 def _keys_of(uids: Iterable[str], pod_uid: str = "") -> list[str]:
-    """Claims and pods have threads of their own: a pod may be prepared before its claims are known by it."""
+    """Claims and pods have separate keys: a pod may be prepared before the cache knows which claims refer to it."""
     return [*(f"claim/{uid}" for uid in uids), *([f"pod/{pod_uid}"] if pod_uid else [])]

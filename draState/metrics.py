@@ -1,8 +1,8 @@
-"""Figures of claims and devices for Prometheus, of the extra [metrics], under kubelet's names where it has them.
+"""Prometheus metrics of claims and devices (extra [metrics]), under kubelet's names where it has them.
 
 ClaimMetrics(cache)          # registers itself
-PreparerMetrics(preparer)    # so does this one, on the driver's side
-HealthMetrics(store)         # and this one, for a DeviceHealthStore
+PreparerMetrics(preparer)    # the same for a ClaimPreparer, on the driver's side
+HealthMetrics(store)         # the same for a DeviceHealthStore
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ._healthstore import DeviceHealthStore
 
 __all__ = ["ClaimMetrics", "HealthMetrics", "PreparerMetrics"]
 
-ANY = "<any>"  # kubelet's word for the number across all drivers: a claim may have several
+ANY = "<any>"  # kubelet's label for the count across all drivers: a claim may have several
 
 
 class ClaimMetrics(Collector):
-    """Counted when somebody scrapes, from memory: no cost otherwise."""
+    """Claims in use and claims that cannot be trusted. Counted from memory at each scrape; no cost otherwise."""
 
     def __init__(self, cache: ClaimInfoCache, registry: CollectorRegistry | None = REGISTRY) -> None:
         self._cache = cache
@@ -48,7 +48,7 @@ class ClaimMetrics(Collector):
             in_use.add_metric([driver], count)
         unknown = GaugeMetricFamily(
             "dra_resource_claims_unknown",
-            "Claims whose state cannot be trusted, each named by its UID. Their devices stay held.",
+            "1 for each claim whose state cannot be trusted, by UID. Its devices stay held.",
             labels=["claim_uid"],
         )
         for claim in claims:
@@ -58,7 +58,7 @@ class ClaimMetrics(Collector):
 
 
 class PreparerMetrics(Collector):
-    """How far a ClaimPreparer is with its claims, and what only it still knows."""
+    """The phases of a ClaimPreparer's claims, its orphans, and its answers from memory."""
 
     def __init__(self, preparer: ClaimPreparer, registry: CollectorRegistry | None = REGISTRY) -> None:
         self._preparer = preparer
@@ -71,28 +71,28 @@ class PreparerMetrics(Collector):
         counted = Counter(state.phase for state in states if state)
         phases = GaugeMetricFamily(
             "dra_resource_claims_phase",
-            "Claims by how far the driver is with them. One that stays preparing or unpreparing needs a look.",
+            "Claims by phase. A claim that stays preparing or unpreparing needs attention.",
             labels=["phase"],
         )
         for phase in ClaimPhase:
             phases.add_metric([phase], counted[phase])
         orphaned = GaugeMetricFamily(
             "dra_resource_claims_orphaned",
-            "Claims that hold devices although the API server does not give them these any more, by UID.",
+            "1 for each claim that holds devices which the API server no longer allocates to it, by UID.",
             labels=["claim_uid"],
         )
         for uid in preparer.orphans.current(preparer.cache):
             orphaned.add_metric([uid], 1)
         from_memory = CounterMetricFamily(
             "dra_resource_claims_answered_from_memory",
-            "Prepares that were answered without the present allocation, because nobody could be asked for it.",
+            "Prepares answered from memory because the API server did not return the current allocation.",
         )
         from_memory.add_metric([], preparer.answered_from_memory)
         return [phases, orphaned, from_memory]
 
 
 class HealthMetrics(Collector):
-    """How many devices of each driver are healthy, and what a DeviceHealthStore could not keep."""
+    """Devices by health, and reports that a DeviceHealthStore could not keep or write."""
 
     def __init__(self, store: DeviceHealthStore, registry: CollectorRegistry | None = REGISTRY) -> None:
         self._store = store
@@ -102,7 +102,7 @@ class HealthMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         devices = GaugeMetricFamily(
             "dra_devices_by_health",
-            "Devices by driver name and health. One whose time-out is over is not counted until it is reported again.",
+            "Devices by driver name and health. A device whose report has timed out is left out until the next one.",
             labels=["driver_name", "health"],
         )
         for driver, its in sorted(self._store.drivers().items()):
@@ -111,14 +111,14 @@ class HealthMetrics(Collector):
                 devices.add_metric([driver, health], counted[health])
         ignored = GaugeMetricFamily(
             "dra_devices_health_ignored",
-            "Devices of the driver's last report that are too many and not kept.",
+            "Devices of the driver's last report that exceed the limit and were ignored.",
             labels=["driver_name"],
         )
         for driver, count in sorted(self._store.ignored.items()):
             ignored.add_metric([driver], count)
         unsaved = GaugeMetricFamily(
             "dra_devices_health_unsaved",
-            "Drivers whose file could not be read or written: a restart would not know their devices.",
+            "1 for each driver whose file could not be read or written: a restart would lose its devices' health.",
             labels=["driver_name"],
         )
         for driver in sorted(self._store.problems):

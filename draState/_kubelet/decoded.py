@@ -1,6 +1,6 @@
-"""What a decode left behind, and where in the document that was.
+"""The result of a decode: the value, the problems, and their places in the document.
 
-A JsonPath never holds data: a map's key is a "[…]", and a name that nobody knows is shown only if it looks like one.
+A JsonPath never shows data: a map's key becomes "[…]", and an unknown name is shown only if it looks like a field.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-LONGEST_NAME = 40  # of a field in a message; whatever is longer, or no identifier, may be data
+LONGEST_NAME = 40  # characters of a field in a message; a longer name, or one that is no identifier, may be data
 
-# The path to what holds this, and the step from there: a member's name, an index, or None for a map's element.
-# A plain tuple, because decoding makes one for every value and a message needs one at most.
+# The parent's path, and the step from there: a member's name, an index, or None for a map's element.
+# A plain tuple, because decoding makes one for every value and a message needs at most one.
 JsonPath: TypeAlias = "tuple[JsonPath | None, str | int | None]"
 
 
@@ -26,13 +26,13 @@ def spelled(path: JsonPath) -> str:
 
 
 def shown(name: str) -> str:
-    """A member's name if it looks like one."""
+    """A member's name if it looks like a field, else "…"."""
     return name if name == "" or (name.isidentifier() and len(name) <= LONGEST_NAME) else "…"
 
 
 @dataclass(slots=True)
 class Decoded:
-    """What a decode left behind. `problems` empty means that Go would have returned no error."""
+    """The result of a decode. If `problems` is empty, Go would have returned no error."""
 
     value: Any
     problems: list[str] = field(default_factory=list)

@@ -1,8 +1,8 @@
 """The Go types that kubelet decodes its files into, and how encoding/json decodes into each, oddities included.
 
-Values are plain Python: str, int, bytes, list, dict (a struct is a dict by Go field name), None for nil. Decoding
-goes over what a variable held before. A value of the wrong type is noted and decoding goes on, so that the fields
-after it are still filled: kubelet's choice of the form to try next depends on them.
+Values are plain Python: str, int, bytes, list, dict (a struct is a dict by Go field name), None for nil. As in Go,
+decoding starts from the old value of a variable. A value of the wrong type is noted and decoding continues, so that
+the fields after it are still filled: kubelet's choice of the form to try next depends on them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def decode(gotype: GoType, node: Node, preset: Value, root: str = "") -> Decoded
 
 
 def decode_text(gotype: GoType, text: str, preset: Value, root: str) -> Decoded:
-    """Decode JSON text from inside a document; text that is no JSON is a problem like any other."""
+    """Decode JSON text inside a document; text that is not JSON is a problem like any other."""
     try:
         node = parse(text.encode("utf-8"))
     except NotJSONError as error:
@@ -46,7 +46,7 @@ class UnmarshalError(Exception):
 
 
 class GoType(ABC):
-    """A Go type; all but pointers and the like have a `name`, which dumps show."""
+    """A Go type; all but pointers and the like have a `name`, which dumps print."""
 
     name: str
 
@@ -163,7 +163,7 @@ class Map(GoType):
             if name in seen:
                 notes.repeated.append(below)
             seen.add(name)
-            # A map element always starts from zero, also where the key was there before.
+            # A map element always starts from zero, even if the key was there before.
             element = self.element.decode(value, self.element.zero(), below, notes)
             if not self.integer_keys:
                 result[name] = element

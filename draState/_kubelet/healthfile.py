@@ -1,7 +1,7 @@
-"""Kubelet's own file of the health of devices, `dra_health_state`: JSON without a checksum, decoded as Go does it.
+"""Reads kubelet's own file of device health, `dra_health_state`: JSON without a checksum, decoded as in Go.
 
-What kubelet cannot read it logs, and starts with what it has got so far, mostly nothing: the file is refused here.
-Some files it reads and then crashes on at the next report, because they leave it a map that is nil.
+If kubelet cannot read the file, it logs that and starts with what it has decoded so far, usually nothing. Such a file
+is refused here. Some files load and then crash kubelet at the next report, because they leave it with a nil map.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)  # Go's zero time
 
 @dataclass(frozen=True, slots=True)
 class KubeletDeviceHealth:
-    """One device in kubelet's file. `timeout` is in seconds after `last_updated`; then kubelet takes it for unknown."""
+    """One device in kubelet's file. Kubelet considers it unknown `timeout` seconds after `last_updated`."""
 
     pool_name: str
     device_name: str
@@ -37,14 +37,14 @@ class KubeletDeviceHealth:
 
 @dataclass(frozen=True, slots=True)
 class KubeletHealthState:
-    """What a file holds, by driver. `warnings` say what kubelet would not mind, or would only mind later."""
+    """The content of a file, by driver. `warnings` are about what kubelet accepts, or fails on only later."""
 
     drivers: Mapping[str, tuple[KubeletDeviceHealth, ...]]  # the devices of each
     warnings: tuple[str, ...] = ()
 
 
 def read_dra_health_state(blob: bytes) -> KubeletHealthState:
-    """The health in the file's bytes; KubeletStateInvalid where kubelet logs that it cannot load them."""
+    """Read the file's bytes; KubeletStateInvalid if kubelet would log that it cannot load them."""
     try:
         document = parse(blob)
     except NotJSONError as error:
@@ -67,18 +67,18 @@ def _devices(devices: Mapping[str, Value]) -> Iterator[KubeletDeviceHealth]:
 
 
 def _name(key: str) -> DeviceName | None:
-    """Kubelet looks a device up by this key, whatever else the entry says. A pool's name may have slashes."""
+    """Kubelet looks up a device by this key, whatever else the entry says. A pool's name may contain slashes."""
     pool, slash, device = key.rpartition("/")
     return (pool, device) if slash else None
 
 
 def _about_nil(decoded: Decoded) -> Iterable[str]:
     if decoded.value is None:
-        yield "the file is null: kubelet loads it, and crashes at the first report of any driver"
+        yield "the file is null: kubelet loads it and crashes at the first report of any driver"
         return
     nil = sum(state["Devices"] is None for state in decoded.value.values())
     if nil:
-        yield f"{nil} drivers have no Devices: kubelet loads them, and crashes when one of them reports a device"
+        yield f"{nil} drivers have no Devices: kubelet loads them and crashes when one of them reports a device"
 
 
 def _about_names(drivers: Iterable[Mapping[str, Value]]) -> Iterable[str]:
@@ -89,18 +89,18 @@ def _about_names(drivers: Iterable[Mapping[str, Value]]) -> Iterable[str]:
         yield f"{lost} devices left out: their key is not pool/device, so kubelet never finds them"
     differing = sum(name is not None and name != said for name, said in devices)
     if differing:
-        yield f"{differing} devices are called otherwise than their key says; the key counts"
+        yield f"{differing} devices have a name that differs from their key; the key counts"
 
 
 def _about_fields(decoded: Decoded) -> Iterable[str]:
-    unknown = {name for _, name in decoded.unknown}  # which may be data, so they are counted
+    unknown = {name for _, name in decoded.unknown}  # only counted, because names may be data
     if unknown:
-        yield f"{len(unknown)} fields left out that are not known here"
+        yield f"{len(unknown)} unknown fields are left out"
     if decoded.repeated:
-        yield f"{len(decoded.repeated)} fields or keys stand more than once; the last one counts"
+        yield f"{len(decoded.repeated)} fields or keys occur more than once; the last one counts"
 
 
-# As Go parses RFC 3339: an hour may have one digit, a comma may stand for the point.
+# As Go parses RFC 3339: an hour may have one digit, and a comma may replace the point.
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
 
 
@@ -116,7 +116,7 @@ class _Time(GoType):
         with suppress(ValueError):
             if found:
                 return _utc(found)
-        notes.problems.append(f"{spelled(path)}: is not a time as RFC 3339 writes it")
+        notes.problems.append(f"{spelled(path)} is not an RFC 3339 time")
         raise UnmarshalError
 
     def zero(self) -> Value:
@@ -126,7 +126,7 @@ class _Time(GoType):
 def _utc(found: re.Match[str]) -> datetime:
     year, month, day, hour, minute, second = map(int, found.groups()[:6])
     fraction, sign, hours, minutes = found.groups()[6:]
-    # The year 0 is one to Go and none to Python; a leap year like 4.
+    # Go has a year 0, Python does not; it is a leap year like 4.
     at = datetime(year or 4, month, day, hour, minute, second, int((fraction or "0")[:6].ljust(6, "0")), tzinfo=UTC)
     if sign and (int(hours) > 24 or int(minutes) > 60):
         raise ValueError

@@ -1,4 +1,4 @@
-"""From the bytes of a dra_manager_state to our states."""
+"""Reads the bytes of a dra_manager_state into our states."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .syntax import NotJSONError, parse
 
 @dataclass(frozen=True, slots=True)
 class KubeletDRAState:
-    """What a file holds. `warnings` say what an importer should know though kubelet would not mind.
+    """The content of a file. `warnings` are for the importer; kubelet accepts the file without them.
 
-    `form` "v1" is the present one, with a CRC-32 that has been verified; "entries" that of kubelet up to 1.30,
-    whose checksum depends on how Go prints a struct and is not verified.
+    `form` "v1" is the current one, with a verified CRC-32. "entries" is the one of kubelet up to 1.30; its checksum
+    depends on how Go prints a struct and is not verified.
 
-    `claims` can be stored. A claim whose UID is no checkpoint key cannot: it is in `unusable`, which says why by its
+    `claims` can be stored. A claim whose UID is not a valid checkpoint key cannot: `unusable` has the reason by its
     index in the file, counted from 0.
     """
 
@@ -36,7 +36,7 @@ class KubeletDRAState:
 
 
 def read_dra_manager_state(blob: bytes) -> KubeletDRAState:
-    """The claims in a file's bytes; KubeletStateInvalid where kubelet would refuse them."""
+    """Read the claims in a file's bytes; KubeletStateInvalid if kubelet would refuse them."""
     try:
         file = judge(parse(blob))
     except NotJSONError as error:
@@ -52,7 +52,7 @@ def read_dra_manager_state(blob: bytes) -> KubeletDRAState:
 
 
 def _unusable(uid: str) -> str:
-    """Why a claim with this UID cannot be stored; "" if it can. The UID may be anything, so it is not quoted."""
+    """Why a claim with this UID cannot be stored; "" if it can. The UID may be arbitrary data, so it is not quoted."""
     try:
         check_key(uid)
     except InvalidKey:
@@ -62,12 +62,12 @@ def _unusable(uid: str) -> str:
 
 def _about_form(file: StateFile) -> Iterable[str]:
     if file.form == "entries":
-        yield "the checksum is of the form before kubelet 1.31, which is not verified"
+        yield "the file has the form used before kubelet 1.31, whose checksum is not verified"
         return
     if not file.has_data:
-        yield "the file has no Data: kubelet takes it for an empty state"
+        yield "the file has no Data: kubelet reads it as an empty state"
     elif (file.value["Kind"], file.value["APIVersion"]) != (KIND, API_VERSION):
-        yield f"Data does not call itself {KIND} of {API_VERSION}, which kubelet does not mind"
+        yield f"Data is not marked as {KIND} of {API_VERSION}; kubelet accepts that"
 
 
 def _about_claims(usable: Iterable[ClaimInfoState], unusable: Mapping[int, str]) -> Iterable[str]:
@@ -75,13 +75,13 @@ def _about_claims(usable: Iterable[ClaimInfoState], unusable: Mapping[int, str])
         yield f"{len(unusable)} claims cannot be stored and are left out; `unusable` says why"
     repeated = sum(count > 1 for count in Counter(claim.claim_uid for claim in usable).values())
     if repeated:
-        yield f"{repeated} claim UIDs stand for more than one claim; the last one counts"
+        yield f"{repeated} claim UIDs occur more than once; the last one counts"
 
 
 def _about_fields(decodes: Iterable[Decoded]) -> Iterable[str]:
-    unknown = {name for decoded in decodes for _, name in decoded.unknown}  # which may be data, so they are counted
+    unknown = {name for decoded in decodes for _, name in decoded.unknown}  # only counted, because names may be data
     if unknown:
-        yield f"{len(unknown)} fields left out that are not known here"
+        yield f"{len(unknown)} unknown fields are left out"
 
 
 def _claim(claim: dict[str, Any]) -> ClaimInfoState:
@@ -111,7 +111,7 @@ def _device(device: dict[str, Any]) -> Device:
 
 
 def _old_drivers(claim: dict[str, Any]) -> dict[str, DriverState]:
-    """Those of form "entries", on the way that claims of ours of that age go."""
+    """The drivers of form "entries", by the migrations for our own files of that age."""
     old = {**claim, "CdiDevices": claim.get("CDIDevices")}
     state = to_3(to_2(old) if isinstance(old["CdiDevices"], list) else old)
     return {

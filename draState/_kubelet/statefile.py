@@ -1,8 +1,8 @@
 """dra_manager_state: which of its forms a document has, and whether kubelet loads it.
 
-Here the verdict is made, for the import and for checkpoint-verify alike. The newest kubelet decides. Only the form
-of kubelet 1.26 to 1.30, which the newest does not read, is read all the same; its checksum hangs on how Go prints a
-struct, and is not verified.
+This is the only place that decides, for the import and for checkpoint-verify alike, and it follows the newest
+kubelet. The one exception is the form of kubelet 1.26 to 1.30, which the newest does not read: it is read here, but
+its checksum depends on how Go prints a struct and is not verified.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .syntax import Missing, Node, Number, Object
 
 KIND = "DRACheckpoint"
 API_VERSION = "checkpoint.dra.kubelet.k8s.io/v1"
-# What kubelet decodes over: a whole, empty state with its right checksum. So `{}` and `null` are valid files.
+# Kubelet decodes over this complete, empty state with its correct checksum. So `{}` and `null` are valid files.
 EMPTY_STATE = f'{{"kind":"{KIND}","apiVersion":"{API_VERSION}","ClaimInfoStateList":null}}'
 
 Form = Literal["v1", "entries"]
@@ -41,15 +41,15 @@ Form = Literal["v1", "entries"]
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """One document, judged. `damage` is empty if kubelet loads it, or, of form "entries", if it can be read."""
+    """One document and its verdict. `damage` is empty if kubelet loads it or, for form "entries", if it is readable."""
 
     form: Form
     value: Value  # the decoded state, a struct
     decodes: tuple[Decoded, ...]
     stored: int  # the checksum that kubelet reads from the file
-    computed: int | None  # the checksum that it should have; None if that is not known
+    computed: int | None  # the checksum it should have; None if not known
     reason: str = ""  # a machine word for the damage
-    damage: str = ""  # a sentence for people, without its end
+    damage: str = ""  # a sentence for people, without the full stop
     has_data: bool = True
 
     @property
@@ -59,12 +59,12 @@ class StateFile:
 
 
 def judge(document: Node) -> StateFile:
-    """What the newest kubelet makes of a document; nothing but `damage` says that it would not load it."""
+    """The newest kubelet's verdict on a document: it loads the file unless `damage` is set."""
     return _entries(document) if is_entries_form(document) else _current(document)
 
 
 def is_entries_form(document: Node) -> bool:
-    """True for what kubelet 1.26 to 1.30 wrote: a version, a checksum, and a list of entries if there are any."""
+    """True for files of kubelet 1.26 to 1.30: a version, a checksum, and a list of entries if there are any."""
     if not isinstance(document, Object) or not isinstance(document.get("DATA"), Missing):
         return False
     if not isinstance(document.get("VERSION"), str) or not isinstance(document.get("CHECKSUM"), Number):
@@ -86,7 +86,7 @@ def _current(document: Node) -> StateFile:
     if stored != computed:
         reason, damage = "checksum-mismatch", "Data does not match its checksum"
     elif state.problems:
-        reason, damage = "wrong-shape", f"{state.problems[0]}, though its checksum is right"
+        reason, damage = "wrong-shape", f"{state.problems[0]}, although its checksum is correct"
     has_data = not (data is None or isinstance(data, Missing))
     return StateFile("v1", state.value, decodes, stored, computed, reason, damage, has_data)
 
@@ -103,11 +103,11 @@ def checksum(text: str) -> int:
 
 
 def _cdi_devices(node: Node) -> Value:
-    """A list for the one driver at first, later lists by driver."""
+    """Originally one list for the only driver, later one list per driver."""
     shape = STRINGS if isinstance(node, list) else _CDI_DEVICES
     devices = decode(shape, node, None)
     if devices.problems:
-        raise UnmarshalError("neither a list of strings nor such lists by driver")
+        raise UnmarshalError("neither a list of strings nor one such list per driver")
     return devices.value
 
 

@@ -1,7 +1,7 @@
-"""JSON text as Go's encoding/json sees it: first the grammar, then the values.
+"""Parses JSON as Go's encoding/json does: first the grammar, then the values.
 
-The tree keeps what Python's json module throws away and kubelet's verdict depends on: repeated members, the
-spelling of numbers, whether a string was escaped. Nothing here recurses on deep input, so depth costs no stack.
+The tree keeps details that Python's json module drops and kubelet's verdict depends on: repeated members, the
+spelling of numbers, whether a string was escaped. Nothing here recurses, so deep input costs no stack.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-MAX_DEPTH = 10_000  # levels; Go's scanner gives up beyond
+MAX_DEPTH = 10_000  # levels; beyond that Go's scanner gives up
 SHALLOW = 16  # levels; more than any of kubelet's files has, and far from Python's limit
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as it is spelled: to Go 1.0 and 1e3 are no integers."""
+    """A number as written: for Go 1.0 and 1e3 are not integers."""
 
     text: str
 
 
 class Escaped(str):
-    """A string that is spelled with escapes; the value is what it stands for."""
+    """A string written with escapes; the value is the unescaped text."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Object:
     members: list[tuple[str, Node]] = field(default_factory=list)
 
     def get(self, folded: str) -> Node | Missing:
-        """The last member whose name folds to this, as Go's last assignment wins."""
+        """The last member whose name folds to this: in Go the last assignment wins."""
         found: Node | Missing = MISSING
         for name, value in self.members:
             if fold(name) == folded:
@@ -65,14 +65,14 @@ class NotJSONError(Exception):
         super().__init__(f"{reason} at byte {offset}")
         self.reason = reason
         self.offset = offset
-        self.document = document  # with trailing bytes: the whole document before them
+        self.document = document  # with trailing bytes: the complete document before them
 
 
 def parse(blob: bytes) -> Node:
-    """The document in `blob`; raises NotJSONError, with reason truncated, trailing-bytes or not-json."""
+    """Parse `blob`; raises NotJSONError with reason truncated, trailing-bytes or not-json."""
     text = _decoded(blob)
     if b"\\" not in blob and _is_shallow(blob):
-        with suppress(ValueError, RecursionError):  # then the slower way finds out where the text is wrong
+        with suppress(ValueError, RecursionError):  # the slower parser below finds the place of the error
             return _quickly(text)
     try:
         document, end = _document(text)
@@ -84,7 +84,7 @@ def parse(blob: bytes) -> Node:
 
 
 def _offset(blob: bytes, position: int) -> int:
-    """A position among the characters as one among the bytes; a bad byte is one character."""
+    """Convert a position in characters to one in bytes; a bad byte is one character."""
     before = blob.decode("utf-8", "surrogateescape")[:position]
     return len(before.encode("utf-8", "surrogateescape"))
 
@@ -93,7 +93,7 @@ _BAD_BYTES = dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")
 
 
 def _decoded(blob: bytes) -> str:
-    """Every byte that is not UTF-8 becomes a U+FFFD of its own; "replace" would merge some."""
+    """Decode UTF-8. Every bad byte becomes its own U+FFFD; "replace" would merge some."""
     try:
         return blob.decode("utf-8")
     except UnicodeDecodeError:
@@ -101,7 +101,7 @@ def _decoded(blob: bytes) -> str:
 
 
 def _is_shallow(blob: bytes) -> bool:
-    """True if it takes few rounds of removing innermost pairs of brackets until none is left."""
+    """True if removing the innermost pairs of brackets a few times leaves none."""
     brackets = b"".join(blob.split(b'"')[::2]).translate(None, _NO_BRACKETS)
     for _ in range(SHALLOW):
         brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
@@ -112,10 +112,10 @@ _NO_BRACKETS = bytes(octet for octet in range(256) if octet not in b"[]{}")
 
 
 def _quickly(text: str) -> Node:
-    """By Python's own parser: ten times as fast, and right where nothing is escaped and the nesting is shallow."""
+    """Use Python's own parser: ten times as fast, and correct if nothing is escaped and nesting is shallow."""
 
     def refuse(constant: str) -> None:
-        raise ValueError(constant)  # NaN and Infinity are no JSON
+        raise ValueError(constant)  # NaN and Infinity are not JSON
 
     document: Node = json.loads(
         text, object_pairs_hook=Object, parse_int=Number, parse_float=Number, parse_constant=refuse
@@ -127,7 +127,7 @@ _SPACE = r"[ \t\r\n]*+"
 _STRING = r'"([^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+)'
 _NUMBER = r"(-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)"
 _VALUE = rf'(?:(?:{_STRING}"|{_NUMBER}|(true|false|null)){_SPACE}(,)?|([{{\[]))'
-# One match takes a member or an element with the comma after it, or a closing bracket: the fewer, the faster.
+# One match takes a member or an element with the comma after it, or a closing bracket: fewer matches are faster.
 _MEMBER = re.compile(rf'{_SPACE}(?:{_STRING}"{_SPACE}:{_SPACE}{_VALUE}|(\}}){_SPACE}(,)?)')
 _ELEMENT = re.compile(rf"{_SPACE}(?:(){_VALUE}|(\]){_SPACE}(,)?)")
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
@@ -136,7 +136,7 @@ _Add = Callable[[Any], None]
 
 
 def _document(text: str) -> tuple[Node, int]:
-    """The document, and where it and the white space after it end. Positions are those of characters."""
+    """The document, and the end of it and the white space after it. Positions are in characters."""
     root: list[Node] = []
     add: _Add = root.append
     above: list[tuple[_Add, re.Pattern[str]]] = []
@@ -180,12 +180,12 @@ def _document(text: str) -> tuple[Node, int]:
 
 _SKIPPED = re.compile(_SPACE)
 _NAME = re.compile(_STRING + '"')
-# What may stand at the end of a file that was cut inside a token.
+# What a file that was cut inside a token may end with.
 _CUT_TOKEN = re.compile(_STRING + r"(?:\\(?:u[0-9a-fA-F]{0,3})?)?|t|tr|tru|f|fa|fal|fals|n|nu|nul|-|[.eE][+-]?|")
 
 
 def _stopped(text: str, position: int, in_object: bool) -> NotJSONError:
-    """Why there was no match: look for the parts of a member one by one."""
+    """Find out why there was no match: try the parts of a member one by one."""
     position = _after_space(text, position)
     name = _NAME.match(text, position) if in_object else None
     if name:
@@ -207,12 +207,12 @@ _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
 def _unescaped(raw: str) -> str:
-    """What a string stands for; lone surrogates become U+FFFD. The grammar is checked, so Python and Go agree."""
+    """Unescape a string; lone surrogates become U+FFFD. The grammar is checked, so Python and Go agree."""
     text: str = json.loads(f'"{raw}"')
     return text.translate(_SURROGATES) if _SURROGATE.search(raw) else text
 
 
-# The only two letters outside ASCII that Unicode folds onto ASCII ones.
+# The only two letters outside ASCII that Unicode folds to ASCII ones.
 _FOLDED = {0x17F: "S", 0x212A: "K"} | {ord(letter): letter.upper() for letter in "abcdefghijklmnopqrstuvwxyz"}
 
 

@@ -1,4 +1,4 @@
-"""From our states to the bytes of a dra_manager_state."""
+"""Writes our states as the bytes of a dra_manager_state."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u20
 def write_dra_manager_state(claims: Iterable[ClaimInfoState]) -> bytes:
     """The bytes that kubelet writes for these claims, in this order.
 
-    Where kubelet's Go tells nil from empty and we do not, this writes what a running kubelet does: `[]` for no
-    claims and `{}` for no pods or drivers, `null` for no devices, request names or CDI ids. U+FFFD is written as
-    an escape, as kubelet writes the bad byte that it stands for. Unknown fields of the states are left out.
+    Where Go distinguishes nil from empty and we do not, this writes what a running kubelet does: `[]` for no claims
+    and `{}` for no pods or drivers, `null` for no devices, request names or CDI ids. U+FFFD is written as an escape,
+    as kubelet writes the bad byte behind it. Unknown fields of the states are left out.
     """
     data = _marshal(
         {"kind": KIND, "apiVersion": API_VERSION, "ClaimInfoStateList": [_plain(claim) for claim in claims]}
@@ -30,7 +30,7 @@ def write_dra_manager_state(claims: Iterable[ClaimInfoState]) -> bytes:
 
 
 def _marshal(value: dict[str, Any]) -> str:
-    """As json.Marshal writes it. What Go escapes and Python does not occurs in JSON only inside of strings."""
+    """Format as json.Marshal does. What Go escapes and Python does not occurs only inside JSON strings."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
 
 

@@ -45,7 +45,7 @@ class Server:
         if self.hanging:
             self.hanging.wait()
         if self.down:
-            raise ConnectionRefusedError("nobody is there")
+            raise ConnectionRefusedError("connection refused")
         if ref.uid not in self.claims:
             raise ClaimGone(f"claim {ref.uid} is not there")
         return self.claims[ref.uid]

@@ -240,7 +240,7 @@ def test_a_driver_has_at_most_so_many_devices_and_known_ones_are_always_updated(
     with caplog.at_level(logging.WARNING, "draState"):
         assert len(node.report(*many, device("one-more"))) == 16_384
         assert node.report(device("one-too-many"), device("d0", UNHEALTHY)) == ["d0"]
-    assert caplog.messages == [f"health of driver {GPU}: 1 devices beyond 16384 are ignored"]  # not each time
+    assert caplog.messages == [f"health of driver {GPU}: ignoring 1 devices above the limit, 16384"]  # not each time
     assert (node.health("one-more"), node.health("one-too-many"), node.health()) == (UNKNOWN, UNKNOWN, UNHEALTHY)
     assert node.store.ignored == {GPU: 1}
     assert node.report(device("one-too-many"), driver=NIC) == ["one-too-many"]

@@ -184,7 +184,7 @@ def test_a_file_without_data_is_an_empty_state(blob: bytes) -> None:
 
 
 def test_a_file_without_data_is_warned_of() -> None:
-    assert read_dra_manager_state(b"{}").warnings == ("the file has no Data: kubelet takes it for an empty state",)
+    assert read_dra_manager_state(b"{}").warnings == ("the file has no Data: kubelet reads it as an empty state",)
 
 
 def test_an_importer_is_warned_of_what_kubelet_does_not_mind() -> None:
@@ -192,10 +192,10 @@ def test_an_importer_is_warned_of_what_kubelet_does_not_mind() -> None:
     foreign = read_dra_manager_state(sealed('{"kind":"Pod"}'))
     newer = read_dra_manager_state(of_claims(claim, claim))
 
-    assert "does not call itself DRACheckpoint" in foreign.warnings[0]
+    assert "is not marked as DRACheckpoint" in foreign.warnings[0]
     assert newer.warnings == (
-        "1 claim UIDs stand for more than one claim; the last one counts",
-        "3 fields left out that are not known here",
+        "1 claim UIDs occur more than once; the last one counts",
+        "3 unknown fields are left out",
     )
 
 

@@ -109,12 +109,12 @@ def test_a_time_is_what_go_takes_for_one(text: str | None, at: tuple[int, ...]) 
     ],
 )
 def test_a_time_that_go_refuses_is_refused(value: Any) -> None:
-    with pytest.raises(KubeletStateInvalid, match=r"\.LastUpdated: is not a time"):
+    with pytest.raises(KubeletStateInvalid, match=r"\.LastUpdated is not an RFC 3339 time"):
         read_dra_health_state(of_device(LastUpdated=value, Message=SECRET))
 
 
 def test_a_time_with_escapes_is_refused_as_go_refuses_it() -> None:
-    with pytest.raises(KubeletStateInvalid, match="is not a time"):
+    with pytest.raises(KubeletStateInvalid, match="is not an RFC 3339 time"):
         read_dra_health_state(of_device(LastUpdated="2026-11-16T08:15:30Z").replace(b"T08", rb"\u005408"))
 
 
@@ -142,12 +142,12 @@ def test_what_has_another_shape_is_refused_without_its_data(document: Any, error
 @pytest.mark.parametrize(
     ("blob", "warning"),
     [
-        (b"null", "the file is null: kubelet loads it, and crashes"),
+        (b"null", "the file is null: kubelet loads it and crashes"),
         (b'{"a":{"Devices":null},"b":{},"c":null,"d":{"Devices":{}}}', "3 drivers have no Devices"),
         (of_device("nowhere"), "1 devices left out"),
-        (of_device("q/d"), "1 devices are called otherwise"),
-        (of_device(Color="red", Size=7), "2 fields left out that are not known"),
-        (b'{"a":{"Devices":{"p/d":{"PoolName":"p","DeviceName":"x","DeviceName":"d"}}}}', "1 fields or keys stand"),
+        (of_device("q/d"), "1 devices have a name that differs"),
+        (of_device(Color="red", Size=7), "2 unknown fields are left out"),
+        (b'{"a":{"Devices":{"p/d":{"PoolName":"p","DeviceName":"x","DeviceName":"d"}}}}', "1 fields or keys occur"),
     ],
 )
 def test_what_kubelet_does_not_mind_yet_is_a_warning(blob: bytes, warning: str) -> None:

@@ -76,7 +76,7 @@ def test_what_is_no_orphan_is_released_by_force_only(node: DriverNode) -> None:
     assert node.hardware.holdings() == {"gpu-0": "a", "gpu-1": "b"}
     assert node.preparer.release("a", force=True) == ""
     assert node.hardware.holdings() == {"gpu-1": "b"}
-    assert "is not here" in node.preparer.release("a")
+    assert "is not known here" in node.preparer.release("a")
 
 
 def test_an_orphan_that_came_back_is_not_released(node: DriverNode) -> None:

@@ -103,7 +103,7 @@ def test_rule_2_devices_are_recorded_and_durable(node: Node) -> None:
 def test_rule_2_what_succeeded_is_recorded_and_the_error_names_what_failed(node: Node) -> None:
     node.nic.errors["b"] = "no such port"
 
-    with pytest.raises(PrepareFailed, match=f"prepare failed for 1: claim b: {NIC}: no such port") as failed:
+    with pytest.raises(PrepareFailed, match=f"prepare failed for 1 claim: claim b: {NIC}: no such port") as failed:
         node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b", GPU, NIC)))
 
     assert failed.value.failures == {"b": f"{NIC}: no such port"}
