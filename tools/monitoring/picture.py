@@ -1,6 +1,6 @@
-"""Draws dashboard.svg: the panels of dashboard.json in their places, filled with made-up figures.
+"""Draws dashboard.svg: the panels of dashboard.json in their places, filled with made-up numbers.
 
-It shows which panel is where and what it looks like, not how a node behaves: `python tools/monitoring/picture.py`
+The picture shows the layout, not how a node behaves. Run it with: python tools/monitoring/picture.py
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ LABELS = {
     "operation_name": ["PrepareResources", "UnprepareResources"],
     "phase": ["serving", "standby"],
 }
-# Where the axis of each panel ends.
+# The end of each panel's axis.
 SIZES: dict[str, float] = {
-    "Damage met, by reason": 4,
+    "Damage found, by reason": 4,
     "Writes per second": 6000,
-    "Time of a write": 0.006,
+    "Write latency": 0.006,
     "Slowest disks": 0.4,
-    "Writes that failed": 2,
+    "Failed writes": 2,
     "Waiting for locks": 0.03,
     "Repairs and quarantine": 2,
     "Claims in use": 16000,
-    "What kubelet waits for a claim": 0.2,
-    "Claims that failed": 0.02,
+    "Latency of kubelet's calls": 0.2,
+    "Failed calls": 0.02,
     "Agents by phase": 2400,
     "State on disk": 20e6,
-    "Left behind": 8,
+    "Leftovers and warnings": 8,
 }
 STEADY = {"Agents by phase", "State on disk", "Claims in use"}
-RARE = {"Damage met, by reason", "Writes that failed", "Repairs and quarantine", "Left behind"}
+RARE = {"Damage found, by reason", "Failed writes", "Repairs and quarantine", "Leftovers and warnings"}
 
 
 def draw(dashboard: dict[str, Any]) -> str:
@@ -61,10 +61,10 @@ def draw(dashboard: dict[str, Any]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="Helvetica, Arial, sans-serif" font-size="11">',
-        f"<title>{escape(dashboard['title'])}, with made-up figures</title>",
+        f"<title>{escape(dashboard['title'])}, with made-up numbers</title>",
         f'<rect width="{width}" height="{height}" fill="#111217"/>',
         _text(GAP * 2, 28, dashboard["title"], "#ccccdc", 17),
-        _text(width - GAP * 2, 28, "drawn from dashboard.json with made-up figures", "#8e8ea0", 11, anchor="end"),
+        _text(width - GAP * 2, 28, "drawn from dashboard.json with made-up numbers", "#8e8ea0", 11, anchor="end"),
     ]
     for panel in panels:
         parts += _panel(panel)
@@ -131,7 +131,7 @@ def _chart(panel: dict[str, Any], width: float, height: float) -> Iterator[str]:
 
 
 def _names(panel: dict[str, Any]) -> list[str]:
-    """What the legend shows: one line per target, or per value of the labels that its legend names."""
+    """The legend: one line per target, or per value of the labels in its format."""
     names = []
     for target in panel["targets"]:
         labels = re.findall(r"{{(\w+)}}", target["legendFormat"])
