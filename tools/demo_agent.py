@@ -1,7 +1,7 @@
 """The demo's second part: a DRA agent over real gRPC, killed under load, then given a damaged claim file.
 
-Everything is real but the cluster: the agent is a process of its own, the client speaks kubelet's side of the
-wire, a local HTTP server answers for the API server, and checkpoint-verify is run as an operator would.
+Everything but the cluster is real: the agent is a separate process, the client speaks kubelet's side of the
+protocol, a local HTTP server replaces the API server, and checkpoint-verify runs as an operator would run it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KILLS = 8
 PODS = 12  # at once
 
 
-async def tell(node: Node, cluster: LocalApiServer) -> None:
+async def run(node: Node, cluster: LocalApiServer) -> None:
     print(f"2. A DRA agent serves {PODS} pods at once over gRPC. It is killed with SIGKILL under load, {KILLS} times.")
     journal = Journal()
     agent = await asyncio.to_thread(node.start)
@@ -29,14 +29,14 @@ async def tell(node: Node, cluster: LocalApiServer) -> None:
             await asyncio.sleep(chance.uniform(0.1, 0.5))
             await asyncio.to_thread(agent.kill)
             agent = await asyncio.to_thread(node.start)
-            print(f"   kill {number}: {journal.acknowledged} acknowledged calls so far; the agent is back and serves")
+            print(f"   kill {number}: {journal.acknowledged} acknowledged calls so far; the agent is back and serving")
         pods.ended.set()
         await load
-        expect(journal.differences(node.holdings()) == [], "every acknowledged claim is there, no device has two")
-        expect(node.cdi_holdings() == node.holdings(), "the CDI files say the same as the claims")
+        expect(journal.differences(node.holdings()) == [], "every acknowledged claim is there, no device is held twice")
+        expect(node.cdi_holdings() == node.holdings(), "the CDI files agree with the claims")
 
         flipped, cut = (node.file_of(uid) for uid in sorted(journal.prepared)[:2])
-        print("\n3. The agent is killed. The disk flips a bit of one claim's file and loses half of another's.")
+        print("\n3. The agent is killed. The disk flips one bit in one claim's file and loses half of another.")
         await asyncio.to_thread(agent.kill)
         blob = bytearray(flipped.read_bytes())
         blob[300] ^= 0b100
@@ -45,26 +45,26 @@ async def tell(node: Node, cluster: LocalApiServer) -> None:
         checkpoint_verify(1, node, "verify", node.state)
         agent = await asyncio.to_thread(node.start)
         unknown = agent.details()["unknown_claims"]
-        expect(agent.details()["state"] == "degraded", "the agent comes up all the same, and says that it is degraded")
-        expect(list(unknown) == [cut.stem], "it has set the bit back, and names the claim of which half is lost")
+        expect(agent.details()["state"] == "degraded", "the agent starts anyway, and reports that it is degraded")
+        expect(list(unknown) == [cut.stem], "it has repaired the flipped bit, and names the claim whose file is cut")
         healthy = max(journal.prepared)
         again = (await kubelet.prepare(Claim(healthy, f"claim-{healthy[:13]}")))[healthy]
         expect(not again.error, "the other claims are served")
 
-        print("\n4. The operator stops the agent and goes back to the generation before. The damaged bytes are kept.")
+        print("\n4. The operator stops the agent and rolls back one generation. The damaged bytes are kept.")
         expect(await asyncio.to_thread(agent.terminate) == 0, "SIGTERM ends it cleanly")
         checkpoint_verify(0, node, "repair", "--rollback", "--yes", "--all", node.state)
         checkpoint_verify(0, node, "verify", node.state)
         agent = await asyncio.to_thread(node.start)
         prepared = (await kubelet.prepare(Claim(cut.stem, f"claim-{cut.stem[:13]}")))[cut.stem]
-        expect(not prepared.error, "kubelet prepares the claim once more, and gets the same device")
-        expect(journal.differences(node.holdings()) == [], "everything that was acknowledged is there")
-        expect(agent.details()["state"] == "good", "the agent says that all is good")
+        expect(not prepared.error, "kubelet prepares the claim again and gets the same device")
+        expect(journal.differences(node.holdings()) == [], "everything that was acknowledged is still there")
+        expect(agent.details()["state"] == "good", "the agent reports that its state is good")
         await asyncio.to_thread(agent.terminate)
 
 
 def checkpoint_verify(expected: int, node: Node, *arguments: object) -> None:
-    """Run the command as an operator would, and show what it says."""
+    """Run the command as an operator would, and print its output."""
     words = [str(argument) for argument in arguments]
     print(f"   $ checkpoint-verify {' '.join(words).replace(str(node.state), 'DIR')}", flush=True)
     command = [sys.executable, "-m", "checkpoint_verify", *words]
@@ -74,15 +74,15 @@ def checkpoint_verify(expected: int, node: Node, *arguments: object) -> None:
     expect(ran.returncode == expected, f"exit code {ran.returncode}")
 
 
-def expect(so: bool, what: str) -> None:
-    print(f"   {'ok' if so else 'NO'}: {what}", flush=True)
-    if not so:
+def expect(holds: bool, what: str) -> None:
+    print(f"   {'ok' if holds else 'NO'}: {what}", flush=True)
+    if not holds:
         sys.exit(1)
 
 
 def main() -> None:
     with LocalApiServer() as cluster, Node(cluster.address, 2 * PODS) as node:
-        asyncio.run(tell(node, cluster))
+        asyncio.run(run(node, cluster))
     print("\nAll good.")
 
 

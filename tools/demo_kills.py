@@ -1,7 +1,7 @@
-"""The demo's first part: a process that is killed in mid-write again and again. What is lost? Nothing.
+"""The demo's first part: a process is killed in mid-write again and again, and nothing is lost.
 
-The process prepares and unprepares claims. It says each step before it takes it, and again when it is
-acknowledged. The parent keeps a journal of what it heard, kills the process with SIGKILL, starts the next one,
+The process prepares and unprepares claims. It reports each step before it begins, and again when it is
+acknowledged. The parent keeps a journal of these reports, kills the process with SIGKILL, starts the next one,
 and compares what that one rebuilt from its files with the journal.
 """
 
@@ -39,7 +39,7 @@ Journal = dict[str, set[str]]  # claim -> its pods
 
 
 class Gpus:
-    """A driver with one device a claim."""
+    """A driver with one device per claim."""
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
         return {claim.uid: Prepared((Device("node", f"gpu-{claim.uid[-1]}"),)) for claim in claims}
@@ -54,7 +54,7 @@ def pod_with(claim: str, pod: str) -> Pod:
 
 
 def run_agent(directory: Path, number: int, pipe: int) -> None:
-    """Rebuild the cache, say what is in it, then go on changing claims until killed."""
+    """Rebuild the cache, report its content, then change claims until killed."""
     chance = random.Random(number)
     swept: list[Event] = []
     cache = ClaimInfoCache(directory, on_event=swept.append)
@@ -96,7 +96,7 @@ class Agent:
         self.greeting = json.loads(self._heard.readline())
 
     def kill(self) -> list[str]:
-        """SIGKILL, and every line that it had said before."""
+        """Send SIGKILL; returns every line that the agent wrote before."""
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
         with self._heard:
@@ -104,7 +104,7 @@ class Agent:
 
 
 def write_down(journal: Journal, heard: list[str]) -> list[str]:
-    """Enter what was acknowledged; return the step that was said but not acknowledged, if there is one."""
+    """Record what was acknowledged; returns the step that was begun but not acknowledged, if there is one."""
     steps = [line.split() for line in heard]
     for step, after in itertools.pairwise(steps):
         if step != ["done"] and after == ["done"]:
@@ -119,7 +119,7 @@ def apply(journal: Journal, step: list[str]) -> None:
 
 
 def compare(journal: Journal, rebuilt: Mapping[str, Sequence[str]], pending: list[str]) -> None:
-    """Every claim is as it was acknowledged; the one step that was under way is done or not, nothing between."""
+    """Check that every claim is as acknowledged; the one running step is either done or not, never half done."""
     for claim in CLAIMS:
         found = set(rebuilt.get(claim, ()))
         allowed = [journal.get(claim, set())]
@@ -128,11 +128,11 @@ def compare(journal: Journal, rebuilt: Mapping[str, Sequence[str]], pending: lis
             apply(after, pending)
             allowed.append(after[claim])
         if found not in allowed:
-            sys.exit(f"LOST: {claim} has {sorted(found)}, acknowledged was {sorted(allowed[0])}")
+            sys.exit(f"LOST: {claim} has {sorted(found)}, but {sorted(allowed[0])} was acknowledged")
         journal[claim] = found
 
 
-def tell(directory: Path) -> None:
+def run(directory: Path) -> None:
     print(f"1. An agent keeps {len(CLAIMS)} claims. It is killed with SIGKILL in mid-write, {KILLS} times.")
     journal: Journal = {}
     pending: list[str] = []
@@ -148,15 +148,15 @@ def tell(directory: Path) -> None:
         pending = write_down(journal, heard)
         steps += heard.count("done")
         if number % 75 == 0 and number:
-            print(f"   {number:4} kills: {steps} acknowledged changes, all of them there after each restart")
-    print(f"   {unfinished} restarts found a half-written file of the killed agent and swept it away.")
-    print(f"   Nothing acknowledged was lost, nothing was half there ({time.monotonic() - started:.0f} s).\n")
+            print(f"   {number:4} kills: {steps} acknowledged changes, all of them present after each restart")
+    print(f"   {unfinished} restarts found a half-written file of the killed agent and removed it.")
+    print(f"   Nothing acknowledged was lost, and nothing was half written ({time.monotonic() - started:.0f} s).\n")
 
 
 def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="demo-"))
     try:
-        tell(directory / "claims")
+        run(directory / "claims")
     finally:
         shutil.rmtree(directory)
 

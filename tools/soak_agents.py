@@ -1,10 +1,10 @@
-"""The two agents of the soak, each a process of its own; soak_run.py starts and judges them.
+"""The two agents of the soak test, each a separate process; soak_run.py starts and judges them.
 
     python tools/soak_agents.py steady|mortal DIRECTORY THREADS KEYS FIRST
 
-The steady one lives as long as the soak, in rounds. At the end of each round all its threads are gone, and it
-says what it holds: then nothing may be more than the round before. The mortal one tells of each change before it
-begins and when it is done, until it is killed.
+The steady one runs in rounds as long as the test. At the end of each round all its threads have ended, and it
+reports what it uses, which must not grow from round to round. The mortal one reports each change before it begins
+and when it is done, until it is killed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def contents(directory: Path) -> dict[str, int]:
 
 
 class Worker:
-    """One thread of the steady agent: changes its own keys, reads everybody's, and knows what its own must hold."""
+    """One thread of the steady agent: changes and reads its own keys, and knows what they must hold."""
 
     def __init__(self, number: int, keys: list[str], seed: int) -> None:
         self._keys = keys
@@ -116,7 +116,7 @@ class Worker:
 
 
 class Driver:
-    """Prepares whatever it is asked to."""
+    """Prepares every claim."""
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
         return {claim.uid: Prepared((Device("pool", claim.uid),)) for claim in claims}
@@ -126,7 +126,7 @@ class Driver:
 
 
 def pods_come_and_go(directory: Path, number: int, until: float) -> int:
-    """Claims on a directory of their own; at the end none is left."""
+    """Prepare and unprepare claims in their own directory; none is left at the end."""
     cache = ClaimInfoCache(directory)
     manager = DRAManager(cache, {GPU: Driver()})
     turns = 0
@@ -146,7 +146,7 @@ def pods_come_and_go(directory: Path, number: int, until: float) -> int:
 
 
 def run_steady(directory: Path, threads: int, keys: int) -> None:
-    """One line of JSON after each round, when all is quiet; ends when its standard input does."""
+    """Print one line of JSON after each round, when no thread runs; end when standard input ends."""
     workers = [Worker(n, [f"key-{k}" for k in range(n, keys, threads)], seed=1) for n in range(threads)]
     stopping = threading.Event()
 
@@ -162,12 +162,12 @@ def run_steady(directory: Path, threads: int, keys: int) -> None:
                 until = time.monotonic() + ROUND_SECONDS
                 failures = _in_threads([partial(worker.work, manager, until) for worker in workers])
                 claims += pods_come_and_go(directory / "claims", os.getpid(), time.monotonic() + 0.3)
-                _tell(failures, directory, workers, claims, manager)
+                _report(failures, directory, workers, claims, manager)
                 if stopping.is_set():
                     return
 
 
-def _tell(failures: list[str], directory: Path, workers: list[Worker], claims: int, manager: Manager) -> None:
+def _report(failures: list[str], directory: Path, workers: list[Worker], claims: int, manager: Manager) -> None:
     loaded = manager.load()
     found = {key: checkpoint.data for key, checkpoint in loaded.checkpoints.items()}
     expected = {key: value for worker in workers for key, value in worker.expected.items()}
@@ -194,20 +194,20 @@ def _in_threads(works: Sequence[Callable[[], None]]) -> list[str]:
     def run(work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - told, and judged by who reads it
+        except Exception as error:  # noqa: BLE001 - reported, and judged by the supervisor
             failures.append(f"{type(error).__name__}: {error}")
 
     threads = [threading.Thread(target=run, args=(work,)) for work in works]
     for thread in threads:
         thread.start()
     for thread in threads:
-        while thread.is_alive():  # again and again: a signal that another thread got does not wake one that waits
+        while thread.is_alive():  # in a loop: a signal delivered to another thread does not wake a waiting one
             thread.join(0.1)
     return failures
 
 
 def run_mortal(directory: Path, threads: int, keys: int, first: int) -> None:
-    """Begin and done of every change on standard output; a polite end on SIGTERM."""
+    """Report begin and end of every change on standard output; stop cleanly on SIGTERM."""
     numbers = itertools.count(first)
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())

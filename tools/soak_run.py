@@ -1,7 +1,7 @@
-"""The soak: two agents at work for as long as is asked, one that never ends and one that is killed again and again.
+"""Soak test: runs two agents under load, one that keeps running and one that is killed again and again.
 
-The first shows that memory, descriptors and the directory stay as they are; the second that nothing that was
-acknowledged is ever missing. A line a minute, then a verdict; exit code 0 if all is well, 1 if not.
+The first shows that memory, descriptors and the directory do not grow; the second that nothing acknowledged is ever
+lost. Prints one line per minute, then a verdict. Exit code 0 if it passed, 1 if not.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from checkpointmanager import CheckpointManager
 from soak_agents import contents, held_by
 
 AGENTS = Path(__file__).with_name("soak_agents.py")
-GROWTH_KIB = 8 << 10  # of memory between the second quarter and the last that is no leak yet
+GROWTH_KIB = 8 << 10  # growth of memory from the second quarter to the last that does not count as a leak
 GROWTH_SHARE = 0.05
 LIFE_SECONDS = (0.3, 4.0)
-POLITE = 0.2  # of the mortal agent's ends are a SIGTERM
-LIMIT = 60.0  # seconds that an agent may say nothing
+POLITE = 0.2  # the share of the mortal agent's ends that are a SIGTERM
+LIMIT = 60.0  # seconds that an agent may be silent
 
 
 class Steady:
-    """The agent that lives as long as the soak, and all that it said of itself."""
+    """The agent that runs as long as the test, and everything it reported."""
 
     def __init__(self, directory: Path, threads: int, keys: int) -> None:
         command = [sys.executable, str(AGENTS), "steady", str(directory), str(threads), str(keys), "0"]
@@ -87,7 +87,7 @@ class Mortal:
         self._check()
 
     def _read(self, said: int, seconds: float) -> bytes:
-        """From its first word on for so long."""
+        """Read for this long, counted from its first output."""
         told = b""
         until = time.monotonic() + LIMIT
         while (remaining := until - time.monotonic()) > 0:
@@ -104,7 +104,7 @@ class Mortal:
         try:
             return agent.communicate(timeout=LIMIT)[0]
         except subprocess.TimeoutExpired:
-            self.failures.append("the mortal agent did not end when it was asked to")
+            self.failures.append("the mortal agent did not end after SIGTERM")
             agent.kill()
             return agent.communicate()[0]
 
@@ -142,7 +142,7 @@ def _read_some(descriptor: int) -> bytes:
 
 
 def growth(rounds: list[dict[str, Any]], what: str) -> tuple[float, float]:
-    """The median of the second quarter and of the last: the first is warming up."""
+    """The medians of the second and of the last quarter; the first is warm-up."""
     quarter = max(len(rounds) // 4, 1)
     early = statistics.median(one[what] for one in rounds[quarter : 2 * quarter] or rounds)
     late = statistics.median(one[what] for one in rounds[-quarter:])
@@ -150,10 +150,10 @@ def growth(rounds: list[dict[str, Any]], what: str) -> tuple[float, float]:
 
 
 def verdict(steady: list[dict[str, Any]], own: list[dict[str, Any]], failures: list[str], keys: int) -> list[str]:
-    """Every reason to fail; none if all is well."""
+    """Every reason to fail; empty if the test passed."""
     wrong = list(dict.fromkeys(failures))
     if len(steady) < 4:
-        return [*wrong, "the steady agent did not come far enough to judge it"]
+        return [*wrong, "the steady agent finished too few rounds to judge it: run longer"]
     for name, rounds in (("the steady agent", steady), ("the supervisor, which opens the other one's directory", own)):
         early, late = growth(rounds, "rss")
         if late - early > max(GROWTH_KIB, early * GROWTH_SHARE):
@@ -162,8 +162,8 @@ def verdict(steady: list[dict[str, Any]], own: list[dict[str, Any]], failures: l
         if late > early:
             wrong.append(f"descriptors of {name} grew from {early:.0f} to {late:.0f}")
     if any(one["temps"] for one in steady):
-        wrong.append("temp files were left when nobody wrote")
-    # A checkpoint, its previous generation and four damaged copies a key; the locks of two directories.
+        wrong.append("temp files were left when no thread was writing")
+    # Per key a checkpoint, its previous generation and four damaged copies; plus the locks of two directories.
     if (most := max(one["files"] for one in steady)) > 6 * keys + 2:
         wrong.append(f"the directory had {most} files, more than {keys} keys can need")
     early, late = growth(steady, "threads")
@@ -183,7 +183,7 @@ def soak(minutes: float, directory: Path, threads: int, keys: int) -> list[str]:
             mortal.live_and_die()
             own.append(dict(held_by()))
             if time.monotonic() - started >= minute * 60 and steady.rounds:
-                _tell_minute(minute, steady.rounds, own, mortal)
+                _report_minute(minute, steady.rounds, own, mortal)
                 minute = int((time.monotonic() - started) // 60) + 1
     finally:
         code = steady.stop()
@@ -196,7 +196,7 @@ def soak(minutes: float, directory: Path, threads: int, keys: int) -> list[str]:
     return verdict(steady.rounds, own, failures, keys)
 
 
-def _tell_minute(minute: int, rounds: list[dict[str, Any]], own: list[dict[str, Any]], mortal: Mortal) -> None:
+def _report_minute(minute: int, rounds: list[dict[str, Any]], own: list[dict[str, Any]], mortal: Mortal) -> None:
     last = rounds[-1]
     print(
         f"minute {minute:3}: {last['operations']} operations, memory {last['rss'] / 1024:.1f} MiB, "
@@ -210,17 +210,17 @@ def _tell_minute(minute: int, rounds: list[dict[str, Any]], own: list[dict[str, 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60.0, help="how long (default: 60)")
-    parser.add_argument("--threads", type=int, default=16, help="of the steady agent (default: 16)")
-    parser.add_argument("--keys", type=int, default=320, help="of the steady agent (default: 320)")
-    parser.add_argument("--directory", type=Path, help="where to work, on the disk to be tested (default: temporary)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="duration (default: 60)")
+    parser.add_argument("--threads", type=int, default=16, help="threads of the steady agent (default: 16)")
+    parser.add_argument("--keys", type=int, default=320, help="keys of the steady agent (default: 320)")
+    parser.add_argument("--directory", type=Path, help="a folder on the disk to test (default: the temp folder)")
     options = parser.parse_args()
     if not 1 <= options.threads <= options.keys:
-        parser.error("give each thread a key at least")
+        parser.error("--threads must be between 1 and --keys")
     directory = Path(tempfile.mkdtemp(prefix="soak-", dir=options.directory))
     wrong = soak(options.minutes, directory, options.threads, options.keys)
     if wrong:
-        print(f"FAILED; everything is left in {directory}:")
+        print(f"FAILED; the files are kept in {directory}:")
         for why in wrong[:20]:
             print(f"  {why}")
         return 1

@@ -1,5 +1,5 @@
-"""What is handed out, built from the last commit and from nothing else; README.md says what it is and how it was tried.
+"""Builds the release files from the last commit and nothing else; README.md describes them and their tests.
 
-Only the standard library is used here. What builds (hatchling, PyInstaller, staticx) is the extra [release], which goes
-into an environment of its own.
+Only the standard library is used here. The builders (hatchling, PyInstaller, staticx) are the extra [release], which is
+installed into its own environment.
 """

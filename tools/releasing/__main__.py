@@ -1,4 +1,4 @@
-"""`tools/release`: all of it, in order, into dist/."""
+"""The command `tools/release`: builds everything, in order, into dist/."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ DIST = ROOT / "dist"
 
 
 def main() -> int:
-    """Build everything, or say what is missing before anything is built."""
-    description = "Builds sdist, wheel, the one file checkpoint-verify, its licences and SHA256SUMS, into dist/."
+    """Build everything; if a requirement is missing, say so before building anything."""
+    description = "Builds sdist, wheel, checkpoint-verify as a single file, its licences and SHA256SUMS into dist/."
     argparse.ArgumentParser("tools/release", description=description).parse_args()
     if missing := toolbox.missing():
         print(toolbox.advice(missing), file=sys.stderr)
         return 2
     commit = Commit.last(ROOT)
     if commit.differs:
-        print("There are changes that are not committed. They will not be in it.")
+        print("Warning: uncommitted changes are not included in the release.")
     tools = toolbox.environment(ROOT)
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
         work = Path(folder)
@@ -33,7 +33,7 @@ def main() -> int:
         built = work / "dist"
         print("Building sdist and wheel ...", flush=True)
         wheel = distributions.build(source, built, tools.python, commit.epoch).wheel
-        print("Building the one file ...", flush=True)
+        print("Building the single file ...", flush=True)
         name = f"checkpoint-verify-{distributions.version(source)}-linux-{platform.machine()}"
         onefile.build(wheel, built / name, tools, work / "onefile", commit.epoch)
         checksums.write(built)

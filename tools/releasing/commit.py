@@ -1,4 +1,4 @@
-"""The commit that is released. Its time is the only time in what is built, so that two builds are the same bytes."""
+"""The commit that is released. Its time is the only time in the built files, so that two builds are the same bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Commit(NamedTuple):
 
     clone: Path
     epoch: int  # seconds
-    differs: bool  # files of the clone are not as they were committed
+    differs: bool  # the clone has uncommitted changes
 
     @classmethod
     def last(cls, clone: Path) -> Commit:
@@ -22,10 +22,10 @@ class Commit(NamedTuple):
         return cls(clone, int(epoch), bool(_git(clone, "status", "--porcelain")))
 
     def export(self, folder: Path) -> Path:
-        """Put its files into a new folder: whatever else lies in the clone is not released."""
+        """Export its files into a new folder: nothing else in the clone is released."""
         folder.mkdir()
         with tarfile.open(fileobj=io.BytesIO(_git(self.clone, "archive", "HEAD"))) as archive:
-            archive.extractall(folder)  # our own files; Python 3.11.2 has no filters yet
+            archive.extractall(folder)  # our own files; Python 3.11.2 has no extraction filters
         return folder
 
 

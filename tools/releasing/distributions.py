@@ -1,4 +1,4 @@
-"""sdist and wheel, the same bytes from the same commit on any machine."""
+"""Builds sdist and wheel: the same bytes from the same commit on any machine."""
 
 from __future__ import annotations
 

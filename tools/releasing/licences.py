@@ -1,4 +1,4 @@
-"""The licences of all that is inside the one file: found from PyInstaller's own lists, not from memory."""
+"""The licences of everything inside the single file, found from PyInstaller's own lists."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 RULE = "=" * 120
-# Added by the two builders themselves, whose lists do not have it.
+# Added by the two builders themselves and missing from their lists.
 BUILDERS = ("pyinstaller", "staticx")
 BESIDES = ("/lib/{triplet}/libc.so.6", "/lib/{triplet}/libz.so.1")
 
 
 def inside(lists: Path, packages: Path) -> dict[str, str]:
-    """What is inside, by name and version, with the text of its licence."""
+    """The text of each licence, by name and version of the component."""
     files = [Path(source) for source in _sources(lists)]
     texts = dict(_of_wheels(files, packages))
     texts.update(_of_debian(file for file in files if packages not in file.parents))
@@ -25,7 +25,7 @@ def inside(lists: Path, packages: Path) -> dict[str, str]:
 def document(texts: dict[str, str]) -> str:
     """One text: the list first, then every licence in full."""
     names = sorted(texts, key=str.lower)
-    parts = ["checkpoint-verify, as one file, contains:\n", *(f"  {name}" for name in names), ""]
+    parts = ["checkpoint-verify, as a single file, contains:\n", *(f"  {name}" for name in names), ""]
     for name in names:
         parts += [RULE, name, RULE, "", texts[name].strip(), ""]
     return "\n".join(parts) + "\n"
@@ -61,7 +61,7 @@ def _of_debian(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
     files = list(files)
     triplet = next(file.parent.name for file in files if file.name.startswith("libpython"))
     paths = {str(file) for file in files} | {path.format(triplet=triplet) for path in BESIDES}
-    # Debian knows a library by one of two names since /lib is a link to /usr/lib.
+    # Debian lists a library under one of two names, because /lib is a link to /usr/lib.
     searched = sorted(paths | {f"/usr{path}" for path in paths if path.startswith("/lib/")})
     owners = _output("dpkg-query", "--search", *searched)
     for package in sorted({line.partition(": ")[0].split(":")[0] for line in owners.splitlines()}):
@@ -71,5 +71,5 @@ def _of_debian(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _output(*command: str) -> str:
-    # A path that no package owns is no reason to stop: the others are found all the same.
+    # It fails if no package owns one of the paths, but still lists the others.
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout

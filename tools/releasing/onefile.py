@@ -1,7 +1,7 @@
-"""checkpoint-verify as one file, for a node that has neither Python nor pip nor a network.
+"""Builds checkpoint-verify as a single file, for nodes without Python, pip or network.
 
-PyInstaller puts the command and its Python into one file, staticx puts that and the C library into another, which
-then needs nothing of the node but a kernel, /proc and a folder in which programs may be unpacked and run.
+PyInstaller puts the command and its Python into one file; staticx adds the C library. The result needs only a kernel,
+/proc and a folder in which programs may be unpacked and run.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from .toolbox import Toolbox
 
 START = "import sys\nfrom checkpoint_verify.cli import main\nsys.exit(main())\n"
 
-# Found by PyInstaller, and used by nothing that the command does. Without them the file has half the size, starts
-# in half the time, and holds no OpenSSL to keep up to date.
+# PyInstaller finds these, but the command never uses them. Without them the file has half the size, starts in half
+# the time, and contains no OpenSSL to keep up to date.
 UNUSED = (
     "_bz2", "_hashlib", "_lzma", "_multibytecodec", "_sqlite3", "_ssl", "_uuid",
     "_codecs_cn", "_codecs_hk", "_codecs_iso2022", "_codecs_jp", "_codecs_kr", "_codecs_tw",
@@ -24,7 +24,7 @@ UNUSED = (
 
 
 def build(wheel: Path, target: Path, tools: Toolbox, work: Path, epoch: int) -> None:
-    """Build it from the wheel that is released, with the licences of all that is inside beside it."""
+    """Build it from the released wheel, and write the licences of everything inside next to it."""
     work.mkdir()
     toolbox.install(tools, "--force-reinstall", "--no-deps", str(wheel))
     toolbox.install(tools, f"{wheel}[cli]")

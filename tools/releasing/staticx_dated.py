@@ -1,6 +1,6 @@
-"""staticx, with the time of the commit on the files that it packs: it would take the time of its own copies.
+"""Runs staticx with the commit's time on the packed files; by default it uses the time of its own copies.
 
-A program of the environment with the extra [release]: staticx_dated.py PROGRAM TARGET
+Run it in the environment with the extra [release]: staticx_dated.py PROGRAM TARGET
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from staticx.api import generate
 
-_as_it_lies_there = tarfile.TarFile.gettarinfo
+_undated = tarfile.TarFile.gettarinfo
 
 
 def _dated(self: tarfile.TarFile, *given: Any, **named: Any) -> tarfile.TarInfo:
-    info = _as_it_lies_there(self, *given, **named)
+    info = _undated(self, *given, **named)
     info.mtime = int(os.environ["SOURCE_DATE_EPOCH"])
     info.uid = info.gid = 0
     info.uname = info.gname = "root"

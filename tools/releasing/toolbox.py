@@ -1,4 +1,4 @@
-"""What a release is built with: Debian's packages, which must be there, and the extra [release], which is fetched."""
+"""The tools that build a release: Debian's packages, which must be installed, and the extra [release]."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAMS = {"git": "git", "patchelf": "patchelf", "objdump": "binutils", "readel
 
 class Missing(NamedTuple):
     what: str
-    package: str  # Debian's name of what brings it
+    package: str  # the Debian package that provides it
 
 
 class Toolbox(NamedTuple):
@@ -38,7 +38,7 @@ class Toolbox(NamedTuple):
 
 
 def missing() -> list[Missing]:
-    """What this machine, and the Python that runs this, lack."""
+    """The requirements that this machine and this Python do not meet."""
     found = [
         Missing(f"the program {program}", package) for program, package in PROGRAMS.items() if not shutil.which(program)
     ]
@@ -63,7 +63,7 @@ def advice(lacking: list[Missing]) -> str:
 
 
 def environment(clone: Path) -> Toolbox:
-    """Made once for each list of what it must hold, inside the clone."""
+    """The environment for this list of requirements; made inside the clone if it does not exist."""
     with open(clone / "pyproject.toml", "rb") as file:
         wanted = tomllib.load(file)["project"]["optional-dependencies"]["release"]
     mark = hashlib.sha256(repr((sys.executable, sys.version, wanted)).encode()).hexdigest()[:12]
@@ -77,13 +77,13 @@ def environment(clone: Path) -> Toolbox:
 
 
 def install(box: Toolbox, *wanted: str) -> None:
-    """Have pip install it there."""
+    """Install packages into the environment."""
     quietly = ("--quiet", "--disable-pip-version-check", "--no-cache-dir")
     run([box.python, "-m", "pip", "install", *quietly, *wanted], cwd=box.folder)
 
 
 def run(command: Sequence[str | Path], cwd: Path, **environment: str) -> None:
-    """Run a builder, which is heard only if it fails."""
+    """Run a builder; its output is shown only if it fails."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ended = subprocess.run(
         command, cwd=cwd, env={**inherited, **environment}, capture_output=True, text=True, check=False
