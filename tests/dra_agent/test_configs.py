@@ -260,7 +260,7 @@ def test_nothing_goes_while_a_claim_is_unknown(cluster: LocalApiServer, node: No
     agent = node.start()
     assert agent.details()["state"] == "degraded"
     assert counted(agent) == 1
-    assert "not cleaned up while 1 claims are unknown" in agent.log
+    assert "not cleaning up the configs of pods while 1 claims are unknown" in agent.log
 
 
 def test_a_file_that_cannot_be_removed_fails_no_unprepare(caplog: pytest.LogCaptureFixture) -> None:

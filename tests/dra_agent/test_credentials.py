@@ -323,7 +323,7 @@ def test_a_plugin_that_fails_is_named_with_the_reason_and_without_data(
 
 def test_an_answer_in_another_version_is_refused(folder: Path, server: TlsServer) -> None:
     Plugin(folder, version=V1BETA1)
-    with pytest.raises(ApiError, match="another version than client"):
+    with pytest.raises(ApiError, match="did not answer in version client"):
         ask(plugged(folder, server))
 
 
@@ -384,7 +384,7 @@ def test_sixteen_threads_share_one_run_of_the_plugin(folder: Path, server: TlsSe
     ("user", "why"),
     [
         ({"exec": {"apiVersion": V1.replace("v1", "v1alpha1"), "command": "x"}}, "exec: apiVersion is one of"),
-        ({"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}, "nobody is here"),
+        ({"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}, "needs a terminal"),
         ({"exec": {"apiVersion": V1}}, "'command' is missing"),
         ({"auth-provider": {"name": "x"}}, "auth-provider is not supported; use a token, a certificate or exec"),
         ({"username": "x", "password": SECRET}, "username is not supported"),

@@ -178,7 +178,7 @@ def test_what_cannot_be_watched_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     loop = look_at(inventory(tmp_path / "file", tmp_path / "loop"))["p", "gpu"]
     assert loop.health is Health.UNKNOWN
-    assert loop.message.startswith(f"{tmp_path / 'loop'} cannot be looked at: ")
+    assert loop.message.startswith(f"{tmp_path / 'loop'} cannot be checked: ")
 
 
 def test_the_root_of_the_host_may_be_elsewhere_and_links_stay_inside_it(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_agents_with_different_files_do_not_fight_and_the_last_change_stays(
     for _ in range(3):
         assert first.publish(old) == second.publish(new) == 0
     assert devices(cluster) == ["nic-0", "nic-1"]
-    assert len([line for line in caplog.messages if "fabric: another agent published it otherwise" in line]) == 1
+    assert len([line for line in caplog.messages if "fabric: another agent published a different version" in line]) == 1
     assert first.publish(new) == 0, "its file has changed too, to what is there"
     first.publish(old)  # and back
     assert devices(cluster) == ["nic-0"]

@@ -91,7 +91,7 @@ def test_a_device_that_left_the_device_file_stays_with_its_claim(node: Node, clu
     first = prepare(node, claim)
     told = json.loads((node.folder / "devices.json").read_text())
     node.write("devices.json", {**told, "devices": [{"name": "gpu-1"}, {"name": "new-0"}]})
-    until(lambda: "read again, 2 devices" in agent.log)
+    until(lambda: "reloaded, 2 devices" in agent.log)
 
     assert devices_of(prepare(node, claim_for(cluster, node, "b", "new-0"))) == ["new-0"]
     assert prepare(node, claim) == first
@@ -155,8 +155,8 @@ def test_an_orphan_is_named_and_can_be_released(node: Node, cluster: LocalApiSer
     assert "ORPHAN" in command(node, "claims").stdout
     for arguments, complaint in [
         (["release", "a"], "give --yes"),
-        (["release", "--yes", "b"], "it is no orphan"),
-        (["release", "--yes", "never-seen"], "is not here"),
+        (["release", "--yes", "b"], "it is not an orphan"),
+        (["release", "--yes", "never-seen"], "is not known here"),
     ]:
         refused = command(node, *arguments)
         assert (refused.returncode, complaint in refused.stderr) == (1, True), refused

@@ -49,6 +49,6 @@ def test_a_temp_file_a_loss_and_an_early_end_are_named() -> None:
 
     assert verdict(one_temp, _rounds(), ["key-1: found 3"], KEYS) == [
         "key-1: found 3",
-        "temp files were left when nobody wrote",
+        "temp files were left when no thread was writing",
     ]
-    assert "far enough" in verdict(_rounds()[:3], _rounds(), [], KEYS)[0]
+    assert "too few rounds" in verdict(_rounds()[:3], _rounds(), [], KEYS)[0]

@@ -1,4 +1,4 @@
-"""The life of the agent: wait for the state, load it, make the CDI files agree, serve, and end in order."""
+"""The life of the agent: wait for the state, load it, make the CDI files agree, serve, and shut down in order."""
 
 from __future__ import annotations
 
@@ -56,10 +56,15 @@ class Agent:
         self._server = ApiServer(
             from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster(), settings.api_timeout
         )
-        phase = Gauge("dra_agent_phase", "1 for the phase that the agent is in.", ["phase"], registry=self._registry)
+        phase = Gauge(
+            "dra_agent_phase",
+            "1 for the current phase of the agent, 0 for the others.",
+            ["phase"],
+            registry=self._registry,
+        )
         for name in Phase:
             phase.labels(name).set_function(lambda name=name: float(self.status.phase is name))  # type: ignore[misc]
-        registered = Gauge("dra_agent_registered", "1 when kubelet has taken the plugin.", registry=self._registry)
+        registered = Gauge("dra_agent_registered", "1 if kubelet has registered the plugin.", registry=self._registry)
         registered.set_function(lambda: float(self.status.registered))
 
     async def run(self) -> None:
@@ -72,7 +77,7 @@ class Agent:
                 try:
                     await self._serve(cache)
                 finally:
-                    # Last of all: whoever stands by takes over when the lock is given back.
+                    # Last of all: a standby takes over when the lock is released.
                     await cache.close()
         finally:
             await web.stop()
@@ -100,7 +105,7 @@ class Agent:
         return ClaimInfoCache(self._settings.state, boot_id=self._settings.boot_id, **self._file_options())
 
     def _open_pods(self) -> PodConfigs:
-        """Only when the claims are ours, so nobody else has it."""
+        """Called only when the claims are ours, so no other agent has it."""
         store = PodConfigStore(self._settings.pods, boot_id=self._settings.boot_id, **self._file_options())
         self.status.pods = PodConfigs(store)
         return self.status.pods
@@ -176,9 +181,9 @@ class Agent:
         settings = self._settings
         cdi = CdiFolder(settings.cdi, settings.devices.current.driver)
         for uid, why in cache.cache.report().unknown.items():
-            logger.error("claim %s: unknown, its devices stay held: %s", uid, why)
+            logger.error("claim %s: its state cannot be trusted, so its devices stay held: %s", uid, why)
         for path, error in cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is not False).items():
-            logger.error("%s: is left over and cannot be removed (%s); remove it by hand", path, error)
+            logger.error("%s: leftover file cannot be removed (%s); remove it by hand", path, error)
         hooks = CdiHooks(lambda: settings.devices.current, cdi, pods, self._server.claim)
         sync = ClaimPreparer(cache.cache, hooks, look_up_seconds=settings.api_timeout, on_event=self._happened)
         PreparerMetrics(sync, self._registry)
@@ -206,14 +211,14 @@ class Agent:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if await asyncio.to_thread(devices.refresh):
-                logger.info("%s: read again, %d devices", devices.path, len(devices.current.all_devices()))
+                logger.info("%s: reloaded, %d devices", devices.path, len(devices.current.all_devices()))
                 publisher.look()
             if devices.error and devices.error != reported:
-                logger.error("going on with the devices that were known before: %s", devices.error)
+                logger.error("keeping the previous devices: %s", devices.error)
             reported = devices.error
             self.status.devices_file = devices.error or "good"
 
     def _lost(self, why: str) -> None:
         if not self.status.failure:
-            logger.error("cannot go on, a restart is needed: %s", why)
+            logger.error("a restart is needed: %s", why)
         self.status.failure = why

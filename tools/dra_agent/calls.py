@@ -43,7 +43,7 @@ class Calls:
         self._driver = driver
         self._operations = Histogram(
             "dra_operations_duration_seconds",
-            "Latency in seconds of handling all ResourceClaims of a pod that are this driver's, "
+            "Latency in seconds of handling all ResourceClaims of a pod for this driver, "
             "by operation and whether one of them failed.",
             ["operation_name", "is_error"],
             buckets=BUCKETS,

@@ -21,11 +21,11 @@ from .inventory import InventoryFile, SettingsError
 from .operate import COMMANDS, EXAMPLES, operate
 from .settings import Settings
 
-BOOT_ID_SWITCH = "DRA_AGENT_BOOT_ID"  # for tests: stands for the kernel's boot id, so that a restart is a reboot
+BOOT_ID_SWITCH = "DRA_AGENT_BOOT_ID"  # for tests: replaces the kernel's boot id, so that a restart is a reboot
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the agent until it is told to end."""
+    """Run the agent until it is stopped."""
     given = sys.argv[1:] if argv is None else list(argv)
     if given[:1] and given[0] in COMMANDS:
         return operate(given)
@@ -53,7 +53,7 @@ async def _run(settings: Settings) -> None:
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     if not arguments.node:
-        raise SettingsError("the name of the node is not known: give --node, or NODE_NAME in the environment")
+        raise SettingsError("the name of the node is not known: give --node, or set NODE_NAME in the environment")
     try:
         grammar.subdomain(arguments.node)
     except ValueError as error:
@@ -86,27 +86,44 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "dra-agent",
-        description="A DRA kubelet plugin with a memory that survives. Without one of the commands "
+        description="A DRA kubelet plugin with durable state. Without one of the commands "
         f"{' and '.join(COMMANDS)} (see their own --help) it runs the agent.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--devices", required=True, metavar="FILE", help="JSON file: driver and devices, read again if it changes")
+    add("--devices", required=True, metavar="FILE", help="JSON file with driver and devices; reloaded on change")
     add("--node", default=os.environ.get("NODE_NAME", ""), help="name of this node (default: $NODE_NAME)")
-    add("--kubelet-dir", default="/var/lib/kubelet", metavar="DIR", help="kubelet's --root-dir, %(default)s")
-    add("--plugin-dir", metavar="DIR", help="where dra.sock goes (default: KUBELET_DIR/plugins/DRIVER)")
-    add("--state-dir", metavar="DIR", help="where claims are kept (default: PLUGIN_DIR/claims)")
-    add("--registry-dir", metavar="DIR", help="where kubelet finds us (default: KUBELET_DIR/plugins_registry)")
-    add("--cdi-dir", default="/var/run/cdi", metavar="DIR", help="where the runtime looks, %(default)s")
-    add("--host-root", default="/", metavar="DIR", help="the host's root, to look at device nodes, %(default)s")
-    add("--kubeconfig", default="", metavar="FILE", help="default: the service account of the pod")
-    add("--api-timeout", type=float, default=2.0, metavar="SECONDS", help="for the API server, %(default)s")
-    after = "release claims that only this agent knows, so long after they were found (default: never)"
+    add("--kubelet-dir", default="/var/lib/kubelet", metavar="DIR", help="kubelet's --root-dir (default: %(default)s)")
+    add("--plugin-dir", metavar="DIR", help="folder for dra.sock (default: KUBELET_DIR/plugins/DRIVER)")
+    add("--state-dir", metavar="DIR", help="folder for claims (default: PLUGIN_DIR/claims)")
+    add("--registry-dir", metavar="DIR", help="where kubelet looks for plugins (default: KUBELET_DIR/plugins_registry)")
+    add("--cdi-dir", default="/var/run/cdi", metavar="DIR", help="the runtime's CDI folder (default: %(default)s)")
+    add("--host-root", default="/", metavar="DIR", help="the host's root, for device nodes (default: %(default)s)")
+    add("--kubeconfig", default="", metavar="FILE", help="credentials (default: the pod's service account)")
+    add(
+        "--api-timeout",
+        type=float,
+        default=2.0,
+        metavar="SECONDS",
+        help="limit for the API server (default: %(default)s)",
+    )
+    after = "release orphaned claims this long after finding them (default: never)"
     add("--release-orphans-after", type=float, metavar="SECONDS", help=after)
-    add("--http", default="127.0.0.1:8080", metavar="ADDRESS:PORT", help="/healthz /readyz /metrics, %(default)s")
-    add("--grace", type=float, default=10.0, metavar="SECONDS", help="for calls under way at the end, %(default)s")
-    add("--allow-insecure", action="store_true", help="accept a state directory that others could write to")
+    add(
+        "--http",
+        default="127.0.0.1:8080",
+        metavar="ADDRESS:PORT",
+        help="/healthz, /readyz, /metrics (default: %(default)s)",
+    )
+    add(
+        "--grace",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="limit for running calls at exit (default: %(default)s)",
+    )
+    add("--allow-insecure", action="store_true", help="accept a state directory that other users can write to")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
 

@@ -98,7 +98,7 @@ class DeviceHealth:
 
 
 class HealthMetrics(Collector):
-    """One series per device, made when somebody scrapes."""
+    """One series per device, made at each scrape."""
 
     def __init__(self, health: DeviceHealth, registry: CollectorRegistry) -> None:
         self._health = health
@@ -122,14 +122,14 @@ def look_at(inventory: Inventory, host_root: str = "/") -> Findings:
 
 def _finding(device: OfferedDevice, host_root: str) -> Finding:
     if not device.device_nodes:
-        return Finding(Health.UNKNOWN, "it has no device node that could be watched")
+        return Finding(Health.UNKNOWN, "the device has no device node to check")
     for path in device.device_nodes:
         try:
             _find(path, host_root.rstrip("/"))
         except (FileNotFoundError, NotADirectoryError):
             return Finding(Health.UNHEALTHY, f"{path} is gone")
         except OSError as error:
-            return Finding(Health.UNKNOWN, f"{path} cannot be looked at: {error.strerror}")
+            return Finding(Health.UNKNOWN, f"{path} cannot be checked: {error.strerror}")
     return Finding(Health.HEALTHY)
 
 

@@ -54,7 +54,7 @@ class ExecPlugin:
         if self._version not in VERSIONS:
             raise ValueError(f"exec: apiVersion is one of {', '.join(VERSIONS)}")
         if told.get("interactiveMode") == "Always":
-            raise ValueError("exec: interactiveMode Always needs somebody to ask, and nobody is here")
+            raise ValueError("exec: interactiveMode Always needs a terminal, which the agent does not have")
         command = str(told["command"])
         self._command = [
             os.path.join(folder, command) if os.sep in command else command,
@@ -113,7 +113,7 @@ class ExecPlugin:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise self._failed(f"no answer within {RUN_SECONDS:g} s") from error
         if process.returncode:
-            raise self._failed(f"exit code {process.returncode}; what it said is in the log of the agent")
+            raise self._failed(f"exit code {process.returncode}; its output is in the agent's log")
         return output
 
     def _parsed(self, output: bytes) -> ExecCredential:
@@ -121,7 +121,7 @@ class ExecPlugin:
             told = json.loads(output)
             status = told["status"]
             if told["apiVersion"] != self._version:
-                raise self._failed(f"it answered in another version than {self._version}")
+                raise self._failed(f"it did not answer in version {self._version}")
             expires = status.get("expirationTimestamp")
             given = ExecCredential(
                 status.get("token") or "",

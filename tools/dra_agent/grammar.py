@@ -37,12 +37,14 @@ def driver(name: object) -> None:
     """The API server takes it as a driver, and container runtimes as a CDI vendor."""
     subdomain(name, MAX_DRIVER)
     if not _CDI_NAME.fullmatch(str(name)):
-        raise ValueError(f"{name!r} is no CDI vendor: at least two characters, of which the first is a letter")
+        raise ValueError(f"{name!r} is not a CDI vendor: at least two characters, of which the first is a letter")
 
 
 def pool(name: object) -> None:
     if not isinstance(name, str) or len(name) > MAX_POOL:
-        raise ValueError(f"{name!r} is no pool: DNS subdomains with slashes between, at most {MAX_POOL} characters")
+        raise ValueError(
+            f"{name!r} is not a pool name: DNS subdomains with slashes between, at most {MAX_POOL} characters"
+        )
     for part in name.split("/"):
         subdomain(part)
 
@@ -51,7 +53,7 @@ def device(name: object) -> None:
     """Every DNS label also fits into the name of a CDI device, at its end or in its middle."""
     if not isinstance(name, str) or len(name) > MAX_LABEL or not re.fullmatch(_LABEL, name):
         raise ValueError(
-            f"{name!r} is no DNS label: lower-case letters, digits and '-', at most {MAX_LABEL} of them, no dots, "
+            f"{name!r} is not a DNS label: lower-case letters, digits and '-', at most {MAX_LABEL} of them, no dots, "
             "with a letter or digit at both ends"
         )
 
@@ -59,7 +61,7 @@ def device(name: object) -> None:
 def subdomain(name: object, limit: int = MAX_SUBDOMAIN) -> None:
     if not isinstance(name, str) or len(name) > limit or not _SUBDOMAIN.fullmatch(name):
         raise ValueError(
-            f"{name!r} is no DNS subdomain: lower-case letters, digits, '-' and '.', at most {limit} of them, "
+            f"{name!r} is not a DNS subdomain: lower-case letters, digits, '-' and '.', at most {limit} of them, "
             "with a letter or digit at both ends of each part"
         )
 
@@ -71,8 +73,8 @@ def qualified_name(name: object) -> None:
         subdomain(domain, MAX_DOMAIN)
     if len(identifier) > MAX_IDENTIFIER or not _IDENTIFIER.fullmatch(identifier):
         raise ValueError(
-            f"{name!r} is no name of an attribute or capacity: a C identifier of at most {MAX_IDENTIFIER} characters, "
-            "before it a DNS subdomain and a slash if wanted"
+            f"{name!r} is not a valid attribute or capacity name: a C identifier of at most {MAX_IDENTIFIER} "
+            "characters, before it a DNS subdomain and a slash, optionally"
         )
 
 
@@ -92,17 +94,17 @@ def attribute(value: object) -> None:
 
 def capacity(value: object, *, shared: bool) -> None:
     if not isinstance(value, Mapping) or "value" not in value or not value.keys() <= {"value", "requestPolicy"}:
-        raise ValueError("a capacity has a value, and a requestPolicy if wanted")
+        raise ValueError("a capacity has a value, and optionally a requestPolicy")
     if "requestPolicy" in value and not shared:
         raise ValueError("a requestPolicy is for shared devices only")
     amount = value["value"]
     if isinstance(amount, bool) or not isinstance(amount, (int, str)) or not _QUANTITY.fullmatch(str(amount)):
-        raise ValueError("the value is no quantity, such as 16Gi, 500m or 4")
+        raise ValueError("the value is not a quantity, such as 16Gi, 500m or 4")
 
 
 def environment(name: object, value: object) -> None:
     if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-        raise ValueError(f"{name!r} is no name of an environment variable: not empty, and without '='")
+        raise ValueError(f"{name!r} is not a valid environment variable name: not empty, and without '='")
     if isinstance(value, (Mapping, list)) or "\0" in str(value):
         raise ValueError(f"the value of {name} is a string")
 
@@ -117,21 +119,21 @@ def is_qualified_key(name: str) -> bool:
 
 def label(name: object) -> None:
     if not isinstance(name, str) or not is_qualified_key(name):
-        raise ValueError(f"{name!r} is no name of a label, such as example.com/rack")
+        raise ValueError(f"{name!r} is not a valid label name, such as example.com/rack")
 
 
 def label_value(value: object) -> None:
     if not isinstance(value, str) or len(value) > MAX_LABEL or (value and not _KEY.fullmatch(value)):
         raise ValueError(
-            f"{value!r} is no value of a label: at most {MAX_LABEL} letters, digits, '-', '_' and '.', with a letter "
-            "or digit at both ends"
+            f"{value!r} is not a valid label value: at most {MAX_LABEL} letters, digits, '-', '_' and '.', with a "
+            "letter or digit at both ends"
         )
 
 
 def taint(value: object) -> None:
     """When it was added is for the API server to say."""
     if not isinstance(value, Mapping) or not {"key", "effect"} <= value.keys() <= {"key", "value", "effect"}:
-        raise ValueError("a taint has a key, an effect, and a value if wanted")
+        raise ValueError("a taint has a key, an effect, and optionally a value")
     label(value["key"])
     label_value(value.get("value", ""))
     if value["effect"] not in TAINT_EFFECTS:
@@ -140,7 +142,7 @@ def taint(value: object) -> None:
 
 def device_node(path: object) -> None:
     if not isinstance(path, str) or not os.path.isabs(path) or "\0" in path:
-        raise ValueError(f"{path!r} is no absolute path")
+        raise ValueError(f"{path!r} is not an absolute path")
 
 
 def _string(value: object) -> None:

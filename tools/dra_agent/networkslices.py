@@ -53,7 +53,9 @@ class NetworkSlices:
             return 0
         if self._said.get(pool.name) == pool and _is_complete(found):
             if pool.name not in self._differing:
-                logger.warning("network pool %s: another agent published it otherwise; it stays so", pool.name)
+                logger.warning(
+                    "network pool %s: another agent published a different version; leaving it as it is", pool.name
+                )
             self._differing.add(pool.name)
             return 0
         if found:

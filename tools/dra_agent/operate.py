@@ -20,7 +20,7 @@ COMMANDS = ("claims", "release")
 SOCKETS = "/var/lib/kubelet/plugins/*/dra.sock"
 SECONDS = 60.0  # the agent may have to ask the API server for every claim
 EXAMPLES = """examples:
-  dra-agent claims                      what is held, and by whom
+  dra-agent claims                      claims that hold devices, and their pods
   dra-agent release 0c9f3a52-…          after asking; only if it is an orphan
   dra-agent release --yes 0c9f3a52-…    without asking, for scripts
 """
@@ -32,7 +32,7 @@ def operate(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     sockets = [arguments.socket] if arguments.socket else sorted(glob.glob(SOCKETS))
     if len(sockets) != 1:
-        found = "none is there" if not sockets else "there are several: " + ", ".join(sockets)
+        found = "none was found" if not sockets else "there are several: " + ", ".join(sockets)
         parser.error(f"name the agent's socket with --socket; {found}")
     try:
         with grpc.insecure_channel(f"unix:{sockets[0]}") as channel:
@@ -60,10 +60,10 @@ def _release(channel: grpc.Channel, claims: Sequence[Any], arguments: argparse.N
     known = {claim.uid: claim for claim in claims}
     claim = known.get(arguments.uid)
     if claim is None:
-        return _complain(f"claim {arguments.uid} is not here: nothing is held for it; see dra-agent claims")
+        return _complain(f"claim {arguments.uid} is not known here: no device is held for it; see dra-agent claims")
     print(_line(claim))
     if not claim.orphan and not arguments.force:
-        return _complain("it is no orphan: a pod may be using it. Nothing was changed; --force releases it anyway")
+        return _complain("it is not an orphan: a pod may be using it. Nothing was changed; --force releases it anyway")
     if not arguments.yes and not _agreed():
         return _complain("Nothing was changed.")
     reply = _call(channel, RELEASE_CLAIM, RELEASE_CLAIM.request(uid=claim.uid, force=arguments.force))
@@ -75,7 +75,7 @@ def _release(channel: grpc.Channel, claims: Sequence[Any], arguments: argparse.N
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        print("dra-agent: nobody can be asked here; give --yes", file=sys.stderr)
+        print("dra-agent: cannot ask without a terminal; give --yes", file=sys.stderr)
         return False
     try:
         return input("Tear it down and free its devices? [y/N] ").strip().lower() in ("y", "yes")
@@ -110,21 +110,25 @@ def _call(channel: grpc.Channel, method: Method, request: Any) -> Any:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "dra-agent",
-        description="Look at what a running agent holds.",
+        description="Show and release the claims of a running agent.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="claims | release")
-    for name, text in zip(COMMANDS, ("every claim that is held", "free the devices of an orphan"), strict=True):
+    for name, text in zip(
+        COMMANDS, ("list every claim that holds devices", "free the devices of an orphan"), strict=True
+    ):
         formatter = argparse.RawDescriptionHelpFormatter
         command = commands.add_parser(name, help=text, epilog=EXAMPLES, formatter_class=formatter)
-        command.add_argument("--socket", metavar="PATH", help=f"the agent's, default: the only one of {SOCKETS}")
+        command.add_argument(
+            "--socket", metavar="PATH", help=f"the agent's socket (default: the only one of {SOCKETS})"
+        )
         if name == "claims":
-            command.add_argument("--json", action="store_true", help="for machines")
+            command.add_argument("--json", action="store_true", help="print JSON")
         else:
             command.add_argument("uid", help="UID of the claim")
             command.add_argument("--yes", action="store_true", help="do not ask")
-            command.add_argument("--force", action="store_true", help="also if a pod may be using it")
+            command.add_argument("--force", action="store_true", help="even if a pod may be using it")
     return parser
 
 

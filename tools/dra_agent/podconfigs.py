@@ -50,7 +50,7 @@ class PodConfigs:
         Not while a claim is unknown: nobody can say then which pods live.
         """
         if unknown := cache.report().unknown:
-            logger.warning("configs of pods are not cleaned up while %d claims are unknown", len(unknown))
+            logger.warning("not cleaning up the configs of pods while %d claims are unknown", len(unknown))
             return
         report = self.store.synchronize(cache.pods, complete=True)
         for uid in {uid for pod in self.store for uid in self._claims_of(pod)} - {claim.uid for claim in cache}:

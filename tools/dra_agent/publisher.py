@@ -75,4 +75,4 @@ class Publisher:
 
     def _failed(self, why: str) -> None:
         self._status.published = f"failed: {why}"
-        logger.warning("the ResourceSlices could not be published, will try again: %s", why)
+        logger.warning("could not publish the ResourceSlices, will retry: %s", why)

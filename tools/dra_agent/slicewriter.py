@@ -43,7 +43,7 @@ class SliceWriter:
                 has = f"only {', '.join(served)}" if served else "nothing of it"
                 raise NotServed(
                     f"the API server does not serve resource.k8s.io/v1 (it has {has}): the agent needs Kubernetes 1.34 "
-                    "or newer with this API on; it goes on by itself when it is there"
+                    "or newer with this API on; it continues by itself once the API is there"
                 ) from error
             raise
         return named(answer.get("items") or [])
