@@ -135,7 +135,7 @@ def test_a_broken_device_file_is_refused_and_the_devices_stay(node: Node, cluste
     until(lambda: published(cluster) == node.devices)
     change(node, devices=[{"name": "gpu.0"}])
     until(lambda: "devices[0].name" in agent.details()["devices_file"])
-    assert "no DNS label" in agent.log
+    assert "not a DNS label" in agent.log
     assert agent.details()["ready"]
     assert devices_of(prepare(node, claim_for(cluster, node, "a", "gpu-0"))) == ["gpu-0"]
     assert published(cluster) == node.devices

@@ -1,4 +1,4 @@
-"""Makes folders with the mode that is asked for, whatever the umask, and leaves those that are there as they are."""
+"""Makes folders with the given mode, whatever the umask, and leaves existing ones as they are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def make_folder(path: str, mode: int) -> None:
-    """With all parents that are missing. A folder that exists belongs to somebody: its mode is not touched."""
+    """Make the folder and its missing parents. An existing folder may be in use: its mode is not touched."""
     if os.path.isdir(path):
         return
     parent = os.path.dirname(path)
@@ -17,5 +17,5 @@ def make_folder(path: str, mode: int) -> None:
     except FileExistsError:
         if not os.path.isdir(path):
             raise
-        return  # somebody was faster
+        return  # another process was faster
     os.chmod(path, mode)

@@ -30,7 +30,7 @@ class HealthService:
         }
 
     async def stop(self) -> None:
-        """Tell all who watch that this is the end."""
+        """Report NOT_SERVING to all watching clients."""
         async with self._changed:
             self._status = NOT_SERVING
             self._changed.notify_all()

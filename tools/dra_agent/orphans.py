@@ -1,4 +1,4 @@
-"""Looks for claims that nobody will unprepare, at the start and from time to time, and may release them."""
+"""Looks for claims that kubelet will not unprepare, at the start and periodically, and may release them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Registration service: kubelet finds the socket, asks who is there, and says whether it took us."""
+"""The Registration service: kubelet finds the socket, asks which plugin it is, and says whether it registered it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent is told when it is started: the folders, the devices, the API server."""
+"""The settings of the agent: the folders, the devices, the API server."""
 
 from __future__ import annotations
 

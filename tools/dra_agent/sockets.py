@@ -53,7 +53,7 @@ class SocketServer:
         await self._server.start()
 
     def in_place(self) -> bool:
-        """False if somebody removed the socket, or put another in its place."""
+        """False if the socket was removed or replaced."""
         try:
             status = os.stat(self.path)
         except OSError:
@@ -61,7 +61,7 @@ class SocketServer:
         return (status.st_dev, status.st_ino) == self._identity
 
     def vanish(self) -> None:
-        """Nobody new finds it; who is connected is served on."""
+        """Remove the socket, so that no new client finds it; connected clients are still served."""
         if self.in_place():
             with suppress(OSError):
                 os.unlink(self.path)

@@ -1,4 +1,4 @@
-"""What the agent says about itself: to probes, to people, to monitoring."""
+"""The status that the agent reports to probes, people and monitoring."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class Status:
-    """Changed by the agent on its event loop, read by everybody."""
+    """Changed by the agent on its event loop, read from any thread."""
 
     phase: Phase = Phase.STARTING
-    owner: LockOwner | None = None  # while standing by: who has the state
+    owner: LockOwner | None = None  # while standing by: the process that has the state
     cache: ClaimInfoCache | None = None
     preparer: ClaimPreparer | None = None
     pods: PodConfigs | None = None
