@@ -40,7 +40,7 @@ def test_where_the_file_is_damaged_it_is_said_what_becomes_of_it(directory: Path
     (directory / "a.json").write_bytes(b"rot")
     ended = checkpoint_verify(directory)
     assert ended.code != 0
-    assert "it will be the previous generation" in ended.out
+    assert "it will become the previous generation" in ended.out
 
 
 def test_a_living_owners_spares_are_not_mentioned(directory: Path) -> None:

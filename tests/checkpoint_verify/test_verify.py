@@ -147,7 +147,7 @@ def test_an_unfinished_transaction_is_a_warning_that_names_its_keys(directory: P
     assert ended.code == 0
     (line,) = [line for line in ended.lines if "unfinished-transaction" in line]
     assert line.startswith(f"warning: {directory}/.transaction: unfinished-transaction: a transaction of 2 keys")
-    assert "(claim-1, claim-2) is not finished, 0 new checkpoints still in temp files" in line
+    assert "(claim-1, claim-2) is not finished: 2 removals waiting" in line
     assert "start the agent, which finishes it" in line
 
 

@@ -26,7 +26,7 @@ from .kubelet import KUBELET_NAMES
 from .lockstate import Held, LockState, lock_state
 from .mounts import mounted_in
 from .opening import Refusal, refusals_of
-from .spares import notes_on
+from .spares import Spares, spares_in
 
 DEVICE_PLUGINS = "device-plugins"
 REPLACE_SECONDS = 0.2  # a live agent replaces it just now
@@ -48,7 +48,7 @@ class Surroundings:
     orphans: int = 0  # previous generations without a current one
     quarantined: int = 0
     foreign: int = 0
-    spares: list[str] = field(default_factory=list)  # sentences on what a dead owner left in its spares
+    spares: Spares = field(default_factory=Spares)  # of a dead owner
     notes: list[str] = field(default_factory=list)  # sentences: what was left out, and why
     user: AgentUser | None = None  # whose directory it is, if it is one of checkpoints
     refusals: list[Refusal] = field(default_factory=list)  # why that user's agent will not open it
@@ -127,7 +127,7 @@ def _scan(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iter
     if wanted.previous:
         _look_at_previous(path, folder, names, around, circumstances)
     if around.lock.held is not Held.HELD:  # a living owner's names are right
-        around.spares += notes_on(sorted(names.spares), folder, path)
+        around.spares = spares_in(sorted(names.spares), folder, path)
     around.temps += [name for name in names.temps if _is_left_over(name, folder, around.lock)]
 
 

@@ -21,6 +21,7 @@ from .meaning import Problem, Severity
 from .opening import Refusal, refusal_of_file
 from .scan import Surroundings, scan
 from .search import Search
+from .spares import sentences_on
 from .subject import subject_at
 from .unfinished import unfinished_transaction
 
@@ -113,13 +114,16 @@ class Tally:
         self.problems += map(meaning.refused, around.refusals)
         self.problems += map(meaning.tolerated, around.tolerated)
         self.problems += map(meaning.torn_previous, around.torn)
+        if self.is_directory:
+            unfinished = unfinished_transaction(self.path, around.lock, around.spares.waiting)
+            around.temps = [name for name in around.temps if name not in unfinished.files]
+            self.problems += unfinished.problems
+            sentences = sentences_on(around.spares, self.path, unfinished.waiting)
+            self.problems += [meaning.in_spares(self.path, sentence) for sentence in sentences]
         if around.temps:
             self.problems.append(meaning.left_over(self.path, len(around.temps)))
         if around.orphans:
             self.problems.append(meaning.orphans(self.path, around.orphans))
-        self.problems += [meaning.in_spares(self.path, sentence) for sentence in around.spares]
-        if self.is_directory:
-            self.problems += unfinished_transaction(self.path, around.lock)
         self.problems += [meaning.note(self.path, sentence) for sentence in around.notes]
         kinds = sorted({kind for kind, _ in self.kinds})
         if len(kinds) > 1 and self.is_directory:
