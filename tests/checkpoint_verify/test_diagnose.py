@@ -49,7 +49,7 @@ def test_a_flipped_bit_is_found_wherever_it_is(directory: Path, byte: int, bit: 
         (b"G" * 1536, "lost power, or the disk was full", "exactly at a block boundary (3 × 512 bytes)"),
         (b"G" * 1537, "was interrupted", "ends after 1537 bytes"),
         (b"G" * 512 + b"\0" * 512 + b"G" * 100 + b"}\n", "block of the disk was lost", "512 NUL bytes at offset 512"),
-        (b"<html>not here</html>}\n", "Something else was written over", "Nothing of a checkpoint's header"),
+        (b"<html>not here</html>}\n", "Something else was written over", "No part of a checkpoint's header"),
     ],
     ids=range(9),
 )
@@ -82,7 +82,7 @@ def test_an_edit_by_hand_is_told_from_rot_also_by_the_time_of_the_file(directory
 
     told = diagnosis(path)
 
-    assert told["cause"].startswith("Somebody edited the file")
+    assert told["cause"].startswith("The file was edited")
     assert any("whole JSON document" in sentence for sentence in told["evidence"])
     assert any("modified 1 h after" in sentence or "modified 59 min after" in sentence for sentence in told["evidence"])
 
@@ -93,7 +93,7 @@ def test_a_file_that_was_only_reformatted_is_proved_to_be(directory: Path) -> No
 
     told = diagnosis(path)
 
-    assert told["cause"].startswith("Somebody reformatted the file")
+    assert told["cause"].startswith("The file was reformatted")
     assert told["certainty"] == "proved"
 
 
@@ -127,7 +127,7 @@ def test_a_newer_program_s_file_is_not_damaged(directory: Path) -> None:
 
     assert ended.code == 0
     assert "A newer program wrote this file. It is not damaged." in ended.out
-    assert "Do not remove the file" in ended.out
+    assert "Do not delete the file" in ended.out
 
 
 def test_with_a_previous_generation_rollback_is_offered_and_what_is_lost_is_said(directory: Path) -> None:
@@ -167,7 +167,7 @@ def test_what_is_not_there_is_looked_for_in_the_list(directory: Path) -> None:
     ended = called("diagnose", directory, "nobody")
 
     assert ended.code == 3
-    assert f"1. Check the path; there is no such file.\n     checkpoint-verify list {directory}\n" in ended.out
+    assert f"1. Check the path: there is no such file.\n     checkpoint-verify list {directory}\n" in ended.out
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -180,5 +180,5 @@ def test_a_file_without_the_right_to_read_it_comes_with_the_command_that_gives_i
     ended = checkpoint_verify("diagnose", path, user=NOBODY)
 
     assert ended.code == 3
-    assert "1. Run this as root, or as the user of the agent.\n" in ended.out
+    assert "1. Run this as root, or as the agent's user.\n" in ended.out
     assert f"\n     chmod u+r {path}\n" in ended.out

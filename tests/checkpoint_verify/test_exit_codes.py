@@ -78,7 +78,7 @@ def test_a_directory_that_may_not_be_read_ends_with_3_and_says_why(reachable_dir
     assert ended.lines[0].startswith("COULD NOT LOOK: ")
     assert len(ended.lines) == 2
     assert "Permission denied" in ended.out
-    assert "run it as root" in ended.out
+    assert "run this as root" in ended.out
 
 
 @as_root
@@ -94,7 +94,7 @@ def test_damage_wins_over_a_file_that_may_not_be_read(reachable_directory: Path)
     ended = checkpoint_verify(directory, user=NOBODY)
 
     assert ended.code == 1
-    assert "DAMAGED: 1 of 4 checkpoints, 1 not looked at" in ended.lines[0]
+    assert "DAMAGED: 1 of 4 checkpoints, 1 not checked" in ended.lines[0]
 
 
 def test_a_broken_pipe_ends_with_3_and_no_traceback(directory: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_subcommand_with_a_slip_is_asked_about(word: str, meant: str) -> None:
     ended = called(word, ".")
 
     assert ended.code == 2
-    assert ended.err == f"checkpoint-verify: {word} is no subcommand and no path; did you mean {meant}?\n"
+    assert ended.err == f"checkpoint-verify: {word} is neither a subcommand nor a path; did you mean {meant}?\n"
 
 
 def test_a_path_that_looks_like_a_slip_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,11 @@ def test_closed_output_ends_with_3_and_no_file_gets_what_was_meant_for_it(
     )
 
     assert process.returncode == 3
-    told = b"" if "2>&-" in closed else b"checkpoint-verify: standard output is closed; --quiet needs none\n"
+    told = (
+        b""
+        if "2>&-" in closed
+        else b"checkpoint-verify: standard output is closed; use --quiet, which writes nothing\n"
+    )
     assert process.stderr == told
     assert snapshot(directory) == before
 

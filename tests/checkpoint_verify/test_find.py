@@ -49,7 +49,7 @@ def test_every_place_with_state_is_found_once_and_nothing_else(node: Path) -> No
     assert ended.code == 0
     assert ended.lines[0] == "GOOD: 11 state files in 4 places"
     assert places(node) == ["agent/claims", "deep/er/still/claims", "kubelet", "kubelet/plugins/gpu.nvidia.com"]
-    assert ended.lines[-1].endswith("1 folder of image layers left out)")
+    assert ended.lines[-1].endswith("1 folder of image layers skipped)")
     assert called("--find", "--json", node).document["searches"] == [
         {
             "path": str(node),
@@ -108,7 +108,7 @@ def test_what_cannot_be_entered_is_counted_and_ends_with_3(reachable_directory: 
     ended = checkpoint_verify("--find", above, user=NOBODY)
 
     assert ended.code == 3
-    assert "2 directories could not be looked into, such as " in ended.out
+    assert "2 directories could not be entered, such as " in ended.out
     assert f"{reachable_directory} " in ended.out
     assert "run it as root" in ended.out
 
@@ -120,7 +120,7 @@ def test_mounts_other_than_of_local_disks_are_not_touched(node: Path, monkeypatc
     ended = called("--find", node)
 
     assert places(node) == ["agent/claims", "kubelet", "kubelet/plugins/gpu.nvidia.com"]
-    assert f"1 mount other than of local disks left out ({dead})" in ended.out
+    assert f"1 mount other than local disks skipped ({dead})" in ended.out
 
 
 def test_a_bar_while_it_takes_long_and_only_on_a_terminal(node: Path) -> None:

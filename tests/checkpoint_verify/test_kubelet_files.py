@@ -124,7 +124,7 @@ def test_a_form_whose_checksum_is_not_known_is_unverified_and_not_damaged(tmp_pa
 def test_what_cannot_be_recognised_is_damaged_when_it_is_named(tmp_path: Path, blob: bytes) -> None:
     for name, guess in (
         ("pod-7.json", "probably the checkpoint of key 'pod-7'"),
-        ("state", "nothing tells what it was"),
+        ("state", "nothing shows what it was"),
     ):
         (tmp_path / name).write_bytes(blob)
         ended = called(tmp_path / name)
@@ -172,11 +172,11 @@ CONSEQUENCES = {
     "cpu_manager_state": "The CPU manager refuses this file, and kubelet does not start",
     "memory_manager_state": "The memory manager refuses this file, and kubelet does not start",
     "dra_manager_state": "The DRA manager refuses this file, and kubelet does not start",
-    "kubelet_internal_checkpoint": "The device manager logs this and goes on: kubelet starts",
+    "kubelet_internal_checkpoint": "The device manager logs this and continues: kubelet starts",
     "allocated_pods_state": "Kubelet panics when it starts",
     "actuated_pods_state": "Kubelet panics when it starts",
     "pod_status_manager_state": "Kubelet panics when it starts",
-    "dra_health_state": "Kubelet logs this and starts with no device health known",
+    "dra_health_state": "Kubelet logs this and starts without device health",
 }
 
 
@@ -192,7 +192,7 @@ def test_damage_says_what_that_manager_does_and_the_remedies_begin_with_one(tmp_
     assert remedies.startswith("  1. ")
     assert "Or " not in remedies
     goes_on = kind in ("kubelet_internal_checkpoint", "dra_health_state")
-    assert ("Nothing has to be done for kubelet to start" in remedies) is goes_on
+    assert ("Kubelet starts without any action" in remedies) is goes_on
     assert ("kubectl drain" in remedies) is not goes_on
     assert ("dra-agent release UID" in remedies) is (kind == "dra_manager_state")
 
@@ -212,7 +212,7 @@ def test_a_dra_manager_state_that_can_still_be_read_is_to_be_read_before_it_is_m
 
     remedies = called("diagnose", "--json", path).document["remedies"]
 
-    assert [remedy["what"].partition(" ")[0] for remedy in remedies] == ["Note", "Drain", "Afterwards"]
+    assert [remedy["what"].partition(" ")[0] for remedy in remedies] == ["Write", "Drain", "Afterwards"]
     assert "stay held as orphans" in remedies[2]["what"]
 
 
@@ -241,13 +241,13 @@ def test_the_file_of_nvidia_s_driver_in_its_own_directory(tmp_path: Path) -> Non
     path.write_text(nvidia().replace("PrepareCompleted", "PrepareStarted"))
     unverified = called(directory)
     assert (unverified.code, unverified.lines[0].partition(" in ")[0]) == (0, "UNVERIFIED: 1 of 1 state file")
-    assert "another one takes it for damaged and does not start" in unverified.out
+    assert "another version takes it for damaged and does not start" in unverified.out
     assert called("--strict", directory).code == 1
 
     path.write_text(nvidia()[:300])
     damaged = called(directory)
     assert damaged.code == 1
-    assert "NVIDIA's DRA driver stops each time it starts" in damaged.out
+    assert "NVIDIA's DRA driver exits at every start" in damaged.out
     assert "kubectl drain" in called("diagnose", path).out
 
 
@@ -259,10 +259,10 @@ def test_a_bundle_of_export_among_checkpoints_never_was_one(directory: Path) -> 
     ended = called(directory)
 
     assert ended.code == 1
-    for name, what in (("bundle", "what checkpoint-verify export printed"), ("other", "a JSON document, but neither")):
+    for name, what in (("bundle", "the output of checkpoint-verify export"), ("other", "a JSON document, but neither")):
         assert f"{directory}/{name}.json: unrecognised: {what}" in ended.out
         assert "changed after it was written" not in ended.out
         told = called("diagnose", directory / f"{name}.json").out
-        assert "This never was a checkpoint" in told
-        assert f"1. Move it out of the directory; it does not belong there.\n     mv -n {directory}/{name}.json" in told
+        assert "This was never a checkpoint" in told
+        assert f"1. Move it out of the directory; it is not a checkpoint.\n     mv -n {directory}/{name}.json" in told
         assert "2." not in told

@@ -136,4 +136,4 @@ def test_repair_is_refused_names_the_holder_and_touches_nothing(tmp_path: Path) 
     assert planned.code == refused.code == 1
     assert "Stop the agent first: the lock is held by 'the agent'" in planned.out
     assert refused.out.startswith("NOTHING DONE: the lock is held by 'the agent', pid ")
-    assert "stop that first" in refused.out
+    assert "stop that process first" in refused.out

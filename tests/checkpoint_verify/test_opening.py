@@ -44,7 +44,7 @@ def test_while_an_agent_runs_there_it_is_a_warning_only(directory: Path) -> None
     assert ended.code == 0
     assert ended.lines[0].startswith("GOOD, with 1 warning: 4 checkpoints in ")
     assert "warning: " in ended.out
-    assert "one that was not told to allow this would refuse" in ended.out
+    assert "an agent not configured to allow this would refuse" in ended.out
     assert called(directory).code == 1
 
 

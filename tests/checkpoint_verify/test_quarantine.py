@@ -73,7 +73,7 @@ def test_restore_puts_the_bytes_back_and_keeps_the_copy(kept: Path) -> None:
     restored = kept / f"{uid(0)}.json"
 
     assert ended.code == 1  # it is back, and damaged as it was
-    assert ended.lines[0] == f"DONE: {restored} is back, and damaged (truncated)"
+    assert ended.lines[0] == f"DONE: {restored} is back and damaged (truncated)"
     assert restored.read_bytes() == copy.read_bytes()
     assert stat.S_IMODE(restored.stat().st_mode) == 0o600
     assert restored.stat().st_nlink == 1  # no second name that a write could reach
@@ -139,7 +139,7 @@ def test_purge_all_leaves_the_last_copy_of_what_is_damaged_or_gone(kept: Path) -
     ended = called("quarantine", "purge", "--all", kept, "--yes")
 
     assert ended.code == 0
-    assert ended.lines == ["DONE: 2 copies deleted, 1 copy of what is damaged or gone left"]
+    assert ended.lines == ["DONE: 2 copies deleted, 1 copy of damaged or missing keys kept"]
     assert names(kept) == [newest]
     assert called("quarantine", "purge", "--all", kept, "--yes").out.startswith("GOOD: nothing to delete, 1 copy of ")
     assert called("quarantine", "purge", "--yes", "-d", kept, newest).code == 0
@@ -202,5 +202,5 @@ def test_the_help_of_each_has_an_example(verb: str) -> None:
 def test_the_only_copy_of_a_key_that_is_gone_is_left(kept: Path) -> None:
     ended = called("quarantine", "purge", "--all", kept, "--yes")
 
-    assert ended.lines == ["DONE: 1 copy deleted, 1 copy of what is damaged or gone left"]
+    assert ended.lines == ["DONE: 1 copy deleted, 1 copy of damaged or missing keys kept"]
     assert [name.partition(".")[0] for name in names(kept)] == [uid(0)]

@@ -163,7 +163,7 @@ def test_what_is_not_verified_and_what_is_too_new_is_left_and_no_damage(director
     newer = called("repair", "--yes", "--discard", directory / "claim-1.json")
 
     assert (unverified.code, newer.code) == (0, 0)
-    assert "not verified, and not known to be damaged" in unverified.out
+    assert "not verified, but not known to be damaged" in unverified.out
     assert "a newer program wrote it" in newer.out
 
 
@@ -219,7 +219,7 @@ def test_a_file_that_the_agent_cannot_read_is_left_with_the_command_that_helps(r
     ended = checkpoint_verify("repair", "--all", "--rollback", "--discard", "--yes", directory)
 
     assert ended.code == 1
-    assert f"user {NOBODY}, whose directory it is, cannot read the file: Permission denied" in ended.out
+    assert f"user {NOBODY}, who owns the directory, cannot read the file: Permission denied" in ended.out
     assert f"chown {NOBODY}:{NOBODY} {directory / 'claim-0.json'}" in ended.out
     assert snapshot(directory) == before
 
@@ -237,7 +237,7 @@ def test_a_directory_that_the_agent_cannot_reach_from_here_is_said_so(reachable_
 
     assert ended.code == 1
     assert "Permission denied" in ended.out
-    assert f"(tried as user {NOBODY}, whose directory it is)" in ended.out
+    assert f"(tried as user {NOBODY}, who owns the directory)" in ended.out
     assert snapshot(directory) == before
 
 
@@ -294,7 +294,7 @@ def test_while_the_lock_is_held_one_line_says_by_whom_and_nothing_is_asked(
     assert ended.code == document["exit_code"] == 1
     [line] = ended.lines
     assert line.startswith(f"NOTHING DONE: the lock is held by 'the agent', pid {os.getpid()} on ")
-    assert line.endswith("stop that first, then try again")
+    assert line.endswith("stop that process first, then try again")
     assert "'the agent'" in document["blocked"]
     assert after == before
 

@@ -89,7 +89,7 @@ def test_what_was_edited_is_shown_whole_and_the_place_is_said_to_be_unknown(dire
     out = called("show", directory / "claim-1.json").out
 
     assert '"edited": "by hand"' in out
-    assert "the checksum does not say where" in out
+    assert "the checksum does not show where" in out
 
 
 def test_commands_for_the_terminal_inside_the_data_are_escaped(directory: Path) -> None:

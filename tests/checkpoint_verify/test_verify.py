@@ -37,7 +37,7 @@ def test_the_summary_tells_counts_kinds_generations_boots_and_the_lock(directory
         "ClaimInfo v3: 4",
         "1 to 2",
         "4 from this one",
-        "1 kept to go back to",
+        "1 kept for a rollback",
         "free; last held by",
     ):
         assert told in out
@@ -194,7 +194,7 @@ def test_several_paths_are_told_apart_and_the_worst_counts(directory: Path, tmp_
     ended = called(directory, other, "/nonexistent")
 
     assert ended.code == 1
-    assert ended.lines[0] == "DAMAGED: 1 of 6 checkpoints, 1 not looked at in 3 places"
+    assert ended.lines[0] == "DAMAGED: 1 of 6 checkpoints, 1 not checked in 3 places"
 
 
 def test_quiet_says_nothing_and_the_exit_code_tells(directory: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_path_that_holds_nothing_is_not_good_and_what_was_looked_for_is_named(
     ended = called(tmp_path)
 
     assert ended.code == 3
-    assert ended.lines[0].startswith("NOTHING FOUND: no checkpoint, no kubelet state file in ")
+    assert ended.lines[0].startswith("NOTHING FOUND: no checkpoints, no kubelet state files in ")
     assert (
         "no <key>.json of a checkpoint, no .lock, none of kubelet's dra_manager_state, cpu_manager_state" in ended.out
     )

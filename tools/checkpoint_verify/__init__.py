@@ -1,1 +1,1 @@
-"""checkpoint-verify: reads checkpoint files offline and says what is wrong with them."""
+"""checkpoint-verify: reads checkpoint files without their agent and reports what is wrong with them."""

@@ -1,4 +1,4 @@
-"""The user whose directory it is: root repairs as that user, so that all files are made as the agent makes them."""
+"""The agent's user, who owns the directory. Root repairs as that user, so new files look as if the agent made them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class AgentUser(NamedTuple):
 
 
 def agent_user(directory: str | int) -> AgentUser:
-    """Who owns the directory (a path or a descriptor); if that is root, who made its lock file.
+    """The owner of the directory (a path or a descriptor); if that is root, the owner of its lock file.
 
-    A volume that Kubernetes gives to a group belongs to root, while the agent that works there does not run as root.
+    A volume that Kubernetes gives to a group belongs to root, although the agent that uses it does not run as root.
     """
     status = os.stat(directory)
     if status.st_uid == ROOT:
@@ -42,7 +42,7 @@ def _lock_status(directory: str | int) -> os.stat_result:
 
 @contextmanager
 def acting_as_agent(directory: str) -> Iterator[AgentUser | None]:
-    """For root: be the agent's user inside the block. Gives None to everybody else, and where the agent is root."""
+    """Root acts as the agent's user inside the block. Yields None for other users, and where the agent is root."""
     user = agent_user(directory) if os.geteuid() == ROOT else None
     if user is None or user.uid == ROOT:
         yield None

@@ -1,4 +1,4 @@
-"""Where damaged bytes are damaged, and how to show what is left of them. Pure: bytes in, words out."""
+"""Finds the damaged place in bytes and shows what can still be read. Pure: bytes in, words out."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .words import shown
 
 HEX_ROW = 16
 HEX_ROWS_AROUND = 2
-DEEPEST_INDENT = 24  # levels; what nests deeper, perhaps without end, stays in that column
-BLOCKS = (4096, 512)  # what disks and file systems write at once, larger first
+DEEPEST_INDENT = 24  # levels; deeper nesting, perhaps without end, stays in that column
+BLOCKS = (4096, 512)  # what disks and file systems write in one piece, larger first
 _LOST_BLOCK = re.compile(rb"\0{64,}")
 
 
 class Spot(NamedTuple):
-    """A place in the bytes, and what is the matter there."""
+    """A place in the bytes, and what is wrong there."""
 
     offset: int
     length: int
@@ -26,7 +26,7 @@ class Spot(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """A single bit that is not as it was written."""
+    """A single bit that has changed since it was written."""
 
     offset: int
     bit: int
@@ -41,7 +41,7 @@ class Flip(NamedTuple):
 
 
 def mended(blob: bytes) -> tuple[Repair | None, Flip | None]:
-    """The exact repair, if there is one, and the bit that it turns back, if it is one."""
+    """The exact repair, if there is one, and the bit that it flips back, if that is all it does."""
     cure = repair(blob)
     if cure is None or len(cure.blob) != len(blob):
         return cure, None
@@ -51,22 +51,22 @@ def mended(blob: bytes) -> tuple[Repair | None, Flip | None]:
 
 
 def damaged_spot(blob: bytes, flip: Flip | None) -> Spot | None:
-    """Where to look first; None if only the checksum tells that something is wrong."""
+    """Where to look first; None if only the checksum shows that something is wrong."""
     if flip:
         return Spot(flip.offset, 1, "this bit flipped")
     text = blob.rstrip(b"\0")
     if len(text) < len(blob):
-        return Spot(len(text), len(blob) - len(text), "nothing but NUL bytes from here on")
+        return Spot(len(text), len(blob) - len(text), "only NUL bytes from here on")
     if lost := _LOST_BLOCK.search(blob):
-        return Spot(lost.start(), len(lost[0]), "a stretch of NUL bytes")
+        return Spot(lost.start(), len(lost[0]), "a run of NUL bytes")
     line = blob.find(b"\n") + 1
     if 0 < line < len(blob) and blob[line - 2 : line] == b"}\n" and not _is_json(blob):
-        return Spot(line, len(blob) - line, "the checkpoint ends here, foreign bytes follow")
+        return Spot(line, len(blob) - line, "the checkpoint ends here; other bytes follow")
     return _where_json_breaks(blob)
 
 
 def boundary(offset: int) -> str:
-    """Words if the offset is one at which blocks of a disk or file system end; else ""."""
+    """A phrase if blocks of a disk or file system end at this offset; else ""."""
     for size in BLOCKS:
         if offset and offset % size == 0:
             return f"exactly at a block boundary ({offset // size} × {size} bytes)"
@@ -74,7 +74,7 @@ def boundary(offset: int) -> str:
 
 
 def hex_context(blob: bytes, spot: Spot) -> list[str]:
-    """Rows of hex around a place, the one with the place marked."""
+    """Rows of hex around a place; the row with the place is marked."""
     first = max(0, spot.offset // HEX_ROW - HEX_ROWS_AROUND)
     last = max(min(len(blob) - 1, spot.offset + HEX_ROWS_AROUND * HEX_ROW), spot.offset) // HEX_ROW
     rows = []
@@ -90,7 +90,7 @@ def hex_context(blob: bytes, spot: Spot) -> list[str]:
 
 
 def sketch(blob: bytes, limit: int = 64 << 10) -> str:
-    """JSON text indented as far as it goes, whether or not it ever becomes a document."""
+    """JSON text, indented as far as it can be read, whether or not it is a whole document."""
     out: list[str] = []
     depth, inside, escaped = 0, False, False
     for letter in blob[:limit].decode("utf-8", "surrogateescape"):
@@ -116,7 +116,7 @@ def _new_line(depth: int) -> str:
 
 
 def _letter(byte: int) -> str:
-    return repr(chr(byte)) if 32 <= byte < 127 else "(not a letter)"
+    return repr(chr(byte)) if 32 <= byte < 127 else "(not printable)"
 
 
 def _is_json(blob: bytes) -> bool:
@@ -128,18 +128,18 @@ def _is_json(blob: bytes) -> bool:
 
 
 def _where_json_breaks(blob: bytes) -> Spot | None:
-    """The first place that no JSON document can have. The damage lies there or before."""
+    """The first place where the text stops being JSON. The damage is there or before."""
     try:
         text = blob.decode()
     except UnicodeDecodeError as error:
-        return Spot(error.start, 1, "no UTF-8 from here")
+        return Spot(error.start, 1, "not UTF-8 from here on")
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
         offset = len(text[: error.pos].encode())
         if offset >= len(blob.rstrip()) or error.msg.startswith("Unterminated"):
             return Spot(len(blob), 0, "the file ends here, in the middle of the document")
-        return Spot(offset, 1, "no JSON from here")
+        return Spot(offset, 1, "not JSON from here on")
     except RecursionError:
         return None
     return None

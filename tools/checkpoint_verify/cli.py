@@ -1,7 +1,7 @@
-"""The way in and the way out: whatever happens becomes one of the four exit codes.
+"""Entry and exit: every outcome becomes one of the four exit codes.
 
-An uncaught exception ends as 3 with one line, even a broken installation: it must never look like damage.
-Hence nothing but the standard library is imported before main() is there to catch it.
+An uncaught exception, even from a broken installation, prints one line and exits with 3: it must never look like
+damage. So only the standard library is imported before main() can catch errors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from . import exitcodes
 
-DEPTH = 6000  # calls; the library's data may nest 1,000 levels, and some printers need several calls a level
+DEPTH = 6000  # calls; the library's data may nest 1,000 levels, and some printers need several calls per level
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _pipe_broken()
     except KeyboardInterrupt:
-        return _complain("interrupted; nothing can be said about what was not looked at")
+        return _complain("interrupted; whatever was not checked yet is unknown")
     except OSError as error:
         _flush_or_forget()
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
@@ -42,23 +42,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fill_closed_descriptors() -> None:
-    """A shell may start us with >&-. The next file that is opened would get that number, and our words with it."""
+    """A shell may start us with >&-. The next file opened would get that number, and our output would go into it."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
     if sys.stdout is None:
         sys.stdout = _ClosedOutput()
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until exit
 
 
 class _ClosedOutput(io.TextIOBase):
-    """Nobody can be told anything: then it cannot be said that all was looked at."""
+    """Fails on every write: without output the command cannot report what it found."""
 
     def write(self, _: str, /) -> int:
-        raise OSError(errno.EBADF, "standard output is closed; --quiet needs none")
+        raise OSError(errno.EBADF, "standard output is closed; use --quiet, which writes nothing")
 
 
 def _escape_what_the_locale_cannot_show() -> None:
@@ -68,13 +68,13 @@ def _escape_what_the_locale_cannot_show() -> None:
 
 
 def _pipe_broken() -> int:
-    """Nobody reads on."""
+    """The reader of our output has gone."""
     _flush_or_forget()
     return exitcodes.COULD_NOT_LOOK
 
 
 def _flush_or_forget() -> None:
-    """Python flushes once more at its end, and makes an exit code of its own of a failure: give it somewhere to."""
+    """Python flushes again at exit, and a failure there changes the exit code: send that output to /dev/null."""
     try:
         sys.stdout.flush()
     except OSError:

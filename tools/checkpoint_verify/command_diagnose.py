@@ -1,4 +1,4 @@
-"""diagnose: what most likely happened to a file, with the evidence, and what can be done."""
+"""diagnose: explain what most likely happened to a file, with the evidence, and what you can do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .screen import BAD, FAINT, ODD, STRONG, Screen, screen
 from .subject import Subject, subject_at
 from .targets import Target
 
-HELP = "what happened to a damaged file, and what can be done"
+HELP = "explain what happened to a damaged file, and what you can do"
 EXAMPLES = """\
   checkpoint-verify diagnose /var/lib/agent/claims/pod-7.json
   checkpoint-verify diagnose -d /var/lib/agent/claims pod-7
@@ -56,12 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _diagnosis(target: Target, found: Finding, blob: bytes) -> Diagnosis:
     if found.state is State.GOOD:
-        return Diagnosis("Nothing happened to this file: it is as it was written.", PROVED)
+        return Diagnosis("Nothing happened to this file: it is exactly as it was written.", PROVED)
     if found.state is State.UNREADABLE:
-        return Diagnosis(f"Nothing can be said about this file: {found.detail}.", PROVED)
+        return Diagnosis(f"Unknown, because the file could not be read: {found.detail}.", PROVED)
     if found.state is State.UNKNOWN:
         return Diagnosis(
-            "Perhaps nothing: this file is not verified, and not known to be damaged.", GUESS, [found.detail]
+            "Perhaps nothing: this file could not be verified, but nothing shows that it is damaged.",
+            GUESS,
+            [found.detail],
         )
     if found.kubelet:
         told = Diagnosis(found.detail, PROVED, list(found.warnings))
@@ -71,7 +73,7 @@ def _diagnosis(target: Target, found: Finding, blob: bytes) -> Diagnosis:
 
 
 def _other_path(target: Target, blob: bytes) -> str:
-    """Where the file belongs that says to be another key's; "" if it says no such thing."""
+    """The right path of a file whose header names another key; "" if it names its own."""
     other = stated_key(blob)
     return os.path.join(target.directory, other + SUFFIX) if is_name(other) and other != target.key else ""
 
@@ -79,7 +81,7 @@ def _other_path(target: Target, blob: bytes) -> str:
 def _remedies(target: Target, content: Content, told: Diagnosis) -> list[Remedy]:
     found = content.found
     if found.state is State.TOO_NEW:
-        return [Remedy("Run the newer version of the agent, which can read it. Do not remove the file.")]
+        return [Remedy("Run the newer version of the agent, which can read it. Do not delete the file.")]
     if found.state is State.UNREADABLE:
         return for_unreadable(target, found)
     if found.state is State.UNKNOWN and found.kind == NVIDIA:

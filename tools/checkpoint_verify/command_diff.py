@@ -1,4 +1,4 @@
-"""diff: what changed from one checkpoint to another, or since the generation before, path by path."""
+"""diff: show what changed between two checkpoints, or since the previous generation, path by path."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .finding import Finding, State
 from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen, screen
 from .targets import Target, UsageError
 
-HELP = "what changed between two checkpoints"
+HELP = "show what changed between two checkpoints"
 EXAMPLES = """\
   checkpoint-verify diff /var/lib/agent/claims/pod-7.json --previous
   checkpoint-verify diff -d /var/lib/agent/claims pod-7 pod-8
   checkpoint-verify diff /backup/dra_manager_state /var/lib/kubelet/dra_manager_state
 
-Differences do not change the exit code: 0 means that both could be read.
+Differences do not change the exit code: 0 means that both files could be read.
 """
 
 _SIGNS = {ADDED: ("+", FINE), REMOVED: ("-", BAD), CHANGED: ("~", ODD)}
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "targets", nargs="+", metavar="KEY|FILE", help="two keys (see -d) or files, or one with --previous"
     )
     targets.add_directory(parser)
-    parser.add_argument("--previous", action="store_true", help="compare with the generation before")
+    parser.add_argument("--previous", action="store_true", help="compare with the previous generation")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _two(arguments: argparse.Namespace) -> tuple[Target, Target]:
     given, _ = targets.resolve(arguments.targets, arguments.directory)
     if len(given) != (1 if arguments.previous else 2):
-        raise UsageError("two KEYs or FILEs are wanted, or one with --previous")
+        raise UsageError("give two KEYs or FILEs, or one with --previous")
     if not arguments.previous:
         return given[0], given[1]
     if not given[0].key:
@@ -81,7 +81,7 @@ def _print(found: list[Finding], changes: list[Change], comparable: bool, screen
         what = one.state if one.state is State.GOOD else f"{one.state}: {one.reason}, {one.detail}"
         screen.say((f"{sign * 3} ", FAINT), (words.shown(one.path), STRONG), f"  {what}")
     if not comparable:
-        screen.say(("Cannot be compared: see above.", BAD))
+        screen.say(("These two cannot be compared; see the states above.", BAD))
         return
     for change in changes:
         sign, style = _SIGNS[change.what]

@@ -1,4 +1,4 @@
-"""export: all checkpoints in one JSON document, for a support bundle. Damaged ones as base64 with their reason."""
+"""export: write all checkpoints to one JSON document, for a support bundle; damaged ones as base64 with a reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .scan import Surroundings
 from .tally import findings_at
 from .targets import UsageError
 
-HELP = "everything as one JSON document, for a support bundle"
+HELP = "write everything to one JSON document, for a support bundle"
 EXAMPLES = """\
   checkpoint-verify export /var/lib/agent/claims > claims.json
   checkpoint-verify export --mask '$.data.token' --mask '$..password' -o bundle.json /var/lib/agent/claims
@@ -35,18 +35,18 @@ EXAMPLES = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", default=["."], help="directories or files (default: .)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write here, readable only by you (default: stdout)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE, readable only by you (default: stdout)")
     parser.add_argument(
         "--mask",
         action="append",
         default=[],
         metavar="PATH",
-        help="hide the values there: $.data.token, $.data.pods[*].name, $..password; may be repeated",
+        help="hide the values at PATH: $.data.token, $.data.pods[*].name, $..password; may be repeated",
     )
     parser.add_argument(
         "--unmasked-damage",
         action="store_true",
-        help="with --mask: include the bytes of damaged files, in which nothing can be masked",
+        help="with --mask: include the bytes of damaged files, although nothing in them can be masked",
     )
 
 
@@ -78,7 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         stream.write("\n]," + json.dumps(rest)[1:] + "\n")
     for pattern in masks.missed:
         print(
-            f"checkpoint-verify: warning: nothing was found at {pattern}, so nothing was masked there", file=sys.stderr
+            f"checkpoint-verify: warning: {pattern} matched nothing, so it masked nothing; check its spelling",
+            file=sys.stderr,
         )
     return code
 
@@ -98,7 +99,7 @@ def _document(content: Content, masks: Masks, with_bytes: bool) -> dict[str, Any
             document["base64"] = base64.b64encode(content.blob).decode()
         else:
             document["data"] = None
-            document["withheld"] = "bytes that cannot be masked; --unmasked-damage includes them"
+            document["withheld"] = "the bytes cannot be masked; --unmasked-damage includes them"
     masks.apply(document)
     return document
 
@@ -114,9 +115,9 @@ def _directory_document(around: Surroundings) -> dict[str, Any]:
 
 
 def _refuse_to_write_among(paths: list[str], output: str | None) -> None:
-    """A bundle in the directory that it is made of would be a damaged checkpoint there."""
+    """In the directory that it is made from, the bundle would be a damaged checkpoint."""
     if output is None:
-        with suppress(OSError):  # a shell has made the file already, a program may have given us none
+        with suppress(OSError):  # a shell has already created the file; a program may have given us none
             output = f"/dev/fd/{sys.stdout.fileno()}"
     if output is None:
         return
@@ -127,7 +128,7 @@ def _refuse_to_write_among(paths: list[str], output: str | None) -> None:
         inside = os.path.commonpath((target, os.path.realpath(folder))) == os.path.realpath(folder)
         if (is_one_of_ours and inside) or target == os.path.realpath(path):
             raise UsageError(
-                f"the output {words.shown(target)} would lie in the directory that is read; write elsewhere"
+                f"the output {words.shown(target)} would be in the directory being exported; write it elsewhere"
             )
 
 

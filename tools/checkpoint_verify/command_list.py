@@ -1,4 +1,4 @@
-"""list: a table of all checkpoints, one row each, damaged ones included."""
+"""list: print a table of all checkpoints, one row each, including damaged ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .screen import BAD, FAINT, ODD, Screen, screen
 from .subject import Subject, listed, subject_at
 from .tally import SEARCH_COST, findings_at
 
-HELP = "a table of all checkpoints"
+HELP = "print a table of all checkpoints"
 EXAMPLES = """\
   checkpoint-verify list /var/lib/agent/claims
   checkpoint-verify list --state damaged --sort age /var/lib/agent/claims
@@ -33,14 +33,14 @@ EXAMPLES = """\
 _HEADINGS = ("key", "kind", "version", "gen", "age", "boot", "size", "state")
 _WITH_SUBJECT = ("key", "claim", "pods", "devices", *_HEADINGS[1:])
 _NUMBERS = frozenset({"version", "gen", "age", "size"})
-_SPARE = ("size", "boot", "kind", "version", "pods", "gen", "devices", "age", "claim")  # the first to go first
+_SPARE = ("size", "boot", "kind", "version", "pods", "gen", "devices", "age", "claim")  # dropped in this order
 _STATES = [state.value for state in State if state is not State.FOREIGN]
 _STYLES = {State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a row tells, as values that can be sorted."""
+    """One row of the table, as values that can be sorted."""
 
     path: str
     key: str
@@ -70,19 +70,21 @@ _SORTS: dict[str, Callable[[Row], Any]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", default=["."], help="directories or files (default: .)")
-    parser.add_argument("--sort", choices=sorted(_SORTS), default="key", help="default: key")
-    parser.add_argument("--reverse", "-r", action="store_true", help="the other way round")
-    parser.add_argument("--state", action="append", choices=_STATES, help="only these; may be repeated")
+    parser.add_argument("--sort", choices=sorted(_SORTS), default="key", help="the column to sort by (default: key)")
+    parser.add_argument("--reverse", "-r", action="store_true", help="reverse the order")
+    parser.add_argument("--state", action="append", choices=_STATES, help="only files in this state; may be repeated")
     parser.add_argument("--kind", metavar="KIND", help="only this kind")
-    parser.add_argument("--key", metavar="GLOB", help="only keys like this")
-    parser.add_argument("--boot", choices=boots.WORDS, help="only those written in this boot, or in an earlier one")
+    parser.add_argument("--key", metavar="GLOB", help="only keys that match this pattern")
+    parser.add_argument(
+        "--boot", choices=boots.WORDS, help="only those written in this boot, in an earlier one, or in an unknown one"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     now, boot = time.time(), boots.current_boot()
     rows: list[Row] = []
-    closed: set[str] = set()  # paths that could not be looked at: what is there is no row of a table
+    closed: set[str] = set()  # paths that could not be read, so they have no rows
     budget = SearchBudget(SEARCH_COST)
     for path in dict.fromkeys(arguments.paths):
         rows += [_row(found, now, boot, budget) for found in _findings(path, arguments.kubelet_version, closed)]

@@ -1,4 +1,4 @@
-"""quarantine: copies of damaged files: which there are, what is in them; put one back, delete some."""
+"""quarantine: list, show, restore or delete the copies of damaged files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from checkpointmanager._format.reason import reason_of
 from checkpointmanager._format.repair import SearchBudget
 
 from . import command_show, copies, exitcodes, words
-from .consent import Answer, ask, check_that_somebody_can_be_asked
+from .consent import Answer, ask, check_that_a_user_can_answer
 from .copies import Copy
 from .documents import path_members, preamble
 from .examine import examine_path
@@ -26,21 +26,21 @@ from .subject import Subject, listed, subject_at
 from .tally import SEARCH_COST
 from .targets import UsageError, add_directory
 
-HELP = "the copies of damaged files that were kept"
+HELP = "list, show, restore or delete the copies of damaged files"
 EXAMPLES = """\
   checkpoint-verify quarantine list /var/lib/agent/claims
   checkpoint-verify quarantine show -d /var/lib/agent/claims pod-7
   checkpoint-verify quarantine restore -d /var/lib/agent/claims pod-7
   checkpoint-verify quarantine purge --all /var/lib/agent/claims
 
-A COPY is a path, or with -d the name of a copy, or a key: then its newest copy.
-restore and purge need the lock, as repair does.
+A COPY is a path, or with -d the name of a copy or a key, which means its newest copy.
+restore and purge need the lock, as repair does: stop the agent first.
 """
 _COMMANDS = {
-    "list": "which copies there are, oldest first",
-    "show": "what is in a copy",
-    "restore": "put a copy back in its key's place; what is there goes to quarantine",
-    "purge": "delete copies; --all leaves the last copy of what is damaged or gone",
+    "list": "list the copies, oldest first",
+    "show": "show what is in a copy",
+    "restore": "put a copy back in its key's place; the file it replaces goes to quarantine",
+    "purge": "delete copies; --all keeps the last copy of a key that is damaged or gone",
 }
 
 
@@ -53,16 +53,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.epilog = "\n".join(["examples:", *own])
         sub.add_argument("--json", action="store_true", help="print one JSON document")
         if verb == "list":
-            sub.add_argument("paths", nargs="*", metavar="DIR", default=["."], help="default: .")
+            sub.add_argument(
+                "paths", nargs="*", metavar="DIR", default=["."], help="directories of checkpoints (default: .)"
+            )
             continue
-        sub.add_argument("targets", nargs="*" if verb == "purge" else 1, metavar="COPY", help="a path, or see -d")
+        sub.add_argument(
+            "targets", nargs="*" if verb == "purge" else 1, metavar="COPY", help="the path of a copy, or see -d"
+        )
         add_directory(sub)
         if verb == "show":
-            sub.add_argument("--raw", action="store_true", help="the bytes as they are, and nothing else")
+            sub.add_argument("--raw", action="store_true", help="copy the bytes to standard output, unchanged")
             continue
         if verb == "purge":
-            sub.add_argument("--all", metavar="DIR", help="every copy of this directory that nobody needs")
-        sub.add_argument("--yes", "-y", action="store_true", help="do not ask")
+            sub.add_argument("--all", metavar="DIR", help="every copy of this directory that is no longer needed")
+        sub.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -116,7 +120,9 @@ def _print_list(rows: list[tuple[Copy, Finding | None, Subject | None]], screen:
 def _restore(arguments: argparse.Namespace) -> int:
     [copy] = _named(arguments)
     if copy.is_folder:
-        raise UsageError(f"{words.shown(copy.path)} is a folder, not a checkpoint: move out of it what you need")
+        raise UsageError(
+            f"{words.shown(copy.path)} is a folder, not a checkpoint: move the files you need out of it yourself"
+        )
     refuse_if_held(copy.directory)
     inside = examine_path(copy.path)
     question = f"Put back a {inside.word} copy of {copy.key}, which is now {_now(copies.present(copy))}?"
@@ -126,21 +132,21 @@ def _restore(arguments: argparse.Namespace) -> int:
         kept = copies.restore(copy)
     after = copies.present(copy)
     code = exitcodes.of(damaged=after is None or after.state is State.DAMAGED, unseen=False)
-    also = f"; what was there is kept in {words.shown(kept)}" if kept else ""
-    said = f"DONE: {words.shown(copy.target)} is back, and {_now(after)}{also}"
+    also = f"; the file it replaced is kept in {words.shown(kept)}" if kept else ""
+    said = f"DONE: {words.shown(copy.target)} is back and {_now(after)}{also}"
     return _tell(arguments, [(copy, "restored", kept)], code, said)
 
 
 def _purge(arguments: argparse.Namespace) -> int:
     if bool(arguments.targets) == bool(arguments.all):
-        raise UsageError("name the COPYs to delete, or a directory with --all")
+        raise UsageError("give the COPYs to delete, or a directory with --all")
     chosen = copies.copies_in(arguments.all) if arguments.all else _named(arguments)
     needed = [copy for copy in chosen if arguments.all and copies.is_needed(copy, chosen)]
     doomed = [copy for copy in chosen if copy not in needed]
     directories = {copy.directory for copy in doomed}
     if len(directories) > 1:
-        raise UsageError("all copies must be of one directory: its lock is needed")
-    rest = f", {words.count(len(needed), 'copy', 'copies')} of what is damaged or gone left" if needed else ""
+        raise UsageError("all copies must belong to one directory, because its lock is needed")
+    rest = f", {words.count(len(needed), 'copy', 'copies')} of damaged or missing keys kept" if needed else ""
     if not doomed:
         return _tell(arguments, [], exitcodes.GOOD, f"GOOD: nothing to delete{rest}")
     [directory] = directories
@@ -157,16 +163,16 @@ def _purge(arguments: argparse.Namespace) -> int:
                 done.append((copy, "left", reason_of(error)))
     left = [copy for copy, action, _ in done if action == "left"]
     code = exitcodes.COULD_NOT_LOOK if left else exitcodes.GOOD
-    failed = f", {len(left)} could not be" if left else ""
+    failed = f", {len(left)} could not be deleted" if left else ""
     said = f"DONE: {words.count(len(done) - len(left), 'copy', 'copies')} deleted{failed}{rest}"
     return _tell(arguments, done, code, said)
 
 
 def _declined(arguments: argparse.Namespace, question: str) -> int:
-    """0 if it may be done; else the exit code."""
+    """0 if the user agrees; else the exit code."""
     if arguments.yes:
         return 0
-    check_that_somebody_can_be_asked("--yes", json=arguments.json)
+    check_that_a_user_can_answer("--yes", json=arguments.json)
     answer = ask(question)
     if answer is Answer.NO:
         print("Nothing was changed.")
@@ -185,7 +191,7 @@ def _copy(word: str, directory: str | None) -> Copy:
         kept = [copy for copy in copies.copies_in(directory or ".") if copy.key == word]
         if kept:
             return kept[-1]
-    raise UsageError(f"no such copy: {words.shown(word)}; quarantine list shows which there are")
+    raise UsageError(f"no such copy: {words.shown(word)}; `checkpoint-verify quarantine list` shows all copies")
 
 
 def _subject(copy: Copy, budget: SearchBudget) -> Subject | None:

@@ -1,4 +1,4 @@
-"""repair: mend damaged checkpoints, by default only exactly; the damaged bytes are always kept."""
+"""repair: repair damaged checkpoints; by default only where the checksum proves the result. Damaged bytes are kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from checkpointmanager._format.names import SUFFIX
 
 from . import disk, exitcodes, targets, words
-from .consent import Answer, ask, check_that_somebody_can_be_asked
+from .consent import Answer, ask, check_that_a_user_can_answer
 from .consequences import consequence_of
 from .documents import path_members, preamble
 from .examine import NAMED, examine_path
@@ -25,11 +25,11 @@ from .screen import BAD, FAINT, FINE, ODD, STRONG, Screen, screen
 from .surgeon import Step, Surgeon
 from .targets import Target, UsageError
 
-HELP = "mend damaged checkpoints (needs the lock)"
+HELP = "repair damaged checkpoints (needs the lock)"
 EXAMPLES = """\
-  checkpoint-verify repair --dry-run --all /var/lib/agent/claims      what could be done?
-  checkpoint-verify repair /var/lib/agent/claims/pod-7.json           exactly, nothing is lost
-  checkpoint-verify repair --rollback -d /var/lib/agent/claims pod-7  to the generation before
+  checkpoint-verify repair --dry-run --all /var/lib/agent/claims      what can be done?
+  checkpoint-verify repair /var/lib/agent/claims/pod-7.json           exactly; nothing is lost
+  checkpoint-verify repair --rollback -d /var/lib/agent/claims pod-7  to the previous generation
   checkpoint-verify repair --all --rollback --discard --yes /var/lib/agent/claims
 """
 
@@ -39,11 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "targets", nargs="*", metavar="KEY|FILE|DIR", help="keys (see -d), files, or with --all a directory"
     )
     targets.add_directory(parser)
-    parser.add_argument("--all", action="store_true", help="every damaged checkpoint of the directory")
-    parser.add_argument("--rollback", action="store_true", help="go back to the previous generation where needed")
-    parser.add_argument("--discard", action="store_true", help="remove what is hopeless; its bytes go to quarantine")
+    parser.add_argument("--all", action="store_true", help="every damaged checkpoint in the directory")
+    parser.add_argument(
+        "--rollback", action="store_true", help="where no exact repair exists, go back to the previous generation"
+    )
+    parser.add_argument(
+        "--discard", action="store_true", help="remove what cannot be repaired; its bytes go to quarantine"
+    )
     parser.add_argument("--dry-run", "-n", action="store_true", help="show the plan, take no lock, change nothing")
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -73,9 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
     given, named = targets.resolve(arguments.targets, arguments.directory)
     for target in given if arguments.all else ():
-        os.close(disk.open_folder(target.path))  # meant as a directory, and none: let the system say why
+        os.close(disk.open_folder(target.path))  # meant as a directory but is not one: let the system say why
     if arguments.all == bool(given):
-        raise UsageError("name the KEYs or FILEs to repair, or a directory with --all")
+        raise UsageError("give the KEYs or FILEs to repair, or a directory with --all")
     if arguments.all:
         directory = named or "."
         found = scan(directory, Surroundings(directory), with_previous=False)
@@ -84,7 +88,7 @@ def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
     else:
         directory = given[0].directory
         if any(target.directory != directory for target in given):
-            raise UsageError("all files must lie in one directory: a repair owns one directory at a time")
+            raise UsageError("all files must be in one directory: a repair locks one directory at a time")
         steps = [Step(target, examine_path(target.path, NAMED)) for target in given]
     if os.path.islink(directory.rstrip("/")):
         raise UsageError(
@@ -98,16 +102,19 @@ def _can_be_worked_on(step: Step) -> bool:
     if found.state is State.GOOD:
         step.action, step.detail = "good", "nothing to repair"
     elif found.state is State.TOO_NEW:
-        step.action, step.detail = "good", "nothing to repair; a newer program wrote it, and can read it"
+        step.action, step.detail = "good", "nothing to repair; a newer program wrote it and can read it"
     elif found.state is State.UNKNOWN:
-        step.action, step.detail = "left", "not verified, and not known to be damaged"
+        step.action, step.detail = "left", "not verified, but not known to be damaged"
     elif found.kubelet:
         whose = "kubelet's" if consequence_of(found.kind).of_kubelet else "a driver's"
-        step.action, step.detail = "left", f"{whose} own file: no repair can be proved; see checkpoint-verify diagnose"
+        step.action, step.detail = (
+            "left",
+            f"{whose} own file, for which no repair can be proved; run checkpoint-verify diagnose on it",
+        )
     elif found.state is State.UNREADABLE:
         step.action, step.detail, step.failed = "left", found.detail, True
     elif not step.target.key or os.path.basename(step.target.path) != step.target.key + SUFFIX:
-        step.action, step.detail = "left", "not the file of a key: only <key>.json is repaired"
+        step.action, step.detail = "left", "not the file of a key; only <key>.json is repaired"
     else:
         return True
     return False
@@ -116,7 +123,7 @@ def _can_be_worked_on(step: Step) -> bool:
 def _answer(steps: list[Step], arguments: argparse.Namespace, screen: Screen) -> Answer:
     if arguments.yes:
         return Answer.YES
-    check_that_somebody_can_be_asked("--yes, or --dry-run to see the plan", json=arguments.json)
+    check_that_a_user_can_answer("--yes, or --dry-run to see the plan", json=arguments.json)
     _print_steps(steps, screen, planned=True)
     number = sum(step.is_change for step in steps)
     return ask(f"Change {words.count(number, 'file')}? The damaged bytes go to quarantine first.")

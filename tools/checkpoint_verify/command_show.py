@@ -1,4 +1,4 @@
-"""show: one checkpoint readable, a damaged one as far as it goes with the damaged place marked."""
+"""show: print one checkpoint, header and data; a damaged one as far as it can be read, with the damage marked."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .examine import Circumstances
 from .finding import Finding, State
 from .screen import BAD, FAINT, ODD, STRONG, Screen, screen
 
-HELP = "one checkpoint, header and data"
+HELP = "print one checkpoint, header and data"
 EXAMPLES = """\
   checkpoint-verify show /var/lib/agent/claims/pod-7.json
   checkpoint-verify show -d /var/lib/agent/claims pod-7
   checkpoint-verify show --raw /var/lib/kubelet/dra_manager_state | sha256sum
 """
-AFTER_BYTES = 2000  # shown of what follows the damage
+AFTER_BYTES = 2000  # shown after the damaged place
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="+", metavar="KEY|FILE", help="a key (see -d), or the path of a file")
     targets.add_directory(parser)
-    parser.add_argument("--previous", action="store_true", help="the generation before")
-    parser.add_argument("--raw", action="store_true", help="the bytes as they are, and nothing else")
+    parser.add_argument("--previous", action="store_true", help="show the previous generation")
+    parser.add_argument("--raw", action="store_true", help="copy the bytes to standard output, unchanged")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -72,7 +72,7 @@ def _print(content: Content, screen: Screen) -> None:
     if content.is_comparable and content.blob:
         screen.json(jsonview.pretty(content.data))
     elif found.header:
-        screen.say(("Too large to be shown; --raw prints it.", ODD))
+        screen.say(("Too large to show here; use --raw.", ODD))
     if found.state is State.DAMAGED:
         _print_damaged(found, content.blob, screen)
 
@@ -85,12 +85,12 @@ def _print_damaged(found: Finding, blob: bytes, screen: Screen) -> None:
         readable = blob if spot is None or flip else blob[: spot.offset]
         screen.verbatim(anatomy.sketch(readable))
     if spot is None:
-        screen.say(("The text is whole; the checksum does not say where it was changed.", ODD))
+        screen.say(("The text is whole; the checksum does not show where it was changed.", ODD))
     elif blob:
         screen.verbatim(f"── damaged: {spot.what} (offset {spot.offset} of {len(blob)}) ──", BAD)
         print_spot(blob, spot, screen)
         after = blob[spot.offset + spot.length :].strip(b"\0\n")
         if after and not flip and found.kubelet is None:
-            screen.verbatim("── after it ──", FAINT)
+            screen.verbatim("── after the damage ──", FAINT)
             screen.verbatim(words.shown(after[:AFTER_BYTES].decode("utf-8", "surrogateescape")))
     screen.verbatim(f"→ checkpoint-verify diagnose {words.quoted(found.path)}")

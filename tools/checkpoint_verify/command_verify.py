@@ -1,4 +1,4 @@
-"""verify: check everything, say what is wrong, what it means and what to do next."""
+"""verify: check everything, and report what is wrong, what it means and what to do next."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ from .tally import tallies_of_search, tally_of
 HELP = "check directories and files (the default)"
 EXAMPLES = """\
   checkpoint-verify /var/lib/agent/claims
-  checkpoint-verify --find /var/lib                          where is state on this node, and is it good?
+  checkpoint-verify --find /var/lib                          where does this node keep state, and is it good?
   checkpoint-verify --json /var/lib/kubelet | jq .verdict
   checkpoint-verify --quiet --prometheus /var/lib/node_exporter/checkpoints.prom /var/lib/agent/claims
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a directory of checkpoints, kubelet's, or a file")
-    parser.add_argument("--find", action="store_true", help="search PATH and all below it for state, and check that")
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a directory of checkpoints, kubelet's directory, or a file"
+    )
+    parser.add_argument(
+        "--find", action="store_true", help="search PATH and everything below it for state, and check what is found"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document (README.md describes it)")
-    parser.add_argument("--quiet", "-q", action="store_true", help="print nothing; the exit code tells")
-    parser.add_argument("--all", action="store_true", help="every problem on its own, however many are of one sort")
+    parser.add_argument("--quiet", "-q", action="store_true", help="print nothing; only set the exit code")
+    parser.add_argument("--all", action="store_true", help="show every problem, even if many are of the same kind")
     parser.add_argument("--strict", action="store_true", help="count warnings as damage")
     parser.add_argument(
         "--prometheus", metavar="FILE", help="also write metrics for node_exporter's textfile collector"
@@ -68,6 +72,6 @@ def _write_metrics(path: str, text: str) -> int:
     try:
         prometheus.write(os.fspath(path), text)
     except OSError as error:
-        print(f"checkpoint-verify: {path}: the metrics could not be written: {error.strerror}", file=sys.stderr)
+        print(f"checkpoint-verify: {path}: could not write the metrics: {error.strerror}", file=sys.stderr)
         return exitcodes.COULD_NOT_LOOK
     return exitcodes.GOOD

@@ -1,4 +1,4 @@
-"""The subcommands, the parser that knows them, and the way from a command line to one of them."""
+"""The subcommands, their parser, and the dispatch of a command line to one of them."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ COMMANDS: dict[str, ModuleType] = {
 }
 _OWN_OPTIONS = ("-h", "--help", "--version", "--print-completion")
 _DESCRIPTION = """\
-Checks checkpoint directories and kubelet's own state files: what is damaged, why,
-and what to do. Without a subcommand: verify. Only repair and quarantine take the
-lock, and only they change state files.
+Checks checkpoint directories and kubelet's own state files, and reports what is
+damaged, why, and what to do. Without a subcommand it runs verify. Only repair and
+quarantine restore and purge take the lock, and only they change state files.
 """
 _EXIT_CODES = """\
-exit codes: 0 good, 1 damage found, 2 usage, 3 could not look; damage wins over 3.
+exit codes: 0 good, 1 damage found, 2 wrong usage, 3 could not look. 1 wins over 3.
 """
 _EXAMPLES = """\
 examples:
-  checkpoint-verify /var/lib/agent/claims        is everything there as it was written?
+  checkpoint-verify /var/lib/agent/claims        is everything as it was written?
   checkpoint-verify /var/lib/kubelet             the same for kubelet's own state files
   checkpoint-verify etcd://127.0.0.1:2379/agents/node-7
   checkpoint-verify list /var/lib/agent/claims
   checkpoint-verify diagnose /var/lib/agent/claims/pod-7.json
   checkpoint-verify repair --dry-run --all /var/lib/agent/claims
 
-A path that is named like a subcommand is given as ./list.
+To check a path with the name of a subcommand, write ./list.
 """
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The whole command line, also for the completion of shells."""
+    """The parser of the whole command line, also used for shell completion."""
     parser = argparse.ArgumentParser(
         prog="checkpoint-verify",
         description=_DESCRIPTION,
@@ -90,12 +90,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run(argv: list[str]) -> int:
-    """Do what the command line says and return the exit code."""
+    """Run a command line and return its exit code."""
     parser = build_parser()
     if argv and argv[0] not in COMMANDS and argv[0] not in _OWN_OPTIONS and not argv[0].startswith("--print-"):
         if meant := _meant(argv[0]):
             print(
-                f"checkpoint-verify: {words.shown(argv[0])} is no subcommand and no path; did you mean {meant}?",
+                f"checkpoint-verify: {words.shown(argv[0])} is neither a subcommand nor a path; did you mean {meant}?",
                 file=sys.stderr,
             )
             return exitcodes.USAGE
@@ -105,7 +105,7 @@ def run(argv: list[str]) -> int:
         if arguments.print_completion:
             return print_completion(parser, arguments.print_completion)
         if not arguments.command:
-            parser.error("name a directory or a file to look at")
+            parser.error("give a directory or a file to check")
     except SystemExit as end:
         return int(end.code or 0)
     try:
@@ -121,7 +121,7 @@ def run(argv: list[str]) -> int:
 
 
 def _meant(word: str) -> str:
-    """The subcommand that a word was probably meant to be; "" if it is something else."""
+    """The subcommand that a mistyped word probably means; "" if there is none."""
     if not word.isalpha() or os.path.lexists(word):
         return ""
     return next(iter(difflib.get_close_matches(word, COMMANDS, 1)), "")

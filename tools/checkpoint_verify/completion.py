@@ -1,4 +1,4 @@
-"""Shell completion, from the same parser that reads the command line."""
+"""Shell completion, generated from the parser of the command line."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _PATHS = ("paths", "targets", "directory", "prometheus", "output")
 
 
 def print_completion(parser: argparse.ArgumentParser, shell: str) -> int:
-    """Print the script for a shell; shtab, which makes it, comes with the extra [cli]."""
+    """Print the script for a shell. shtab, which generates it, comes with the extra [cli]."""
     try:
         import shtab  # noqa: PLC0415 - an optional extra
     except ImportError:
         print(
-            "checkpoint-verify: completion needs shtab: it comes with the extra [cli]. Install it from a clone "
+            "checkpoint-verify: completion needs shtab, which comes with the extra [cli]. Install it from a clone "
             "(pip install '.[cli]') or from a wheel "
             f"(pip install './checkpointmanager-{__version__}-py3-none-any.whl[cli]').",
             file=sys.stderr,
@@ -26,7 +26,7 @@ def print_completion(parser: argparse.ArgumentParser, shell: str) -> int:
         return exitcodes.USAGE
     if shell not in shtab.SUPPORTED_SHELLS:
         known = ", ".join(shtab.SUPPORTED_SHELLS)
-        print(f"checkpoint-verify: no completion for {shell!r}; there is one for {known}", file=sys.stderr)
+        print(f"checkpoint-verify: no completion for {shell!r}; supported: {known}", file=sys.stderr)
         return exitcodes.USAGE
     _complete_paths(parser, shtab.FILE)
     print(shtab.complete(parser, shell))

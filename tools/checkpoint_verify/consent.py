@@ -1,4 +1,4 @@
-"""Asking before anything is changed: on a terminal; elsewhere --yes says it beforehand."""
+"""Asks for confirmation before a change. Without a terminal, --yes has to be given instead."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .targets import UsageError
 
 
 class Answer(Enum):
-    """What came back."""
+    """The answer to a question."""
 
     YES = auto()
     NO = auto()
-    INTERRUPTED = auto()  # Ctrl-C: nothing was changed, and the line says so already
+    INTERRUPTED = auto()  # Ctrl-C: nothing was changed, and the screen already says so
 
 
 def ask(question: str) -> Answer:
@@ -26,7 +26,7 @@ def ask(question: str) -> Answer:
     return Answer.YES if answer.strip().lower() in ("y", "yes") else Answer.NO
 
 
-def check_that_somebody_can_be_asked(instead: str, *, json: bool) -> None:
-    """Raises UsageError where there is no terminal, or where the output is for a program."""
+def check_that_a_user_can_answer(instead: str, *, json: bool) -> None:
+    """Raises UsageError if there is no terminal, or if a program reads the output."""
     if json or sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(f"not on a terminal, so nobody can be asked: give {instead}")
+        raise UsageError(f"cannot ask for confirmation without a terminal; give {instead}")

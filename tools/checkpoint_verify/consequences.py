@@ -1,4 +1,4 @@
-"""What a damaged file that is not ours does to a node: who notices it, what they do then, what is lost without it."""
+"""What a damaged file of kubelet or a driver does to the node, and what is lost if the file is moved away."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ _PODS = Consequence(
 _CONSEQUENCES = {
     "cpu_manager_state": Consequence(
         "The CPU manager refuses this file, and kubelet does not start",
-        "kubelet hands out CPUs anew; running pods keep theirs only until then",
+        "kubelet assigns CPUs again; running pods keep theirs only until then",
     ),
     "memory_manager_state": Consequence(
         "The memory manager refuses this file, and kubelet does not start",
-        "kubelet hands out NUMA memory anew; running pods are not counted until they restart",
+        "kubelet assigns NUMA memory again; running pods are not counted until they restart",
     ),
     "dra_manager_state": Consequence(
         "The DRA manager refuses this file, and kubelet does not start",
-        "kubelet forgets which claims are prepared, and never unprepares what ran before",
+        "kubelet forgets which claims are prepared, and never unprepares the ones from before",
     ),
     "kubelet_internal_checkpoint": Consequence(
-        "The device manager logs this and goes on: kubelet starts, but does not know which devices running pods have",
-        "kubelet learns the devices again when their plugins register; those of running pods may be given out twice",
+        "The device manager logs this and continues: kubelet starts, but does not know which devices running pods have",
+        "kubelet learns the devices again when their plugins register; it may assign those of running pods twice",
         stops_kubelet=False,
     ),
     "allocated_pods_state": _PODS,
     "actuated_pods_state": _PODS,
     "pod_status_manager_state": _PODS,
     "dra_health_state": Consequence(
-        "Kubelet logs this and starts with no device health known, until the drivers report it again",
-        "kubelet starts with no device health known, as it does with this one",
+        "Kubelet logs this and starts without device health, until the drivers report it again",
+        "kubelet starts without device health, as it does with this file",
         stops_kubelet=False,
     ),
     NVIDIA: Consequence(
-        "NVIDIA's DRA driver stops each time it starts, so no pod gets a device from it",
+        "NVIDIA's DRA driver exits at every start, so no pod gets a device from it",
         "the driver forgets which claims it has prepared, and what it did to the devices for them",
         stops_kubelet=False,
         of_kubelet=False,

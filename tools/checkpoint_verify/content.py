@@ -1,4 +1,4 @@
-"""A finding together with the file's bytes and data, all three of the same generation even beside a live writer."""
+"""A finding with the file's bytes and data, all three from the same generation even while an agent writes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .documents import kubelet_document, path_members
 from .examine import Circumstances, examine_path
 from .finding import Finding, State
 
-LOOKS = 8  # at a file that is replaced each time between two looks
+LOOKS = 8  # at a file that is replaced between every two looks
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """`blob` is empty where there is nothing to read, or too much of it; `data` is None where there is none."""
+    """`blob` is empty if there is nothing to read, or too much; `data` is None if there is none."""
 
     found: Finding
     blob: bytes = b""
@@ -32,14 +32,14 @@ class Content:
 
 
 def load(path: str, circumstances: Circumstances) -> Content:
-    """Look at a file and read it."""
+    """Examine a file and read it."""
     found = examine_path(path, circumstances)
     for _ in range(LOOKS):
         if found.state is State.UNREADABLE or found.reason == Reason.NOT_A_FILE or found.size > MAX_BYTES:
             return Content(found)
         try:
             blob = disk.read_whole(path, None)
-        except OSError:  # removed since: the next look says so
+        except OSError:  # removed since; the next look reports that
             blob = b""
         if found.header is None:
             return Content(found, blob, found.kubelet.data if found.kubelet else None)
@@ -59,7 +59,7 @@ def code_of(found: Finding) -> int:
 
 
 def finding_document(found: Finding) -> dict[str, Any]:
-    """A finding in JSON, without data."""
+    """A finding as JSON, without data."""
     return path_members(found.path) | {
         "state": found.state,
         "reason": found.reason,

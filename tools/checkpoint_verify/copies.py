@@ -1,7 +1,7 @@
-"""The copies in a directory's quarantine: which there are, putting one back, and deleting some.
+"""The copies in a directory's quarantine: list them, put one back, delete some.
 
-Changes are made only while the directory's lock is held (owned.py), and each in the library's own order: the new
-bytes are on the disk before a name points to them, and what a name pointed to is kept first.
+Changes need the directory's lock (owned.py) and follow the library's order: the new bytes are on the disk before a
+name points to them, and what the name pointed to before is kept first.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from . import disk
 from .examine import NAMED, examine_path
 from .finding import Finding, State
 
-REPLACED = "replaced"  # the reason of a copy that restore makes
+REPLACED = "replaced"  # the reason in the name of a copy that restore makes
 _TIME = "%Y%m%dT%H%M%S%fZ"
 _NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.([a-z-]+)\.json")
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Copy(NamedTuple):
-    """One copy: of which key, when and why it was kept."""
+    """One copy: its key, and when and why it was kept."""
 
     path: str
     key: str
@@ -39,7 +39,7 @@ class Copy(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """The directory of checkpoints that it was kept for."""
+        """The directory of checkpoints that it came from."""
         return os.path.dirname(os.path.dirname(self.path)) or "."
 
     @property
@@ -49,7 +49,7 @@ class Copy(NamedTuple):
 
 
 def copies_in(directory: str) -> list[Copy]:
-    """Oldest first. Empty where nothing was ever kept; raises OSError where nobody can look."""
+    """Oldest first. Empty if nothing was ever kept; raises OSError if the directory cannot be read."""
     folder = os.path.join(directory, QUARANTINE)
     os.close(disk.open_folder(directory))
     try:
@@ -61,7 +61,7 @@ def copies_in(directory: str) -> list[Copy]:
 
 
 def copy_at(path: str) -> Copy | None:
-    """The copy at a path; None if there is none, or if its name is not one that the library makes."""
+    """The copy at a path; None if there is none, or if the library does not make such names."""
     folder, name = os.path.split(path)
     match = _NAME.fullmatch(name)
     if match is None or os.path.basename(folder) != QUARANTINE:
@@ -75,14 +75,14 @@ def copy_at(path: str) -> Copy | None:
 
 
 def present(copy: Copy) -> Finding | None:
-    """What stands in the copy's place now; None if nothing does."""
+    """The file that its key has now; None if there is none."""
     return examine_path(copy.target, NAMED) if os.path.lexists(copy.target) else None
 
 
 def restore(copy: Copy) -> str:
-    """Put the copy's bytes in its key's place; the copy stays. Returns where what was there is kept, "" if nothing was.
+    """Put the copy's bytes in its key's place; the copy stays. Returns where the replaced file is kept, "" if none was.
 
-    To be called by the owner. Raises OSError, and then the place is as it was.
+    The caller owns the directory. Raises OSError, and has changed nothing under the key then.
     """
     folder = disk.open_folder(copy.directory)
     temp = f"{TEMP}{secrets.token_hex(4)}-1"
@@ -101,7 +101,7 @@ def restore(copy: Copy) -> str:
 
 
 def is_needed(copy: Copy, others: list[Copy]) -> bool:
-    """The last copy of a key whose checkpoint is damaged or gone: nothing else is left of it."""
+    """True for the last copy of a key whose checkpoint is damaged or gone: nothing else is left of it."""
     newest = max((one.time for one in others if one.key == copy.key), default=copy.time)
     if copy.time < newest:
         return False
@@ -110,7 +110,7 @@ def is_needed(copy: Copy, others: list[Copy]) -> bool:
 
 
 def delete(copy: Copy) -> None:
-    """A folder only if it is empty: nobody knows what may be mounted below it."""
+    """Deletes a folder only if it is empty: something may be mounted below it."""
     if copy.is_folder:
         os.rmdir(copy.path)
     else:
@@ -118,9 +118,9 @@ def delete(copy: Copy) -> None:
 
 
 def _keep_present(copy: Copy) -> str:
-    """A link to what has the place now, made durable before it is replaced."""
+    """A second name for the file that is about to be replaced, durable before that happens."""
     if not os.path.isfile(copy.target) or os.path.islink(copy.target):
-        raise IsADirectoryError(21, "something else than a file stands in its place; move that away first")
+        raise IsADirectoryError(21, "something other than a file has its name; move that away first")
     time = datetime.now(UTC)
     folder = os.path.dirname(copy.path)
     while os.path.lexists(kept := os.path.join(folder, f"{copy.key}.{time.strftime(_TIME)}.{REPLACED}.json")):

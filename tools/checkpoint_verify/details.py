@@ -19,7 +19,7 @@ STATE_STYLES = {State.GOOD: FINE, State.DAMAGED: BAD, State.UNREADABLE: BAD, Sta
 
 
 def header_pairs(header: Header) -> list[tuple[str, str]]:
-    """A header as people want to read it."""
+    """A header, for people to read."""
     age = words.age(time.time() - header.written.timestamp())
     boot = boots.word_for(header.boot, boots.current_boot())
     return [
@@ -36,7 +36,7 @@ def header_pairs(header: Header) -> list[tuple[str, str]]:
 def kubelet_pairs(found: Finding) -> list[tuple[str, str]]:
     kubelet = found.kubelet
     assert kubelet
-    right = "that of its content" if kubelet.actual == kubelet.expected else f"kubelet computes {kubelet.expected}"
+    right = "matches its content" if kubelet.actual == kubelet.expected else f"kubelet computes {kubelet.expected}"
     modified = datetime.fromtimestamp(found.modified).strftime("%Y-%m-%d %H:%M:%S")
     by_kubelet = kubelet.kind != NVIDIA
     word = verdict_word(kubelet.verdict)
@@ -51,7 +51,7 @@ def kubelet_pairs(found: Finding) -> list[tuple[str, str]]:
 
 
 def print_claims(kubelet: KubeletFile, screen: Screen) -> None:
-    """The claims that a file names, by UID: for whoever has to free what is held for them."""
+    """The claims that a file names, by UID: an operator may have to free their devices."""
     claims = list(claims_in(kubelet))
     if claims:
         screen.say((f"names {words.count(len(claims), 'claim')}", FAINT), indent=2)
@@ -59,7 +59,7 @@ def print_claims(kubelet: KubeletFile, screen: Screen) -> None:
         screen.say(words.shown(uid), indent=4)
         screen.say(str(subject), indent=6)
     if len(claims) > CLAIMS_SHOWN:
-        screen.say((f"… and {len(claims) - CLAIMS_SHOWN:,} more; show prints all", FAINT), indent=4)
+        screen.say((f"… and {len(claims) - CLAIMS_SHOWN:,} more; `show` prints all", FAINT), indent=4)
 
 
 def print_spot(blob: bytes, spot: anatomy.Spot, screen: Screen) -> None:

@@ -1,6 +1,6 @@
-"""What most likely happened to a damaged checkpoint: the cause, how sure that is, and the evidence.
+"""What most likely happened to a damaged checkpoint: the cause, how certain it is, and the evidence.
 
-Pure: works on bytes and on what the file system says about the file. What can be done is remedies.py.
+Pure: works on bytes and on the file's metadata. remedies.py has what can be done.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .finding import Finding, State
 from .remains import UNRECOGNISED, looks_ours
 
 PROVED, LIKELY, GUESS = "proved", "likely", "a guess"
-LATER_SECONDS = 2.0  # a file whose time is so much later than it says was changed after it was written
+LATER_SECONDS = 2.0  # a file modified so much later than its header says was changed after it was written
 
 
 @dataclass(slots=True)
 class Diagnosis:
-    """`cause` is a sentence; `certainty` says how much it is worth."""
+    """`cause` is a sentence; `certainty` says how far to trust it."""
 
     cause: str
     certainty: str
@@ -38,22 +38,26 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is known about the file beside its bytes."""
+    """What is known about the file besides its bytes."""
 
     modified: float
     owner: int
     owner_of_directory: int
-    other_key_exists: bool = False  # for a file that says to be another key's
+    other_key_exists: bool = False  # for a file whose header names another key
 
 
 def diagnose(found: Finding, blob: bytes, setting: Setting) -> Diagnosis:
-    """The most likely cause. Each test below is tried in turn, the surest first."""
+    """The most likely cause. The tests are tried in turn, the most certain first."""
     if found.state is State.TOO_NEW:
         return Diagnosis("A newer program wrote this file. It is not damaged.", PROVED, [_sentence(found.detail)])
     if found.reason == UNRECOGNISED:
-        return Diagnosis("This never was a checkpoint: somebody put it here.", PROVED, [_sentence(found.detail)])
+        return Diagnosis(
+            "This was never a checkpoint: a user or another program put it here.", PROVED, [_sentence(found.detail)]
+        )
     if found.reason == Reason.NOT_A_FILE:
-        return Diagnosis("Somebody put something else in the file's place.", PROVED, [_sentence(found.detail)])
+        return Diagnosis(
+            "A user or another program put something else in the file's place.", PROVED, [_sentence(found.detail)]
+        )
     cure, flip = anatomy.mended(blob)
     told = (
         _written_so(found, setting)
@@ -76,13 +80,13 @@ def _sentence(text: str) -> str:
 
 
 def _written_so(found: Finding, setting: Setting) -> Diagnosis | None:
-    """Damage under a checksum that holds was not done to the bytes: they were put there like that."""
+    """If the checksum holds, the bytes are as they were written: they were written wrong, or to another place."""
     if found.reason == Reason.WRONG_KEY:
-        there = "still there" if setting.other_key_exists else "not in this directory any more"
+        there = "still there" if setting.other_key_exists else "no longer in this directory"
         evidence = [_sentence(found.detail), f"The checkpoint of that key is {there}"]
         return Diagnosis("The file was copied or renamed from another key.", PROVED, evidence)
     if found.reason in (Reason.WRONG_SHAPE, Reason.NOT_JSON) and "checksum holds" in found.detail:
-        cause = "Another program wrote this, with a right checksum over wrong content."
+        cause = "Another program wrote this: the checksum is right, the content is wrong."
         return Diagnosis(cause, PROVED, [_sentence(found.detail)])
     return None
 
@@ -92,7 +96,7 @@ def _exactly_mended(cure: Repair | None, flip: Flip | None) -> Diagnosis | None:
         return None
     if flip:
         cause = "A single bit flipped, in memory or on the disk."
-        evidence = [_sentence(str(flip)), "With this bit turned back the checksum holds"]
+        evidence = [_sentence(str(flip)), "With this bit flipped back, the checksum holds"]
         return Diagnosis(cause, PROVED, evidence)
     cause = (
         "Bytes were appended to a whole checkpoint." if "foreign" in cure.finding else "The last bytes were cut off."
@@ -103,8 +107,8 @@ def _exactly_mended(cure: Repair | None, flip: Flip | None) -> Diagnosis | None:
 def _empty(blob: bytes) -> Diagnosis | None:
     if blob.strip():
         return None
-    evidence = ["The file has no content", "The library syncs the content before the name points to it"]
-    cause = "Another program emptied the file, or a copy failed on a full disk, or fsck cleared it."
+    evidence = ["The file has no content", "The library syncs the content before it gives the file its name"]
+    cause = "Another program emptied the file, a copy failed on a full disk, or fsck cleared it."
     return Diagnosis(cause, LIKELY, evidence)
 
 
@@ -122,7 +126,7 @@ def _nul_filled(blob: bytes) -> Diagnosis | None:
 
 def _lost_block(blob: bytes) -> Diagnosis | None:
     spot = anatomy.damaged_spot(blob, None)
-    if spot is None or not spot.what.startswith("a stretch of NUL"):
+    if spot is None or not spot.what.startswith("a run of NUL"):
         return None
     evidence = [f"{spot.length} NUL bytes at offset {spot.offset}, with text before and after"]
     if where := anatomy.boundary(spot.offset):
@@ -131,21 +135,21 @@ def _lost_block(blob: bytes) -> Diagnosis | None:
 
 
 def _edited(blob: bytes) -> Diagnosis | None:
-    """A whole JSON document with another checksum: somebody changed it who knows JSON, but not the checksum."""
+    """A whole JSON document with a wrong checksum: whatever changed it knew JSON, but not the checksum."""
     try:
         document = json.loads(blob)
     except (ValueError, RecursionError):
         return None
     if not isinstance(document, dict) or not looks_ours(blob):
         return None
-    evidence = ["The file is a whole JSON document, but its checksum is another's"]
+    evidence = ["The file is a whole JSON document, but its checksum does not match"]
     if blob.rstrip().count(b"\n") or b": " in blob[:40]:
         evidence.append("It has line breaks or spaces where the library writes none")
     written = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
     if checksum_matches(written):
-        evidence.append("Without the added spaces the checksum holds: nothing but the layout was changed")
-        return Diagnosis("Somebody reformatted the file, with an editor or with jq.", PROVED, evidence)
-    return Diagnosis("Somebody edited the file, by hand or with a tool such as sed or jq.", LIKELY, evidence)
+        evidence.append("Without the added spaces the checksum holds: only the layout was changed")
+        return Diagnosis("The file was reformatted, with an editor or a tool such as jq.", PROVED, evidence)
+    return Diagnosis("The file was edited, by hand or with a tool such as sed or jq.", LIKELY, evidence)
 
 
 def _truncated(blob: bytes) -> Diagnosis | None:
@@ -156,19 +160,25 @@ def _truncated(blob: bytes) -> Diagnosis | None:
     if where := anatomy.boundary(len(blob)):
         evidence.append(f"It ends {where}")
         return Diagnosis("The machine lost power, or the disk was full, while the file was written.", LIKELY, evidence)
-    return Diagnosis("A program that does not replace files, or a copy, was interrupted.", LIKELY, evidence)
+    return Diagnosis(
+        "A copy was interrupted, or a program that writes into files instead of replacing them.", LIKELY, evidence
+    )
 
 
 def _overwritten(blob: bytes) -> Diagnosis:
     spot = anatomy.damaged_spot(blob, None)
-    evidence = [f"At offset {spot.offset}: {spot.what}"] if spot else ["The checksum does not say where it was changed"]
+    evidence = (
+        [f"At offset {spot.offset}: {spot.what}"] if spot else ["The checksum does not show where it was changed"]
+    )
     if not looks_ours(blob):
-        evidence.append("Nothing of a checkpoint's header can be recognised")
-        return Diagnosis("Something else was written over the file, or it never was a checkpoint.", LIKELY, evidence)
+        evidence.append("No part of a checkpoint's header can be recognised")
+        return Diagnosis("Something else was written over the file, or it was never a checkpoint.", LIKELY, evidence)
     if len(blob) <= MAX_SEARCH_BYTES:
-        evidence.append("More than a single bit is wrong: all of them were tried")
+        evidence.append("More than one bit is wrong: every single bit was tried")
     else:
-        evidence.append(f"Larger than {words.size(MAX_SEARCH_BYTES)}, so a single flipped bit was not searched for")
+        evidence.append(
+            f"The file is larger than {words.size(MAX_SEARCH_BYTES)}, so no search for a single flipped bit was made"
+        )
     return Diagnosis("Several bytes were changed: a failing disk or memory, or a stray write.", GUESS, evidence)
 
 
@@ -177,15 +187,15 @@ def _circumstances(found: Finding, blob: bytes, setting: Setting) -> list[str]:
     written = _stated_time(blob)
     if written and setting.modified - written.timestamp() > LATER_SECONDS:
         later = words.age(setting.modified - written.timestamp())
-        evidence.append(f"The file was modified {later} after the time that it says it was written")
+        evidence.append(f"The file was modified {later} after the time in its header")
     elif written and setting.modified > 0:
-        evidence.append("The file's time is that of its writing: it was not changed through the file system since")
+        evidence.append("Its modification time matches the header: no later change through the file system")
     if setting.owner != setting.owner_of_directory:
         evidence.append(f"The file belongs to user {setting.owner}, its directory to user {setting.owner_of_directory}")
     if generation := generation_in(blob):
         evidence.append(f"It claims to be generation {generation}")
     if found.expected and found.actual:
-        evidence.append(f"It states {found.expected}, its bytes hash to {found.actual}")
+        evidence.append(f"Its header says {found.expected}, its bytes hash to {found.actual}")
     return evidence
 
 
@@ -201,7 +211,7 @@ def _stated_time(blob: bytes) -> datetime | None:
 
 
 def setting_of(path: str, other_key_path: str = "") -> Setting:
-    """Ask the file system; a file that is gone meanwhile has no setting worth telling."""
+    """Asks the file system. A file that is gone by now has no setting worth reporting."""
     try:
         status = os.lstat(path)
         folder = os.stat(os.path.dirname(path) or ".")
@@ -212,7 +222,7 @@ def setting_of(path: str, other_key_path: str = "") -> Setting:
 
 
 def stated_key(blob: bytes) -> str:
-    """The key that whole bytes say to be of; "" if they say none."""
+    """The key that a whole document names; "" if it names none."""
     try:
         return str(orjson.loads(blob).get("key", ""))
     except (orjson.JSONDecodeError, AttributeError):

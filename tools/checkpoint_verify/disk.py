@@ -1,6 +1,6 @@
-"""The edge to the disk, for reading only: never follows a link, never waits for a FIFO, never opens a device.
+"""All reads from the disk: they never follow a link, wait for a FIFO or open a device.
 
-A file of any size is read with little memory: large ones pass through one buffer on their way into the hash.
+A file of any size needs little memory: large ones pass through one buffer into the hash.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xxhash import xxh3_64
 from checkpointmanager._format.envelope import CHECKSUM_BYTES, MAX_BYTES, stated_digest
 
 WHOLE_BYTES = 1 << 20  # files up to this size are read in one piece, and parsed
-STREAM_BYTES = 16 << 30  # nothing larger is read at all: a sparse file may claim any size
+STREAM_BYTES = 16 << 30  # larger files are not read at all: a sparse file may have any size
 PIECE_BYTES = 1 << 20
 LEASE_TRIES = 50
 LEASE_SECONDS = 0.002
@@ -29,27 +29,27 @@ _buffer = bytearray(PIECE_BYTES)
 
 
 class NotAFile(Exception):
-    """Something other than a regular file has the name."""
+    """The name belongs to something other than a regular file."""
 
 
 class Look(NamedTuple):
-    """A file's bytes. Of a large one only the head, and whether its checksum holds over the rest."""
+    """A file's bytes; for a large one only the head, and whether its checksum holds."""
 
     status: os.stat_result
     head: bytes
     streamed: bool = False
-    checksum_matches: bool = False  # only said of streamed files
+    checksum_matches: bool = False  # set only for streamed files
 
 
 def open_folder(path: str, below: int | None = None) -> int:
-    """A directory named by the user may be reached through a link; one found below it may not."""
+    """A directory that the user names may be a link; one found below it may not."""
     return os.open(path, _FOLDER if below is None else _FOLDER | os.O_NOFOLLOW, dir_fd=below)
 
 
 def look(name: str, folder: int | None, device: int | None = None) -> Look:
     """Read `name` in the open folder (or by path). Raises NotAFile or OSError.
 
-    With `device`, a file that lies on another file system is refused.
+    With `device`, a file on another file system is refused.
     """
     try:
         descriptor = _open(name, folder)
@@ -62,7 +62,7 @@ def look(name: str, folder: int | None, device: int | None = None) -> Look:
         if not stat.S_ISREG(status.st_mode):
             raise NotAFile(what_is(status.st_mode))
         if device is not None and status.st_dev != device:
-            raise OSError(errno.EXDEV, "lies on another file system than its directory; name the file to check it")
+            raise OSError(errno.EXDEV, "is on another file system than its directory; give its path to check it")
         if status.st_size <= WHOLE_BYTES:
             return Look(status, _read(descriptor, status.st_size))
         return _stream(descriptor, status)
@@ -71,7 +71,7 @@ def look(name: str, folder: int | None, device: int | None = None) -> Look:
 
 
 def read_whole(name: str, folder: int | None) -> bytes:
-    """All bytes of a file, up to the limit of the library. For damaged files, where every byte may tell."""
+    """All bytes of a file, up to the limit of the library."""
     descriptor = _open(name, folder)
     try:
         size = os.fstat(descriptor).st_size
@@ -104,14 +104,14 @@ def _open(name: str, folder: int | None) -> int:
     for _ in range(LEASE_TRIES):
         try:
             return os.open(name, _FILE, dir_fd=folder)
-        except BlockingIOError:  # the agent has a lease on it, for the blink of an eye
+        except BlockingIOError:  # the agent has a lease on it for an instant
             time.sleep(LEASE_SECONDS)
     return os.open(name, _FILE, dir_fd=folder)
 
 
 def _read(descriptor: int, size: int) -> bytes:
     blob = os.read(descriptor, size + 1)
-    # Another length than the status said: a short read, or the file changes while it is read.
+    # The length differs from the status: a short read, or the file is changing.
     while len(blob) != size and len(blob) <= MAX_BYTES and (piece := os.read(descriptor, PIECE_BYTES)):
         blob += piece
     return blob

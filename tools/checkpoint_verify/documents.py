@@ -1,4 +1,4 @@
-"""The JSON documents: what programs read. README.md describes each member."""
+"""The JSON documents, for programs. README.md describes each member."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .report import holds_nothing, verdict_of
 from .search import Search
 from .tally import Tally
 
-JSON_SCHEMA = 1  # counts up only when a member is removed or changes its meaning; added ones do not count
+JSON_SCHEMA = 1  # rises only when a member is removed or changes its meaning, not when one is added
 
 
 def document_of(tallies: Sequence[Tally], searches: Sequence[Search], *, strict: bool) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def preamble(command: str, code: int) -> dict[str, Any]:
 
 
 def path_members(path: str) -> dict[str, str]:
-    """A path in JSON. One that is not UTF-8 is escaped for people and given in base64 for programs."""
+    """A path in JSON. If it is not UTF-8, it is escaped for people and added in base64 for programs."""
     members = {"path": words.shown(path)}
     try:
         path.encode()
@@ -118,7 +118,7 @@ def lock_document(lock: LockState) -> dict[str, Any]:
 
 def _path_document(tally: Tally, *, strict: bool) -> dict[str, Any]:
     around = tally.around
-    this, earlier, unknown = tally.boots_told()
+    this, earlier, unknown = tally.boots_counted()
     return path_members(tally.path) | {
         "type": "directory" if tally.is_directory else "file",
         "of_kubelet": around.of_kubelet,

@@ -1,6 +1,6 @@
-"""One file, one Finding: whose it is, and whether it is as it was written.
+"""One file, one Finding: which program it belongs to, and whether it is as it was written.
 
-Damage is only reported when two looks by name agree: a file that is being replaced may be caught between.
+Damage is reported only if two looks agree: the first may catch a file while it is being replaced.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _QUARANTINED = re.compile(r"(.+)\.\d{8}T\d{12}Z\.[a-z-]+\.json")
 
 
 class Among(Enum):
-    """Whose directory a file lies in: it tells what a file that cannot be recognised must have been."""
+    """The kind of directory a file is in: it decides what an unrecognisable file must have been."""
 
     CHECKPOINTS = auto()  # every <key>.json there is a checkpoint
     KUBELET = auto()  # only kubelet's own names are state
-    ANYTHING = auto()  # a directory that bears no sign of ours: a JSON document may be anybody's
+    ANYTHING = auto()  # a directory without a sign of the library: a JSON document may belong to any program
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Circumstances:
     named: bool = False  # on the command line: then it must be a state file
     among: Among = Among.CHECKPOINTS
     kubelet_version: str | None = None
-    device: int | None = None  # of the folder: files on other ones are not touched
-    subjects: bool = False  # whose state it is, is wanted too
+    device: int | None = None  # of the folder; files on other devices are not touched
+    subjects: bool = False  # also find out whose state it is
 
 
 NAMED = Circumstances(named=True)
@@ -73,7 +73,7 @@ class _Seen(NamedTuple):
 
 
 def examine_path(path: str, circumstances: Circumstances = NAMED) -> Finding:
-    """A file by its path. What is not a regular file is not even opened: a device may react to that."""
+    """Examine a file by its path. Only regular files are opened: a device may react to that."""
     try:
         mode = os.lstat(path).st_mode
     except OSError as error:
@@ -85,7 +85,7 @@ def examine_path(path: str, circumstances: Circumstances = NAMED) -> Finding:
 
 
 def examine(name: str, folder: int | None, path: str, circumstances: Circumstances) -> Finding | None:
-    """The file `name` in the open folder, or at `path`. None if it was removed meanwhile."""
+    """Examine the file `name` in the open folder, or at `path`. None if it was removed meanwhile."""
     seen = _look(name, folder, path, circumstances)
     if seen is None or seen.finding.state is not State.DAMAGED:
         return seen.finding if seen else None
@@ -101,7 +101,7 @@ def examine(name: str, folder: int | None, path: str, circumstances: Circumstanc
 
 
 def key_of(name: str) -> str:
-    """The key that a file of this name would have; "" if it cannot be a checkpoint's."""
+    """The key of a file with this name; "" if no checkpoint can have the name."""
     if name.startswith(PREVIOUS):
         key = name.removeprefix(PREVIOUS)
     else:
@@ -110,13 +110,13 @@ def key_of(name: str) -> str:
 
 
 def stands_in_a_place(path: str) -> bool:
-    """A folder under a checkpoint's name in a directory of checkpoints. With a slash at its end it is just a folder."""
+    """True for a folder with a checkpoint's name in a directory of checkpoints, unless the path ends with a slash."""
     folder, name = os.path.split(path)
     return bool(key_of(name)) and os.path.isdir(path) and os.path.lexists(os.path.join(folder, LOCK))
 
 
 def key_at(path: str) -> str:
-    """The same for a path, which may also be that of a copy in quarantine."""
+    """The same for a path, which may also be a copy in quarantine."""
     folder, name = os.path.split(path)
     kept = _QUARANTINED.fullmatch(name) if os.path.basename(folder) == QUARANTINE else None
     return key_of(kept[1] + SUFFIX if kept else name)
@@ -186,7 +186,7 @@ def _judge_sealed(blob: bytes, path: str, key: str, *, subjects: bool = False) -
 
 
 def _beyond_this_installation(header: Header) -> str:
-    """Why the agent of this installation cannot read a whole checkpoint; "" if it can, or its kind is not known."""
+    """Why this installation's agent cannot read a whole checkpoint; "" if it can, or its kind is not known."""
     known = _VERSIONS.get(header.kind)
     if known is None or header.readable_by <= known:
         return ""
@@ -197,20 +197,22 @@ def _beyond_this_installation(header: Header) -> str:
 
 
 def _judge_streamed(look: disk.Look, name: str, path: str) -> Finding:
-    """A large file: its checksum was computed on the way past, its data is not parsed."""
+    """A large file: its checksum was computed while it was read; its data is not parsed."""
     key, size = key_of(name), look.status.st_size
     if not look.checksum_matches:
-        detail = f"{size} bytes, over the limit of {MAX_BYTES}, and no checkpoint whose checksum holds"
+        detail = f"{size} bytes, over the limit of {MAX_BYTES}, and not a checkpoint with a matching checksum"
         return _damaged(path, key, Damaged(Reason.TOO_LARGE, detail))
     found = _judge_sealed(_with_no_data(look.head), path, key)
     if size > MAX_BYTES and found.state is State.GOOD:
         limit = words.size(MAX_BYTES)
-        found.warnings = (f"Larger than {limit}: the agent reads it only if it was given a larger max_bytes.",)
+        found.warnings = (
+            f"Larger than {limit}: the agent reads it only if it was configured with a larger max_bytes.",
+        )
     return found
 
 
 def _with_no_data(head: bytes) -> bytes:
-    """A small checkpoint with the header of a large one whose checksum holds."""
+    """A small checkpoint with the header of a large one, whose checksum was found to hold."""
     start = head.find(b',"data":', CHECKSUM_BYTES)
     body = head[CHECKSUM_BYTES:start] + b',"data":null}\n' if start >= 0 else b"}\n"
     return checksum_of(body) + body
@@ -239,7 +241,7 @@ def _unrecognised(blob: bytes, path: str, key: str) -> Finding:
     reason, what = what_is_left(blob)
     if reason == UNRECOGNISED:
         return Finding(path, State.DAMAGED, key=key, reason=reason, detail=what)
-    guess = f"by its name probably the checkpoint of key {key!r}" if key else "nothing tells what it was"
+    guess = f"by its name probably the checkpoint of key {key!r}" if key else "nothing shows what it was"
     return Finding(path, State.DAMAGED, key=key, reason=reason, detail=f"{what}; {guess}")
 
 
@@ -256,7 +258,7 @@ def _damaged(path: str, key: str, damage: Damaged) -> Finding:
 
 
 def not_a_file(path: str, name: str, what: str) -> Finding:
-    return _damaged(path, key_of(name), Damaged(Reason.NOT_A_FILE, f"{what} stands in its place"))
+    return _damaged(path, key_of(name), Damaged(Reason.NOT_A_FILE, f"{what} has its name"))
 
 
 def unreadable(path: str, error: OSError) -> Finding:

@@ -14,7 +14,7 @@ def worst(codes: list[int]) -> int:
 
 
 def of(*, damaged: bool, unseen: bool, warned: bool = False, strict: bool = False) -> int:
-    """The code for what a look has found; `strict` counts warnings as damage."""
+    """The code for what was found; `strict` counts warnings as damage."""
     if damaged or (strict and warned):
         return DAMAGE
     return COULD_NOT_LOOK if unseen else GOOD

@@ -1,4 +1,4 @@
-"""What one look at one file has found. The rest of the tool only counts, sorts and prints these."""
+"""The result of examining one file. The rest of the tool only counts, sorts and prints findings."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """What can be said about a file."""
+    """What is known about a file."""
 
     GOOD = "good"
     DAMAGED = "damaged"
-    TOO_NEW = "too-new"  # written by a newer program: not damaged, but not for this installation
-    UNKNOWN = "unknown"  # a kubelet form whose checksum algorithm is not known here
-    UNREADABLE = "unreadable"  # could not look: permission, I/O, another file system, never the same twice
-    FOREIGN = "foreign"  # somebody else's file: not state, so nothing is wrong with it
+    TOO_NEW = "too-new"  # written by a newer program: not damaged, but this installation cannot read it
+    UNKNOWN = "unknown"  # a form of kubelet's or NVIDIA's whose checksum cannot be verified here
+    UNREADABLE = "unreadable"  # could not look: permission, I/O, another file system, or changing all the time
+    FOREIGN = "foreign"  # another program's file: not state, so nothing is wrong with it
 
 
 @dataclass(slots=True)
 class Finding:
-    """`header` is there for a whole checkpoint of ours, `kubelet` for a file of kubelet's.
+    """`header` is set for a whole checkpoint, `kubelet` for a file of kubelet or NVIDIA's driver.
 
-    Of data it holds at most whose it is, where that was asked for.
+    It holds no data, at most the subject if that was requested.
     """
 
     path: str
     state: State
     size: int = 0
-    modified: float = 0.0  # seconds since 1970, as the file system says
+    modified: float = 0.0  # seconds since 1970, from the file system
     key: str = ""
     header: Header | None = None
     kubelet: KubeletFile | None = None
@@ -51,7 +51,7 @@ class Finding:
 
     @property
     def word(self) -> str:
-        """The state for people. What is unknown to programs is in words that it could not be verified."""
+        """The state as people read it: UNKNOWN is "unverified"."""
         return "unverified" if self.state is State.UNKNOWN else self.state.value
 
     @property

@@ -1,4 +1,4 @@
-"""Problems of one sort in one directory, told as one: 298 lines that say the same bury the two that do not."""
+"""Reports many problems of one sort in one directory as one: 298 equal lines would bury the two others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from . import words
 from .meaning import Problem, Severity
 
-MANY = 6  # so many of one sort are one line
-_NAMED = 3  # of them, as examples
+MANY = 6  # from this many on, problems of one sort are one line
+_NAMED = 3  # of them are named, as examples
 _ORDER = {severity: number for number, severity in enumerate(Severity)}
 
 
 @dataclass(slots=True)
 class Group:
-    """At least one problem; all have the same severity, reason and meaning, and lie in one directory."""
+    """At least one problem; all with the same severity, reason and meaning, in one directory."""
 
     directory: str
     problems: list[Problem] = field(default_factory=list)
@@ -27,14 +27,14 @@ class Group:
 
     @property
     def title(self) -> str:
-        """What is concerned."""
+        """The file, or how many files."""
         if len(self.problems) == 1:
             return words.shown(self.first.path)
         return f"{words.count(len(self.problems), 'file')} in {words.shown(self.directory)}"
 
     @property
     def detail(self) -> str:
-        """What was found: of many, some by name."""
+        """What was found; for many, some of them by name."""
         if len(self.problems) == 1:
             return words.shown(self.first.detail)
         some = [_named(problem) for problem in self.problems[:_NAMED]]
@@ -50,7 +50,7 @@ class Group:
 
 
 def grouped(problems: Iterable[Problem], *, each: bool) -> list[Group]:
-    """Worst first, then by path. With `each` every problem stays alone."""
+    """Worst first, then by path. With `each` no problems are grouped."""
     sorts: dict[tuple[str, ...], Group] = {}
     for problem in sorted(problems, key=lambda problem: (_ORDER[problem.severity], problem.path)):
         directory = os.path.dirname(problem.path) or "."

@@ -1,4 +1,4 @@
-"""JSON values as text for people: indented, in their own letters, and harmless for a terminal."""
+"""JSON values as text for people: indented, not ASCII-escaped, and safe for a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def pretty(value: Any) -> str:
-    """Valid JSON again, but with every character that a terminal could take for a command escaped."""
+    """Valid JSON, with every character escaped that a terminal could take for a command."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     if text.replace("\n", "").isprintable():
         return text
@@ -15,7 +15,7 @@ def pretty(value: Any) -> str:
 
 
 def compact(value: Any, limit: int = 60) -> str:
-    """One value on one line, cut where it gets long."""
+    """One value on one line, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False)
     text = text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"

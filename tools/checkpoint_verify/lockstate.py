@@ -1,4 +1,4 @@
-"""Who holds a directory's lock, learned without touching it: from `.lock`'s text and the kernel's own list."""
+"""Which process holds a directory's lock, without touching it: from the text of `.lock` and the kernel's own list."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from checkpointmanager._format.names import LOCK
 
 from . import words
 
-_FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's fixed number for the host's own
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's fixed number for the host's namespace
 
 
 class Held(StrEnum):
-    """Whether somebody has the lock now."""
+    """Whether a process has the lock now."""
 
     HELD = "held"
     FREE = "free"
-    UNKNOWN = "unknown"  # the kernel shows only the locks of processes that can be seen from here
+    UNKNOWN = "unknown"  # the kernel shows only locks of processes that are visible from here
     ABSENT = "absent"  # there is no lock file
 
 
 @dataclass(frozen=True, slots=True)
 class LockState:
-    """`pids` are the kernel's word; `owner` is what the last one to take the lock wrote about itself."""
+    """`pids` come from the kernel; `owner` is what the last owner wrote about itself into the lock file."""
 
     held: Held
     pids: tuple[int, ...] = ()
     owner: LockOwner | None = None
 
     def __str__(self) -> str:
-        who = words.shown(str(self.owner)) if self.owner else "somebody who left no name"
+        who = words.shown(str(self.owner)) if self.owner else "a process that left no name"
         if self.held is Held.HELD:
             seen = ", ".join(map(str, self.pids))
             told = self.owner is not None and self.owner.pid in self.pids
@@ -42,15 +42,15 @@ class LockState:
         if self.held is Held.FREE:
             return f"free; last held by {who}"
         if self.held is Held.UNKNOWN:
-            return f"perhaps held by {who} (locks of other containers cannot be seen from here)"
+            return f"perhaps held by {who} (locks of other containers are not visible from here)"
         return "no lock file"
 
 
-elsewhere: dict[tuple[int, int], LockState] = {}  # by device and inode: locks that are no kernel's, such as etcd's
+elsewhere: dict[tuple[int, int], LockState] = {}  # by device and inode: locks outside the kernel, such as etcd's
 
 
 def lock_state(folder: int) -> LockState:
-    """The lock of an open directory. Takes no lock itself, so it can never be in an agent's way."""
+    """The lock of an open directory. Takes no lock itself, so it never blocks an agent."""
     try:
         status = os.stat(LOCK, dir_fd=folder, follow_symlinks=False)
     except OSError:
@@ -75,17 +75,17 @@ def _owner_in(folder: int) -> LockOwner | None:
 
 
 def _pids_with_lock_on(status: os.stat_result, owner: LockOwner | None) -> tuple[int, ...] | None:
-    """The kernel's list has lines like: 1: FLOCK  ADVISORY  WRITE 4711 fe:00:2361567 0 EOF"""
+    """The kernel's list has lines such as: 1: FLOCK  ADVISORY  WRITE 4711 fe:00:2361567 0 EOF"""
     device, inode = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", str(status.st_ino)
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as locks:
             rows = [fields for line in locks if len(fields := line.split()) > 5 and fields[1] != "->"]  # -> waits
     except OSError:
         return None
-    # Each once: a list that changes while it is read may have a line twice.
+    # Each once: a list that changes while it is read may repeat a line.
     found = dict.fromkeys((int(row[4]), row[5].rpartition(":")) for row in rows)
     pids = tuple(pid for pid, (where, _, number) in found if (where, number) == (device, inode))
-    # btrfs and overlay show another device here than stat does; then the inode and the name it left must do.
+    # btrfs and overlay show another device here than stat does; then match inode and pid of the lock file.
     return pids or tuple(pid for pid, (_, _, number) in found if owner and (pid, number) == (owner.pid, inode))
 
 

@@ -1,5 +1,5 @@
-"""Values that must not leave the node, taken out of what is exported. A mask that hits nothing is told: it may be
-a typing error, and then the secret is still in."""
+"""Removes values that must not leave the node from an export. A mask that matches nothing is reported: it may be
+mistyped, and then the secret is still in the export."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MASKED = "(masked)"
 
 
 class Masks:
-    """The patterns of the command line, and how often each has hit."""
+    """The patterns of the command line, and how often each has matched."""
 
     def __init__(self, patterns: list[str]) -> None:
-        """Raises ValueError for a pattern that is no path."""
+        """Raises ValueError for a pattern that is not a path."""
         self._steps = {pattern: paths.parse(pattern) for pattern in patterns}
         self._hits = dict.fromkeys(patterns, 0)
 
@@ -28,5 +28,5 @@ class Masks:
 
     @property
     def missed(self) -> list[str]:
-        """The patterns that have hit nothing."""
+        """The patterns that matched nothing."""
         return [pattern for pattern, hits in self._hits.items() if not hits]

@@ -1,4 +1,4 @@
-"""What each reason means for the node, in one sentence, and the next step, as a command where there is one."""
+"""What each reason means for the node, in one sentence, and the next step, if possible as a command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Severity(StrEnum):
 
     DAMAGED = "damaged"
     UNSEEN = "could-not-look"
-    UNUSABLE = "not-usable"  # whole, but the agent will not accept it
+    UNUSABLE = "not-usable"  # whole, but the agent will not use it
     WARNING = "warning"
 
 
@@ -51,30 +51,30 @@ _MEANINGS: dict[str, str] = {
     Reason.TRAILING_BYTES: "The checkpoint is whole, but something was appended to it",
     Reason.CHECKSUM_MISMATCH: "Bytes were changed after the file was written",
     Reason.NOT_JSON: "The content is not JSON, so no program can read it",
-    Reason.WRONG_SHAPE: "The content is not what a writer of this format makes",
+    Reason.WRONG_SHAPE: "The content does not follow the file format",
     Reason.WRONG_KEY: "The file was copied or renamed from another key",
     Reason.TOO_LARGE: "The file is larger than a checkpoint may be",
-    Reason.NOT_A_FILE: "Something else than a file has the checkpoint's name",
-    UNRECOGNISED: "It never was a checkpoint; among checkpoints the agent takes it for a damaged one",
+    Reason.NOT_A_FILE: "Something other than a file has the checkpoint's name",
+    UNRECOGNISED: "It was never a checkpoint, but the agent takes it for a damaged one",
 }
 
 
 def problems_of(finding: Finding) -> list[Problem]:
-    """What is to be said about a file; nothing if it is good and nothing about it is odd."""
+    """The problems of a file; none if it is good and nothing about it is odd."""
     if finding.state is State.DAMAGED:
         meaning = _MEANINGS.get(finding.reason, "It cannot be trusted")
         if finding.kubelet:
             meaning = consequence_of(finding.kubelet.kind).now
         return [_problem(Severity.DAMAGED, finding, finding.detail, meaning, _diagnose(finding.path))]
     if finding.state is State.UNREADABLE:
-        meaning = "Nothing is known about what is there"
+        meaning = "Its state is unknown"
         return [_problem(Severity.UNSEEN, finding, finding.detail, meaning, _next_step(finding.detail))]
     if finding.state is State.TOO_NEW:
         meaning = "A newer program wrote it: it is not damaged, but this installation cannot read it"
-        step = "run the newer version of the agent, or upgrade this one"
+        step = "run the newer version of the agent, or upgrade this installation"
         return [_problem(Severity.UNUSABLE, finding, finding.detail, meaning, step)]
     warnings = [*finding.warnings]
-    if finding.state is State.UNKNOWN and finding.reason != NO_CHECKSUM:  # which is how that file always is
+    if finding.state is State.UNKNOWN and finding.reason != NO_CHECKSUM:  # that file never has one
         warnings.insert(0, finding.detail)
     meaning = _although_odd(finding)
     step = f"checkpoint-verify show {words.quoted(finding.path)}"
@@ -85,8 +85,8 @@ def _although_odd(finding: Finding) -> str:
     if finding.kubelet is None:
         return "The checkpoint is good"
     if finding.kubelet.kind == NVIDIA:
-        return "A driver of the version that wrote it may load it; another one takes it for damaged and does not start"
-    return "Kubelet loads it all the same" if finding.state is State.GOOD else "Whether kubelet loads it is not known"
+        return "The driver version that wrote it may load it; another version takes it for damaged and does not start"
+    return "Kubelet loads it anyway" if finding.state is State.GOOD else "Whether kubelet loads it is not known"
 
 
 def refused(refusal: Refusal, key: str = "") -> Problem:
@@ -94,15 +94,15 @@ def refused(refusal: Refusal, key: str = "") -> Problem:
 
 
 def tolerated(refusal: Refusal) -> Problem:
-    """Somebody holds the lock, so the agent runs: it was told to allow this, or is not who the directory says."""
-    meaning = "The agent that holds the lock works with it; one that was not told to allow this would refuse"
+    """An agent runs here, since the lock is held: it was configured to allow this, or runs as another user."""
+    meaning = "The agent that holds the lock works with it; an agent not configured to allow this would refuse"
     return replace(refused(refusal), severity=Severity.WARNING, meaning=meaning)
 
 
 def torn_previous(finding: Finding) -> Problem:
-    meaning = "The generation before cannot be used to go back; the current one is not concerned"
+    meaning = "The previous generation cannot be used for a rollback; the current one is not affected"
     return _problem(
-        Severity.WARNING, finding, finding.detail, meaning, "nothing to do; the next write of the key replaces it"
+        Severity.WARNING, finding, finding.detail, meaning, "nothing to do; the next write of this key replaces it"
     )
 
 
@@ -113,7 +113,7 @@ def left_over(path: str, count: int) -> Problem:
         "",
         "temp-files",
         f"{words.count(count, 'leftover temp file')}",
-        "A writer died in the middle of a write; the checkpoints are not concerned",
+        "A writer died in the middle of a write; the checkpoints are not affected",
         "nothing to do; the agent removes them when it starts",
     )
 
@@ -126,17 +126,17 @@ def orphans(path: str, count: int) -> Problem:
         "orphans",
         f"{words.count(count, 'previous generation')} without a current one",
         "The checkpoint was removed, or its file was lost",
-        "nothing to do if it was removed; else copy the .previous- file away before the agent starts",
+        "nothing to do if it was removed; otherwise copy the .previous- file to a safe place before the agent starts",
     )
 
 
 def in_spares(path: str, sentence: str) -> Problem:
-    what = "The last owner did not close; starting the agent puts everything in its place"
+    what = "The last owner did not close this directory; starting the agent moves everything into place"
     return Problem(Severity.WARNING, path, "", "spares", sentence.rstrip("."), what, "")
 
 
 def note(path: str, sentence: str) -> Problem:
-    return Problem(Severity.WARNING, path, "", "left-out", sentence.rstrip("."), "Not everything was looked at", "")
+    return Problem(Severity.WARNING, path, "", "left-out", sentence.rstrip("."), "Not everything was checked", "")
 
 
 def several_kinds(path: str, kinds: list[str]) -> Problem:
@@ -146,7 +146,7 @@ def several_kinds(path: str, kinds: list[str]) -> Problem:
         "",
         "several-kinds",
         f"checkpoints of the kinds {', '.join(kinds[:5])}",
-        "A directory holds one kind; an agent refuses those of another",
+        "A directory holds one kind; an agent refuses checkpoints of another",
         f"checkpoint-verify list --sort kind {words.quoted(path)}",
     )
 
@@ -164,7 +164,7 @@ def nothing_found(path: str) -> Problem:
 
 
 def closed(parent: str, places: list[tuple[str, OSError]]) -> Problem:
-    """Of a search: directories that it could not look into."""
+    """Directories that a search could not enter."""
     path, error = places[0]
     number = words.count(len(places), "directory", "directories")
     return Problem(
@@ -172,8 +172,8 @@ def closed(parent: str, places: list[tuple[str, OSError]]) -> Problem:
         parent,
         "",
         Reason.UNREADABLE,
-        f"{number} could not be looked into, such as {words.shown(path)}: {reason_of(error)}",
-        "There may be state that was not found",
+        f"{number} could not be entered, such as {words.shown(path)}: {reason_of(error)}",
+        "There may be state in them that was not found",
         _next_step(reason_of(error)),
     )
 
@@ -189,9 +189,9 @@ def _diagnose(path: str) -> str:
 
 def _next_step(why: str) -> str:
     if why == "it changes while it is read":
-        return "try again, or look for a program that does not replace files but writes into them"
+        return "try again; if it persists, look for a program that writes into the file instead of replacing it"
     if "Permission" in why:
-        return "run it as root, or as the user of the agent"
+        return "run this as root, or as the agent's user"
     if "No such" in why:
         return "check the path"
     return "check the kernel log for disk errors (dmesg), then try again"

@@ -1,4 +1,4 @@
-"""What is mounted where, from the kernel's own list: no mount is touched, not even to ask what it is."""
+"""What is mounted where, from the kernel's own list: no mount is touched, because a dead one never answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mounts() -> Iterator[Mount]:
 
 
 def mounted_in(folder: int) -> dict[str, str]:
-    """Names in an open folder that are mount points of other file systems, with their types."""
+    """Names in an open folder where other file systems are mounted, with their types."""
     found: dict[str, str] = {}
     with suppress(OSError):
         here = os.readlink(f"/proc/self/fd/{folder}").rstrip("/")

@@ -1,7 +1,7 @@
-"""The checks that an agent makes when it opens a directory, made for it beforehand by stat alone.
+"""The checks that an agent makes when it opens a directory, made in advance with stat alone.
 
-For the user that the directory belongs to, whoever runs the tool: root can read what the agent cannot. Only what
-certainly fails is reported. Access that a further group or an ACL may grant is not asked for.
+They are made for the directory's owner, whichever user runs the tool: root can read what the agent cannot. Only
+certain failures are reported, because supplementary groups and ACLs, which may grant access, are not examined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _READ, _WRITE, _ENTER = 4, 2, 1
 
 
 class Refusal(NamedTuple):
-    """Why the agent will not work here, and the command that mends it."""
+    """Why the agent will not work here, and the command that fixes it."""
 
     path: str
     reason: str
@@ -31,12 +31,12 @@ class Refusal(NamedTuple):
 
 
 def refusals_of(path: str, folder: int, user: AgentUser) -> Iterator[Refusal]:
-    """What keeps the agent from opening the directory at all."""
+    """What prevents the agent from opening the directory."""
     status = os.fstat(folder)
     quoted = words.quoted(path)
     if status.st_mode & stat.S_IWOTH:
         detail = f"every user can write to it (mode {stat.S_IMODE(status.st_mode):04o})"
-        meaning = "The agent refuses to open this directory, unless it was told to allow that"
+        meaning = "The agent refuses to open this directory, unless it was configured to allow that"
         yield Refusal(path, "insecure", detail, meaning, f"chmod o-w {quoted}")
     if _cannot(status, user, _READ | _WRITE | _ENTER):
         detail = f"{user} may not read, write and enter it ({_rights(status)})"
@@ -46,7 +46,7 @@ def refusals_of(path: str, folder: int, user: AgentUser) -> Iterator[Refusal]:
         lock = os.stat(LOCK, dir_fd=folder, follow_symlinks=False)
         place = os.path.join(path, LOCK)
         if not stat.S_ISREG(lock.st_mode):
-            detail = "something else stands where the lock file belongs"
+            detail = "something other than a file has the name of the lock file"
             meaning = "The agent refuses to open this directory"
             yield Refusal(place, "insecure", detail, meaning, f"mv -n {words.quoted(place)} /root/")
         elif _cannot(lock, user, _READ | _WRITE):
@@ -56,11 +56,11 @@ def refusals_of(path: str, folder: int, user: AgentUser) -> Iterator[Refusal]:
 
 
 def refusal_of_file(path: str, status: os.stat_result, user: AgentUser) -> Refusal | None:
-    """A whole checkpoint that the agent nevertheless cannot read."""
+    """Why the agent cannot read a whole checkpoint; None if it can."""
     if not _cannot(status, user, _READ):
         return None
-    detail = f"{user}, whose directory it is, may not read it ({_rights(status)})"
-    meaning = "The agent cannot read this checkpoint; to it the file is as bad as a damaged one"
+    detail = f"{user}, who owns the directory, may not read it ({_rights(status)})"
+    meaning = "The agent cannot read this checkpoint, and treats it like a damaged one"
     return Refusal(path, "no-access", detail, meaning, _mend(status, user, words.quoted(path), "u+r"))
 
 
@@ -72,7 +72,7 @@ def _cannot(status: os.stat_result, user: AgentUser, wanted: int) -> bool:
         return mode >> 6 & wanted != wanted
     if status.st_gid == user.gid:
         return mode >> 3 & wanted != wanted
-    return (mode >> 3 | mode) & wanted != wanted  # the user may be in that group, too
+    return (mode >> 3 | mode) & wanted != wanted  # the user may also be in that group
 
 
 def _mend(status: os.stat_result, user: AgentUser, quoted: str, mode: str) -> str:

@@ -1,4 +1,4 @@
-"""A directory taken over for a change: with its lock, and by root as the agent's user."""
+"""Takes a directory's lock for a change; root acts as the agent's user meanwhile."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .remedies import lock_of
 
 
 class Blocked(Exception):
-    """Nothing at all could be done; the text says why in a sentence."""
+    """Nothing could be done; the text says why in a sentence."""
 
 
 @contextmanager
 def owned(directory: str, **options: Unpack[FileOptions]) -> Iterator[tuple[CheckpointManager[Any], AgentUser | None]]:
-    """The library's own manager of the directory, and the user that this process is meanwhile, if it is root."""
+    """The library's own manager of the directory, and the user that root acts as meanwhile, if any."""
     with ExitStack() as stack:
         user: AgentUser | None = None
         try:
             user = stack.enter_context(acting_as_agent(directory))
-            options["allow_insecure"] = True  # the agent has decided that
+            options["allow_insecure"] = True  # the agent decides that
             place = store_at(directory, read_only=options.get("read_only", False), owner=options.get("owner", ""))
             manager = stack.enter_context(CheckpointManager(place, ANY_KIND, **options))
         except (CheckpointError, OSError) as error:
@@ -34,7 +34,7 @@ def owned(directory: str, **options: Unpack[FileOptions]) -> Iterator[tuple[Chec
 
 
 def refuse_if_held(directory: str) -> None:
-    """Nobody needs to be asked about what cannot be done."""
+    """Raises Blocked before the user is asked to confirm something that cannot be done."""
     lock = lock_of(directory)
     if lock.held is Held.HELD:
         raise Blocked(_locked(lock))
@@ -42,10 +42,10 @@ def refuse_if_held(directory: str) -> None:
 
 def _why_not(directory: str, error: CheckpointError | OSError, user: AgentUser | None) -> str:
     if not isinstance(error, DirectoryLocked):
-        return f"{error}{f' (tried as {user}, whose directory it is)' if user else ''}"
+        return f"{error}{f' (tried as {user}, who owns the directory)' if user else ''}"
     lock = lock_of(directory)
-    return _locked(lock) if lock.held is Held.HELD else f"{error}; stop it first, then try again"
+    return _locked(lock) if lock.held is Held.HELD else f"{error}; stop that process first, then try again"
 
 
 def _locked(lock: LockState) -> str:
-    return f"the lock is {lock}; stop that first, then try again"
+    return f"the lock is {lock}; stop that process first, then try again"

@@ -1,4 +1,4 @@
-"""Places in a JSON document, written as `$.data.pods[1]`: how diff names them and how --mask selects them."""
+"""Places in a JSON document, written as `$.data.pods[1]`: diff prints them, and --mask selects by them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _STEP = re.compile(
 
 
 class Step(NamedTuple):
-    """One step down: to a member, to an item, to all of them (None), perhaps from any depth."""
+    """One step down: to a member, an item or all of them (None), or with `deep` from any depth."""
 
     to: str | int | None
     deep: bool = False
 
 
 def below(path: str, step: str | int) -> str:
-    """The place one step further down, in words."""
+    """The path one step further down."""
     if isinstance(step, int):
         return f"{path}[{step}]"
     return f"{path}.{step}" if _PLAIN.fullmatch(step) else f"{path}[{json.dumps(step, ensure_ascii=False)}]"
@@ -44,12 +44,12 @@ def parse(text: str) -> tuple[Step, ...]:
         steps.append(_step(found))
         place = found.end()
     if not steps or place != len(text):
-        raise ValueError(f"{text!r} is no path; write $.data.token, $.data.pods[*].name or $..password")
+        raise ValueError(f"{text!r} is not a path; write $.data.token, $.data.pods[*].name or $..password")
     return tuple(steps)
 
 
 def replace(value: Any, steps: tuple[Step, ...], by: Any) -> int:
-    """Put `by` at every place that the steps lead to, and return how many there were."""
+    """Put `by` in every place that the steps lead to; returns their number."""
     step, rest = steps[0], steps[1:]
     count = 0
     for name in _matching(value, step):

@@ -1,7 +1,7 @@
-"""Metrics for node_exporter's textfile collector: replaced as a whole, readable by all, no label per key.
+"""Metrics for node_exporter's textfile collector: the file is replaced as a whole and readable by all users.
 
-Names and labels are those that a collector of the library itself would use. Every series has the directory as
-its label, so that the files of several timers can lie side by side.
+Names and labels follow the library's own collector. Every series has a label for the directory, so several
+timers can each write a file; none has a label per key.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _HELP = {
     "damaged": "State files that cannot be trusted, by reason.",
     "too_new": "Checkpoints that only a newer program can read.",
     "unreadable": "State files that could not be read.",
-    "not_usable": "What is whole, but the agent will not accept.",
-    "warnings": "Things that are odd, but no damage.",
+    "not_usable": "Problems for which the agent will not use whole state: permissions, or too new.",
+    "warnings": "Warnings: odd, but not damage.",
     "bytes": "Size of all state files.",
     "temp_files": "Leftover temp files of dead writers.",
     "quarantined": "Copies of damaged files in quarantine.",
-    "previous_torn": "Previous generations that cannot be gone back to.",
-    "verify_last_run_timestamp_seconds": "When checkpoint-verify looked last.",
+    "previous_torn": "Previous generations that cannot be used for a rollback.",
+    "verify_last_run_timestamp_seconds": "Time of the last run of checkpoint-verify.",
     "verify_last_run_result": "Exit code of that run: 0 good, 1 damage, 3 could not look.",
 }
 
@@ -56,7 +56,7 @@ def text(tallies: Sequence[Tally], strict: bool) -> str:
 
 def write(path: str, content: str) -> None:
     """Replace the file, so that node_exporter never reads half of it."""
-    # Not ending in .prom: the collector must not read it before it is whole.
+    # The name does not end in .prom: the collector must not read it before it is complete.
     temp = f"{path}.{secrets.token_hex(4)}.tmp"
     descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:

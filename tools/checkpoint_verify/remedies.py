@@ -1,4 +1,4 @@
-"""What can be done about a file, as exact commands, and what each of them costs."""
+"""What can be done about a file, as exact commands, and what each choice costs."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class Remedy(NamedTuple):
 
     what: str
     commands: tuple[str, ...] = ()
-    is_preparation: bool = False  # comes before any of the others, which are a choice
+    is_preparation: bool = False  # comes before the others, which are alternatives
 
 
-# A kubelet without its file does not know what drivers hold for the claims that it named.
+# Without its file, kubelet does not know which claims drivers hold devices for.
 _ORPHANS = Remedy(
-    "Afterwards free what drivers still hold: kubelet never unprepares claims that it has forgotten, so their devices "
-    "stay held as orphans. See which claims a driver holds, and release each one whose pod is gone.",
+    "Afterwards free the devices that drivers still hold: kubelet never unprepares claims that it has forgotten. "
+    "List the claims that a driver holds, and release each one whose pod is gone.",
     ("dra-agent claims", "dra-agent release UID"),
 )
 
 
 def for_checkpoint(target: Target, found: Finding, cure: Repair | None, other_path: str = "") -> list[Remedy]:
-    """For a damaged checkpoint of ours, the least costly first. `other_path` is of the key that it says to be."""
+    """For a damaged checkpoint, the least costly first. `other_path` is the path of the key that its header names."""
     if not target.key:
-        return [Remedy("Copy it back to <key>.json; under this name, which is no key's, repair cannot work on it.")]
+        return [Remedy("Copy it to <key>.json first; repair works only on files with such a name.")]
     return [*_preparations(target), *_choices(target, found, cure, other_path)]
 
 
@@ -59,18 +59,18 @@ def _choices(target: Target, found: Finding, cure: Repair | None, other_path: st
         yield Remedy("Repair it exactly; nothing is lost.", (f"checkpoint-verify repair {path}",))
         return
     if found.reason == UNRECOGNISED:
-        yield Remedy("Move it out of the directory; it does not belong there.", (f"mv -n {path} /root/",))
+        yield Remedy("Move it out of the directory; it is not a checkpoint.", (f"mv -n {path} /root/",))
         if not os.path.lexists(target.previous):
             return
     if found.reason == Reason.WRONG_KEY and other_path and not os.path.lexists(other_path):
         rename = f"mv -n {path} {words.quoted(other_path)}"
-        yield Remedy("Give the file its own name back, if it was renamed by mistake.", (rename,))
+        yield Remedy("Rename the file back, if it was renamed by mistake.", (rename,))
     previous = previous_of(target)
     if previous and previous.header:
         header = previous.header
         what = (
             f"Go back to generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC; "
-            "what was written after it is lost."
+            "everything written after it is lost."
         )
         commands = (f"checkpoint-verify show --previous {path}", f"checkpoint-verify repair --rollback {path}")
         yield Remedy(what, commands)
@@ -80,23 +80,23 @@ def _choices(target: Target, found: Finding, cure: Repair | None, other_path: st
     if found.reason == Reason.NOT_A_FILE:
         restore = (f"mv -n {path} /root/", *restore)
     yield Remedy(f"Restore the file from a backup: it cannot be repaired exactly, and {why}.", restore)
-    what = "Give it up: its bytes go to quarantine, and the agent starts this key as new."
+    what = "Discard it: its bytes go to quarantine, and the agent starts this key anew."
     yield Remedy(what, (f"checkpoint-verify repair --discard {path}",))
 
 
 def for_kubelet(found: Finding) -> list[Remedy]:
-    """For a file that its reader refuses, the mildest first. There is no repair: its checksum cannot prove one."""
+    """For a file that kubelet or a driver refuses, the mildest first. Its checksum cannot prove a repair."""
     assert found.kubelet
     kind, consequence = found.kubelet.kind, consequence_of(found.kubelet.kind)
     remedies = []
     if kind == DRA and found.kubelet.data is not None:
-        what = "Note the claims that it names; the text can still be read, though not trusted."
+        what = "Write down the claims that it names; the text can still be read, but not trusted."
         remedies.append(Remedy(what, (f"checkpoint-verify show {words.quoted(found.path)}",)))
     if not consequence.stops_kubelet and consequence.of_kubelet:
-        remedies.append(Remedy(f"Nothing has to be done for kubelet to start. {consequence.now}."))
+        remedies.append(Remedy(f"Kubelet starts without any action. {consequence.now}."))
     loading = [version for version, answer in found.kubelet.loads_in.items() if answer]
     if loading:
-        remedies.append(Remedy(f"Go back to a kubelet that loads it: {', '.join(loading)}."))
+        remedies.append(Remedy(f"Go back to a kubelet version that loads it: {', '.join(loading)}."))
     remedies.append(_move_away(found.path, consequence))
     if kind == DRA:
         remedies.append(_ORPHANS)
@@ -104,27 +104,27 @@ def for_kubelet(found: Finding) -> list[Remedy]:
 
 
 def for_unreadable(target: Target, found: Finding) -> list[Remedy]:
-    """For what nobody could look at."""
+    """For a file that could not be read."""
     path, directory = words.quoted(target.path), words.quoted(target.directory)
     if found.errno == errno.ENOENT:
-        return [Remedy("Check the path; there is no such file.", (f"checkpoint-verify list {directory}",))]
+        return [Remedy("Check the path: there is no such file.", (f"checkpoint-verify list {directory}",))]
     if found.errno != errno.EACCES:
         commands = (f"ls -ld {path}", "dmesg --level=err,warn | tail -50")
-        return [Remedy("Look at the file, and at the kernel log for disk errors.", commands)]
-    remedies = [Remedy("Run this as root, or as the user of the agent.")]
+        return [Remedy("Look at the file, and look for disk errors in the kernel log.", commands)]
+    remedies = [Remedy("Run this as root, or as the agent's user.")]
     with suppress(OSError):
         refusal = refusal_of_file(target.path, os.lstat(target.path), agent_user(target.directory))
         if refusal:
-            what = f"Give the agent the right to read it: {refusal.detail}."
+            what = f"Let the agent read it: {refusal.detail}."
             remedies.append(Remedy(what, (refusal.next,)))
     return remedies
 
 
 def for_unverified_driver(found: Finding) -> list[Remedy]:
-    """For a file of NVIDIA's driver that is perhaps whole."""
+    """For a file of NVIDIA's driver that may be whole."""
     return [
-        Remedy("Nothing has to be done if the driver runs: then it has loaded the file."),
-        Remedy("Go back to the version of the driver that wrote it, if the driver was upgraded or downgraded lately."),
+        Remedy("Do nothing if the driver is running: then it has loaded the file."),
+        Remedy("Go back to the driver version that wrote it, if the driver was upgraded or downgraded recently."),
         _move_away(found.path, consequence_of(found.kind)),
     ]
 
@@ -143,7 +143,7 @@ def _move_away(path: str, consequence: Consequence) -> Remedy:
 
 
 def previous_of(target: Target) -> Finding | None:
-    """The generation before, judged; None if there is none."""
+    """The finding for the previous generation; None if there is none."""
     folder, name = os.path.split(target.previous)
     try:
         descriptor = disk.open_folder(folder or ".")

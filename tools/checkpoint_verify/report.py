@@ -1,4 +1,4 @@
-"""From tallies to what is told: the verdict line, one line per problem, the summary."""
+"""Prints tallies: the verdict line, one line per problem, and the summary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLES = {Severity.DAMAGED: BAD, Severity.UNSEEN: BAD, Severity.UNUSABLE: BAD, 
 
 
 def verdict_of(tallies: Sequence[Tally], *, strict: bool) -> tuple[str, str]:
-    """The first line, of at most 80 characters, and its style."""
+    """The first line, at most 80 characters long, and its style."""
     damaged = sum(tally.states[State.DAMAGED] for tally in tallies)
     unseen = sum(tally.count(Severity.UNSEEN) for tally in tallies)
     warned = sum(tally.count(Severity.WARNING) for tally in tallies)
@@ -28,7 +28,7 @@ def verdict_of(tallies: Sequence[Tally], *, strict: bool) -> tuple[str, str]:
     if len(tallies) == 1 and not tallies[0].is_directory:
         return _verdict_of_file(tallies[0], strict=strict)
     noun = _noun(tallies)
-    also = f", {unseen:,} not looked at" if damaged and unseen else ""
+    also = f", {unseen:,} not checked" if damaged and unseen else ""
     if damaged:
         return _fitted(f"DAMAGED: {damaged:,} of {words.count(files, noun)}{also}", tallies), BAD
     if any(tally.count(Severity.UNUSABLE) for tally in tallies):
@@ -36,7 +36,7 @@ def verdict_of(tallies: Sequence[Tally], *, strict: bool) -> tuple[str, str]:
     if strict and warned:
         return _fitted(f"NOT GOOD: {words.count(warned, 'warning')} (--strict)", tallies), BAD
     if unseen and not files and all(holds_nothing(tally) for tally in tallies):
-        return _fitted("NOTHING FOUND: no checkpoint, no kubelet state file", tallies), BAD
+        return _fitted("NOTHING FOUND: no checkpoints, no kubelet state files", tallies), BAD
     if unseen:
         return _fitted(f"COULD NOT LOOK: {words.count(unseen, 'problem')}", tallies), BAD
     unverified = sum(
@@ -80,9 +80,9 @@ def _verdict_of_file(tally: Tally, *, strict: bool) -> tuple[str, str]:
 
 
 def print_report(tallies: Sequence[Tally], screen: Screen, *, strict: bool, each: bool = False) -> None:
-    """The verdict, what is wrong, and the summary; of several places one row each, and then only what is wrong.
+    """The verdict, the problems and the summary; for several places one row each, then the problems.
 
-    With `each` every problem has a line of its own, however many there are of one sort.
+    With `each` every problem has its own line, even if many are of one sort.
     """
     verdict, style = verdict_of(tallies, strict=strict)
     screen.say((verdict, style))
@@ -101,12 +101,12 @@ def print_report(tallies: Sequence[Tally], screen: Screen, *, strict: bool, each
 
 
 def _saw_nothing(tally: Tally) -> bool:
-    """There is nothing to sum up where nothing is, or where nobody could look."""
+    """True if there is nothing to sum up: nothing was found, or the path could not be read."""
     return not tally.files and not tally.around.previous and tally.around.lock.held is Held.ABSENT
 
 
 def one_line(group: Group) -> str:
-    """Reason, meaning and next step of a problem, or of many of one sort."""
+    """Reason, meaning and next step of a problem, or of many of one sort, on one line."""
     problem = group.first
     step = f". Next: {group.next}" if group.next else ""
     holds = f". Holds {problem.subject}" if problem.subject and len(group.problems) == 1 else ""
@@ -138,10 +138,10 @@ def verdict_word(verdict: Verdict) -> str:
 
 
 def loads_in(found: Finding) -> str:
-    """The kubelet versions that load the file, in words."""
+    """The kubelet versions that load the file, for people."""
     assert found.kubelet
     if found.kubelet.kind == NVIDIA:
-        return "not kubelet's"
+        return "not a kubelet file"
     answers = found.kubelet.loads_in
     loading = [version for version, answer in answers.items() if answer]
     if not loading:
@@ -154,7 +154,7 @@ def loads_in(found: Finding) -> str:
 
 
 def _print_block(group: Group, screen: Screen) -> None:
-    """On a terminal the next step has a line of its own, to be copied."""
+    """On a terminal the next step has its own line, so it can be copied."""
     problem = group.first
     screen.say()
     severity = problem.severity.replace("-", " ")
@@ -183,7 +183,7 @@ def _print_summary(tally: Tally, screen: Screen) -> None:
 
 def _summary(tally: Tally) -> list[tuple[str, str]]:
     states, around = tally.states, tally.around
-    this, earlier, unknown = tally.boots_told()
+    this, earlier, unknown = tally.boots_counted()
     sizes = f"{words.size(tally.octets)}, the largest {words.size(tally.largest)}" if tally.files else ""
     boots = [f"{this:,} from this one", f"{earlier:,} from an earlier one", f"{unknown:,} unknown"]
     return [
@@ -192,10 +192,10 @@ def _summary(tally: Tally) -> list[tuple[str, str]]:
         ("generations", _span(tally.lowest_generation, tally.highest_generation)),
         ("boots", ", ".join(b for b in boots if not b.startswith("0 "))),
         ("size", sizes),
-        ("previous", f"{around.previous:,} kept to go back to, {len(around.torn):,} torn" if around.previous else ""),
+        ("previous", f"{around.previous:,} kept for a rollback, {len(around.torn):,} torn" if around.previous else ""),
         ("temp files", f"{len(around.temps):,} left over" if around.temps else "none"),
         ("quarantined", words.count(around.quarantined, "copy", "copies") if around.quarantined else "none"),
-        ("other files", f"{around.foreign:,}, not looked at" if around.foreign else ""),
+        ("other files", f"{around.foreign:,}, not checked" if around.foreign else ""),
         ("lock", str(around.lock) if around.lock.held is not Held.ABSENT else "no lock file"),
     ]
 

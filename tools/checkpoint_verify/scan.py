@@ -1,7 +1,7 @@
-"""A directory, file by file: findings are handed on and not kept, so memory does not grow with their number.
+"""Scans a directory file by file. Findings are passed on and not kept, so memory does not grow with their number.
 
-Stays on the file system of the directory, follows no link below it, and looks into no folder but
-`.quarantine` (to count) and, at kubelet, `device-plugins`. Takes no lock and writes nothing.
+It stays on the file system of the directory, follows no link below it, and enters no folder except `.quarantine` (to
+count) and kubelet's `device-plugins`. It takes no lock and writes nothing.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from .opening import Refusal, refusals_of
 from .spares import Spares, spares_in
 
 DEVICE_PLUGINS = "device-plugins"
-REPLACE_SECONDS = 0.2  # a live agent replaces it just now
-IN_FLIGHT_SECONDS = 60.0  # a temp file may be a write under way for so long
+REPLACE_SECONDS = 0.2  # a live agent is replacing it right now
+IN_FLIGHT_SECONDS = 60.0  # a write may keep its temp file this long
 
-_KUBELET_TEMP = re.compile(r"\.\d+")  # what Go's CreateTemp(dir, ".") makes
+_KUBELET_TEMP = re.compile(r"\.\d+")  # names of Go's CreateTemp(dir, ".")
 
 
 @dataclass(slots=True)
 class Surroundings:
-    """What a directory holds beside its checkpoints."""
+    """What a directory holds besides its checkpoints."""
 
     path: str
     of_kubelet: bool = False
@@ -50,9 +50,9 @@ class Surroundings:
     foreign: int = 0
     spares: Spares = field(default_factory=Spares)  # of a dead owner
     notes: list[str] = field(default_factory=list)  # sentences: what was left out, and why
-    user: AgentUser | None = None  # whose directory it is, if it is one of checkpoints
+    user: AgentUser | None = None  # the owner of a directory of checkpoints
     refusals: list[Refusal] = field(default_factory=list)  # why that user's agent will not open it
-    tolerated: list[Refusal] = field(default_factory=list)  # the same, where one has opened it all the same
+    tolerated: list[Refusal] = field(default_factory=list)  # the same, if an agent has opened it anyway
 
 
 class _Wanted(NamedTuple):
@@ -64,9 +64,9 @@ class _Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class _Names:
-    """A directory's entries by what they are for; other folders are not even remembered.
+    """A directory's entries by purpose; other folders are ignored.
 
-    What is mounted is not touched, not even to ask what it is: the server of a dead mount never answers.
+    Mount points are not touched, not even by stat: the server of a dead mount never answers.
     """
 
     mounted: dict[str, str]
@@ -74,9 +74,9 @@ class _Names:
     previous: list[str] = field(default_factory=list)
     temps: list[str] = field(default_factory=list)
     spares: list[str] = field(default_factory=list)
-    irregular: set[str] = field(default_factory=set)  # links, folders, FIFOs, devices in a checkpoint's place
+    irregular: set[str] = field(default_factory=set)  # links, folders, FIFOs and devices with a checkpoint's name
     foreign: int = 0
-    ours: bool = False  # something that only this library makes is there
+    ours: bool = False  # there is something that only this library makes
 
 
 def scan(
@@ -88,9 +88,9 @@ def scan(
     subjects: bool = False,
     opened: Callable[[int], object] = lambda _: None,
 ) -> Iterator[Finding]:
-    """Every checkpoint and kubelet file of a directory, in the order of names; `around` is filled meanwhile.
+    """Every checkpoint and kubelet file of a directory, in the order of names; fills `around` on the way.
 
-    `opened` is told how many files there are before they are looked at. Raises OSError for an unusable directory.
+    Calls `opened` with the number of files before it reads them. Raises OSError if the directory cannot be read.
     """
     wanted = _Wanted(kubelet_version, with_previous, subjects, opened)
     folder = disk.open_folder(path)
@@ -145,7 +145,7 @@ def _checkpoints(
     for name in names.checkpoints:
         place = os.path.join(path, name)
         if name in names.mounted:
-            what = f"a mount of its own ({names.mounted[name]}), left out; name the file to check it"
+            what = f"a separate mount ({names.mounted[name]}), not checked; give its path to check it"
             yield unreadable(place, OSError(errno.EXDEV, what))
         elif found := (
             (name in names.irregular and _irregular(name, folder, place, circumstances))
@@ -157,7 +157,7 @@ def _checkpoints(
             ours = ours or found.kubelet is None
             yield found
     if circumstances.among is Among.ANYTHING and ours:
-        # There are checkpoints after all, so the documents beside them should be some, too.
+        # There are checkpoints after all, so the documents beside them should be checkpoints, too.
         strict = replace(circumstances, among=Among.CHECKPOINTS)
         yield from (found for name in foreign if (found := examine(name, folder, os.path.join(path, name), strict)))
     else:
@@ -165,7 +165,7 @@ def _checkpoints(
 
 
 def _irregular(name: str, folder: int, path: str, circumstances: Circumstances) -> Finding | None:
-    """A finding for what is no regular file, without opening it: a device may react to that."""
+    """A finding for anything but a regular file, without opening it: a device may react to that."""
     try:
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     except OSError:
@@ -173,7 +173,9 @@ def _irregular(name: str, folder: int, path: str, circumstances: Circumstances) 
     if stat.S_ISREG(mode):
         return None
     if name in KUBELET_NAMES and stat.S_ISLNK(mode):
-        return unreadable(path, OSError(errno.ELOOP, "a symbolic link, which is not followed; name its target"))
+        return unreadable(
+            path, OSError(errno.ELOOP, "a symbolic link, which is not followed; give the path of its target")
+        )
     if circumstances.among is not Among.CHECKPOINTS and name not in KUBELET_NAMES:
         return Finding(path, State.FOREIGN)
     return not_a_file(path, name, disk.what_is(mode))
@@ -184,7 +186,7 @@ def _sorted_out(folder: int, mounted: dict[str, str]) -> _Names:
     with os.scandir(folder) as entries:
         for entry in entries:
             _sort_out(entry, names)
-    names.checkpoints = sorted(set(names.checkpoints))  # a name that is replaced while it is listed may come twice
+    names.checkpoints = sorted(set(names.checkpoints))  # a name that is replaced during the listing may appear twice
     names.previous.sort()
     names.temps.sort()
     return names
@@ -214,10 +216,10 @@ def _is_kubelets(path: str, names: _Names) -> bool:
 
 
 def _device_plugins(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iterator[Finding]:
-    """kubelet keeps its device manager's file one folder further down."""
+    """kubelet keeps the file of its device manager one folder further down."""
     below = os.path.join(path, DEVICE_PLUGINS)
     if DEVICE_PLUGINS in mounted_in(folder):
-        around.notes.append(f"{words.shown(below)} is a mount of its own and was left out; name it to check it.")
+        around.notes.append(f"{words.shown(below)} is a separate mount and was not checked; give its path to check it.")
         return
     try:
         inside = disk.open_folder(DEVICE_PLUGINS, folder)
@@ -225,7 +227,7 @@ def _device_plugins(path: str, folder: int, around: Surroundings, wanted: _Wante
         return
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            around.notes.append(f"{words.shown(below)} is no folder but a link or file, and was left out.")
+            around.notes.append(f"{words.shown(below)} is a link or a file instead of a folder, and was not checked.")
         else:
             yield unreadable(below, error)
         return
@@ -255,7 +257,7 @@ def _look_at_previous(
 
 
 def _is_orphan(name: str, folder: int) -> bool:
-    """A previous generation that stays without a current one. An agent that removes a key does it in two steps."""
+    """True if a previous generation stays without a current one: an agent removes the two one after the other."""
     current = name.removeprefix(PREVIOUS) + SUFFIX
     if _exists(current, folder):
         return False
@@ -272,7 +274,7 @@ def _exists(name: str, folder: int) -> bool:
 
 
 def _is_left_over(name: str, folder: int, lock: LockState) -> bool:
-    """A temp file of a dead writer. One that a live writer is filling right now is none."""
+    """True for the temp file of a dead writer, not for one that a live writer is filling."""
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
@@ -286,7 +288,7 @@ def _is_left_over(name: str, folder: int, lock: LockState) -> bool:
 def _count_quarantined(path: str, folder: int, around: Surroundings, mounted: dict[str, str]) -> int:
     shown = words.shown(os.path.join(path, QUARANTINE))
     if QUARANTINE in mounted:
-        around.notes.append(f"{shown} is a mount of its own and was left out.")
+        around.notes.append(f"{shown} is a separate mount and was not checked.")
         return 0
     try:
         inside = disk.open_folder(QUARANTINE, folder)

@@ -1,6 +1,6 @@
-"""What a person sees. Plain lines here; colour, tables that fit and progress on a terminal are terminal.py's.
+"""Output for people: plain lines here; terminal.py adds colour, fitting tables and a progress bar.
 
-Rich is only imported for a terminal, and nothing but looks is lost where it is not installed.
+Rich is imported only for a terminal. Without it only the looks change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Part = str | tuple[str, str]  # a text, or a text with one of the styles above
 
 
 class Screen:
-    """A pipe, a file, or a terminal that can do no more: every call is so many lines of plain text."""
+    """A pipe, a file or a simple terminal: every call writes lines of plain text."""
 
     is_terminal = False
 
@@ -33,11 +33,11 @@ class Screen:
         self._stream.write(" " * indent + "".join(map(text_of, parts)) + "\n")
 
     def verbatim(self, text: str, style: str = "") -> None:
-        """Text that must never be wrapped, such as a command that somebody copies."""
+        """Text that must never be wrapped, such as a command to copy."""
         self._stream.write(text + "\n")
 
     def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Names and values, one below the other; what has no value is left out."""
+        """Names and values, one pair per line; pairs without a value are left out."""
         listed = [row for row in rows if row[1]]
         width = max((len(name) for name, _ in listed), default=0)
         for name, value in listed:
@@ -52,7 +52,7 @@ class Screen:
     ) -> None:
         """Columns; those whose number is in `right` are aligned to the right.
 
-        `spare` are the headings of columns that go, in this order, where a terminal is too narrow for all.
+        `spare` are the headings of columns that are dropped, in this order, if the terminal is too narrow.
         """
         cells = [headings, *([text_of(cell) for cell in row] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -69,7 +69,7 @@ class Screen:
 
 
 class Silence(Screen):
-    """Where nothing is to be seen."""
+    """Prints nothing."""
 
     def say(self, *parts: Part, indent: int = 0) -> None:
         """Nothing."""
@@ -88,16 +88,16 @@ class Silence(Screen):
 
 
 class Progress:
-    """Told of the work ahead, then of each file. Nobody watches this one."""
+    """Receives the number of files ahead, then each file that is done. This one shows nothing."""
 
     def searched(self, directories: int) -> None:
-        """So many directories were looked through, with nobody knows how many to come."""
+        """This many directories have been searched; how many remain is not known."""
 
     def expect(self, total: int) -> None:
-        """So many files, perhaps with more to come."""
+        """This many more files have to be checked."""
 
     def step(self) -> None:
-        """One is done."""
+        """One file is done."""
 
 
 def screen(*, quiet: bool = False) -> Screen:
@@ -116,7 +116,7 @@ def screen(*, quiet: bool = False) -> Screen:
 
 @contextmanager
 def progress(*, wanted: bool) -> Iterator[Progress]:
-    """A bar on the standard error of a terminal, once there is much to do; else nothing."""
+    """A bar on standard error if that is a terminal and there is much to do; otherwise nothing."""
     if wanted and _can_do_more(sys.stderr):
         try:
             from .terminal import bar  # noqa: PLC0415 - keeps rich optional, and pipes fast

@@ -1,7 +1,7 @@
-"""Where on a node there is state: directories of checkpoints, kubelet's, and drivers', below a parent.
+"""Finds the directories with state of agents, kubelet and drivers below a parent.
 
-Follows no link, and enters no mount but those of local disks: the server of a dead one never answers. A directory
-is known by names that only the library makes, by how its files begin, or by kubelet's well-known names.
+It follows no link and enters only mounts of local disks: the server of a dead mount never answers. It recognises a
+directory by names that only the library makes, by how its files begin, or by kubelet's well-known names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .mounts import mounts_below
 from .remains import looks_ours
 from .scan import DEVICE_PLUGINS
 
-HEADS = 16  # files of a directory that are looked into, to learn whether it is one of checkpoints
+HEADS = 16  # files of a directory that are read to find out whether they are checkpoints
 # The layers of container images: hundreds of thousands of directories, and never state.
 IMAGE_LAYERS = frozenset({"overlay2", "overlay", "io.containerd.snapshotter.v1.overlayfs"})
 LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "jfs", "reiserfs", "vfat"})
@@ -31,34 +31,34 @@ Watch = Callable[[int], object]
 
 @dataclass(slots=True)
 class Search:
-    """What was found below one parent, and what could not be looked into."""
+    """What was found below one parent, and what could not be entered."""
 
     parent: str
     found: list[str] = field(default_factory=list)
     searched: int = 0
-    layers: int = 0  # folders of image layers, left out
-    mounts: list[str] = field(default_factory=list)  # left out
+    layers: int = 0  # folders of image layers, skipped
+    mounts: list[str] = field(default_factory=list)  # skipped
     closed: list[tuple[str, OSError]] = field(default_factory=list)  # could not be entered
 
     def __str__(self) -> str:
-        """A sentence: where was looked, and what was left out on purpose."""
+        """A sentence: what was searched, and what was skipped on purpose."""
         where = f"searched {words.count(self.searched, 'directory', 'directories')} in {words.shown(self.parent)}"
         return "; ".join((where, *self.notes))
 
     @property
     def notes(self) -> list[str]:
-        """What was left out on purpose."""
+        """What was skipped on purpose."""
         sentences = []
         if self.mounts:
             some = ", ".join(map(words.shown, self.mounts[:3])) + (" and more" if len(self.mounts) > 3 else "")
-            sentences.append(f"{words.count(len(self.mounts), 'mount')} other than of local disks left out ({some})")
+            sentences.append(f"{words.count(len(self.mounts), 'mount')} other than local disks skipped ({some})")
         if self.layers:
-            sentences.append(f"{words.count(self.layers, 'folder')} of image layers left out")
+            sentences.append(f"{words.count(self.layers, 'folder')} of image layers skipped")
         return sentences
 
 
 def search(parent: str, watch: Watch = lambda _: None) -> Search:
-    """Everything below `parent`, and itself, in the order of paths."""
+    """Everything below `parent`, including itself, in the order of paths."""
     done = Search(parent)
     mounted = mounts_below(parent)
     waiting = [parent]
@@ -67,7 +67,7 @@ def search(parent: str, watch: Watch = lambda _: None) -> Search:
         try:
             names, folders = _entries(path)
         except OSError as error:
-            if path == parent or error.errno != errno.ENOENT:  # else it was removed meanwhile
+            if path == parent or error.errno != errno.ENOENT:  # otherwise it was removed meanwhile
                 done.closed.append((path, error))
             continue
         done.searched += 1
@@ -114,7 +114,7 @@ def _is_state(path: str, names: list[str]) -> bool:
 
 def _is_known(path: str) -> bool:
     head = _head(path)
-    if looks_ours(head) and b'"readable_by"' in head:  # others have checksums, too
+    if looks_ours(head) and b'"readable_by"' in head:  # other programs have checksums, too
         return True
     found = inspect(head, words.base_name(path)) if head[:12] == b'{"checksum":' else None
     return found is not None and found.kind == NVIDIA

@@ -1,7 +1,7 @@
-"""Whose state a checkpoint is: claim, pods and devices beside a key that nobody can remember.
+"""Whose state a checkpoint holds: claim, pods and devices, which mean more to people than a key.
 
-Only for the kinds of draState, and only for the tool's own screens: errors never show data. What a damaged file
-says about itself is a hint for people, and marked as such.
+Only for the kinds of draState, and only on the tool's own screens: errors never show data. What a damaged file says
+about itself is a hint, and is marked as such.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .kubelet import DRA, NVIDIA, KubeletFile
 
 BY_PREVIOUS = "as of the generation before"
 BY_DAMAGED = "by its damaged bytes"
-_SHOWN = 3  # of each, in one line
+_SHOWN = 3  # of each on one line
 _HEADER_BYTES = 4096
 _KIND = re.compile(rb'"kind":"([A-Za-z]+)"')
 _MEMBERS = {name: re.compile(rb'"' + name.encode() + rb'":"([^"\\]{1,253})"') for name in ("claim_name", "namespace")}
@@ -33,7 +33,7 @@ _MEMBERS = {name: re.compile(rb'"' + name.encode() + rb'":"([^"\\]{1,253})"') fo
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """`claims` are namespace/name, `phase` how far a driver is with them. `source` is "" for the whole file itself."""
+    """`claims` are namespace/name; `phase` is how far a driver got. `source` is "" for the undamaged file itself."""
 
     claims: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Subject:
 
     @property
     def document(self) -> dict[str, Any]:
-        """In JSON, nothing left out."""
+        """As JSON, complete."""
         return {
             "claims": [words.shown(claim) for claim in self.claims],
             "pods": [words.shown(pod) for pod in self.pods],
@@ -68,7 +68,7 @@ def listed(values: tuple[str, ...]) -> str:
 
 
 def subject_of(header: Header, data: bytes | memoryview) -> Subject | None:
-    """Of a whole checkpoint; None if its kind is not known, or if it does not fit its schema."""
+    """The subject of a whole checkpoint; None if its kind is not known, or the data does not fit its schema."""
     try:
         if header.kind == CLAIMS.kind:
             return _of_claim(CLAIMS.decode(data, header.version, header.readable_by)[0])
@@ -80,7 +80,7 @@ def subject_of(header: Header, data: bytes | memoryview) -> Subject | None:
 
 
 def subject_at(found: Finding, budget: SearchBudget | None = None) -> Subject | None:
-    """Of the file that a finding is about, by the best source. `budget` limits the search for a flipped bit."""
+    """The subject of a finding's file, from the best source. `budget` limits the search for a flipped bit."""
     if not found.key or found.kubelet:
         return None
     path, folder = found.path, found.path.rpartition("/")[0] or "."
@@ -96,7 +96,7 @@ def subject_at(found: Finding, budget: SearchBudget | None = None) -> Subject | 
 
 
 def claims_in(kubelet: KubeletFile) -> Iterator[tuple[str, Subject]]:
-    """UID and subject of each claim that a file of kubelet's or NVIDIA's names, if it can be read."""
+    """UID and subject of each claim in a file of kubelet's or NVIDIA's, if it can be read."""
     if kubelet.kind == DRA:
         yield from _kubelet_claims(_at(kubelet.data, "Data", "ClaimInfoStateList"))
     elif kubelet.kind == NVIDIA:
@@ -122,7 +122,7 @@ def _of_claim(claim: ClaimInfoState) -> Subject:
 
 
 def _names(driver: str, device: Device) -> Iterable[str]:
-    """The oldest shapes of a claim have no names of devices, only their CDI ids."""
+    """The oldest claims have no device names, only CDI ids."""
     return (f"{driver}/{device.pool_name}/{device.device_name}",) if device.device_name else device.cdi_device_ids
 
 

@@ -1,6 +1,6 @@
-"""Repair with the library's own recovery: plans that change nothing, and then the very same plans applied.
+"""Repairs with the library's own recovery: first makes plans, which change nothing, then applies the same plans.
 
-The tool knows no schemas, so every kind of data is accepted. Root works as the agent's user.
+The tool knows no schemas, so it accepts every kind of data. Root acts as the agent's user.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ACTIONS = {
 
 @dataclass(slots=True)
 class Step:
-    """What is to be done about one file, or was."""
+    """What will be done, or was done, about one file."""
 
     target: Target
     found: Finding
@@ -55,25 +55,25 @@ class Step:
 
     @property
     def is_change(self) -> bool:
-        """True if the file is not what it was, or will not be."""
+        """True if the file was changed, or will be."""
         return self.action not in ("left", "good")
 
     def leave(self, why: str) -> None:
-        """Nothing was done, although something should have been."""
+        """Record that the file stays damaged, and why."""
         self.action, self.failed, self.detail = "left", True, why
 
 
 class Surgeon:
-    """Works on the damaged keys of one directory, with the consent that the operator gave."""
+    """Works on the damaged keys of one directory, as far as the operator's options allow."""
 
     def __init__(self, directory: str, *, rollback: bool, discard: bool) -> None:
         self._directory = directory
         self._rollback = rollback
         self._discard = discard
-        self.blocked = ""  # why nothing at all could be done, in a sentence
+        self.blocked = ""  # why nothing could be done, in a sentence
 
     def plan(self, steps: Sequence[Step]) -> None:
-        """What would be done about each; takes no lock and changes nothing."""
+        """Plan what to do about each; takes no lock and changes nothing."""
 
         def plan(step: Step, manager: CheckpointManager[Any], user: AgentUser | None) -> None:
             step.plan = manager.plan_recovery(step.target.key)
@@ -85,7 +85,7 @@ class Surgeon:
         self._for_each(steps, plan, read_only=True)
 
     def operate(self, steps: Sequence[Step]) -> None:
-        """Apply the plans, as the owner of the directory for as long as that takes."""
+        """Apply the plans, as the owner of the directory meanwhile."""
 
         def operate(step: Step, manager: CheckpointManager[Any], _: AgentUser | None) -> None:
             assert step.plan
@@ -103,7 +103,7 @@ class Surgeon:
         elif plan.outcome is Outcome.HOPELESS:
             step.action = "discarded" if self._discard else "left"
             discard = "it is removed" if self._discard else "--discard removes it"
-            step.detail += f"; {discard}, and the agent starts this key as new"
+            step.detail += f"; {discard}, and the agent starts this key anew"
         else:
             step.action = _ACTIONS[plan.outcome]
 
@@ -119,7 +119,7 @@ class Surgeon:
             self.block(steps, str(why))
 
     def block(self, steps: Sequence[Step], why: str) -> None:
-        """Nothing can be done at all."""
+        """Record that nothing can be done."""
         self.blocked = why
         for step in steps:
             step.leave(why)
@@ -127,11 +127,11 @@ class Surgeon:
 
 def _cannot_read(step: Step, plan: RecoveryPlan, user: AgentUser) -> str:
     give = f"chown {user.uid}:{user.gid} {words.quoted(step.target.path)}"
-    return f"{user}, whose directory it is, cannot read the file: {plan.damage}. If it is the agent's: {give}"
+    return f"{user}, who owns the directory, cannot read the file: {plan.damage}. If it belongs to the agent: {give}"
 
 
 def _read_back(step: Step) -> None:
-    """What was mended must be good when it is read again."""
+    """Read a repaired file again; it must be good."""
     if step.action in ("repaired", "rolled-back"):
         refresh(step.target.path)
         again = examine_path(step.target.path, NAMED)

@@ -1,4 +1,4 @@
-"""The counts for one path of the command line. Grows with what is wrong, not with what is good."""
+"""The counts for one path of the command line. Its memory grows with the problems, not with the good files."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .spares import sentences_on
 from .subject import subject_at
 from .unfinished import unfinished_transaction
 
-SEARCH_COST = 5_000_000_000  # bytes to hash, for all damaged files together: a tenth of a second or two
+SEARCH_COST = 5_000_000_000  # bytes to hash, for all damaged files together: one or two tenths of a second
 
 
 @dataclass(slots=True)
 class Tally:
-    """Everything that verify tells about one path."""
+    """Everything that verify reports about one path."""
 
     path: str
     is_directory: bool = False
     around: Surroundings = field(init=False)
-    states: Counter[State] = field(default_factory=Counter)  # of checkpoints and kubelet files alike
-    reasons: Counter[str] = field(default_factory=Counter)  # of what is damaged
+    states: Counter[State] = field(default_factory=Counter)  # of checkpoints and kubelet files
+    reasons: Counter[str] = field(default_factory=Counter)  # of the damaged ones
     kinds: Counter[tuple[str, int]] = field(default_factory=Counter)  # kind and version
     boots: Counter[str] = field(default_factory=Counter)
     octets: int = 0
@@ -65,8 +65,8 @@ class Tally:
             strict=strict,
         )
 
-    def boots_told(self) -> tuple[int, int, int]:
-        """How many are from this boot, from an earlier one, and from nobody knows which."""
+    def boots_counted(self) -> tuple[int, int, int]:
+        """How many are from this boot, from an earlier one, and from an unknown one."""
         this, unknown = boot_id(), self.boots[""]
         total = sum(self.boots.values())
         if not this:
@@ -83,7 +83,7 @@ class Tally:
             self.highest_generation = max(self.highest_generation, header.generation)
             self.lowest_generation = min(self.lowest_generation or header.generation, header.generation)
         elif found.kubelet:
-            found.kubelet = replace(found.kubelet, data=None)  # many large files must not add up
+            found.kubelet = replace(found.kubelet, data=None)  # the memory of many large files would add up
             self.kubelet.append(found)
         refusal = self._refusal_of(found)
         if found.state is State.GOOD and not refusal and not found.warnings:
@@ -91,7 +91,7 @@ class Tally:
         if found.state is State.DAMAGED:
             self.reasons[found.reason] += 1
         problems = [meaning.refused(refusal, found.key)] if refusal else []
-        if not (found.state is State.UNREADABLE and refusal):  # the agent's own user runs this: both are one problem
+        if not (found.state is State.UNREADABLE and refusal):  # run by the agent's own user: both are the same problem
             problems += meaning.problems_of(found)
         if problems and (subject := subject_at(found, self._budget)):
             problems = [replace(problem, subject=subject) for problem in problems]
@@ -99,7 +99,7 @@ class Tally:
 
     def _refusal_of(self, found: Finding) -> Refusal | None:
         user = self.around.user
-        if user is None or user.uid == ROOT:  # who may read everything
+        if user is None or user.uid == ROOT:  # root may read everything
             return None
         if found.header and found.status:
             return refusal_of_file(found.path, found.status, user)
@@ -139,7 +139,7 @@ def tally_of(
     opened: Callable[[int], object] = lambda _: None,
     passed: Callable[[Finding], object] | None = None,
 ) -> Tally:
-    """Look at a path, a directory or a file. `passed` sees each finding as it comes by."""
+    """Check a directory or a file. `passed` is called with each finding."""
     tally = Tally(path, os.path.isdir(path) and not stands_in_a_place(path))
     try:
         for found in findings_at(path, tally.around, kubelet_version, opened):
@@ -153,7 +153,7 @@ def tally_of(
 
 
 def tallies_of_search(done: Search) -> list[Tally]:
-    """What a search itself has to report: that it found nothing, or could not look everywhere. Mostly nothing."""
+    """Problems of the search itself: it found nothing, or could not enter every directory. Usually empty."""
     tally = Tally(done.parent, is_directory=True)
     if done.closed:
         tally.problems.append(meaning.closed(done.parent, done.closed))
@@ -171,7 +171,7 @@ def findings_at(
     with_previous: bool = True,
     subjects: bool = False,
 ) -> Iterable[Finding]:
-    """What scan or examine say about a path. Raises OSError if there is nothing to look at."""
+    """The findings of a directory or a file. Raises OSError if the path does not exist or cannot be read."""
     os.lstat(path)
     if os.path.isdir(path) and not stands_in_a_place(path):
         return scan(
@@ -183,6 +183,6 @@ def findings_at(
             opened=opened,
         )
     folder = os.path.dirname(path) or "."
-    if os.path.lexists(os.path.join(folder, LOCK)):  # a copy elsewhere is nobody's to open
+    if os.path.lexists(os.path.join(folder, LOCK)):  # no agent opens a copy elsewhere
         around.user = agent_user(folder)
     return [examine_path(path, Circumstances(named=True, kubelet_version=kubelet_version, subjects=subjects))]

@@ -1,7 +1,7 @@
-"""From the words of a command line to files.
+"""Turns the arguments of a command line into files.
 
 A KEY is looked up in the directory given before it (`-d DIR KEY`, `DIR KEY`), by default the current one.
-What has a slash or names an existing file is a FILE.
+An argument with a slash, or the name of an existing file, is a FILE.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .scan import DEVICE_PLUGINS
 
 
 class UsageError(Exception):
-    """The words make no sense together; ends with exit code 2."""
+    """The arguments do not fit together; the exit code is 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One file, by path, with the key that its name stands for ("" if it is no key's)."""
+    """One file, by path, with the key in its name ("" if there is none)."""
 
     path: str
     key: str
@@ -35,18 +35,16 @@ class Target:
 
     @property
     def previous(self) -> str:
-        """Where the generation before lies."""
+        """The path of the previous generation."""
         return os.path.join(self.directory, PREVIOUS + self.key)
 
 
 def add_directory(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-d", "--directory", metavar="DIR", help="where KEYs are looked up (default: current directory)"
-    )
+    parser.add_argument("-d", "--directory", metavar="DIR", help="the directory in which to look up KEYs (default: .)")
 
 
 def resolve(given: list[str], directory: str | None) -> tuple[list[Target], str | None]:
-    """The targets, and the directory that was named, if one was."""
+    """The targets, and the directory that was given, if any."""
     targets: list[Target] = []
     for word in given:
         if _is_directory(word) and not (directory and is_name(word) and "/" not in word):
@@ -59,7 +57,7 @@ def resolve(given: list[str], directory: str | None) -> tuple[list[Target], str 
 
 
 def _is_directory(word: str) -> bool:
-    """A folder called <key>.json stands in a checkpoint's place, unless it is written with a slash at its end."""
+    """A folder called <key>.json is taken for a misplaced checkpoint, unless the path ends with a slash."""
     return os.path.isdir(word) and not key_of(os.path.basename(word))
 
 
@@ -67,7 +65,7 @@ def one(given: list[str], directory: str | None) -> Target:
     """Exactly one target."""
     targets, _ = resolve(given, directory)
     if len(targets) != 1:
-        raise UsageError(f"one KEY or FILE is wanted, {len(targets)} given")
+        raise UsageError(f"give one KEY or FILE, not {len(targets)}")
     return targets[0]
 
 
@@ -80,6 +78,6 @@ def _keyed(key: str, directory: str) -> Target:
         below = os.path.join(directory, DEVICE_PLUGINS, key)
         return Target(below if os.path.lexists(below) else os.path.join(directory, key), "")
     path = os.path.join(directory, key + SUFFIX)
-    if not os.path.lexists(path) and key.endswith(SUFFIX):  # the file's name where the key was meant
+    if not os.path.lexists(path) and key.endswith(SUFFIX):  # the file's name instead of the key
         return Target(os.path.join(directory, key), key_at(key))
     return Target(path, key)

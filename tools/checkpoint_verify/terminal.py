@@ -1,7 +1,7 @@
-"""A terminal that can do more, by way of rich: colour, lines wrapped at spaces, tables that fit, a progress bar.
+"""Output on a terminal, with rich: colour, lines wrapped at spaces, tables that fit, a progress bar.
 
-No word is ever cut in two: a key or a path that is broken over two lines cannot be copied. Where a table is too
-wide, whole columns go.
+No word is split: a key or path that is broken over two lines cannot be copied. A table that is too wide loses whole
+columns.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rich.text import Text
 
 from .screen import FAINT, Part, Progress, Screen, text_of
 
-MANY_ROWS = 2000  # more are not coloured: nobody reads them, and it takes long
+MANY_ROWS = 2000  # more are not coloured: it would take long
 LONG_TEXT = 1 << 20  # more is not coloured
-MUCH_TO_DO = 5000  # files: less is done before a bar could be read
+MUCH_TO_DO = 5000  # files; with fewer, the bar would vanish before it could be read
 MANY_DIRECTORIES = 500  # the same for a search
 GAP = 2  # columns between two columns of a table
 
@@ -31,7 +31,7 @@ _WORD = re.compile(r"(\S+)\s*")
 
 
 class Terminal(Screen):
-    """Colour, and lines that are wrapped under their indent."""
+    """Adds colour, and wraps lines under their indent."""
 
     is_terminal = True
 
@@ -78,7 +78,7 @@ class Terminal(Screen):
             self._rows([[(heading, FAINT) for heading in widths], *shown], list(widths.values()), aligned)
         if gone:
             left_out = [heading for heading in headings if heading in gone]
-            self.say((f"(not shown, for want of width: {', '.join(left_out)})", FAINT))
+            self.say((f"(not shown, the terminal is too narrow: {', '.join(left_out)})", FAINT))
 
     def json(self, text: str) -> None:
         if len(text) > LONG_TEXT:
@@ -98,7 +98,7 @@ class Terminal(Screen):
             self._console.print(line, soft_wrap=True)
 
     def _wrapped(self, before: Text, text: Text) -> None:
-        """Lines under each other, broken at spaces only. What is too long for a line is the terminal's to wrap."""
+        """Lines broken at spaces only. The terminal wraps a word that is too long for a line."""
         room = max(20, self._console.width - before.cell_len)
         for line in text.divide(list(_breaks(text.plain, room))) or [Text()]:
             line.rstrip()
@@ -107,7 +107,7 @@ class Terminal(Screen):
 
 
 def _breaks(plain: str, room: int) -> Iterator[int]:
-    """Where lines begin, so that none is longer than `room` unless a single word is."""
+    """Where lines begin, so that none is longer than `room`, unless a single word is."""
     start = 0
     for word in _WORD.finditer(plain):
         if word.start() > start and cell_len(plain[start : word.start()] + word[1]) > room:
@@ -117,7 +117,7 @@ def _breaks(plain: str, room: int) -> Iterator[int]:
 
 @contextmanager
 def bar(stream: TextIO) -> Iterator[Progress]:
-    """A progress bar that appears when there is much to do and is gone when it is done."""
+    """A progress bar that appears only if there is much to do, and disappears at the end."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     shown = Bar(*columns, console=_console(stream), transient=True)
     progress = _BarProgress(shown)

@@ -1,4 +1,4 @@
-"""How paths, sizes, ages and counts are put into words. What comes out is safe for any terminal and any log."""
+"""Paths, sizes, ages and counts as text that is safe for any terminal and any log."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _AGES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def shown(text: str) -> str:
-    """The text with control characters, and bytes that are no UTF-8, as escapes. A file name may hold both."""
+    """The text with control characters, and bytes that are not UTF-8, escaped. A file name may contain both."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
 
 
 def quoted(path: str) -> str:
-    """The path as a shell takes it, to be copied into a command."""
+    """The path quoted for a shell, to be copied into a command."""
     if path.startswith("-"):
         path = f"./{path}"
     if path.isprintable():
@@ -27,7 +27,7 @@ def quoted(path: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """At most `width` characters; what is cut is cut from the middle, where a path says least."""
+    """At most `width` characters; cut in the middle, where a path says least."""
     if len(text) <= width:
         return text
     end = (width - 1) * 2 // 3
@@ -47,7 +47,7 @@ def size(octets: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """The largest unit that fits, and no more: "3 d", "14 min". A clock that was set back gives "ahead"."""
+    """In the largest unit that fits: "3 d", "14 min". "ahead" if the clock was set back."""
     if seconds < -1:
         return "ahead"
     for length, unit in _AGES:

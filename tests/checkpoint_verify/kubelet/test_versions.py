@@ -56,7 +56,7 @@ def test_a_version_may_be_spelled_as_kubelet_prints_it(spelling: str) -> None:
 
 @pytest.mark.parametrize("version", ["1.29", "1.38", "2.0", "newest", ""])
 def test_an_unknown_version_is_refused_and_the_known_ones_are_named(version: str) -> None:
-    with pytest.raises(ValueError, match=r"known are 1\.30, .* 1\.37"):
+    with pytest.raises(ValueError, match=r"known versions: 1\.30, .* 1\.37"):
         inspect(b"{}", "dra_manager_state", version)
 
 

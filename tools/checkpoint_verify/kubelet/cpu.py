@@ -1,4 +1,4 @@
-"""cpu_manager_state: v4 (1.37), v3 (1.36 with a gate), v2 (before), and v1, read but not verified."""
+"""cpu_manager_state: v4 (1.37), v3 (1.36 with a gate), v2 (before), and v1, which is read but not verified."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _is_flat(document: Node) -> bool:
 
 
 def _pod_entry(node: Node) -> Value:
-    """A pod's entry, whose CPU list kubelet parses while it decodes."""
+    """A pod's entry; kubelet parses its CPU list while decoding."""
     entry = decode(_POD_ENTRY_TEXT, node, _POD_ENTRY_TEXT.zero())
     if entry.problems:
         raise UnmarshalError(entry.problems[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-MAX_CPUS = 1 << 20  # CPUs in one set; kubelet has no limit, this machine's memory has
+MAX_CPUS = 1 << 20  # CPUs in one set; kubelet has no limit, but memory has
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 

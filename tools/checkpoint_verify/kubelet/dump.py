@@ -1,7 +1,7 @@
-"""The text that kubelet hashes for a struct: k8s.io/utils/dump, that is spew's %#v with sorted keys.
+"""The text that kubelet hashes for a struct: k8s.io/utils/dump, which is spew's %#v with sorted keys.
 
-Each value prints its type unless it is told to skip that. One oddity is part of the format: a nil
-pointer does not use up the "skip", so the next struct field after it prints without its type.
+Each value prints its type unless the printer is set to skip it. One oddity is part of the format: a nil pointer
+does not reset the "skip", so the next struct field after it prints without its type.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _NIL = "<nil>"
 
 
 def dump_value(gotype: GoType, value: Value) -> str:
-    """The dump of a value that is passed as it is."""
+    """The dump of a value that is passed by value."""
     printer = _Printer()
     printer.value(gotype, value)
     return "".join(printer.parts)

@@ -1,4 +1,4 @@
-"""dra_health_state: what drivers last said about their devices. It has no checksum, so nothing can be verified."""
+"""dra_health_state: the last health that drivers reported. It has no checksum, so it cannot be verified."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _WORDS = frozenset({"HEALTHY", "UNHEALTHY", "UNKNOWN"})
 
 
 def is_health(document: Object) -> bool:
-    """Whether every member is a driver with devices, and at least one of them says how it is."""
+    """Whether every member is a driver with devices, and every device states its health."""
     drivers = [value for _, value in document.members]
     devices = [value.get("DEVICES") for value in drivers if isinstance(value, Object)]
     if not drivers or len(devices) < len(drivers) or not all(isinstance(one, Object) for one in devices):
         return False
     each = [device for one in devices if isinstance(one, Object) for _, device in one.members]
-    return bool(each) and all(isinstance(device, Object) and _says_how_it_is(device) for device in each)
+    return bool(each) and all(isinstance(device, Object) and _states_its_health(device) for device in each)
 
 
-def _says_how_it_is(device: Object) -> bool:
+def _states_its_health(device: Object) -> bool:
     health = device.get("HEALTH")
     return isinstance(health, str) and health.upper() in _WORDS
 
 
 class HealthState:
-    """One such file; what is known about it is kubelet 1.37's way with it."""
+    """One such file, as kubelet 1.37 reads it."""
 
     def __init__(self, document: Node) -> None:
         self._decoded = decode(STATE, document, {})
 
     def judge(self, minor: int) -> Judgement:
-        """Parsed, and never more than that."""
+        """Parsing is all that can be checked."""
         if problems := self._decoded.problems:
             detail = f"Kubelet {versions.name(minor)} cannot decode this file: {problems[0]}."
             return damaged(FORM, "wrong-shape", detail)

@@ -1,4 +1,4 @@
-"""inspect: from bytes and a file name to what kubelet would make of them. Never raises for any bytes."""
+"""inspect: what kubelet would make of bytes and a file name. No bytes make it raise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Reader(Protocol):
         ...
 
 
-# Versions that are known to read a file of this kind under its name.
+# The versions known to read a file of this kind under its name.
 _READ_BY = dict.fromkeys(KUBELET_NAMES, versions.MINORS) | {
     ALLOCATED: tuple(range(pods.PRESENT_NAMES_SINCE, versions.NEWEST + 1)),
     ACTUATED: tuple(range(pods.PRESENT_NAMES_SINCE, versions.NEWEST + 1)),
@@ -47,9 +47,8 @@ _READ_BY = dict.fromkeys(KUBELET_NAMES, versions.MINORS) | {
 def inspect(blob: bytes, name: str = "", kubelet_version: str | None = None) -> KubeletFile | None:
     """What kubelet would make of a file with these bytes and this name.
 
-    None if neither says that this is a kubelet state file; under a well-known name there is always an answer.
-    `kubelet_version` ("1.35", "v1.36.2") asks for the verdict of that version instead of the newest's;
-    raises ValueError for a version that is not known.
+    None if neither identifies a kubelet state file; a well-known name always does. With `kubelet_version` ("1.35",
+    "v1.36.2") the verdict is for that version instead of the newest; raises ValueError for an unknown version.
     """
     minor = versions.parse(kubelet_version)
     name = name.rpartition("/")[2]
@@ -109,7 +108,7 @@ def _not_read(kind: str, judgement: Judgement, minor: int) -> Judgement:
 def _misnamed(kind: str, name: str) -> str:
     if name not in KUBELET_NAMES or name == kind:
         return ""
-    return f"The content is that of a {kind}; under the name {name} kubelet would not load it."
+    return f"The content is a {kind}; under the name {name} kubelet would not load it."
 
 
 def _unnamed(kind: str, name: str) -> str:
@@ -136,10 +135,10 @@ def _damage(blob: bytes, error: NotJSONError) -> tuple[str, str]:
     if not blob.strip(b" \t\r\n"):
         return "empty", "the file is empty"
     if error.reason == "trailing-bytes":
-        return error.reason, f"the document ends at byte {error.offset}, the file only at byte {len(blob)}"
+        return error.reason, f"the document ends at byte {error.offset}, but the file at byte {len(blob)}"
     first = blob.find(b"\0")
     if first >= 0 and not blob[first:].strip(b"\0"):
-        where = "it holds nothing but NUL bytes" if first == 0 else f"from byte {first} on it is nothing but NUL bytes"
+        where = "it contains only NUL bytes" if first == 0 else f"from byte {first} on it contains only NUL bytes"
         return "nul-filled", where
     if error.reason == "truncated":
         return error.reason, f"the document is cut off after {len(blob)} bytes"
@@ -147,7 +146,7 @@ def _damage(blob: bytes, error: NotJSONError) -> tuple[str, str]:
 
 
 def _content(document: Node) -> tuple[Plain, str]:
-    """The document as plain values with the text in its data member decoded, or a sentence why not."""
+    """The document as plain values, with the text in its data member decoded, or a sentence that says why not."""
     try:
         shown = plain(document)
         if isinstance(document, Object):

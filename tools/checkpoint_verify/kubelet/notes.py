@@ -1,4 +1,4 @@
-"""Sentences about content that kubelet accepts without looking: unknown members, repeated members."""
+"""Warnings about content that kubelet accepts without a check: unknown members and repeated members."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def about(minor: int, *decodes: Decoded) -> tuple[str, ...]:
             f"and drops them at its next write: {_list(unknown)}."
         )
     if repeated:
-        sentences.append(f"Members that stand in the file more than once, the last one counts: {_list(repeated)}.")
+        sentences.append(f"Members that appear more than once, of which the last one counts: {_list(repeated)}.")
     return tuple(sentences)
 
 

@@ -1,8 +1,8 @@
 """checkpoint.json of NVIDIA's DRA driver: one member per version of the form, each with its own checksum.
 
-The driver hashes what it would write now, not what is in the file. So a driver of another version may compute
-something else from a file that is whole (kubernetes-sigs/dra-driver-nvidia-gpu#1080). What is hashed here are the
-bytes as they are: if they match, the file is as it was written. If not, nobody here can say why.
+The driver hashes what it would write now, not the bytes of the file. So another driver version may compute another
+checksum for a whole file (kubernetes-sigs/dra-driver-nvidia-gpu#1080). Here the bytes of the file are hashed: if they
+match, the file is as it was written. If not, the reason cannot be found out here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN_CHECKSUM = re.compile(r'\{"checksum":(\d{1,20})')
 
 
 def is_checkpoint(document: Object) -> bool:
-    """A checksum, and beside it nothing but the known members."""
+    """True for a checksum followed by known members only."""
     names = [name for name, _ in document.members]
     if names[:1] != ["checksum"] or not set(names[1:]) <= set(_MEMBERS) or len(names) < 2:
         return False
@@ -44,7 +44,7 @@ class DriverState:
         self._judgement = self._judge(blob)
 
     def judge(self, minor: int) -> Judgement:
-        """Valid if every checksum is that of the bytes; else unverified, never damaged."""
+        """Valid if every checksum matches the bytes; otherwise unverified, never damaged."""
         return self._judgement
 
     def _judge(self, blob: bytes) -> Judgement:
@@ -55,18 +55,18 @@ class DriverState:
             members = dict(_raw_members(blob.decode("utf-8")))
             stored, wrong = int(members["checksum"]), list(_wrong(members))
         except (ValueError, KeyError, RecursionError):
-            return unknown(form, "The content can be read, but its checksums cannot be found in it.")
+            return unknown(form, "The content can be read, but no checksums were found in it.")
         if not wrong:
-            return valid(form, "The file is as NVIDIA's driver wrote it: every checksum is that of its bytes.", stored)
+            return valid(form, "The file is as NVIDIA's driver wrote it: every checksum matches its bytes.", stored)
         detail = (
             f"The bytes of {' and '.join(wrong)} do not match their checksum: they were changed, "
-            "or another version of the driver wrote them and computes them otherwise."
+            "or the driver version that wrote them computes checksums differently."
         )
         return unknown(form, detail, stored)
 
 
 def _wrong(members: dict[str, str]) -> Iterator[str]:
-    """Names of the members whose bytes have another checksum than they state."""
+    """The members whose checksum does not match their bytes."""
     first = f',"v1":{members["v1"]}' if "v1" in members else ""
     if _checksum(f'{{"checksum":0{first}}}') != int(members["checksum"]):
         yield "v1"
@@ -84,7 +84,7 @@ def _checksum(text: str) -> int:
 
 
 def _raw_members(text: str) -> Iterator[tuple[str, str]]:
-    """The members of an object with the text of their values as it stands there. ValueError if it is none."""
+    """The members of an object, with the exact text of their values. ValueError if it is not an object."""
     decoder = json.JSONDecoder()
     place = _skip(text, text.index("{") + 1)
     while text[place : place + 1] != "}":

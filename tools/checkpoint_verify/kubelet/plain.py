@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from draState._kubelet.syntax import Node, Number, Object
 
-MAX_SHOWN_DEPTH = 100  # levels; printers and encoders do recurse
+MAX_SHOWN_DEPTH = 100  # levels; printers and encoders recurse
 MAX_DIGITS = 4_000  # digits; Python refuses to turn much longer text into an int
 
 Plain: TypeAlias = Any

@@ -2,7 +2,7 @@
 
 The text form carries `data` (JSON text) with `dataChecksum`, beside a copy for older kubelets. The two
 forms before it hash the struct itself: one with pod entries, one plain. This module only reads and
-hashes; which form counts for which kubelet is decided in `policystate`.
+hashes; `policystate` decides which form counts for which kubelet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SEAL = (Field("Data", STRING, "data"), Field("DataChecksum", CHECKSUM, "dataChe
 
 @dataclass(frozen=True)
 class Forms:
-    """What differs between the two managers. `refusal`: reason and sentence if content cannot be loaded."""
+    """What differs between the two managers. `refusal` returns reason and sentence if content cannot be loaded."""
 
     text: str
     pods: str
@@ -41,7 +41,7 @@ class Forms:
 
 
 class Reading:
-    """One document decoded in all forms, each when it is first asked for."""
+    """One document decoded in all forms, each on first use."""
 
     def __init__(self, document: Node, forms: Forms) -> None:
         self._document = document
@@ -55,7 +55,7 @@ class Reading:
 
     @cached_property
     def inner(self) -> Decoded:
-        """What the sealed text says."""
+        """The content of the sealed text."""
         struct = self.forms.text_struct
         return decode_text(struct, self.outer.value["Data"], _preset(struct), "data")
 
@@ -81,7 +81,7 @@ class Reading:
 
     @property
     def shape(self) -> str:
-        """The form that the document has by its looks."""
+        """The form that the document appears to have."""
         if self.sealed:
             return self.forms.text
         return self.forms.pods if self.has_pods else self.forms.plain
@@ -99,12 +99,12 @@ class Reading:
 
     @cached_property
     def pods_checksums(self) -> tuple[int, ...]:
-        """The checksums that pass for the form with pod entries; the first is the one that is written."""
+        """The checksums that pass for the form with pod entries; the first is the one that kubelet writes."""
         return _checksums(self.forms.pods_struct, self.pods.value, self.forms.pods_aliases)
 
     @cached_property
     def plain_checksums(self) -> tuple[int, ...]:
-        """The checksums that pass for the plain form; the first is the one that is written."""
+        """The checksums that pass for the plain form; the first is the one that kubelet writes."""
         return _checksums(self.forms.plain_struct, self.plain.value, self.forms.plain_aliases)
 
     def _decode(self, struct: Struct) -> Decoded:

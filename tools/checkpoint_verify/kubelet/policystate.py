@@ -103,12 +103,12 @@ class PolicyState:
         reading = self._reading
         loaded = self._loaded(reading.shape, reading.plain.value, minor, 0, reading.plain_checksums[0])
         return loaded.warn(
-            "The checksum is 0 or missing: kubelet takes the content unchecked.",
+            "The checksum is 0 or missing: kubelet accepts the content unchecked.",
             "Kubelet reads this file without its podEntries." if reading.has_pods else "",
         )
 
     def _loaded(self, form: str, value: Value, minor: int, stored: int, expected: int) -> Judgement:
-        """The checksum passed; what is left is whether kubelet can use the content."""
+        """The checksum passed; now check whether kubelet can use the content."""
         refusal = self._forms.refusal(value, minor)
         if refusal:
             return damaged(form, *refusal, expected, stored)
@@ -124,7 +124,7 @@ class PolicyState:
         reading = self._reading
         sound = reading.plain.value["Checksum"] == reading.plain_checksums[0]
         return (
-            "" if reading.copy_agrees else "The copy for older kubelets says something else than data.",
+            "" if reading.copy_agrees else "The copy for older kubelets differs from data.",
             "" if sound else "The copy for older kubelets (before 1.37) does not match its checksum.",
         )
 

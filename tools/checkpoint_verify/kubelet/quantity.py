@@ -1,4 +1,4 @@
-"""Kubernetes resource quantities ("500m", "2Gi"): only whether kubelet can read one, not what it is worth."""
+"""Kubernetes resource quantities ("500m", "2Gi"): checks whether kubelet can read one, not its value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kubelet file this is: told by its content, by its well-known name where the content does not tell."""
+"""Which kubelet file this is: by its content, or by its well-known name where the content is not enough."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ KUBELET_NAMES: dict[str, str] = {kind: kind for kind in (DRA, CPU, MEMORY, DEVIC
 
 
 def kind_of(document: Node, name: str) -> str:
-    """The kind of a whole JSON document; "" if neither content nor name tells."""
+    """The kind of a whole JSON document; "" if neither content nor name shows it."""
     named = KUBELET_NAMES.get(name, "")
-    told = _told_by_content(document)
-    if told == ALLOCATED and named in POD_KINDS:
+    by_content = _kind_by_content(document)
+    if by_content == ALLOCATED and named in POD_KINDS:
         return named
-    return told or named
+    return by_content or named
 
 
 def kind_of_fragment(blob: bytes, name: str) -> str:
-    """The kind that broken bytes probably were, by their first members or their name; "" if neither tells."""
+    """The kind that broken bytes probably were, by their first members or their name; "" if neither shows it."""
     named = KUBELET_NAMES.get(name, "")
     for beginning, kind in _BEGINNINGS:
         if beginning.match(blob):
@@ -57,7 +57,7 @@ _BEGINNINGS = tuple(
 )
 
 
-def _told_by_content(document: Node) -> str:
+def _kind_by_content(document: Node) -> str:
     if not isinstance(document, Object):
         return ""
     names = set(document.names())
@@ -96,7 +96,7 @@ def _device_kind(data: Object, names: set[str]) -> str:
 
 
 def _text_kind(document: Object, text: str) -> str:
-    """DRA and pod files differ in what their text says, else in whose checksum fits, else in letter case."""
+    """DRA and pod files differ in their text, or else in which checksum fits, or else in letter case."""
     checksum = document.get("CHECKSUM")
     if isinstance(checksum, str) and ":" in checksum:  # another program's checksum
         return ""

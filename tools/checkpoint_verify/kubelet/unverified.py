@@ -11,7 +11,7 @@ _LONGEST = 20  # digits of the largest 64-bit number
 
 
 class UnverifiedState:
-    """A document of such a form: unknown to every version, and certainly not loaded from one version on."""
+    """A document of such a form: unknown for every version, and refused for certain from one version on."""
 
     def __init__(self, document: Node, form: str, refused_since: int | None = None) -> None:
         stored = document.get("CHECKSUM") if isinstance(document, Object) else None

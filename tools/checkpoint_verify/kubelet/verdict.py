@@ -1,4 +1,4 @@
-"""What is said about a file: the verdict of one kubelet version, and the finding that callers get."""
+"""The verdict of one kubelet version on a file, and the finding that callers get."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Verdict(StrEnum):
 
     VALID = "valid"
     DAMAGED = "damaged"
-    UNKNOWN = "unknown"  # not verified: no checksum, or one that is computed in a way not known here; never damage
+    UNKNOWN = "unknown"  # not verified: no checksum, or an unknown algorithm; never damage
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletFile:
-    """One kubelet state file, judged as the asked kubelet version would judge it.
+    """One kubelet state file, as the requested kubelet version would judge it.
 
-    `loads_in` says for each known minor version ("1.30" …) whether it loads the file, with the policy it
-    is configured for assumed to match: True, False, or None where that is not known or hangs on a gate.
+    `loads_in` says for each known minor version ("1.30" …) whether it loads the file, assuming that its configured
+    policy matches: True, False, or None where that is not known or depends on a feature gate.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class KubeletFile:
     warnings: tuple[str, ...]
     loads_in: Mapping[str, bool | None]
     data: Plain  # the content as JSON values, the text inside Data decoded; None if unreadable
-    kubelet_version: str  # the version that `verdict` speaks for
+    kubelet_version: str  # the version whose verdict this is
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Judgement:
     loads: bool | None = None
 
     def warn(self, *sentences: str) -> Judgement:
-        """The same judgement with more warnings; empty sentences are left out."""
+        """The same judgement with more warnings; empty ones are ignored."""
         return replace(self, warnings=self.warnings + tuple(filter(None, sentences)))
 
 
@@ -70,6 +70,6 @@ def damaged(form: str, reason: str, detail: str, expected: int | None = None, ac
 
 
 def unknown(form: str, detail: str, actual: int | None = None, loads: bool | None = None) -> Judgement:
-    """The form is recognised, its checksum cannot be judged."""
+    """The form is recognised, but its checksum cannot be verified."""
     found = "" if actual is None else str(actual)
     return Judgement(Verdict.UNKNOWN, form, "unverified-form", detail, "", found, loads=loads)

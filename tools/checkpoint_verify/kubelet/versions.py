@@ -1,4 +1,4 @@
-"""The kubelet minor versions whose reading of these files is known, by their number after "1."."""
+"""The kubelet minor versions whose way of reading these files is known, by their number after "1."."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def parse(text: str | None) -> int:
     found = _VERSION.fullmatch(text.strip())
     if found is None or int(found.group(1)) not in MINORS:
         known = ", ".join(map(name, MINORS))
-        raise ValueError(f"unknown kubelet version {text!r}; known are {known}")
+        raise ValueError(f"unknown kubelet version {text!r}; known versions: {known}")
     return int(found.group(1))
