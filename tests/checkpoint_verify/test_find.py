@@ -110,7 +110,7 @@ def test_what_cannot_be_entered_is_counted_and_ends_with_3(reachable_directory: 
     assert ended.code == 3
     assert "2 directories could not be entered, such as " in ended.out
     assert f"{reachable_directory} " in ended.out
-    assert "run it as root" in ended.out
+    assert "run this as root" in ended.out
 
 
 def test_mounts_other_than_of_local_disks_are_not_touched(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:

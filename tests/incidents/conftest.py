@@ -32,7 +32,7 @@ def real_directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def events() -> list[Event]:
-    """What a manager has told, if it was opened with on_event=events.append."""
+    """The events of a manager that was opened with on_event=events.append."""
     return []
 
 

@@ -14,7 +14,7 @@ BYTES = 1 << 20
 
 
 class Disk:
-    """Made full by somebody else's file, as on a node whose logs have grown."""
+    """Filled by another program's file, as on a node whose logs have grown."""
 
     def __init__(self, fs: FakeFilesystem) -> None:
         fs.set_disk_usage(BYTES)

@@ -1,4 +1,4 @@
-"""Lock files that outlived their process, vanished under it, or were somebody else's symbolic link."""
+"""Lock files that outlived their process, vanished under it, or were a planted symbolic link."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_azure_container_networking_364_a_lock_file_left_behind_locks_nothing(re
 
 
 def test_azure_container_networking_762_the_lock_dies_with_its_process(real_directory: Path, first: Agent) -> None:
-    """The process that held the lock was killed, and nobody could have it any more."""
+    """The process that held the lock was killed, and no other process could take it any more."""
     first.ask("open", real_directory)
     first.ask("create", "endpoint", 1)
     with pytest.raises(DirectoryLocked, match=f"pid {first.pid}"):
@@ -75,7 +75,7 @@ def test_nvidia_374_two_drivers_in_a_rolling_update_lose_no_change(
 def test_nvidia_378_a_lock_that_is_not_had_in_time_names_its_holder(
     real_directory: Path, first: Agent, second: Agent
 ) -> None:
-    """With a lock around each change somebody has to wait, and wants to know for how long and for whom."""
+    """With a lock around each change a caller may have to wait, and wants to know how long and for which process."""
     first.ask("open", real_directory, sharing=True, owner="driver v1")
     second.ask("open", real_directory, sharing=True, lock_timeout=0.05)
     first.tell("stop_before", "rename", "prepared", 1)
@@ -90,7 +90,7 @@ def test_nvidia_378_a_lock_that_is_not_had_in_time_names_its_holder(
 
 
 def test_filelock_574_the_lock_file_is_never_unlinked(real_directory: Path) -> None:
-    """The lock file was unlinked on release: who waited on the old inode and who made a new one both had the lock."""
+    """The lock file was unlinked on release: a waiter on the old inode and the maker of a new one both had it."""
     assert int(version("filelock").split(".")[0]) >= 4
     inodes = set()
     for _ in range(20):
@@ -102,7 +102,7 @@ def test_filelock_574_the_lock_file_is_never_unlinked(real_directory: Path) -> N
 
 
 def test_filelock_574_who_loses_the_lock_file_to_somebody_else_stops_writing(real_directory: Path) -> None:
-    """Two holders on two inodes both believed to be alone, and both wrote."""
+    """Two holders on two inodes both believed that they were alone, and both wrote."""
     with CheckpointManager(real_directory) as old:
         old.create_checkpoint("state", "old")
         (real_directory / ".lock").unlink()

@@ -49,7 +49,7 @@ def test_moby_53377_no_key_leaves_the_directory_on_any_operation(
 
 
 def test_moby_53377_a_link_under_a_good_name_is_not_followed_either(directory: Path) -> None:
-    """Not in the thread but next door to it: a link that stands under a good name leads out as well."""
+    """Not in the thread but next door to it: a link with a good name leads out as well."""
     secret = directory.parent / "secret.json"
     with CheckpointManager(directory.parent) as other:
         other.create_checkpoint("secret", "theirs")

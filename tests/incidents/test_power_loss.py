@@ -1,4 +1,4 @@
-"""Files that were empty after the power failed, because nobody had told the disk to keep them."""
+"""Files that were empty after the power failed, because nothing had synced them to the disk."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_kubernetes_109595_a_restart_is_trusted_and_a_reboot_is_seen(directory: 
 
 
 def test_nvidia_951_devices_are_set_up_again_after_a_reboot(directory: Path, driver: GpuDriver) -> None:
-    """Entries that said "prepare completed" were believed after a reboot, so nobody set the devices up again."""
+    """Entries that said "prepare completed" were believed after a reboot, so the devices were never set up again."""
     with node(directory, driver, boot="boot-1") as agent:
         agent.prepare_resources(POD)
 
@@ -103,7 +103,7 @@ def test_rocm_86_two_states_with_one_32_bit_checksum_are_told_apart(directory: P
 
 
 def test_cni_plugins_697_reservations_of_earlier_boots_do_not_use_up_the_pool(directory: Path) -> None:
-    """Each reboot left its reservations behind, until after some of them no address was left for anybody."""
+    """Each reboot left its reservations behind, until no address was left for any pod."""
     pool = [f"10.0.0.{number}" for number in range(1, 9)]
     taken: set[str] = set()  # by an agent that cannot see a reboot
     ran_out = 0

@@ -45,7 +45,7 @@ def claim_file(directory: Path, driver: GpuDriver) -> Path:
 def test_nvidia_1100_a_bad_checksum_is_an_event_and_a_degraded_start(
     directory: Path, driver: GpuDriver, claim_file: Path, events: list[Event]
 ) -> None:
-    """A bad checksum ended the plugin before its health server was up, so nobody was told anything."""
+    """A bad checksum ended the plugin before its health server was up, so nothing was reported."""
     damage.ruin(directory, "uid-1")
     bad = claim_file.read_bytes()
 
@@ -66,7 +66,7 @@ def test_nvidia_1100_a_bad_checksum_is_an_event_and_a_degraded_start(
 def test_nvidia_1259_a_damaged_claim_is_not_reset_to_empty(
     directory: Path, driver: GpuDriver, claim_file: Path
 ) -> None:
-    """The proposed cure was to start from empty, until somebody saw that this leaks every prepared device."""
+    """The proposed cure was to start from empty, until a reviewer saw that this leaks every prepared device."""
     damage.ruin(directory, "uid-1")
     bad = claim_file.read_bytes()
 
@@ -102,7 +102,7 @@ def test_dra_example_driver_240_an_unreadable_claim_fails_closed_and_heals(
 def test_dra_example_driver_249_a_running_claim_can_be_let_go_by_its_uid_alone(
     directory: Path, driver: GpuDriver, claim_file: Path
 ) -> None:
-    """For a claim that runs on nobody calls prepare again, so its record has to be taken back without being read."""
+    """No one prepares a running claim again, so its record must be removable without being read."""
     claim_file.write_bytes(b"")
     (directory / ".previous-uid-1").unlink()
 

@@ -35,7 +35,7 @@ def write_and_die(directory: Path, call: str, _: int) -> None:
 def test_comfy_cli_689_killed_writers_leave_at_most_one_temp_file_for_the_next(
     real_directory: Path, events: list[Event]
 ) -> None:
-    """Of twenty writers that were killed thirteen left a temp file, and nobody ever swept them."""
+    """Of twenty writers that were killed thirteen left a temp file, and nothing ever swept them."""
     with opened(real_directory) as manager:
         manager.create_checkpoint("state", Sandbox("pod"))
     most = left = 0
@@ -54,7 +54,7 @@ def test_comfy_cli_689_killed_writers_leave_at_most_one_temp_file_for_the_next(
 
 
 def test_opencodex_499_hundreds_of_old_temp_files_are_swept_when_the_directory_is_opened(directory: Path) -> None:
-    """263 temp files that nobody needed any more had come to 5.88 GB."""
+    """263 temp files that were no longer needed had come to 5.88 GB."""
     with opened(directory) as manager:
         manager.create_checkpoint("state", Sandbox("pod"))
     for number in range(263):

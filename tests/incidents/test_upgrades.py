@@ -85,7 +85,7 @@ CLAIM: dict[str, Any] = {"ClaimUID": "uid-1", "ClaimName": "gpu", "Namespace": "
 def test_kubernetes_123552_claims_of_every_older_shape_load(
     directory: Path, version: int, written: dict[str, Any]
 ) -> None:
-    """One more API field inside the claim state, and kubelet stayed down until somebody deleted the file."""
+    """One more API field inside the claim state, and kubelet stayed down until an operator deleted the file."""
     with CheckpointManager(directory, Schema("ClaimInfo", version)) as old:
         old.create_checkpoint("uid-1", written)
 
@@ -197,7 +197,7 @@ def per_numa(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_kubernetes_102880_a_migration_that_fails_throws_no_acknowledged_state_away(directory: Path) -> None:
-    """The restore failed in the program, not on the disk: whoever then resets or rolls back loses good state."""
+    """The restore failed in the program, not on the disk: a reset or rollback then loses good state."""
     with CheckpointManager(directory, Schema("Devices", version=1, type=FlatDevices)) as old:
         old.create_checkpoint("pod-1", FlatDevices([]))
         old.create_checkpoint("pod-1", FlatDevices(["gpu-0"]))

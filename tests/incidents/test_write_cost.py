@@ -21,7 +21,7 @@ SAVES = times(30, 100)
 
 
 class CountingStore(MemoryStore):
-    """Knows what it was made to write."""
+    """Records what it had to write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ def test_opensandbox_1613_while_one_sync_hangs_the_others_go_on(real_directory: 
 
 
 def test_opensandbox_1613_a_slow_sync_is_told(real_directory: Path, events: list[Event]) -> None:
-    """The same fsync of 6.26 seconds: who has such a disk wants to hear of it."""
+    """The same fsync of 6.26 seconds: the operator of such a disk wants to know."""
     clock = time.perf_counter
     late = 0.0
     real = os.fsync

@@ -34,8 +34,8 @@ class Remedy(NamedTuple):
 
 # Without its file, kubelet does not know which claims drivers hold devices for.
 _ORPHANS = Remedy(
-    "Afterwards free the devices that drivers still hold: kubelet never unprepares claims that it has forgotten. "
-    "List the claims that a driver holds, and release each one whose pod is gone.",
+    "Afterwards free the devices that drivers still hold: kubelet never unprepares claims that it has forgotten, so "
+    "their devices stay held as orphans. List the claims that a driver holds, and release each one whose pod is gone.",
     ("dra-agent claims", "dra-agent release UID"),
 )
 

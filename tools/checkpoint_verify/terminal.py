@@ -78,7 +78,7 @@ class Terminal(Screen):
             self._rows([[(heading, FAINT) for heading in widths], *shown], list(widths.values()), aligned)
         if gone:
             left_out = [heading for heading in headings if heading in gone]
-            self.say((f"(not shown, the terminal is too narrow: {', '.join(left_out)})", FAINT))
+            self.say((f"(not shown, too narrow: {', '.join(left_out)})", FAINT))
 
     def json(self, text: str) -> None:
         if len(text) > LONG_TEXT:
