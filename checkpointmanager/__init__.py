@@ -10,11 +10,11 @@ and guards the directory with a lock that dies with its holder:
     with CheckpointManager("/var/lib/agent/leases", LEASES) as manager:
         manager.create_checkpoint("pod-7", Lease(holder="a"))  # durable when it returns
         manager.get_checkpoint("pod-7").data                   # verified before a byte is decoded
-        loaded = manager.load()                                # after a restart: all that is good, and the rest named
+        loaded = manager.load()                                # after a restart: all good ones, and a list of the rest
 
-A damaged file raises CorruptCheckpoint for its own key and for no other. It stays where it is until it is
-recovered, written anew or removed, and before that its bytes are kept. A whole file that the program cannot use
-raises SchemaMismatch: the schema or a migration is to be mended, not the file. FORMAT.md describes the file.
+A damaged file raises CorruptCheckpoint for its own key and for no other. It stays in place until it is recovered,
+overwritten or removed, and a copy of its bytes goes to quarantine first. An intact file that the program cannot use
+raises SchemaMismatch: fix the schema or a migration, not the file. FORMAT.md describes the file.
 """
 
 from ._batch import Batch

@@ -65,7 +65,7 @@ class CheckpointExists(CheckpointError):
     """
 
     def __init__(self, key: str, path: str) -> None:
-        super().__init__(f"{path}: already exists, and overwrite=False was asked for; nothing was written")
+        super().__init__(f"{path}: already exists, and overwrite=False was passed; nothing was written")
         self.key = key
         self.path = path
 
@@ -169,7 +169,7 @@ class WrongKind(CheckpointError):
 
 
 class UnstorableValue(CheckpointError, ValueError):
-    """The value would not come back as it went in: NaN, a set where JSON has none, a wrong type. Nothing was written.
+    """The value cannot be stored without loss: NaN, a set where JSON has none, a wrong type. Nothing was written.
 
     Fix the value or its schema: `where` is its place in the data, `why` what is wrong with it.
     """
@@ -183,9 +183,9 @@ class UnstorableValue(CheckpointError, ValueError):
 class CheckpointWriteFailed(CheckpointError, OSError):
     """A write, update or removal did not succeed.
 
-    `in_doubt` False: the old content is certainly still in place. True: it is not known whether the change
-    survives a power loss. Readers see what was written, and what was to be removed. Repeat the call, which then
-    makes the change and syncs it anew.
+    `in_doubt` False: the old content is certainly still in place. True: the change may or may not survive a power
+    loss. Until then readers see a new value, and still see a checkpoint that was to be removed. Repeat the call: it
+    makes the change again and syncs it.
     """
 
     def __init__(self, key: str, path: str, error: OSError, *, in_doubt: bool) -> None:
@@ -202,7 +202,7 @@ class CheckpointWriteFailed(CheckpointError, OSError):
 
 
 class BatchFailed(CheckpointWriteFailed):
-    """Some changes of a batch did not become durable. `failures` has each one's error; all others did.
+    """Some changes of a batch did not become durable; all others did. `failures` has the error of each key.
 
     Repeat those that failed. `key` is the first of them, and `in_doubt` is True if any of them is in doubt.
     """
@@ -221,12 +221,12 @@ class BatchFailed(CheckpointWriteFailed):
 
 
 class TransactionFailed(CheckpointWriteFailed):
-    """Several changes that belong together were not acknowledged. `key` is the one to blame, "" if there is none.
+    """A transaction was not acknowledged. `key` is the key at fault, "" if there is none.
 
-    Neither `committed` nor `in_doubt`: none of them was made. `in_doubt`: a power loss may leave all of them or none;
-    repeat the transaction. `committed`: all of them are durable and nothing takes them back, but not all names have
-    changed yet. That is done first by the next change of one of these keys, the next transaction and the next owner;
-    readers see the new content already. `__cause__` is what went wrong.
+    Neither `committed` nor `in_doubt`: none of its changes was made. `in_doubt`: a power loss may leave all of them
+    or none; repeat the transaction. `committed`: all of them are durable and nothing undoes them, but not all names
+    have changed yet. The next change of one of these keys, the next transaction or the next owner completes that
+    first; readers already see the new content. `__cause__` is what went wrong.
     """
 
     def __init__(
@@ -313,7 +313,7 @@ def _next_step(damage: Damaged, path: str) -> str:
     if damage.reason is Reason.UNREADABLE:
         return "Check permissions and the kernel log for disk errors, then try again"
     if damage.reason is Reason.NOT_A_FILE:
-        return "Look at what stands there; writing or removing the checkpoint replaces it"
+        return "Look at what is in its place; writing or removing the checkpoint replaces it"
     if damage.reason is Reason.TOO_LARGE:
         return "Raise max_bytes if the size is right, else look at the file"
     return f"Run: checkpoint-verify diagnose {shlex.quote(path)}"

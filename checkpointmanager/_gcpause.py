@@ -1,4 +1,4 @@
-"""The garbage collector, out of the way while many objects are made that are all kept."""
+"""Pauses the garbage collector while many objects are created that are all kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._unbroken import Unbroken
 
 
 def gc_paused() -> AbstractContextManager[None]:
-    """It would walk all of them again and again, for nothing. It comes back even if a signal handler raises."""
+    """It would walk all of them again and again, for nothing. It resumes even if a signal handler raises."""
     return Unbroken(_paused())
 
 

@@ -25,9 +25,9 @@ class MemoryStore:
         self.exclusive = True
         self.current: dict[str, bytes] = {}  # the checkpoints, by key
         self.previous: dict[str, bytes] = {}  # the generation before, by key
-        self.kept: dict[str, dict[str, bytes]] = {}  # in quarantine: by key, then by where it is said to be
+        self.kept: dict[str, dict[str, bytes]] = {}  # in quarantine: by key, then by the path that stands for the copy
         self._quarantines = 0
-        self._lock = threading.RLock()  # a signal handler may come while its thread has it
+        self._lock = threading.RLock()  # reentrant: a signal handler may use the store while its thread holds it
 
     def path_of(self, key: str) -> str:
         return f"{self.path}{key}"
@@ -51,14 +51,14 @@ class MemoryStore:
         return self.current.get(key)
 
     def expect(self, keys: Sequence[str]) -> None:
-        """It is all there."""
+        """Nothing to prefetch."""
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         yield
 
     def confirm(self, keys: Sequence[str] = ()) -> None:
-        """There is nobody else."""
+        """No other process can own it."""
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
         self._change(puts, removals)
@@ -89,10 +89,10 @@ class MemoryStore:
             return {key: list(kept) for key, kept in self.kept.items()}
 
     def close(self) -> None:
-        """Nothing to give back: the next manager finds what this one wrote."""
+        """Nothing to release: the next manager finds what this one wrote."""
 
     def _change(self, puts: Sequence[Put], removals: Sequence[str]) -> None:
-        """Nothing here can fail halfway."""
+        """Cannot fail halfway, so it serves transactions too."""
         with self._lock:
             for put in puts:
                 if put.current is Current.ABSENT:

@@ -1,6 +1,6 @@
-"""Reading many files from a cold disk: it is told early which ones are wanted, and so works on many at once.
+"""Reads many files from a cold disk faster: hints which ones come next let the disk work on many at once.
 
-From the page cache that only costs, so it begins when the first files turn out to be slow.
+With a warm page cache hints only cost time, so they begin when the first files turn out to be slow.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Generator, Sequence
 from ._store import Store
 
 PROBED = 32  # files
-SLOW_SECONDS = 60e-6  # a file: three times what reading and decoding takes from the page cache
+SLOW_SECONDS = 60e-6  # per file: three times what reading and decoding takes from the page cache
 AHEAD = 512  # files
 
 
 def read_ahead(store: Store, keys: Sequence[str]) -> Generator[str, None, None]:
-    """Yield the keys, to be read one by one; if that is slow, the store is told of those that come next."""
+    """Yield the keys, to be read one by one; if that is slow, hint to the store which ones come next."""
     started = time.perf_counter()
     yield from keys[:PROBED]
     if time.perf_counter() - started < PROBED * SLOW_SECONDS:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Recoverer(Generic[T]):
-    """Makes and carries out the recovery plans of one manager."""
+    """Makes and carries out recovery plans for one manager."""
 
     def __init__(self, store: Store, reader: Reader[T], writer: Writer, events: Events) -> None:
         self._store = store
@@ -117,7 +117,7 @@ class Recoverer(Generic[T]):
         return self._newer(key, found.header.generation) or Cure(mended.blob, mended.finding, found)
 
     def _newer(self, key: str, generation: int) -> Cure | None:
-        """A newer generation, which an owner put beside a file that it found damaged after a crash: nothing is lost."""
+        """A newer generation that an owner put beside a file it found damaged after a crash: nothing is lost."""
         beside = self._beside(key)
         if beside is None or beside[1].header.generation <= generation:
             return None
@@ -137,7 +137,7 @@ class Recoverer(Generic[T]):
             return None
 
     def _previous(self, key: str) -> Cure | None:
-        """The previous generation, renumbered above every number seen. Boot and time stay those of its data."""
+        """The previous generation, renumbered above every number seen. It keeps the boot and time of its data."""
         beside = self._beside(key)
         if beside is None:
             return None

@@ -21,18 +21,18 @@ class Cure(NamedTuple):
     blob: bytes
     detail: str
     found: Found[Any] | None  # what the bytes say, if the program can use them
-    rollback_to: int = 0  # the generation that they go back to; 0 for an exact repair
-    comes_from: bytes = b""  # the digest of that generation's own bytes
-    mismatch: SchemaMismatch | None = None  # whole again, but the program does not fit it
+    rollback_to: int = 0  # the generation that they restore; 0 for an exact repair
+    comes_from: bytes = b""  # the digest of that generation's bytes
+    mismatch: SchemaMismatch | None = None  # the bytes are whole again, but do not fit the program
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRecovery:
     """The facts of a plan.
 
-    `outcome` is that of apply() without further consent: INTACT, REPAIRED, NEEDS_ROLLBACK or HOPELESS. `detail`
-    says the same in words, and `lost` what is lost at best. `reason` and `damage` say what is wrong with the file,
-    whose `key` and `path` are given.
+    `outcome` is what apply() returns without further consent: INTACT, REPAIRED, NEEDS_ROLLBACK or HOPELESS. `detail`
+    says the same in words, and `lost` what is lost at best. `reason` and `damage` say what is wrong with the file
+    at `path`, the checkpoint of `key`.
     """
 
     key: str
@@ -42,11 +42,11 @@ class PlannedRecovery:
     lost: str = "nothing"
     reason: Reason | None = None
     damage: str = ""
-    rollback_to: int = 0  # the generation that rollback=True goes back to, where that is all that is left
+    rollback_to: int = 0  # the generation that rollback=True restores, if there is no exact repair
 
     @property
     def exact(self) -> bool:
-        """True if apply() puts back the very bytes that were once written, as the checksum proves."""
+        """True if apply() restores exactly the bytes that were written, as the checksum proves."""
         return self.outcome is Outcome.REPAIRED
 
 
@@ -62,16 +62,17 @@ class RecoveryPlan(PlannedRecovery):
     def apply(
         self, *, rollback: bool = False, discard: bool = False, manager: CheckpointManager[Any] | None = None
     ) -> Recovery:
-        """Do it under the lock, the damaged bytes kept first. PlanOutdated if the file has changed since the plan.
+        """Carry out the plan under the lock, after a copy of the damaged bytes went to quarantine.
 
-        rollback=True is the consent to lose the last acknowledged change, where that is needed; discard=True is the
-        consent to remove what is hopeless, which is done only when its bytes are safe in quarantine. `manager` is
-        another one of the same directory, where the one that made the plan was opened with read_only=True.
+        Raises PlanOutdated if the file has changed since the plan was made. rollback=True consents to losing the
+        last acknowledged change, where that is needed. discard=True consents to removing a hopeless file, which
+        happens only when its bytes are safe in quarantine. If the manager that made the plan is read-only, pass
+        another `manager` of the same directory.
         """
         recoverer = self._made_by if manager is None else manager._recoverer
         return recoverer.apply(self, rollback=rollback, discard=discard)
 
     @property
     def _after(self) -> Found[Any] | None:
-        """What stands there when apply() has done its work without further consent, if that is a checkpoint."""
+        """The checkpoint in place after apply() without further consent, if there is one."""
         return self._cure.found if self._cure and self.exact else self._found

@@ -12,12 +12,12 @@ from ._format.reason import Reason
 
 
 class Current(Enum):
-    """What stands under a key's name just before it is written, as the manager found it."""
+    """What a key's name holds just before it is written, as the manager found it."""
 
     ABSENT = auto()  # nothing: a previous generation left behind belongs to a removed checkpoint
     FOUND = auto()  # a good checkpoint, from before this owner: it becomes the previous generation
     OURS = auto()  # a good checkpoint that this owner wrote: the same, and no trace of a crash is possible
-    DAMAGED = auto()  # bytes that nobody can trust: the previous generation stays what it is
+    DAMAGED = auto()  # bytes that cannot be trusted: the previous generation stays as it is
 
 
 class Put(NamedTuple):
@@ -25,7 +25,7 @@ class Put(NamedTuple):
 
     key: str  # checked by the caller
     blob: bytes  # the whole file
-    current: Current  # what is there now
+    current: Current  # what it replaces
     generation: int = 0  # of the blob; a transaction needs it
 
     def __repr__(self) -> str:
@@ -34,14 +34,14 @@ class Put(NamedTuple):
 
 @runtime_checkable
 class Store(Protocol):
-    """Bytes under a key, each replaced as a whole, with the generation before kept beside it.
+    """Keeps bytes by key. Each write replaces all bytes of a key, and keeps the generation before beside them.
 
-    Keys have been checked by the caller. All calls are safe from many threads.
+    The caller has checked the keys. All calls are thread-safe.
     """
 
     path: str  # names the store in messages
-    max_bytes: int  # more than that is neither written nor read
-    exclusive: bool  # True: nobody else can write while it is open, so what was learned stays true
+    max_bytes: int  # larger checkpoints are neither written nor read
+    exclusive: bool  # True: no one else can write while it is open, so what was read stays true
 
     def path_of(self, key: str) -> str:
         """Names one checkpoint in messages."""
@@ -52,64 +52,64 @@ class Store(Protocol):
         ...
 
     def exists(self, key: str) -> bool:
-        """True if anything stands under the key's name, damaged or not."""
+        """True if the key's name holds anything, damaged or not."""
         ...
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
-        """The bytes, or CheckpointNotFound, or Damaged: unreadable, too large, not a file."""
+        """The bytes. Raises CheckpointNotFound, or Damaged: unreadable, too large, not a file."""
         ...
 
     def identity(self, key: str) -> object:
-        """Equal to what it was before as long as nobody has changed the bytes since; None if there are none."""
+        """Equal to an earlier result as long as the bytes have not been changed since; None if there are none."""
         ...
 
     def expect(self, keys: Sequence[str]) -> None:
-        """A hint that these will be read soon, in this order, by this thread. Never raises for what is not there.
+        """A hint that this thread will soon read these keys, in this order. Never raises for an absent key.
 
-        An empty sequence ends it: the next read of anything must be answered anew.
+        An empty sequence ends it: later reads must not return what was fetched before.
         """
         ...
 
     def writing(self) -> AbstractContextManager[None]:
-        """Hold this from learning what is there until it is replaced. Refuses when writing is not allowed."""
+        """Held from the read of the current content until it is replaced. Raises if writing is not allowed."""
         ...
 
     def confirm(self, keys: Sequence[str] = ()) -> None:
         """Raise unless this is still the owner, and these keys may be changed.
 
-        Asked before each change, when nothing is waited for any more and nothing has been read yet. If an earlier
-        transaction of these keys is committed and not finished, it is finished here.
+        Called before each change, once all locks are held and before anything is read. Completes an earlier
+        transaction of these keys that is committed but incomplete.
         """
         ...
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        """Make the changes durable and return those that failed. Each is atomic, all together are not."""
+        """Make the changes durable and return those that failed. Each is atomic; all together are not."""
         ...
 
     def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
-        """Make all the changes durable together or none of them; TransactionFailed says which.
+        """Make all the changes durable together, or none of them; TransactionFailed says which.
 
-        `removals` has the generation of each key that goes: one above all that were seen of it. Readers may see
-        the changes one after the other. Called while holding all the keys; one at a time is made.
+        `removals` has a generation for each removed key: one above all that were seen of it. Readers may see the
+        changes one after another. Called with the locks of all keys held. Transactions run one at a time.
         """
         ...
 
     def highest_generation(self, key: str) -> int:
-        """Of the generations of this key that a crash may bring back, beside what can be read; 0 if there are none."""
+        """The highest generation of this key that a crash may bring back, beyond what can be read; 0 if none can."""
         ...
 
     def quarantine(self, key: str, reason: Reason) -> str:
-        """Keep a durable copy of what stands under the name now, and return where. Raises OSError.
+        """Keep a durable copy of what the name holds now, and return where. Raises OSError.
 
-        What cannot be copied, such as a folder, may stay where it is until it is replaced or removed.
-        What is kept already is not kept again. The oldest copies of a key may go when there are many.
+        What cannot be copied, such as a folder, may stay in place until it is replaced or removed. Bytes that are
+        already kept are not copied again. When a key has many copies, the oldest may be deleted.
         """
         ...
 
     def quarantined(self) -> Mapping[str, Sequence[str]]:
-        """Where the copies of each key are kept, oldest first; nothing of a key that has none."""
+        """Where the copies of each key are, oldest first; keys without copies are left out."""
         ...
 
     def close(self) -> None:
-        """Give the store back. May be called twice."""
+        """Release the store. May be called twice."""
         ...

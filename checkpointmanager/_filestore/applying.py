@@ -38,7 +38,7 @@ def apply(directory: Directory, member: Member, current: Current, removed: Remov
 
 
 def put_empty_record(directory: Directory) -> None:
-    """An empty file in the record's place means: no transaction, but that may not be durable yet."""
+    """An empty file in place of the record means that there is no transaction, perhaps not durably yet."""
     temp = directory.new_temp()
     try:
         os.close(directory.create(temp))

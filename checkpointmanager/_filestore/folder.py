@@ -1,13 +1,13 @@
-"""A folder in a checkpoint's place. No file can replace one by a rename, so the two names change files.
+"""Replaces a folder in a checkpoint's place. A rename cannot put a file over a folder, so the two are exchanged.
 
-    rename    .tmp-N -> .tmp-M-replaced-key              the new checkpoint, which is on the disk already
+    rename    .tmp-N -> .tmp-M-replaced-key              the new checkpoint, already durable
     renameat2 .tmp-M-replaced-key <-> key.json           the commit
     rename    .tmp-M-replaced-key -> .quarantine/...     the folder
     fsync     .quarantine
 
 So the folder leaves its place only for a checkpoint that is ready. Where names cannot be exchanged, it is renamed
-first, and for a moment the name stands for nothing: an owner that opens such a directory puts the folder back
-(leftovers.py). Whatever fails is undone.
+first, and for a moment the name does not exist: an owner that opens such a directory puts the folder back
+(leftovers.py). A failure undoes everything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .system import CANNOT_EXCHANGE, exchange
 
 
 def replace_folder(directory: Directory, temp: str, key: str, quarantine: Quarantine) -> None:
-    """The folder under the key's name is in quarantine then, and what was `temp` has the name."""
+    """Move the folder under the key's name to quarantine, and give the name to the file `temp`."""
     new = directory.new_temp(REPLACED + key)
     directory.rename(temp, new)
     try:
@@ -35,7 +35,7 @@ def replace_folder(directory: Directory, temp: str, key: str, quarantine: Quaran
 
 
 def _trade_places(directory: Directory, other: str, key: str) -> str:
-    """`other` has the key's name then; returns where that which had it is."""
+    """Give the key's name to `other`, and return the new name of what had it before."""
     name = key + SUFFIX
     try:
         exchange(directory.descriptor, other, name)
@@ -47,7 +47,7 @@ def _trade_places(directory: Directory, other: str, key: str) -> str:
     aside = directory.new_temp(REPLACED + key)
     directory.rename(name, aside)
     try:
-        directory.sync()  # where it is now must be on the disk before anything has its name
+        directory.sync()  # its new name must be durable before anything else gets the old one
         directory.rename(other, name)
     except BaseException:
         directory.rename(aside, name)

@@ -1,6 +1,6 @@
-"""What dead writers left: cleared when the owner opens the directory, and all that they did made durable.
+"""Clears what dead writers left when the owner opens the directory, and makes durable all that they did.
 
-Nobody else writes while this process has the lock, so every temp name is a dead writer's.
+No other process writes while this one has the lock, so every temp name belongs to a dead writer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEYED = re.compile(rf"{re.escape(TEMP)}[0-9a-f]+-\d+({REMOVED}|{REPLACED})(.+)"
 
 
 def sweep(directory: Directory, names: set[str], quarantine: Quarantine) -> tuple[int, int]:
-    """Returns how many of the names were temp names, and how many previous generations without a checkpoint."""
+    """Returns the number of temp names, and of previous generations without a checkpoint."""
     error_before = directory.sync_error
     temps = [name for name in names if name.startswith(TEMP)]
     for temp in temps:
@@ -33,7 +33,7 @@ def sweep(directory: Directory, names: set[str], quarantine: Quarantine) -> tupl
 
 
 def _clear_folder(directory: Directory, temp: str, names: set[str], quarantine: Quarantine) -> None:
-    """One that a writer took from a checkpoint's place. Back, if nothing has the place: it was not acknowledged."""
+    """A writer took it from a checkpoint's place. If the place is empty it goes back: nothing was acknowledged."""
     match = _KEYED.fullmatch(temp)
     if match is None:
         return

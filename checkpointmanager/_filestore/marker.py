@@ -1,7 +1,7 @@
 """The file `.spares`: created before the first spare, removed after the last, and locked by a live owner.
 
 While it is locked, all names are right and readers can ignore the spares. It is not the lock that owners take, so a
-reader that probes it disturbs nobody. The kernel releases it when its owner dies. Its text is the id of the boot in
+reader that probes it disturbs no owner. The kernel releases it when its owner dies. Its text is the id of the boot in
 which it was created.
 """
 

@@ -1,4 +1,4 @@
-"""Prepares a member of a transaction to be applied again, because nobody knows which names are durable."""
+"""Prepares a member of a transaction to be applied again, because it is unknown which names are durable."""
 
 from __future__ import annotations
 

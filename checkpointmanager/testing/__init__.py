@@ -1,7 +1,7 @@
-"""Proof that an agent survives: damage, faults and power losses, made on purpose and all of them.
+"""Proves that an agent survives damage, faults and power losses, by trying all of them.
 
-For the testers of agents that keep their state with checkpointmanager; on real directories and on pyfakefs. README.md
-in this folder shows each part, and writes down the model of a power loss.
+For tests of any program that keeps its state in files, on real directories and on pyfakefs. README.md in this folder
+shows each part, and describes the model of a power loss.
 
     from checkpointmanager.testing import acknowledge, every_crash
 
@@ -14,7 +14,7 @@ in this folder shows each part, and writes down the model of a power loss.
         with Agent(crash.directory) as agent:     # the restart
             assert set(crash.acknowledged) <= agent.claims()
 
-In pytest the fixture `checkpoint_chaos` stands for every_crash and tells the story of the crash when a test fails.
+In pytest use the fixture `checkpoint_chaos` instead of every_crash: it describes the crash when a test fails.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
     "watching",
 ]
 
-# Imported when somebody asks: pytest loads the plugin, and with it this package, in runs that have no use for it.
+# Imported on first use: pytest loads the plugin, and with it this package, in runs that do not need it.
 _HOMES = {
     "_acknowledgements": ("acknowledge",),
     "_conformance": ("StoreConformance",),

@@ -1,4 +1,4 @@
-"""How a scenario tells what somebody relies on from now on."""
+"""Lets a scenario say what its clients rely on from now on."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _listeners: list[Listener] = []
 
 
 def acknowledge(value: Any) -> None:
-    """Say inside a scenario that `value` has been promised: a crash from now on must not lose it.
+    """Declare inside a scenario that `value` has been promised: a crash from now on must not lose it.
 
-    Comes back as `acknowledged` of every crash and fault after this moment. Does nothing outside of a scenario.
+    It is in `acknowledged` of every crash and fault after this moment. Does nothing outside a scenario.
     """
     for listener in _listeners:
         listener.acknowledge(value)
 
 
-def tell_of_failed_sync(descriptor: int) -> None:
-    """A fault injector tells the recorder, which does not see a call that was never made."""
+def report_failed_sync(descriptor: int) -> None:
+    """For a fault injector: the recorder does not see a call that was never made."""
     for listener in _listeners:
         listener.sync_failed(descriptor)
 
 
 @contextmanager
 def to(listener: Listener) -> Iterator[None]:
-    """Inside, this one hears what is told."""
+    """Inside the block, `listener` receives these reports."""
     _listeners.append(listener)
     try:
         yield
@@ -42,7 +42,7 @@ def to(listener: Listener) -> Iterator[None]:
 
 
 class Collected:
-    """Only keeps what was acknowledged."""
+    """Keeps only what was acknowledged."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -51,4 +51,4 @@ class Collected:
         self.values.append(value)
 
     def sync_failed(self, descriptor: int) -> None:
-        """Of no interest here."""
+        """Ignored: nothing is recorded here."""

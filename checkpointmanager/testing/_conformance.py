@@ -1,7 +1,7 @@
-"""What every Store owes to the manager, as tests. Whoever writes a Store inherits them and says how to make one.
+"""What the manager requires of every Store, as tests. The author of a Store inherits them and adds a fixture.
 
-They use nothing but the protocol, so that they hold for bytes on a disk, in memory or behind a network. They need
-pytest only for the fixture `store` of the heir.
+They use only the protocol, so they apply to bytes on a disk, in memory or behind a network. They need pytest only for
+the fixture `store` of the subclass.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .._manager import CheckpointManager
 from .._store import Current, Put, Store
 from .._transaction import Transaction
 
-MANY = 130  # more than any store should need to do at once
+MANY = 130  # more than any store should handle in one step
 
 
 class StoreConformance:
-    """Inherit in a test class that has a fixture `store`: a new and empty Store, exclusive, closed by the fixture."""
+    """Inherit in a test class with a fixture `store`: a new, empty, exclusive Store, which the fixture closes."""
 
     def test_it_has_the_protocol(self, store: Store) -> None:
         assert isinstance(store, Store), "a method or attribute of checkpointmanager.Store is missing"
@@ -83,7 +83,7 @@ class StoreConformance:
         assert store.read("a") == b"three"
         assert not _has_previous(store)
 
-    def test_what_somebody_removed_meanwhile_is_written_all_the_same(self, store: Store) -> None:
+    def test_what_was_removed_meanwhile_is_written_all_the_same(self, store: Store) -> None:
         for current in (Current.FOUND, Current.OURS, Current.DAMAGED):
             _put(store, b"one", current, current.name)
             assert store.read(current.name) == b"one"
@@ -144,7 +144,7 @@ class StoreConformance:
         assert store.keys() == ["k0"]
         assert store.read("k0") == b"new"
 
-    def test_keys_that_look_alike_are_told_apart(self, store: Store) -> None:
+    def test_keys_that_look_alike_are_kept_apart(self, store: Store) -> None:
         keys = ["a", "a.json", "a.b", "a-b", "a_b", "A", "b.a", "x" * 120]
         for key in keys:
             _put(store, key.encode(), Current.ABSENT, key)

@@ -1,4 +1,4 @@
-"""Runs a scenario once, and then its aftermath for every disk that a power loss may leave."""
+"""Records a scenario once, then recreates every disk that a power loss may leave."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ._scratch import close, fast_folder, folder_in
 
 T = TypeVar("T")
 
-# The text in these is a courtesy that nobody relies on: their bytes are not varied, their names are.
+# No program relies on the text in these: their bytes are not varied, their names are.
 IGNORED = (".lock", ".spares")
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A directory as a power loss may have left it. Printing it tells how it came to be and what it holds."""
+    """A directory as a power loss may have left it. str(crash) says how it came about and what it holds."""
 
     directory: Path
     acknowledged: tuple[Any, ...]  # what had been promised before the power failed, in order
@@ -45,10 +45,10 @@ class Crash:
 
 
 class Crashes:
-    """What every_crash returns. Iterate over it, more than once if you like; or give `check` a function.
+    """What every_crash returns. Iterate over it, more than once if you like, or pass a function to `check`.
 
-    After a whole iteration `states` is the number of different disks, and `left_out` how many combinations were
-    not looked at because there were too many.
+    After a full iteration `states` is the number of different disks, and `left_out` the number of combinations that
+    were skipped because there were too many.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Crashes:
         self.left_out = losses.left_out
 
     def check(self, check: Callable[[Crash], object]) -> Crashes:
-        """Call `check` for each; what it raises gets the story of the crash as a note."""
+        """Call `check` for each crash. An exception gets a description of the crash as a note."""
         for crash in self:
             try:
                 check(crash)
@@ -131,11 +131,11 @@ def every_crash(
     exchanges: Sequence[str] = EXCHANGES,
     in_order: bool = False,
 ) -> Crashes:
-    """Record what `scenario` does in an empty directory; iterate over every disk that a power loss may leave.
+    """Record what `scenario` does in an empty directory. Iterate over every disk that a power loss may leave.
 
-    `setup` comes before, is on the disk for certain, and gives the scenario its argument (which is closed in the
+    `setup` runs first; what it writes is durable, and what it returns is the argument of the scenario (closed at the
     end, if it has a `close`). `ignore` names files whose bytes do not matter. `exchanges` are the dotted names of
     functions (directory descriptor, name, name) that swap two names by renameat2. With `in_order` names become durable
-    in the order in which they were changed, as on ext4 with a journal and on xfs; else in any order.
+    in the order in which they were changed, as on ext4 with a journal and on xfs; otherwise in any order.
     """
     return Crashes(setup, scenario, ignore=ignore, exchanges=exchanges, in_order=in_order)

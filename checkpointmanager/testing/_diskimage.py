@@ -1,6 +1,6 @@
 """What a directory holds at one moment: names, bytes, and which names are the same file.
 
-An DiskImage is taken from a directory, or built from a choice of what survived a power loss, and written out again.
+A DiskImage is taken from a directory, or built from a choice of what survived a power loss, and written out again.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class DiskImage:
-    """`names` says which node a name stands for, `contents` the bytes of each file."""
+    """`names` has the node of each name, `contents` the bytes of each file."""
 
     nodes: Mapping[int, Node]
     names: Mapping[Entry, int]
     contents: Mapping[int, bytes]
 
     def walk(self) -> Iterator[tuple[str, int]]:
-        """Every path below the root, a directory before what is in it, with its node."""
+        """Every path below the root with its node, a directory before its contents."""
         below: dict[int, list[tuple[str, int]]] = {}
         for entry, node in self.names.items():
             below.setdefault(entry.directory, []).append((entry.name, node))
@@ -54,7 +54,7 @@ class DiskImage:
                     waiting.append((f"{path}/", node))
 
     def identity(self) -> tuple[object, ...]:
-        """Two images are the same to every program if this is equal."""
+        """Two images look the same to every program if this is equal."""
         first: dict[int, str] = {}
         return tuple(
             (
@@ -95,10 +95,10 @@ class DiskImage:
         first: dict[int, str] = {}
         lines = []
         for path, node in self.walk():
-            told = _told(self.nodes[node], self.contents.get(node, b""))
+            text = _described(self.nodes[node], self.contents.get(node, b""))
             if (same := first.setdefault(node, path)) != path:
-                told = f"the same file as {same}"
-            lines.append(f"{path}: {told}")
+                text = f"the same file as {same}"
+            lines.append(f"{path}: {text}")
         return "\n".join(lines) or "(empty)"
 
 
@@ -145,7 +145,7 @@ def _bytes_of(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _told(node: Node, content: bytes) -> str:
+def _described(node: Node, content: bytes) -> str:
     if node.kind == "directory":
         return "a directory"
     if node.kind == "symlink":

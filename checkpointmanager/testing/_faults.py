@@ -1,4 +1,4 @@
-"""Runs a scenario again and again, each time with another call that fails or another place where the process dies."""
+"""Runs a scenario again and again. Each time another call fails, or the process dies at another call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ._watch import Call
 
 T = TypeVar("T")
 
-# A disk that is full, broken, read-only, or not ours; a process with too many open files.
+# A disk that is full, broken, read-only or not accessible; a process with too many open files.
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE)
 
 
@@ -29,10 +29,10 @@ ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE)
 class Fault:
     """One call that went wrong in one run of the scenario, and what was left."""
 
-    directory: Path  # a copy of what the run left: nobody holds its lock any more
+    directory: Path  # a copy of what the run left; its lock is free
     call: Call
     failure: Failure  # how it went wrong
-    error: BaseException | None  # what the scenario raised; None if it took no notice, or died
+    error: BaseException | None  # what the scenario raised; None if it raised nothing, or died
     acknowledged: tuple[Any, ...]  # what had been promised by then, in order
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Fault:
 
 
 class Faults:
-    """What every_fault returns. `runs` is the number of faults of the last whole iteration."""
+    """What every_fault returns. `runs` is the number of faults of the last full iteration."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Faults:
                     yield from self._all_of(failure)
 
     def check(self, check: Callable[[Fault], object]) -> Faults:
-        """Call `check` for each; what it raises gets the fault as a note."""
+        """Call `check` for each fault. An exception gets a description of the fault as a note."""
         for fault in self:
             try:
                 check(fault)
@@ -81,12 +81,12 @@ class Faults:
                 if fault is None:
                     return
                 if isinstance(failure, Death):
-                    gc.collect()  # now, while their numbers are theirs, the dead close their descriptors
+                    gc.collect()  # objects of the dead close their descriptors now, while the numbers are still theirs
                 self.runs += 1
                 yield fault
 
     def _check_that_all_is_seen(self) -> None:
-        """UnseenChange if the scenario does something that could not be made to fail."""
+        """Raise UnseenChange if the scenario does something that cannot be made to fail."""
         with folder_in(fast_folder()) as folder:
             directory = folder / "agent"
             directory.mkdir(0o700)
@@ -100,7 +100,7 @@ class Faults:
                 close(given)
 
     def _run(self, failure: Failure, at: int, left: Path) -> Fault | None:
-        """None if the scenario does not make so many calls."""
+        """None if the scenario makes fewer calls."""
         collected = acknowledgements.Collected()
         # Neighbours in one folder: a store that syncs its parent directory is seen doing so.
         with folder_in(fast_folder()) as folder, acknowledgements.to(collected):
@@ -113,10 +113,10 @@ class Faults:
                 close(given)
                 return None
             if injector.dead:
-                injector.bury()  # as the kernel does; a lease of the dead would make us wait
+                injector.bury()  # as the kernel does; a lease of the dead process would make us wait
             else:
                 close(given)
-            # Of a dead one no object has been freed yet: `error` holds all its frames, and no finalizer has run.
+            # After a death no object has been freed yet: `error` holds all frames, and no finalizer has run.
             scan(str(directory))[0].write(str(left))
         if injector.dead:
             with injector.silence():
@@ -131,7 +131,7 @@ class Faults:
             with injector.injecting():
                 self._scenario(given)
         except BaseException as error:
-            # After a death it does not matter what comes out: code on the way may have wrapped it.
+            # After a death the type does not matter: code on the way may have wrapped the exception.
             if injector.dead or (injector.failed and isinstance(error, Exception)):
                 return error
             raise
@@ -163,11 +163,11 @@ def every_fault(
     deaths: bool = True,
     exchanges: Sequence[str] = EXCHANGES,
 ) -> Faults:
-    """Iterate over every call of `scenario` that may fail, with every one of `errors`, and over every place to die.
+    """Iterate over every call of `scenario` that may fail, with each of `errors`, and over every place to die.
 
-    Each time `setup` makes a new directory ready and gives the scenario its argument, without faults. Then comes
-    the scenario with one; what it raises is in the Fault. Before, it is run once without: what cannot be seen, and so
-    cannot be made to fail, is UnseenChange. `exchanges` are as in every_crash.
+    Each time `setup` prepares a new directory, without faults, and returns the argument of the scenario. Then the
+    scenario runs with one fault; what it raises is in the Fault. A first run without faults raises UnseenChange if the
+    scenario does something that cannot be seen, and so cannot be made to fail. `exchanges` is as in every_crash.
     """
     failures: list[Failure] = [Error(number) for number in errors]
     return Faults(setup, scenario, [*failures, ShortWrite(), *([Death()] if deaths else [])], exchanges)
@@ -184,8 +184,8 @@ def _without_frames(error: BaseException | None) -> BaseException | None:
 
 @contextmanager
 def _only_new_objects_collected() -> Iterator[None]:
-    """Each death is followed by collections, and walking all objects of a large test suite took most of the time."""
-    if gc.get_freeze_count():  # somebody has done so already, and will undo it
+    """Collections follow each death, and walking all objects of a large test suite took most of the time."""
+    if gc.get_freeze_count():  # frozen already by another caller, which will undo it
         yield
         return
     gc.collect()

@@ -1,4 +1,4 @@
-"""What is done with open files, written down: one method for each call, which makes it and then notes what it did."""
+"""Records calls on open files: one method per call, which makes it and then notes what it did."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Handle:
 
 
 class FileCalls:
-    """Keeps the open descriptors of what is in the directory.
+    """Keeps the open descriptors of files below the directory.
 
-    The real call comes first: what fails has not happened.
+    The real call comes first: a call that fails has not happened.
     """
 
     def __init__(self, shadow: Shadow) -> None:
@@ -46,7 +46,7 @@ class FileCalls:
             _take_state(handle, number)
 
     def handle(self, descriptor: int) -> Handle | None:
-        """Also of a descriptor that was made in a way nobody saw, by fcntl for instance."""
+        """Also finds descriptors that were made unseen, by fcntl for instance."""
         if descriptor not in self.handles and is_below(path := path_of(descriptor), self._shadow.root):
             entry = self._shadow.find(path)
             if entry in self._shadow.names:
@@ -143,7 +143,7 @@ class FileCalls:
         self._put_at(handle, offset, _joined(pieces)[:written], through=bool(flags & THROUGH_ONCE))
         return written
 
-    # Where the kernel moves the bytes itself, Python does it in its place: the same bytes, through calls that are seen.
+    # Where the kernel moves the bytes itself, Python does it instead: the same bytes, through calls that are seen.
 
     def sendfile(self, _: Any, target: int, source: int, offset: int | None, count: int) -> int:
         return os.write(target, os.read(source, count) if offset is None else os.pread(source, count, offset))
@@ -221,7 +221,7 @@ def _joined(buffers: Sequence[Any]) -> bytes:
 
 
 def _take_state(handle: Handle, descriptor: int) -> None:
-    """Of a file that was opened before the recording began, or behind its back."""
+    """Of a file that was opened before the recording began, or unseen."""
     with suppress(OSError):
         handle.position = os.lseek(descriptor, 0, os.SEEK_CUR) or 0
         flags = 0 if is_faked() else fcntl.fcntl(descriptor, fcntl.F_GETFL)

@@ -1,4 +1,4 @@
-"""Makes one call to the operating system fail, or the process die there."""
+"""Makes one system call fail, or the process die there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from ._acknowledgements import tell_of_failed_sync
+from ._acknowledgements import report_failed_sync
 from ._oscalls import EXCHANGES, replaced
 from ._watch import SYNCS, Call, Make, Watch
 
@@ -18,25 +18,25 @@ WRITES = frozenset({"write", "pwrite", "writev", "pwritev"})
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nothing should catch it, and nothing that runs on its way has an effect on the disk."""
+    """Simulates SIGKILL: nothing should catch it, and no handler that runs on its way changes the disk."""
 
 
 class Death(NamedTuple):
-    """The process ends before the call: neither it nor any later one is made."""
+    """The process ends before the call: neither this call nor any later one is made."""
 
     def __str__(self) -> str:
         return "death"
 
 
 class ShortWrite(NamedTuple):
-    """A write takes half of what it was given and says so."""
+    """A write takes half of its bytes and returns that number."""
 
     def __str__(self) -> str:
         return "short write"
 
 
 class Error(NamedTuple):
-    """The call is not made and fails. (A close is made all the same: so does Linux.)"""
+    """The call fails without being made. (A close is made even so, as on Linux.)"""
 
     number: int  # the errno
 
@@ -49,7 +49,7 @@ class Error(NamedTuple):
 
 
 class Interruption(NamedTuple):
-    """Any exception in place of the call; or after it was made, as a signal's handler raises it."""
+    """Any exception in place of the call, or after it, as a signal handler may raise one."""
 
     error: BaseException  # to raise
     after: bool = False
@@ -66,10 +66,9 @@ Failure = Error | Death | ShortWrite | Interruption
 
 
 class Injector:
-    """Fails call number `at`, from 1, of those that concern what is in `root`.
+    """Fails call number `at`, counted from 1, of the calls on files below `root`.
 
-    With `only` the others are not counted: those of another name, or that are not about `about`. With `lasting`
-    every one after it fails as well.
+    With `only` or `about`, only calls of that name or on that file count. With `lasting` every later one fails too.
     """
 
     def __init__(
@@ -91,8 +90,8 @@ class Injector:
         self._lasting = lasting
         self._count = 0
         self._guard = threading.Lock()  # guards the count and what follows
-        self.calls: list[Call] = []  # all that were met; the last one may be the one that failed
-        self.failed: Call | None = None  # the first one that did; None: there were not so many calls
+        self.calls: list[Call] = []  # every call so far; the last may be the one that failed
+        self.failed: Call | None = None  # the first call that failed; None: there were fewer calls
 
     @property
     def dead(self) -> bool:
@@ -101,18 +100,18 @@ class Injector:
 
     @property
     def repeated_syncs(self) -> list[Call]:
-        """Syncs of a descriptor whose sync had failed: they say nothing, whatever they return."""
+        """Syncs of a descriptor whose sync had failed: they prove nothing, whatever they return."""
         return self._watch.repeated_syncs
 
     @contextmanager
     def injecting(self) -> Iterator[None]:
-        """Calls inside the block are counted, and the chosen one fails."""
+        """Inside the block calls are counted, and the chosen one fails."""
         with self._watch.watching(), self.silence():
             yield
 
     @contextmanager
     def silence(self) -> Iterator[None]:
-        """What a finalizer or a thread of the dead raises is no news: nothing of the process is left to report it."""
+        """Drops what a finalizer or thread raises after a death: a dead process would not report it either."""
         in_finalizers, in_threads = sys.unraisablehook, threading.excepthook
 
         def finalizer(unraisable: Any) -> None:
@@ -127,7 +126,7 @@ class Injector:
             yield
 
     def bury(self) -> None:
-        """Close what the dead opened, but keep the numbers taken: its objects will close them once more."""
+        """Close what the dead process opened, but keep the numbers in use: its objects will close them again."""
         nowhere = os.open(os.devnull, os.O_RDWR)
         try:
             for descriptor in self._opened():
@@ -136,7 +135,7 @@ class Injector:
             os.close(nowhere)
 
     def clear_the_grave(self) -> None:
-        """Give those numbers back that nobody has closed when the dead one's objects were collected."""
+        """Release the numbers that were not closed when the objects of the dead process were collected."""
         nowhere = os.stat(os.devnull)
         for descriptor in self._opened():
             with suppress(OSError):
@@ -161,11 +160,11 @@ class Injector:
             raise self._failure.raised()
         raised = self._failure.raised()
         if call.name in SYNCS and isinstance(raised, OSError):
-            tell_of_failed_sync(arguments[0])
+            report_failed_sync(arguments[0])
         raise raised
 
     def _meets(self, call: Call) -> bool:
-        """Note it, and say whether it fails."""
+        """Note the call, and return whether it fails."""
         with self._guard:
             self.calls.append(call)
             if self._only not in ("", call.name) or not call.concerns(self._about):
@@ -197,12 +196,12 @@ def failing(
     after: bool = False,
     lasting: bool = False,
 ) -> Iterator[Injector]:
-    """Inside, the n-th call of this name that concerns what is in `directory` fails with this errno or exception.
+    """Inside the block, the n-th call of this name on files below `directory` fails with this errno or exception.
 
-    With no `call` every one counts, with `about` only those about this name: that of a file, or "." for the directory
-    itself. With `after` the call is made first: so does a signal, or a server that dies before it answers. With
-    `lasting` all later ones fail as well. What you get has `calls`, all that were met, and `failed`, the first that
-    failed, or None.
+    Without `call` every call counts. With `about` only calls on this file count; "." is the directory itself. With
+    `after` the call is made first, as when a signal arrives or a server dies before it answers. With `lasting` all
+    later ones fail too. The Injector that you get has `calls`, every call so far, and `failed`, the first that failed,
+    or None.
     """
     raised = OSError(failure, os.strerror(failure)) if isinstance(failure, int) else failure
     kind: Failure = Error(failure) if isinstance(failure, int) and not after else Interruption(raised, after)
@@ -213,17 +212,17 @@ def failing(
 
 @contextmanager
 def dying(directory: str | os.PathLike[str], *, nth: int) -> Iterator[Injector]:
-    """Inside, the process dies before its n-th call that concerns what is in `directory`; afterwards you live again.
+    """Inside the block, the process dies before its n-th call on files below `directory`; after it, the test goes on.
 
-    What it had opened is closed and its locks are free, as the kernel would do. Its objects live on until they are
-    collected, and whatever they still write goes nowhere; on pyfakefs call gc.collect() before the test ends.
+    What it had opened is closed and its locks are free, as the kernel would do. Its objects exist until they are
+    collected, but what they write goes nowhere. On pyfakefs call gc.collect() before the test ends.
     """
     injector = Injector(os.fspath(directory), Death(), nth)
     try:
         with injector.injecting():
             yield injector
-    except BaseException:  # Killed, or what code on the way has made of it
+    except BaseException:  # Killed, or whatever wrapped it on the way
         if not injector.dead:
             raise
-    if injector.dead:  # also in a finalizer, from which nothing comes out
+    if injector.dead:  # perhaps in a finalizer, whose exceptions never get here
         injector.bury()

@@ -1,4 +1,4 @@
-"""What is done to names, written down: one method for each call, which makes it and then notes what it did."""
+"""Records calls on names: one method per call, which makes it and then notes what it did."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ._filecalls import FileCalls, exists
 from ._oscalls import is_faked, path_of
 from ._shadow import Shadow
 
-# Where the kernel or the file system cannot exchange names it is done in three steps: nobody else is looking.
+# Where the kernel or the file system cannot exchange names, three renames do: no other process is looking.
 EXCHANGE_UNKNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})
 _DESCRIPTOR = re.compile(r"/(?:proc/(?:self|\d+)|dev)/fd/(\d+)")
 
 
 class NameCalls:
-    """The real call comes first: what fails has not happened."""
+    """The real call comes first: a call that fails has not happened."""
 
     def __init__(self, shadow: Shadow, files: FileCalls) -> None:
         self._shadow = shadow
@@ -98,7 +98,7 @@ class NameCalls:
         )
 
     def _node_of(self, path: Any, source: Entry | None, options: dict[str, Any]) -> int | None:
-        """None if there is no such file, so that the call will fail."""
+        """None if there is no such file; the call will fail then."""
         named = _DESCRIPTOR.fullmatch(os.fsdecode(path))
         handle = self._files.handle(int(named[1])) if named else None
         if handle:
@@ -108,7 +108,7 @@ class NameCalls:
             return None
         if source:
             return self._shadow.at(source)
-        # It comes from outside: nobody knows what of it is synced, so none of it is.
+        # It comes from outside. Which of its bytes are synced is unknown, so none count as synced.
         node = self._shadow.bring_in(path if directory is None else os.path.join(path_of(directory), path))
         self._files.unsynced.add(node)
         return node

@@ -1,4 +1,4 @@
-"""What a program did to a directory, as far as it matters to a power loss."""
+"""What a program did to a directory, as far as it matters for a power loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class NameChange:
     """One atomic change of names in one directory: a create, link, rename, exchange, unlink, mkdir or rmdir."""
 
     text: str
-    names: dict[Entry, int | None]  # the node that a name stands for from now on; None: no longer any
+    names: dict[Entry, int | None]  # the node of each name from now on; None: the name is gone
 
     @property
     def directory(self) -> int:
@@ -30,7 +30,7 @@ class Write:
     data: bytes
 
     def extent(self, content: bytes) -> tuple[int, int]:
-        """From where to where `content` is touched."""
+        """The start and end of the part of `content` that it touches."""
         return min(self.offset, len(content)), self.offset + len(self.data)
 
     def applied(self, content: bytes) -> bytes:
@@ -64,7 +64,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """From here on somebody relies on it."""
+    """From here on a client relies on the value."""
 
     text: str
     value: Any
@@ -80,4 +80,4 @@ class Recording:
 
     before: DiskImage
     operations: tuple[Operation, ...]
-    nodes: dict[int, Any]  # every node that there was at any time
+    nodes: dict[int, Any]  # every node that ever existed

@@ -1,4 +1,4 @@
-"""Puts something around the calls that a program makes to the operating system, and always takes it away again.
+"""Wraps the system calls of a program, and always unwraps them again.
 
 On pyfakefs `os` is a stand-in with the same functions, so the same code works there.
 """
@@ -20,7 +20,7 @@ from ._standins import Function, StandIn, standing_in
 
 Wrap = Callable[[str, Function], Function]  # the call's name and the real function -> what is called in its place
 
-# Functions that are no call of `os`: they take a directory's descriptor and swap two names in it (renameat2).
+# Functions that bypass `os`: they take the descriptor of a directory and swap two names in it (renameat2).
 EXCHANGES = ("checkpointmanager._filestore.system.exchange",)
 EXCHANGE = "exchange"
 
@@ -40,10 +40,10 @@ OF_TWO_DESCRIPTORS = frozenset({"dup2", "sendfile", "copy_file_range", "splice"}
 def wrapped(
     names: Iterable[str], wrap: Wrap, past_os: Mapping[str, str], opening: Callable[[Function], Function]
 ) -> Iterator[None]:
-    """Inside, each of these functions of `os` is what `wrap` made of it, whoever calls it; open() is that of `opening`.
+    """Inside the block, every caller of these functions of `os` gets what `wrap` returned, and open() is `opening`'s.
 
-    So are those of `past_os`, where they exist: dotted names, with the name of the call that they make. What a real
-    function does by itself (as those of pyfakefs do) is not seen.
+    The same goes for `past_os`, where they exist: dotted names, with the name of the call that they make. Calls that
+    a real function makes itself (as those of pyfakefs do) are not seen.
     """
     quiet = threading.local()
     with ExitStack() as stack:
@@ -62,7 +62,7 @@ def wrapped(
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Like mock.patch.object: an attribute that the owner only inherited is taken away again, not copied."""
+    """Like mock.patch.object: an attribute that the owner only inherits is deleted afterwards, not copied."""
     own = name in vars(owner)
     before = getattr(owner, name)
     setattr(owner, name, value)
@@ -76,12 +76,12 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def is_faked() -> bool:
-    """True while pyfakefs stands in for the file system."""
+    """True while pyfakefs replaces the file system."""
     return not isinstance(os, ModuleType)
 
 
 def descriptors_of(inodes: Iterable[tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """The open descriptors of these (device, inode) pairs: what was opened before anybody watched."""
+    """The open descriptors of these (device, inode) pairs: those that were opened before the watch began."""
     wanted = set(inodes)
     found: dict[int, tuple[int, int]] = {}
     for descriptor in _descriptors():
@@ -93,7 +93,7 @@ def descriptors_of(inodes: Iterable[tuple[int, int]]) -> dict[int, tuple[int, in
 
 
 def path_of(descriptor: int) -> str:
-    """What a descriptor is of, whoever opened it; "" where the kernel does not say."""
+    """The path that a descriptor was opened as; "" where the kernel does not say."""
     with suppress(OSError):
         return "" if is_faked() else os.readlink(f"/proc/self/fd/{descriptor}")
     return ""
@@ -114,7 +114,7 @@ _known: dict[str, StandIn] = {}  # for each of SEEN, and for open()
 
 
 def standing_by() -> AbstractContextManager[None]:
-    """Inside, whoever takes a function of `os` takes one that can be wrapped. It saves the search for them later.
+    """Inside the block, code that takes a function of `os` gets one that can be wrapped, which saves a search later.
 
     Not on pyfakefs, which has its own functions for each test.
     """
@@ -128,7 +128,7 @@ def standing_by() -> AbstractContextManager[None]:
 
 
 def _stand_ins_of(name: str, stack: ExitStack) -> Iterator[StandIn]:
-    """The one for the real function; another one if somebody has put his own function in its place in `os`."""
+    """The one for the real function; another one if a test has replaced the function in `os` with its own."""
     if not hasattr(os, name):
         return
     if not is_faked():
@@ -143,7 +143,7 @@ def _stand_ins_of(name: str, stack: ExitStack) -> Iterator[StandIn]:
 
 
 def _give_to_importers(stack: ExitStack) -> None:
-    """Of pyfakefs, which has given its own functions to those that had imported some from `os`."""
+    """For pyfakefs, which gives its own functions to modules that imported some from `os`."""
     for module in list(sys.modules.values()):
         for alias, value in list(getattr(module, "__dict__", {}).items()):
             if isinstance(value, MethodType) and value.__self__ is os:
@@ -202,7 +202,7 @@ def _found(dotted: str) -> Function | None:
 
 @contextmanager
 def _everywhere(real: Function, wrapper: Function) -> Iterator[None]:
-    """In every module of its package that has the function, under whatever name it was imported."""
+    """In every module of its package that has the function, under any name."""
     package = real.__module__.partition(".")[0]
     modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The pytest plugin: power losses and faults as fixtures. Costs nothing to a test that does not ask for them."""
+"""The pytest plugin: power losses and faults as fixtures. Costs nothing in tests that do not use them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import testing  # of which nothing more is loaded before it is used
+from checkpointmanager import testing  # whose parts are loaded on first use
 
 pytest.register_assert_rewrite("checkpointmanager.testing._conformance")
 
@@ -15,7 +15,7 @@ FIXTURES = ("checkpoint_chaos", "checkpoint_faults")
 
 
 class Chaos:
-    """Remembers where an iteration stands, so that a failing test can tell, and ends it with the test."""
+    """Remembers the current crash or fault for the report of a failing test, and ends the iteration with the test."""
 
     def __init__(self, every: Callable[..., Any]) -> None:
         self._every = every
@@ -39,19 +39,19 @@ class Chaos:
 
 @pytest.fixture
 def checkpoint_chaos() -> Iterator[Callable[..., Iterator[testing.Crash]]]:
-    """every_crash: `for crash in checkpoint_chaos(scenario): ...` runs over every disk that a power loss may leave."""
+    """every_crash: `for crash in checkpoint_chaos(scenario): ...` visits every disk that a power loss may leave."""
     yield from _chaos(testing.every_crash)
 
 
 @pytest.fixture
 def checkpoint_faults() -> Iterator[Callable[..., Iterator[testing.Fault]]]:
-    """every_fault: `for fault in checkpoint_faults(scenario): ...` runs over every call that may fail."""
+    """every_fault: `for fault in checkpoint_faults(scenario): ...` visits every call that may fail."""
     yield from _chaos(testing.every_fault)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """A failing test shows the state that it failed in. Returns nothing: the report itself is pytest's."""
+    """Shows the crash or fault in which a test failed. Returns None, so pytest makes the report itself."""
     if call.when == "call" and call.excinfo:
         for name in FIXTURES:
             chaos = getattr(item, "funcargs", {}).get(name)

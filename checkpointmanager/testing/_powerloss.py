@@ -1,12 +1,12 @@
-"""Every disk that a power loss during a recording may leave, by a model that promises as little as disks do.
+"""Every disk that a power loss during a recording may leave, in a model that promises as little as disks do.
 
 - Bytes that were written and not synced may have arrived or not (_tornwrites.py).
 - Names that were changed and not synced by an fsync of their directory may have changed or not, each change on its
   own; those that did, did so in the order in which they were made.
-- An fsync of a file says nothing about its name. An fsync that failed says nothing at all, for ever.
+- An fsync of a file says nothing about its name. After a failed fsync nothing is certain, for ever.
 
-With `in_order` names are lost as a file system with a journal loses them: what is missing is the end, all changes
-after some moment. What a failed fsync should have made durable ends at some moment of its own.
+With `in_order` names are lost as a file system with a journal loses them: all changes after some moment are missing.
+For the changes that a failed fsync should have made durable, that moment is chosen separately.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ._operations import Acknowledgement, Change, NameChange, Operation, Recordi
 from ._tornwrites import Content, applied, possible_contents
 
 MAX_CHOICES = 4096  # of name changes at one moment, and
-MAX_CONTENTS = 256  # of file contents for one choice of names; beyond, only the telling ones
+MAX_CONTENTS = 256  # of file contents for one choice of names; beyond, only the informative ones
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One disk that a power loss may leave, and how it came to be."""
+    """One disk that a power loss may leave, and how it came about."""
 
     image: DiskImage
     acknowledged: tuple[Any, ...]
@@ -38,14 +38,14 @@ class State:
         parts = [
             ("the power failed after", [f"{number}. {step.text}" for number, step in enumerate(self.done, 1)]),
             ("lost", self.lost),
-            ("not synced but there", self.kept),
+            ("survived without a sync", self.kept),
             ("so the disk holds", str(self.image).splitlines()),
         ]
         return "\n".join(f"{title}:\n" + "\n".join(f"    {line}" for line in lines) for title, lines in parts if lines)
 
 
 class PowerLoss:
-    """Iterate over it once. `left_out` then says how many states were not looked at for being too many."""
+    """Iterate over it once. `left_out` is then the number of states that were skipped because there were too many."""
 
     def __init__(self, recording: Recording, ignore: Sequence[str] = (), *, in_order: bool = False) -> None:
         self._recording = recording
@@ -94,7 +94,7 @@ class PowerLoss:
         self._settle()
 
     def _settle(self) -> None:
-        """What is decided, with nothing undecided before it, is on the disk. What is overwritten does not matter."""
+        """Move decided changes with nothing undecided before them to the disk. Overwritten changes do not matter."""
         overwritten: set[Entry] = set()
         waiting: list[_Undecided] = []
         for undecided in reversed(self._undecided):
@@ -121,11 +121,11 @@ class PowerLoss:
             open_changes = [undecided for undecided in self._undecided if not undecided.durable]
             lost = tuple(u.change.text for u in open_changes if u not in survivors)
             kept = tuple(u.change.text for u in open_changes if u in survivors)
-            for contents, told in self._contents(names):
-                yield DiskImage(self._recording.nodes, names, contents), lost, kept + told
+            for contents, arrived in self._contents(names):
+                yield DiskImage(self._recording.nodes, names, contents), lost, kept + arrived
 
     def _choices(self) -> Iterator[tuple[_Undecided, ...]]:
-        """All subsets of the changes that no sync has decided; of many those near to all, to none, and in order."""
+        """All subsets of the changes that no sync has decided; with many, those near to all, near to none, in order."""
         undecided = [change for change in self._undecided if not change.durable]
         if self._in_order:
             yield from _beginnings(undecided)
@@ -157,14 +157,14 @@ class PowerLoss:
                 open_files[node] = (entry.name, possible)
                 self.left_out += left_out
         for chosen in self._combinations([possible for _, possible in open_files.values()]):
-            told = tuple(
-                f"{name}: {content.told}" for (name, _), content in zip(open_files.values(), chosen, strict=True)
+            arrived = tuple(
+                f"{name}: {content.text}" for (name, _), content in zip(open_files.values(), chosen, strict=True)
             )
             bytes_now = {node: content.data for node, content in zip(open_files, chosen, strict=True)}
-            yield certain | bytes_now, told
+            yield certain | bytes_now, arrived
 
     def _combinations(self, files: list[tuple[Content, ...]]) -> Iterator[tuple[Content, ...]]:
-        """Everything with everything; of too many, one file at a time while the others are all there or not at all."""
+        """All combinations; with too many, one file at a time varies while all others have arrived, or none has."""
         total = 1
         for possible in files:
             total *= len(possible)
@@ -182,11 +182,11 @@ class PowerLoss:
 
 @dataclass(eq=False, slots=True)
 class _Undecided:
-    """A change of names. Durable: synced, and only kept because one before it is not decided."""
+    """A change of names. Durable: synced, and still listed only because one before it is undecided."""
 
     change: NameChange
     durable: bool = False
-    poisoned: int = 0  # the number of the first failure of a sync that should have made it durable
+    poisoned: int = 0  # the number of the first failed sync that should have made it durable
 
 
 @dataclass(slots=True)
@@ -195,14 +195,14 @@ class _Data:
 
     durable: tuple[bytes, ...] = (b"",)
     pending: list[Change] = field(default_factory=list)
-    _possible: tuple[tuple[Content, ...], int] | None = None  # as long as nothing changes
+    _possible: tuple[tuple[Content, ...], int] | None = None  # until something changes
 
     def change(self, change: Change) -> None:
         self.pending.append(change)
         self._possible = None
 
     def possible(self, stale: Sequence[bytes]) -> tuple[tuple[Content, ...], int]:
-        """And how many were left out."""
+        """The possible contents, and how many were left out."""
         if self._possible is None:
             self._possible = self._find_possible(stale)
         return self._possible
@@ -218,7 +218,7 @@ class _Data:
         return tuple(found.values()), left_out
 
     def sync(self, stale: Sequence[bytes], *, failed: bool) -> None:
-        """After a failure the kernel holds the bytes for written: any of them may be missing, and no sync helps."""
+        """After a failure the kernel considers the bytes written: any of them may be missing, and no sync helps."""
         if failed:
             self.durable = tuple(content.data for content in self.possible(stale)[0])
         else:
@@ -228,7 +228,7 @@ class _Data:
 
 
 def _beginnings(undecided: Sequence[_Undecided]) -> Iterator[tuple[_Undecided, ...]]:
-    """Each beginning of the changes that no sync has decided, and of those that each failed sync has lost."""
+    """Each prefix of the changes that no sync has decided, and of those that each failed sync has lost."""
     groups: dict[int, list[_Undecided]] = {}
     for change in undecided:
         groups.setdefault(change.poisoned, []).append(change)

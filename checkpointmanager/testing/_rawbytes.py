@@ -1,4 +1,4 @@
-"""The bytes of checkpoints, past the manager: of files in a directory, or of a MemoryStore."""
+"""Access to the bytes of checkpoints without a manager: of files in a directory, or of a MemoryStore."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Target = CheckpointManager[Any] | FileStore | MemoryStore | str | os.PathLike[st
 
 
 class RawBytes(Protocol):
-    """Reads and writes whatever bytes it is given. None: there is no such file."""
+    """Reads and writes bytes unchecked. None: there is no such file."""
 
     def read(self, key: str) -> bytes: ...
 
@@ -30,7 +30,7 @@ class RawBytes(Protocol):
     def write_previous(self, key: str, blob: bytes) -> None: ...
 
     def restore(self, key: str, blob: bytes, previous: bytes | None) -> None:
-        """Whatever stands there now."""
+        """Put both generations back, whatever is in their place now."""
         ...
 
 
@@ -43,11 +43,13 @@ def raw_bytes_of(target: Target) -> RawBytes:
         return Files(store.path)
     if isinstance(store, str | os.PathLike):
         return Files(os.fspath(store))
-    raise TypeError(f"no way to the bytes of a {type(store).__name__}")
+    raise TypeError(
+        f"cannot reach the bytes of a {type(store).__name__}; pass a manager, a FileStore, a MemoryStore or a path"
+    )
 
 
 class Files:
-    """A file is written in place: it stays the same file, with all its names."""
+    """Writes files in place: each stays the same file, with all its names."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -84,7 +86,7 @@ class Files:
 
 
 class Memory:
-    """A MemoryStore lets tests do as they like."""
+    """Changes the dicts of a MemoryStore directly."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -112,7 +114,7 @@ class Memory:
 
 
 def _put(path: str, blob: bytes | None) -> None:
-    """A new file, as the file store would make it, in the place of anything."""
+    """Replace whatever is at `path` with a new file, as the file store would create it."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     with suppress(FileNotFoundError):

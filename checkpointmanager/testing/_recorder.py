@@ -1,7 +1,7 @@
-"""Watches what a program does to a directory and writes it down as operations.
+"""Records what a program does to a directory as a list of operations.
 
-At the end the directory is compared with what it should be by the record: what was changed behind the recorder's
-back (by another process, through mmap, by a call it does not know) is an error, not a gap.
+At the end the directory is compared with the record: a change that the recorder did not see (by another process,
+through mmap, by a call it does not know) is an error, not a gap.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Recorder:
             self._shadow.operations.append(Acknowledgement(f"acknowledge {value!r}", value))
 
     def sync_failed(self, descriptor: int) -> None:
-        """The sync was not made, and the caller was told so."""
+        """The sync was not made, and its caller got an error."""
         with self._guard:
             self._files.sync_failed(descriptor)
 

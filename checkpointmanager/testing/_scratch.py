@@ -1,4 +1,4 @@
-"""Where scenarios run: new folders, by the thousand, that are gone when they have been looked at."""
+"""Where scenarios run: thousands of new folders, each removed after its check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PREFIX = "checkpoint-chaos-"
 
 
 def fast_folder() -> str:
-    """In memory where there is such a place: thousands of directories are made, and a sync there costs nothing."""
+    """In memory where possible: thousands of directories are created, and a sync there costs nothing."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
 
 
@@ -32,12 +32,12 @@ def folder_in(folder: str) -> Iterator[Path]:
 
 
 def close(given: Any) -> None:
-    """What a setup opened for its scenario."""
+    """Close what a setup opened for its scenario."""
     if hasattr(given, "close"):
         given.close()
 
 
 def _about_the_workspace(record: logging.LogRecord) -> bool:
-    """That these folders are in memory is no news, a thousand times."""
+    """Keeps thousands of warnings out of the log that these folders are in memory."""
     forgetful = getattr(record, "event", None) == EventKind.FORGETFUL_FILE_SYSTEM
     return not (forgetful and PREFIX in getattr(record, "path", ""))

@@ -1,4 +1,4 @@
-"""The recorder's own picture of a directory, and the list of what has happened to it."""
+"""The recorder's own model of a directory, and the list of what has happened to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUTSIDE = Entry(-1, "")  # where the directory itself has its name
 
 
 class Shadow:
-    """Starts from the directory as it is, and is told of every change from then on."""
+    """Starts from the directory as it is, and receives every change from then on."""
 
     def __init__(self, directory: str) -> None:
         self.root = os.path.realpath(directory)
@@ -24,10 +24,10 @@ class Shadow:
         self.names = {**self._before.names, OUTSIDE: ROOT}
         self.contents = dict(self._before.contents)
         self.operations: list[Operation] = []
-        self._refused: list[str] = []  # paths of what was there before anybody saw it come
+        self._refused: list[str] = []  # paths that appeared unseen
 
     def find(self, path: Any, base: int | None = None) -> Entry | None:
-        """The place of a path; None outside of the directory. `base` is the node that it is relative to."""
+        """The entry of a path; None outside the directory. `base` is the node that it is relative to."""
         text = os.fsdecode(path)
         if base is None or os.path.isabs(text):
             parent, name = os.path.split(os.path.abspath(text))
@@ -43,18 +43,18 @@ class Shadow:
         return Entry(base, name)
 
     def at(self, entry: Entry) -> int:
-        """What an entry stands for."""
+        """The node of an entry."""
         if entry not in self.names:
             self.refuse(self.text(entry))
         return self.names[entry]
 
     def refuse(self, path: str) -> NoReturn:
-        """Also for later: the program may catch the exception."""
+        """Raises now, and again at the end: the program may catch the exception."""
         self._refused.append(path)
         raise self._unseen([path])
 
     def node(self, entry: Entry) -> int | None:
-        """What an entry stands for, through symbolic links; None if they lead outside."""
+        """The node of an entry, following symbolic links; None if they lead outside."""
         node = self.at(entry)
         if self._nodes[node].kind != "symlink":
             return node
@@ -97,7 +97,7 @@ class Shadow:
             self._alter(Resize(f"truncate {self.path(node)} to {size}", node, size))
 
     def bring_in(self, path: str) -> int:
-        """A file from outside, which is about to come in."""
+        """Add a file that is about to be moved or linked in from outside."""
         image, _ = scan(path)
         node = self.new(image.nodes[ROOT].kind, image.nodes[ROOT].mode)
         if node in self.contents:
@@ -108,7 +108,7 @@ class Shadow:
         return DiskImage(self._nodes, self.names, self.contents)
 
     def recording(self) -> Recording:
-        """What was recorded, or UnseenChange if the directory is not as it would have to be."""
+        """What was recorded. Raises UnseenChange if the directory differs from it."""
         if self._refused:
             raise self._unseen(self._refused)
         mirrored, real = self.image().identity(), scan(self.root)[0].identity()
@@ -119,8 +119,8 @@ class Shadow:
 
     def _unseen(self, paths: Sequence[str]) -> UnseenChange:
         return UnseenChange(
-            f"{self.root}: {', '.join(paths)} changed in a way that cannot be recorded. Known are the functions of "
-            "`os`, open() and pathlib (without pyfakefs); not other processes, mmap or code in C"
+            f"{self.root}: {', '.join(paths)} changed in a way that cannot be recorded. Use the functions of `os`, "
+            "open() or pathlib (not on pyfakefs); other processes, mmap and code in C are not seen"
         )
 
     def _alter(self, operation: Write | Resize) -> None:

@@ -1,8 +1,8 @@
-"""Lets a function be called through a stand-in, wherever a program keeps it and under whatever name.
+"""Replaces a function by a stand-in, wherever a program keeps it and under any name.
 
 `from os import fsync as sync`, a class attribute, a default argument, a closure or a partial took the function long
-before anybody watched. Whoever holds it is found through the garbage collector and gets the stand-in, until the end.
-Who cannot be given one is an error: calls through it would never be seen.
+before the watch began. The garbage collector finds every holder, which gets the stand-in until the end. A holder that
+cannot be given one is an error: calls through it would never be seen.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ Function = Callable[..., Any]
 
 # The usual keywords need no second look; others may name arguments that are expected by position.
 KEYWORDS = frozenset({"dir_fd", "src_dir_fd", "dst_dir_fd", "follow_symlinks"})
-# Test tools keep functions to put them back, or to show them. A set is asked, not called.
+# Test tools keep functions to restore or show them. The members of a set are looked up, not called.
 TOOLS = ("_pytest.", "pyfakefs.", "hypothesis.", "unittest.mock")
 NEVER_CALLED = (set, frozenset, types.FrameType, types.GeneratorType)
 
 
 class UnseenChange(Exception):
-    """A directory is changed in a way that cannot be seen, so nothing can be proved about it."""
+    """The directory was changed in a way that cannot be seen, so nothing can be proved about it.
+
+    Make the change through `os`, open() or pathlib, in this process; the message names the file or the holder.
+    """
 
 
 class StandIn:
-    """Does what its function does, or what the last of `handlers` does. Made once, and good for ever.
+    """Does what its function does, or what the last of `handlers` does. Created once, and never discarded.
 
-    No function itself, since a function in a class would become a method. Equal to its function, so that it is found
-    in os.supports_dir_fd.
+    Not a function itself, since a function in a class would become a method. Equal to its function, so that it is
+    found in os.supports_dir_fd.
     """
 
     def __init__(self, real: Function) -> None:
@@ -62,14 +65,14 @@ class StandIn:
         return hash(self.real)
 
 
-_installed = 0  # how often: whoever comes last takes the stand-ins away
-_holders: list[Any] = []  # that have one now
+_installed = 0  # how often: the last user removes the stand-ins
+_holders: list[Any] = []  # those that have a stand-in now
 _remembered: list[Callable[[], Any]] = []  # holders that were found before, by reference or weak reference
 
 
 @contextmanager
 def standing_in(stand_ins: Iterable[StandIn]) -> Iterator[None]:
-    """Inside, whoever holds one of the functions calls its stand-in."""
+    """Inside the block, every holder of one of the functions calls its stand-in."""
     global _installed  # noqa: PLW0603
     there = {id(stand_in.real): stand_in for stand_in in stand_ins}
     _installed += 1
@@ -117,7 +120,7 @@ def _exchanged(table: Mapping[int, Any], values: Iterable[tuple[Any, Any]], put:
 
 
 def _install(there: Mapping[int, StandIn]) -> None:
-    """Those that held one before are quickly asked. Only if there are more references than then, all are searched."""
+    """Earlier holders are quickly checked. Only if there are more references than before, all objects are searched."""
     for remembered in list(_remembered):
         holder = remembered()
         if holder is None:
@@ -127,7 +130,7 @@ def _install(there: Mapping[int, StandIn]) -> None:
     taken = _taken(there)
     if taken:
         refusal = _search(taken)
-        if refusal or _taken(taken):  # the rest may be of an earlier test and wait to be freed, or be frozen
+        if refusal or _taken(taken):  # the rest may belong to an earlier test and wait to be freed, or be frozen
             with _thawed():
                 gc.collect()
                 refusal = _search(taken)
@@ -138,13 +141,13 @@ def _install(there: Mapping[int, StandIn]) -> None:
 
 
 def _taken(there: Mapping[int, StandIn]) -> dict[int, StandIn]:
-    """Those to which there are more references than when all were accounted for."""
+    """Those with more references than when all were accounted for."""
     return {key: one for key, one in there.items() if sys.getrefcount(one.real) > one.settled}
 
 
 @contextmanager
 def _thawed() -> Iterator[None]:
-    """The collector shows nothing of objects that somebody has frozen."""
+    """The collector does not list frozen objects."""
     frozen = gc.get_freeze_count()
     if frozen:
         gc.unfreeze()
@@ -156,7 +159,7 @@ def _thawed() -> Iterator[None]:
 
 
 def _search(there: Mapping[int, StandIn]) -> str:
-    """Exchange all that can be, and say of what is left why it matters."""
+    """Exchange what can be exchanged. Returns why the rest matters, or ""."""
     refusal = ""
     own = {id(part) for stand_in in there.values() for part in (stand_in, vars(stand_in))} | {id(there), id(_holders)}
     found = gc.get_referrers(*tuple(stand_in.real for stand_in in there.values()))
@@ -184,7 +187,7 @@ def _holders_behind(referrer: Any) -> list[Any]:
 
 
 def _remember(holder: Any) -> None:
-    """Only where that keeps nothing alive that a test wants to be rid of."""
+    """Only where that keeps no object of a test alive."""
     if isinstance(holder, types.CellType) or (isinstance(holder, dict) and "__spec__" in holder):
         _remembered.append(lambda: holder)
     elif isinstance(holder, dict):
@@ -195,7 +198,7 @@ def _remember(holder: Any) -> None:
 
 
 def _remember_owner(holder: dict[Any, Any]) -> None:
-    """Of the dict of an object, or of a function's defaults."""
+    """Remembers the owner of an object's dict, or of a function's defaults."""
     for owner in gc.get_referrers(holder):
         for attribute in ("__dict__", "__kwdefaults__"):
             if getattr(owner, attribute, None) is holder:
@@ -209,7 +212,7 @@ def _attribute_of(owner: Callable[[], Any], attribute: str) -> Callable[[], Any]
 
 
 def _is_harmless(referrer: Any, own: Container[int]) -> bool:
-    """A patcher's note of what to put back (the module comes first), or what only test tools or running loops have."""
+    """A patcher's note of what to restore (its module comes first), or held only by test tools or running loops."""
     if isinstance(referrer, tuple) and referrer and isinstance(referrer[0], types.ModuleType):
         return True
     behind = [one for one in gc.get_referrers(referrer) if id(one) not in own and not isinstance(one, NEVER_CALLED)]

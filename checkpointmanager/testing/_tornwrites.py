@@ -1,8 +1,8 @@
 """Which bytes a file may hold after a power loss, when some of what was written to it had not been synced.
 
-A disk promises little: each changed block is old, new, zero or rubbish, and the file's length is the old or the new
-one. Files of one block are also torn inside. Bytes that are written over the same bytes stay what they are. Bounded,
-and it says how many were left out.
+A disk promises little: each changed block is old, new, zero or garbage, and the file's length is the old or the new
+one. Files of one block may also be torn inside. Bytes overwritten with the same bytes do not change. The number of
+combinations is bounded, and those left out are counted.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from functools import reduce
 from ._operations import Change
 
 BLOCK_BYTES = 4096
-MAX_BLOCKS = 6  # of changed blocks in all combinations; beyond, only the telling ones
-MAX_STALE = 2  # other files whose old bytes may shine through
+MAX_BLOCKS = 6  # changed blocks that are tried in all combinations; beyond, only the informative ones
+MAX_STALE = 2  # other files whose old bytes may appear
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One possibility, and what happened to get there."""
+    """One possible content, and which part of the writes arrived."""
 
     data: bytes
-    told: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def possible_contents(durable: bytes, pending: Sequence[Change], stale: Iterable
     found: dict[bytes, Content] = {}
     blocks = list(_changed_blocks(durable, pending))
     if len(blocks) > MAX_BLOCKS:
-        left_out = 2 ** len(blocks) - len(_telling(blocks))
+        left_out = 2 ** len(blocks) - len(_informative(blocks))
     for content in _all(durable, pending, blocks, stale):
         found.setdefault(content.data, content)
     return PossibleContents(tuple(found.values()), left_out)
@@ -53,7 +53,7 @@ def applied(durable: bytes, pending: Iterable[Change]) -> bytes:
 
 
 def _effective(durable: bytes, pending: Iterable[Change]) -> list[Change]:
-    """Without those that change nothing, if nothing before them is still on its way."""
+    """Without changes that have no effect, as long as none before them is pending."""
     effective: list[Change] = []
     for change in pending:
         if effective or change.applied(durable) != durable:
@@ -87,17 +87,17 @@ def _torn(durable: bytes, new: bytes, start: int) -> Iterator[Content]:
 
 
 def _mixed(durable: bytes, new: bytes, blocks: list[int]) -> Iterator[Content]:
-    for arrived in _telling(blocks):
+    for arrived in _informative(blocks):
         missing = [block for block in blocks if block not in arrived]
         old = durable.ljust(len(new), b"\0")
-        told = f"blocks {', '.join(map(str, arrived)) or 'none'}"
-        yield Content(_with_blocks(new, missing, old), f"its length, and {told} of it")
+        numbers = f"blocks {', '.join(map(str, arrived))}" if arrived else "no blocks"
+        yield Content(_with_blocks(new, missing, old), f"its length, and {numbers} of it")
     for cut in range(BLOCK_BYTES, len(new), BLOCK_BYTES):
         yield Content(new[:cut] + durable[cut:], f"the first {cut} bytes")
 
 
-def _telling(blocks: list[int]) -> list[tuple[int, ...]]:
-    """All subsets of few blocks; of many the empty and the full, each one alone, and each one missing."""
+def _informative(blocks: list[int]) -> list[tuple[int, ...]]:
+    """All subsets of few blocks; with many, none, all, each one alone, and each one missing."""
     if len(blocks) <= MAX_BLOCKS:
         return [some for count in range(len(blocks) + 1) for some in itertools.combinations(blocks, count)]
     alone = [(block,) for block in blocks]
@@ -106,7 +106,7 @@ def _telling(blocks: list[int]) -> list[tuple[int, ...]]:
 
 
 def _changed_blocks(durable: bytes, pending: Sequence[Change]) -> Iterator[int]:
-    """Also those that were written with what they held before: they were on their way all the same."""
+    """Including blocks that were overwritten with the same bytes: they were pending too."""
     touched: set[int] = set()
     content = durable
     for change in pending:
@@ -128,5 +128,5 @@ def _with_blocks(content: bytes, blocks: Iterable[int], other: bytes) -> bytes:
 
 
 def _rubbish(size: int) -> bytes:
-    """Neither text nor NUL, so that no parser can take it for anything."""
+    """Neither text nor NUL, so no parser accepts it."""
     return bytes(0xA5 + number % 64 for number in range(64)) * (size // 64 + 1)

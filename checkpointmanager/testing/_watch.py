@@ -1,4 +1,4 @@
-"""Sees every call to the operating system that concerns one directory, and lets somebody stand in between."""
+"""Sees every system call on files below one directory, and lets a function act in its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ._files import open_recorded
 from ._oscalls import EXCHANGE, EXCHANGES, OF_TWO_DESCRIPTORS, SEEN, descriptors_of, is_below, path_of, wrapped
 
-CALLS = tuple(name for name in SEEN if name != "sync")  # which cannot fail, and says nothing of the directory
+CALLS = tuple(name for name in SEEN if name != "sync")  # it cannot fail, and names no directory
 LEASES = {"checkpointmanager._filestore.system.fcntl_at_once": "fcntl"}  # reaches the kernel past `os`
 SYNCS = frozenset({"fsync", "fdatasync"})
 
@@ -27,7 +27,7 @@ OF_ONE_FILE = ((0, "dir_fd"),)
 
 
 class Call(NamedTuple):
-    """A call of `os`, and the names that it was about: of a descriptor, what it was opened as."""
+    """A call of `os`, and the files it was about: for a descriptor, the name it was opened as."""
 
     name: str  # such as "fsync"
     about: str
@@ -36,16 +36,16 @@ class Call(NamedTuple):
         return f"{self.name} {self.about}"
 
     def concerns(self, name: str) -> bool:
-        """True if one of its names is this one, in whatever folder; "" stands for any."""
+        """True if this is one of its names, in any folder; "" matches all calls."""
         return not name or re.search(rf"(?:^|[ /]){re.escape(name)}(?: |$)", self.about) is not None
 
 
-Make = Callable[..., Any]  # makes the call; with other arguments if it is given any
-Around = Callable[[Call, Make, tuple[Any, ...]], Any]  # gets the call and its arguments, answers in its place
+Make = Callable[..., Any]  # makes the call, with other arguments if any are given
+Around = Callable[[Call, Make, tuple[Any, ...]], Any]  # gets the call and its arguments, returns in its place
 
 
 class Watch:
-    """Hands each call that concerns what is in `root` to `around`, in the thread that makes it."""
+    """Passes each call on files below `root` to `around`, in the thread that makes it."""
 
     def __init__(self, root: str, around: Around, exchanges: Iterable[str] = EXCHANGES) -> None:
         self._roots = {os.path.abspath(root), os.path.realpath(root)}
@@ -53,9 +53,9 @@ class Watch:
         self._past_os = {**dict.fromkeys(exchanges, EXCHANGE), **LEASES}
         self.open = _opened_before(root)  # descriptor -> what it is of
         self.opened_before = frozenset(self.open)
-        self.repeated_syncs: list[Call] = []  # of a descriptor whose sync had failed: such a sync says nothing
+        self.repeated_syncs: list[Call] = []  # of a descriptor whose sync had failed: such a sync proves nothing
         self._failed_syncs: set[int] = set()
-        self._thread = threading.local()  # `busy` while a call is met: what it does itself is no call of the program
+        self._thread = threading.local()  # `busy` while `around` runs: what it does itself is not a call of the program
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -71,7 +71,7 @@ class Watch:
         return any(is_below(path, root) for root in self._roots)
 
     def _name_of(self, descriptor: int) -> str | None:
-        """Also of one that was made in a way nobody saw, by fcntl for instance."""
+        """Also finds descriptors that were made unseen, by fcntl for instance."""
         if descriptor not in self.open:
             path = path_of(descriptor)
             for root in self._roots:
@@ -90,7 +90,7 @@ class Watch:
                 if name == "close":
                     self.open.pop(arguments[0], None)
                 return real(*arguments, **options)
-            met = Call(name, " ".join(self._told(file) for file, _ in files))
+            met = Call(name, " ".join(self._text(file) for file, _ in files))
 
             def make(*others: Any) -> Any:
                 if name == "close":
@@ -110,7 +110,7 @@ class Watch:
         if name is not None:
             self.open[descriptor] = name
 
-    def _told(self, file: Any) -> str:
+    def _text(self, file: Any) -> str:
         return self._name_of(file) or str(file) if isinstance(file, int) else os.fsdecode(file)
 
     def _met(self, call: Call, make: Make, arguments: tuple[Any, ...]) -> Any:
@@ -135,10 +135,10 @@ def watching(
     before: Callable[[Call], object] | None = None,
     after: Callable[[Call], object] | None = None,
 ) -> Iterator[list[Call]]:
-    """Inside, every call that concerns what is in `directory` is added to the list just before it is made.
+    """Inside the block, every call on files below `directory` is added to the list just before it is made.
 
-    `before` and `after` are called around each, in the thread that makes it; `after` only if it did not fail. What
-    they do themselves is not seen.
+    `before` and `after` are called around each, in the thread that makes it; `after` only if it succeeded. Calls that
+    they make themselves are not listed.
     """
     calls: list[Call] = []
 
@@ -156,7 +156,7 @@ def watching(
 
 
 def _files(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> list[tuple[Any, int | None]]:
-    """What the call is about: paths, each with the directory that it is relative to, or descriptors."""
+    """The files of the call: paths, each with the directory that it is relative to, or descriptors."""
     if name == EXCHANGE:
         directory, *names = arguments
         return [(one, directory) for one in names]
@@ -166,7 +166,7 @@ def _files(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> li
 
 
 def _opened_before(root: str) -> dict[int, str]:
-    """What is open already, by its path from the root; nothing if the root does not exist yet."""
+    """What is already open, by its path below the root; empty if the root does not exist yet."""
     paths: dict[tuple[int, int], str] = {}
     for folder, folders, files in os.walk(root):
         for path in (folder, *(os.path.join(folder, name) for name in (*folders, *files))):

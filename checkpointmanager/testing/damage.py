@@ -1,7 +1,7 @@
-"""Ways in which a checkpoint gets damaged, each with what a reader should say about it.
+"""Ways in which a checkpoint gets damaged, each with what a reader should report.
 
-They take a manager, the path of its directory or a MemoryStore, and a key. A file is changed in place, as bit rot
-and careless hands do; the manager does not notice before it reads again.
+Each function takes a manager, the path of its directory or a MemoryStore, and a key. A file is changed in place, as by
+bit rot and careless hands; the manager notices when it reads again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ BLOCK_BYTES = 4096
 
 
 class Damage(NamedTuple):
-    """What was done to a checkpoint, and what a reader should make of it."""
+    """What was done to a checkpoint, and what a reader should report."""
 
-    what: str  # was done, in words
+    what: str  # what was done, in words
     key: str  # of the damaged checkpoint
     reason: Reason | None = None  # of the CorruptCheckpoint
     error: type[CheckpointError] | None = None  # None: it is still a valid checkpoint
 
     def expect(self, manager: CheckpointManager[Any]) -> None:
-        """AssertionError unless the manager says what it should about this checkpoint."""
+        """Raise AssertionError unless the manager reports this damage."""
         found: CheckpointError | None = None
         try:
             manager.get_checkpoint(self.key)
@@ -44,7 +44,7 @@ class Damage(NamedTuple):
 
 
 def flip_bit(target: Target, key: str, bit: int = -165) -> Damage:
-    """Counted from the first bit, or from behind if it is negative."""
+    """Flip one bit, counted from the start, or from the end if negative."""
     raw = raw_bytes_of(target)
     blob = bytearray(raw.read(key))
     bit %= len(blob) * 8
@@ -54,7 +54,7 @@ def flip_bit(target: Target, key: str, bit: int = -165) -> Damage:
 
 
 def flip_byte(target: Target, key: str, offset: int = -20) -> Damage:
-    """All eight bits, which no repair finds."""
+    """Flip all eight bits of one byte, which no repair finds."""
     raw = raw_bytes_of(target)
     blob = bytearray(raw.read(key))
     blob[offset] ^= 0xFF
@@ -63,7 +63,7 @@ def flip_byte(target: Target, key: str, offset: int = -20) -> Damage:
 
 
 def ruin(target: Target, key: str, *, previous: bool = False) -> Damage:
-    """Ten bytes near the end, beyond repair; the header still states the generation. Or of the previous one."""
+    """Change ten bytes near the end, beyond repair; the header stays. With `previous`, of the previous generation."""
     raw = raw_bytes_of(target)
     blob = bytearray(_previous(raw, key) if previous else raw.read(key))
     for index in range(len(blob) - 30, len(blob) - 20):
@@ -76,7 +76,7 @@ def ruin(target: Target, key: str, *, previous: bool = False) -> Damage:
 
 
 def truncate(target: Target, key: str, size: int | None = None) -> Damage:
-    """By default to half of its bytes."""
+    """Cut the file, by default to half of its bytes."""
     raw = raw_bytes_of(target)
     blob = raw.read(key)
     left = blob[: len(blob) // 2 if size is None else size]
@@ -85,12 +85,12 @@ def truncate(target: Target, key: str, size: int | None = None) -> Damage:
 
 
 def empty(target: Target, key: str) -> Damage:
-    """What a power loss makes of a file that was never synced."""
+    """Cut the file to nothing, as a power loss leaves a file that was never synced."""
     return truncate(target, key, 0)
 
 
 def fill_with_nuls(target: Target, key: str, offset: int = 0) -> Damage:
-    """From an offset to the end, as file systems leave it that give a file its length before its bytes."""
+    """Write NUL bytes from an offset to the end, as file systems do that store the length before the bytes."""
     raw = raw_bytes_of(target)
     blob = raw.read(key)
     raw.write(key, blob[:offset] + bytes(len(blob[offset:])))
@@ -98,7 +98,7 @@ def fill_with_nuls(target: Target, key: str, offset: int = 0) -> Damage:
 
 
 def blank_block(target: Target, key: str, block: int = 0, size: int = BLOCK_BYTES) -> Damage:
-    """One block of NUL bytes: a write that went astray, or never arrived."""
+    """Fill one block with NUL bytes: a write that went elsewhere, or never arrived."""
     raw = raw_bytes_of(target)
     blob = raw.read(key)
     start, end = block * size, min((block + 1) * size, len(blob))
@@ -108,7 +108,7 @@ def blank_block(target: Target, key: str, block: int = 0, size: int = BLOCK_BYTE
 
 
 def append(target: Target, key: str, more: bytes = b'{"second":"document"}\n') -> Damage:
-    """Foreign bytes after the end; also what an overwrite by something shorter leaves."""
+    """Add foreign bytes after the end, as an overwrite with something shorter leaves them."""
     raw = raw_bytes_of(target)
     raw.write(key, raw.read(key) + more)
     nuls = more.endswith(b"\0")
@@ -116,7 +116,7 @@ def append(target: Target, key: str, more: bytes = b'{"second":"document"}\n') -
 
 
 def swap(target: Target, key: str, other: str) -> Damage:
-    """The files of two checkpoints change places: both are damaged, and each is whole."""
+    """Exchange the files of two checkpoints: each is whole, and neither belongs to its key."""
     raw = raw_bytes_of(target)
     one, two = raw.read(key), raw.read(other)
     raw.write(key, two)
@@ -125,18 +125,18 @@ def swap(target: Target, key: str, other: str) -> Damage:
 
 
 def replace_by_previous(target: Target, key: str) -> Damage:
-    """A valid checkpoint, but an old one: what a restored backup does. No checksum can tell."""
+    """Put the previous generation in its place, as a restored backup does. It is valid, so no checksum can tell."""
     return replace_by(target, key, _previous(raw_bytes_of(target), key))
 
 
 def replace_by(target: Target, key: str, blob: bytes) -> Damage:
-    """Bytes that this checkpoint once had."""
+    """Put bytes in its place that this checkpoint once had."""
     raw_bytes_of(target).write(key, blob)
     return Damage("replaced by an older generation", key)
 
 
 def edit_by_hand(target: Target, key: str) -> Damage:
-    """An admin changes the JSON in an editor and cannot know about the checksum."""
+    """Change the JSON but not the checksum, as an admin with an editor does."""
     raw = raw_bytes_of(target)
     document = orjson.loads(raw.read(key))
     document["data"] = {"edited": "by hand"}
@@ -145,29 +145,29 @@ def edit_by_hand(target: Target, key: str) -> Damage:
 
 
 def reformat(target: Target, key: str) -> Damage:
-    """`jq . file > file`: the same JSON, other bytes."""
+    """Keep the JSON but change the bytes, as a formatter such as jq does."""
     raw = raw_bytes_of(target)
     raw.write(key, orjson.dumps(orjson.loads(raw.read(key)), option=orjson.OPT_INDENT_2) + b"\n")
     return _corrupt("reformatted", key, Reason.CHECKSUM_MISMATCH)
 
 
 def seal_rubbish(target: Target, key: str) -> Damage:
-    """A broken program wrote it so: the checksum holds, the data is no JSON."""
+    """Write data that is not JSON under a valid checksum, as a broken program might."""
     raw = raw_bytes_of(target)
     header, _ = open_sealed(raw.read(key), key)
     raw.write(key, seal(header, b'{"cut off'))
-    return _corrupt("sealed with data that is no JSON", key, Reason.NOT_JSON)
+    return _corrupt("sealed with data that is not JSON", key, Reason.NOT_JSON)
 
 
 def seal_without_header(target: Target, key: str) -> Damage:
-    """The checksum holds, and nothing that belongs there follows."""
+    """Write a valid checksum without a header after it."""
     body = b'"hello":"world"}\n'
     raw_bytes_of(target).write(key, checksum_of(body) + body)
     return _corrupt("sealed without a header", key, Reason.WRONG_SHAPE)
 
 
 def make_too_new(target: Target, key: str) -> Damage:
-    """Written by a program far ahead of this one: not damaged, and not to be touched."""
+    """Make it look as if a much newer program wrote it: not damaged, and not to be touched."""
     raw = raw_bytes_of(target)
     header, data = open_sealed(raw.read(key), key)
     raw.write(key, seal(header._replace(version=1_000_000, readable_by=1_000_000), data))
@@ -175,13 +175,13 @@ def make_too_new(target: Target, key: str) -> Damage:
 
 
 def remove(target: Target, key: str) -> Damage:
-    """Not damage: without its file a checkpoint does not exist."""
+    """Delete the file. Not damage: without its file a checkpoint does not exist."""
     raw_bytes_of(target).remove(key)
     return Damage("removed", key, error=CheckpointNotFound)
 
 
 def change_mode(target: Target, key: str, mode: int = 0) -> Damage:
-    """Unreadable, unless the reader is root."""
+    """Change the file's mode; by default it is unreadable then, unless the reader is root."""
     path = _files(target).path(key)
     os.chmod(path, mode)
     try:
@@ -192,13 +192,13 @@ def change_mode(target: Target, key: str, mode: int = 0) -> Damage:
 
 
 def make_too_large(target: Target, key: str, max_bytes: int = MAX_BYTES) -> Damage:
-    """Longer than the manager's max_bytes, with a hole that takes no room on the disk."""
+    """Extend the file beyond the manager's max_bytes, with a hole that takes no room on the disk."""
     os.truncate(_files(target).path(key), max_bytes + 1)
     return _corrupt(f"{max_bytes + 1} bytes long", key, Reason.TOO_LARGE)
 
 
 def replace_by_directory(target: Target, key: str) -> Damage:
-    """What a container runtime makes of a missing path that is to be mounted."""
+    """Put a directory in its place, as a container runtime does for a missing path that is to be mounted."""
     path = _files(target).path(key)
     os.unlink(path)
     os.mkdir(path)
@@ -206,7 +206,7 @@ def replace_by_directory(target: Target, key: str) -> Damage:
 
 
 def replace_by_link(target: Target, key: str) -> Damage:
-    """The file itself, moved away and linked to: whoever planted the link decides what is read."""
+    """Move the file away and put a symbolic link to it in its place, as an attacker might."""
     path = _files(target).path(key)
     hidden = os.path.join(os.path.dirname(path), f".moved-{key}")
     os.replace(path, hidden)
@@ -224,10 +224,10 @@ ON_DISK: tuple[Maker, ...] = (change_mode, make_too_large, replace_by_directory,
 
 
 def every_damage(target: Target, key: str, other: str = "") -> Iterator[Damage]:
-    """Do one after the other, each to the checkpoint as it was; in the end it is as it was.
+    """Apply every damage in turn, and restore the checkpoint after each.
 
-    With the key of another checkpoint the two are swapped as well. What needs a previous generation is left out
-    where there is none, and what needs a file is left out in a MemoryStore.
+    With the key of another checkpoint in `other`, the two are swapped as well. A damage that needs a previous
+    generation is left out where there is none, and one that needs a file is left out in a MemoryStore.
     """
     raw = raw_bytes_of(target)
     makers: list[Maker] = [*EVERYWHERE, *(ON_DISK if isinstance(raw, Files) else ())]
@@ -247,7 +247,7 @@ def every_damage(target: Target, key: str, other: str = "") -> Iterator[Damage]:
 def _previous(raw: RawBytes, key: str) -> bytes:
     before = raw.previous(key)
     if before is None:
-        raise ValueError(f"{key} has no previous generation")
+        raise ValueError(f"{key} has no previous generation; write it twice before")
     return before
 
 
@@ -258,5 +258,5 @@ def _corrupt(what: str, key: str, reason: Reason) -> Damage:
 def _files(target: Target) -> Files:
     raw = raw_bytes_of(target)
     if not isinstance(raw, Files):
-        raise TypeError("only a file can be damaged like this, not an entry of a MemoryStore")
+        raise TypeError("only a file can be damaged like this, not an entry of a MemoryStore; use a directory")
     return raw

@@ -298,7 +298,7 @@ def test_faults_refuse_what_they_cannot_make_fail() -> None:
 
 
 def test_pathlib_on_pyfakefs_is_an_error(fs: FakeFilesystem) -> None:
-    with pytest.raises(UnseenChange, match="without pyfakefs"):
+    with pytest.raises(UnseenChange, match="not on pyfakefs"):
         every_crash(lambda directory: (directory / "file").write_bytes(b"unseen"))
 
 
