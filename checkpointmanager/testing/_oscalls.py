@@ -50,13 +50,12 @@ def wrapped(
         stack.enter_context(standing_by())
         for name in names:
             for stand_in in _stand_ins_of(name, stack):
-                stack.enter_context(_handled(stand_in, _heard(wrap, name, _last(stand_in), quiet)))
+                _handle(stand_in, _heard(wrap, name, _last(stand_in), quiet), stack)
         if is_faked():
             _give_to_importers(stack)
         _open_by(opening, stack)
-        for dotted, name in past_os.items():
-            if (real := _found(dotted)) is not None:
-                stack.enter_context(_everywhere(real, wrap(name, real)))
+        found = [(real, name) for dotted, name in past_os.items() if (real := _found(dotted)) is not None]
+        _replace_everywhere([(real, wrap(name, real)) for real, name in found], stack)
         yield
 
 
@@ -111,6 +110,7 @@ def _descriptors() -> list[int]:
 
 
 _known: dict[str, StandIn] = {}  # for each of SEEN, and for open()
+_names: dict[int, str] = {}  # of the known ones, by id
 
 
 def standing_by() -> AbstractContextManager[None]:
@@ -124,6 +124,7 @@ def standing_by() -> AbstractContextManager[None]:
         system = importlib.import_module(os.name)
         _known.update({name: StandIn(getattr(system, name)) for name in SEEN if hasattr(system, name)})
         _known["open()"] = StandIn(io.open)
+        _names.update({id(stand_in): name for name, stand_in in _known.items()})
     return standing_in(_known.values())
 
 
@@ -134,8 +135,8 @@ def _stand_ins_of(name: str, stack: ExitStack) -> Iterator[StandIn]:
     if not is_faked():
         yield _known[name]
     there = getattr(os, name)
-    of_another = any(there is other for key, other in _known.items() if key != name)  # os.fsync may be os.fstat
-    if of_another or not isinstance(there, StandIn):
+    is_of_another = _names.get(id(there), name) != name  # os.fsync may be os.fstat
+    if is_of_another or not isinstance(there, StandIn):
         there = StandIn(there)
         stack.enter_context(replaced(os, name, there))
     if there is not _known.get(name):
@@ -172,13 +173,9 @@ def _last(stand_in: StandIn) -> Function:
     return stand_in.handlers[-1] if stand_in.handlers else stand_in.real
 
 
-@contextmanager
-def _handled(stand_in: StandIn, handler: Function) -> Iterator[None]:
+def _handle(stand_in: StandIn, handler: Function, stack: ExitStack) -> None:
     stand_in.handlers.append(handler)
-    try:
-        yield
-    finally:
-        stand_in.handlers.remove(handler)
+    stack.callback(stand_in.handlers.remove, handler)
 
 
 def _open_by(opening: Callable[[Function], Function], stack: ExitStack) -> None:
@@ -188,7 +185,7 @@ def _open_by(opening: Callable[[Function], Function], stack: ExitStack) -> None:
         stack.enter_context(replaced(io, "open", opened))
     else:
         stand_in = _known["open()"]
-        stack.enter_context(_handled(stand_in, opening(_last(stand_in))))
+        _handle(stand_in, opening(_last(stand_in)), stack)
 
 
 def _found(dotted: str) -> Function | None:
@@ -200,13 +197,13 @@ def _found(dotted: str) -> Function | None:
     return function
 
 
-@contextmanager
-def _everywhere(real: Function, wrapper: Function) -> Iterator[None]:
-    """In every module of its package that has the function, under any name."""
-    package = real.__module__.partition(".")[0]
-    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
-    with ExitStack() as stack:
-        for module in modules:
-            for name in [name for name, value in list(vars(module).items()) if value is real]:
-                stack.enter_context(replaced(module, name, wrapper))
-        yield
+def _replace_everywhere(pairs: Iterable[tuple[Function, Function]], stack: ExitStack) -> None:
+    """Put each wrapper in the place of its function, in every module of its package and under any name."""
+    by_package: dict[str, dict[int, Function]] = {}
+    for real, wrapper in pairs:
+        by_package.setdefault(real.__module__.partition(".")[0], {})[id(real)] = wrapper
+    for package, wrappers in by_package.items():
+        below = f"{package}."
+        for module in [value for name, value in list(sys.modules.items()) if f"{name}.".startswith(below)]:
+            for name in [name for name, value in list(vars(module).items()) if id(value) in wrappers]:
+                stack.enter_context(replaced(module, name, wrappers[id(getattr(module, name))]))

@@ -39,8 +39,7 @@ def real_directory(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: 
 @pytest.fixture
 def spare_directory(real_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same, where updates go over spares."""
-    if not spares.is_possible_in(tmp_path):
-        pytest.skip("this file system has no leases, or cannot exchange names")
+    spares.skip_unless_possible_in(tmp_path)
     monkeypatch.setattr("checkpointmanager._filestore.directory.keeps_order", lambda *_: True)
     return real_directory
 
@@ -48,8 +47,8 @@ def spare_directory(real_directory: Path, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.fixture(params=["classic", "spares"])
 def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """How a key is written that its owner has written before."""
-    if request.param == "spares" and not spares.is_possible_in(tmp_path):
-        pytest.skip("this file system has no leases, or cannot exchange names")
+    if request.param == "spares":
+        spares.skip_unless_possible_in(tmp_path)
     if request.param == "spares" and request.node.callspec.params.get("sharing"):
         pytest.skip("where a directory is shared there are no spares")
     with spares.kept_order(request.param == "spares"):

@@ -1,4 +1,4 @@
-"""Whether a write went over a spare, seen from outside: then no new file comes and the directory is not synced."""
+"""Shows from outside whether a write reused a spare: then no file is created and the directory is not synced."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
+
 from checkpointmanager import CheckpointManager
 from checkpointmanager._filestore import system
 
@@ -18,7 +20,7 @@ Manager = CheckpointManager[Any]
 
 
 def with_spares(directory: Path, count: int = 1, **options: Any) -> Manager:
-    """A manager with at least so many free spares, and a key "a" that it has written itself."""
+    """A manager with at least `count` free spares, and a key "a" that it has written itself."""
     manager: Manager = CheckpointManager(directory, **options)
     while free_in(manager) < count:
         grow(manager)
@@ -83,8 +85,13 @@ def is_possible_in(folder: Path) -> bool:
     return True
 
 
+def skip_unless_possible_in(folder: Path) -> None:
+    if not is_possible_in(folder):
+        pytest.skip("this file system has no leases, or cannot exchange names")
+
+
 @contextmanager
 def kept_order(kept: bool) -> Iterator[None]:
-    """Inside, the file system of the tests is taken for one that makes names durable in order, or for one that not."""
+    """Inside the block, the file system counts as one that makes names durable in order, or as one that does not."""
     with mock.patch("checkpointmanager._filestore.directory.keeps_order", return_value=kept):
         yield

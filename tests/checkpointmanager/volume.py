@@ -7,7 +7,11 @@ import os
 import shutil
 import struct
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from .processes import until
 
@@ -20,11 +24,11 @@ NO_LOG_FLUSH = 2  # what neither a sync nor the journal has brought to the disk 
 
 
 class VolumeUnavailable(Exception):
-    """This machine does not let us make one; the text says why."""
+    """This machine cannot make one; the text says why."""
 
 
 class Volume:
-    """Mounted from the beginning; `unmount` is left to the caller, in a finally."""
+    """Mounted from the beginning; see `mounted` below."""
 
     def __init__(self, folder: Path, kind: str = "ext4") -> None:
         """`kind` is a file system, with a word for how it is made or mounted after a hyphen."""
@@ -49,10 +53,10 @@ class Volume:
     def mount(self) -> None:
         """Also what happens after a power cut: the kernel replays the journal."""
         self._run("mount", "-t", self._file_system, "-o", self._options, str(self._image), str(self.path))
-        self._mounted = True  # not to be asked when the power is off: xfs then answers nothing at all
+        self._mounted = True  # remembered, because xfs answers nothing when the power is off
 
     def cut(self) -> None:
-        """From now on nothing reaches the disk any more."""
+        """From now on nothing reaches the disk."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(descriptor, FS_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
@@ -60,7 +64,7 @@ class Volume:
             os.close(descriptor)
 
     def unmount(self) -> None:
-        """Also gives the loop device back. The kernel may need a moment to let a dead process's files go."""
+        """Also releases the loop device. The kernel may need a moment to close the files of a dead process."""
         if self._mounted:
             until(lambda: subprocess.run(["umount", str(self.path)], capture_output=True, check=False).returncode == 0)
             self._mounted = False
@@ -69,3 +73,16 @@ class Volume:
         done = subprocess.run(command, capture_output=True, check=False, text=True)
         if done.returncode:
             raise VolumeUnavailable(f"a power cut needs {command[0]}, which says: {done.stderr.strip()}")
+
+
+@contextmanager
+def mounted(folder: Path, kind: str = "ext4") -> Iterator[Volume]:
+    """Skips the test where this machine cannot make one."""
+    try:
+        volume = Volume(folder, kind)
+    except VolumeUnavailable as why:
+        pytest.skip(str(why))
+    try:
+        yield volume
+    finally:
+        volume.unmount()

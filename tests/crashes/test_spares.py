@@ -27,8 +27,7 @@ TWICE = [name for name, scenario in SPARED.items() if scenario.at_least_twice > 
 
 @pytest.fixture(autouse=True)
 def over_spares() -> Iterator[None]:
-    if not spares.is_possible_in(Path(fast_folder())):
-        pytest.skip("this file system has no leases, or cannot exchange names")
+    spares.skip_unless_possible_in(Path(fast_folder()))
     with spares.kept_order(True):
         yield
 
@@ -69,7 +68,8 @@ def killed_while_it_opens(
         with dying(directory, nth=nth) as injector:
             CheckpointManager(folder_of(directory))
         ended.append(not injector.dead)
-        gc.collect()  # gives back the lock of the dead
+        gc.collect()  # releases the lock of the dead owner
+        injector.clear_the_grave()
         then(directory)
 
     return act

@@ -38,8 +38,7 @@ Patch = Callable[[], AbstractContextManager[Any]]
 
 @pytest.fixture(autouse=True)
 def over_spares() -> Iterator[None]:
-    if not spares.is_possible_in(Path(fast_folder())):
-        pytest.skip("this file system has no leases, or cannot exchange names")
+    spares.skip_unless_possible_in(Path(fast_folder()))
     with spares.kept_order(True):
         yield
 

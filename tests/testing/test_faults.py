@@ -65,8 +65,7 @@ def test_every_call_of_a_write_over_a_spare_fails_as_well() -> None:
             spares.grow(manager)
         return manager
 
-    if not spares.is_possible_in(Path(fast_folder())):
-        pytest.skip("this file system has no leases, or cannot exchange names")
+    spares.skip_unless_possible_in(Path(fast_folder()))
     with spares.kept_order(True):
         faults = every_fault(write, setup=setup).check(check)
         calls = [fault.call.name for fault in faults if fault.failure == Error(errno.EIO)]

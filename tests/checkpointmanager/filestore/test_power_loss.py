@@ -18,7 +18,7 @@ from checkpointmanager.testing import watching
 from ..journal import Journal
 from ..processes import Child
 from ..programs import write_without_end
-from ..volume import Volume, VolumeUnavailable
+from ..volume import Volume, mounted
 
 CUTS = 20
 CUTS_THAT_SHOW_A_LOSS = 60  # at most: the first few do
@@ -34,14 +34,8 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Volume]:
-    try:
-        volume = Volume(tmp_path)
-    except VolumeUnavailable as why:
-        pytest.skip(str(why))
-    try:
+    with mounted(tmp_path) as volume:
         yield volume
-    finally:
-        volume.unmount()
 
 
 def _batch(manager: Manager) -> None:

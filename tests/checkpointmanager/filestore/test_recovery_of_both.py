@@ -120,7 +120,8 @@ def test_recovery_that_is_killed_at_any_call_is_finished_by_the_next(tmp_path: P
         made(directory, case)
         with dying(directory, nth=nth) as injector:
             CheckpointManager[Any](directory)
-        gc.collect()  # gives back the lock of the dead
+        gc.collect()  # releases the lock of the dead owner
+        injector.clear_the_grave()
         with CheckpointManager[Any](directory, read_only=True) as reader:
             assert found(reader) == expected(case)
         with CheckpointManager[Any](directory) as manager:

@@ -25,7 +25,7 @@ from ..contents import names
 from ..journal import Journal
 from ..processes import Child
 from ..programs import change_in_threads
-from ..volume import Volume, VolumeUnavailable
+from ..volume import Volume, mounted
 
 CUTS = times(15, 1000)
 CUTS_THAT_SHOW_A_LOSS = 1000  # at most: mostly the first few do, but it is a matter of luck
@@ -35,16 +35,9 @@ WITH_SPARES = ["ext4", "ext4-writeback", "xfs"]
 
 @pytest.fixture
 def volume(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Volume]:
-    try:
-        volume = Volume(tmp_path, request.param)
-    except VolumeUnavailable as why:
-        pytest.skip(str(why))
-    try:
-        if not spares.is_possible_in(volume.path):
-            pytest.skip("this kernel has no leases, or cannot exchange names")
+    with mounted(tmp_path, request.param) as volume:
+        spares.skip_unless_possible_in(volume.path)
         yield volume
-    finally:
-        volume.unmount()
 
 
 @pytest.mark.timeout(times(300, 7200))

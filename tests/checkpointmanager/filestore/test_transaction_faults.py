@@ -1,6 +1,6 @@
 """A transaction of a put, a create and a removal: every error, kill, interrupt and signal at every place in it.
 
-Afterwards all of it is there or nothing, the error has said which, and it goes on from there. The power losses are in
+Afterwards all of it is there or nothing, the error says which, and the directory can be used. The power losses are in
 tests/crashes.
 """
 
@@ -8,30 +8,33 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from checkpointmanager import (
-    CheckpointManager,
-    CheckpointTooNew,
     CheckpointWriteFailed,
     DirectoryLocked,
     DirectoryUnusable,
-    Event,
-    EventKind,
     TransactionFailed,
 )
-from checkpointmanager._format.envelope import checksum_of
-from checkpointmanager.testing import Call, failing, watching
+from checkpointmanager.testing import failing
 
 from ...long import LONG
-from ..contents import names
-from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
+from ..leases import OLD, Lease
 from ..processes import open_descriptors
 from ..signals import everywhere, in_time
+from ..three_keys import (
+    AFTER,
+    BEFORE,
+    as_a_reader_sees_it,
+    check_reopened,
+    check_that_it_goes_on,
+    filled,
+    transact,
+    values,
+)
 from .test_interrupts import Moment, interrupted, killed
 
 pytestmark = pytest.mark.usefixtures("stood_in_for", "no_waiting_for_the_disk")
@@ -39,55 +42,6 @@ pytestmark = pytest.mark.usefixtures("stood_in_for", "no_waiting_for_the_disk")
 ERRORS = [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.EACCES]
 by_moment = pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
 by_sharing = pytest.mark.parametrize("sharing", [False, True], ids=["owner", "sharer"])
-BEFORE = {"a": OLD, "c": OLD}
-AFTER = {"a": NEW, "b": NEW}
-
-
-def filled(directory: Path, *, sharing: bool = False) -> LeaseManager:
-    manager = CheckpointManager(directory, LEASES, sharing=sharing, lock_timeout=0)
-    for key in "ac":
-        manager.create_checkpoint(key, Lease("oldest"))
-        manager.create_checkpoint(key, OLD)
-    return manager
-
-
-def transact(manager: LeaseManager) -> None:
-    with manager.transaction() as transaction:
-        transaction.update_checkpoint("a", lambda _: NEW)
-        transaction.create_checkpoint("b", NEW)
-        transaction.remove_checkpoint("c")
-
-
-def values(manager: LeaseManager) -> dict[str, Lease]:
-    loaded = manager.load()
-    assert not loaded.problems
-    return {key: found.data for key, found in loaded.checkpoints.items()}
-
-
-def as_a_reader_sees_it(directory: Path) -> dict[str, Lease]:
-    with CheckpointManager(directory, LEASES, read_only=True) as reader:
-        return values(reader)
-
-
-def check_reopened(directory: Path, *expected: dict[str, Lease]) -> None:
-    seen = as_a_reader_sees_it(directory)
-    assert seen in expected
-    with CheckpointManager(directory, LEASES) as manager:
-        assert names(directory, ".t") == [], "neither temp files nor a record"
-        assert values(manager) == seen
-        transact(manager)
-        assert values(manager) == AFTER
-
-
-def check_that_it_goes_on(manager: LeaseManager, directory: Path, *, leaves: str = ".t") -> None:
-    """With a change of one of its keys, and with another transaction."""
-    for key in "abc":
-        manager.create_checkpoint(key, Lease("next"))
-    assert names(directory, leaves) == []
-    assert values(manager) == dict.fromkeys("abc", Lease("next"))
-    transact(manager)
-    assert values(manager) == AFTER
-    assert names(directory, leaves) == []
 
 
 @by_sharing
@@ -191,252 +145,3 @@ def test_a_signal_handler_that_raises_anywhere_leaves_all_or_nothing(real_direct
     assert everywhere(act, check, more) > 300
     in_time(manager.close)
     check_reopened(real_directory, AFTER)
-
-
-# Committed and not finished
-
-
-def unfinished(directory: Path, *, sharing: bool = False) -> LeaseManager:
-    """The record is durable, and the first of the names has changed."""
-    manager = filled(directory, sharing=sharing)
-    with (
-        failing(directory, "rename", errno.EIO, about="b.json"),
-        pytest.raises(TransactionFailed, match="is committed") as failed,
-    ):
-        transact(manager)
-    assert (failed.value.committed, failed.value.in_doubt, failed.value.key) == (True, False, "b")
-    assert ".transaction" in names(directory)
-    return manager
-
-
-def test_writers_of_other_keys_do_not_wait_for_a_transaction(real_directory: Path) -> None:
-    written: list[int] = []
-    with filled(real_directory) as manager:
-        transact(manager)
-
-        def write_another(call: Call) -> None:
-            """In another thread, when the transaction is committed and about to change its names."""
-            if call.name == "rename" and call.about.endswith(" a.json"):
-                written.append(in_time(lambda: manager.create_checkpoint("d", NEW)).generation)
-
-        with watching(real_directory, before=write_another), manager.transaction() as transaction:
-            transaction.create_checkpoint("a", OLD)
-            transaction.create_checkpoint("b", OLD)
-        assert written == [1]
-
-
-@by_sharing
-def test_an_unfinished_transaction_blocks_its_keys_and_no_others(real_directory: Path, sharing: bool) -> None:
-    with unfinished(real_directory, sharing=sharing) as manager:
-        assert values(manager) == AFTER == as_a_reader_sees_it(real_directory)
-        assert "c" not in manager
-        assert manager.previous_checkpoint("c") is None
-        with failing(real_directory, "rename", errno.EIO, about=".transaction", lasting=True):
-            blocked: list[Callable[[], object]] = [
-                lambda: manager.create_checkpoint("b", OLD),
-                lambda: manager.update_checkpoint("a", lambda lease: lease),
-                lambda: manager.remove_checkpoint("c"),
-                lambda: manager.recover_checkpoint("a"),
-            ]
-            for change in blocked:
-                with pytest.raises(CheckpointWriteFailed, match="earlier transaction is committed") as refused:
-                    change()
-                assert not refused.value.in_doubt
-            with pytest.raises(TransactionFailed, match="earlier transaction is committed"):  # noqa: SIM117
-                with manager.transaction() as transaction:
-                    transaction.create_checkpoint("e", OLD)
-                    transaction.create_checkpoint("f", OLD)
-            manager.create_checkpoint("d", NEW)
-        assert values(manager) == AFTER | {"d": NEW}
-
-        manager.update_checkpoint("b", lambda lease: Lease(lease.holder, 7))
-
-        assert values(manager) == AFTER | {"d": NEW, "b": Lease("new", 7)}
-        assert names(real_directory, ".t") == []
-
-
-def test_one_that_another_process_left_is_finished_by_whoever_shares_the_directory(real_directory: Path) -> None:
-    with (
-        unfinished(real_directory, sharing=True),
-        CheckpointManager(real_directory, LEASES, sharing=True) as other,
-    ):
-        assert names(real_directory, ".t") == [], "when it was opened"
-        assert values(other) == AFTER
-
-
-def test_a_sharer_that_was_open_before_finishes_it_too(tmp_path: Path) -> None:
-    directory = tmp_path / "leases"
-    with filled(directory, sharing=True) as other:
-        record = directory / ".transaction"
-        with CheckpointManager(directory, LEASES, sharing=True) as manager:
-            with failing(directory, "rename", errno.EIO, about="b.json"), pytest.raises(TransactionFailed):
-                transact(manager)
-            assert record.exists()
-            other.create_checkpoint("d", NEW)
-            assert record.exists(), "which is not one of its keys"
-            assert values(other) == AFTER | {"d": NEW}
-
-            assert other.update_checkpoint("b", lambda lease: Lease(lease.holder, 7)).generation == 2
-
-            assert names(directory, ".t") == []
-            assert values(manager) == AFTER | {"d": NEW, "b": Lease("new", 7)}
-            manager.create_checkpoint("a", OLD)
-            assert values(other)["a"] == OLD
-
-
-def test_the_next_owner_finishes_it_and_says_so(real_directory: Path) -> None:
-    unfinished(real_directory).close()
-    events: list[Event] = []
-
-    with CheckpointManager(real_directory, LEASES, on_event=events.append) as manager:
-        assert values(manager) == AFTER
-        previous = manager.previous_checkpoint("a")
-        assert previous
-        assert previous.data == OLD
-    assert [event.detail for event in events if event.kind is EventKind.TRANSACTION_FINISHED] == [
-        "finished a transaction of 3 changes that an earlier process had committed"
-    ]
-    assert names(real_directory) == [".lock", ".previous-a", "a.json", "b.json"]
-
-
-def open_and_close(directory: Path) -> None:
-    CheckpointManager(directory, LEASES).close()
-
-
-def test_finishing_it_may_be_killed_at_any_call_and_is_done_again(tmp_path: Path) -> None:
-    for nth in itertools.count(1):
-        directory = tmp_path / str(nth) / "leases"
-        unfinished(directory).close()
-        died = killed(directory.parent, nth, open_and_close, directory)
-        assert as_a_reader_sees_it(directory) == AFTER
-        check_reopened(directory, AFTER)
-        if not died:
-            break
-    assert nth > 40
-
-
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC], ids=lambda number: errno.errorcode[number])
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
-def test_finishing_it_may_fail_at_any_call_and_is_done_again(tmp_path: Path, number: int, lasting: bool) -> None:
-    finished_without_room = 0
-    for nth in itertools.count(1):
-        directory = tmp_path / str(nth) / "leases"
-        unfinished(directory).close()
-        with failing(directory.parent, failure=OSError(number, "made up"), nth=nth, lasting=lasting) as injector:
-            try:
-                open_and_close(directory)
-                finished_without_room += injector.failed is not None
-            except (DirectoryUnusable, DirectoryLocked) as error:
-                error.__traceback__ = None
-        assert as_a_reader_sees_it(directory) == AFTER
-        check_reopened(directory, AFTER)
-        if injector.failed is None:
-            break
-    assert nth > 40
-    assert lasting or finished_without_room > 3
-
-
-def test_where_there_is_no_room_it_is_finished_with_the_files_that_are_there(real_directory: Path) -> None:
-    """All writes are refused, and opening the directory still finishes what was committed."""
-    unfinished(real_directory).close()
-
-    with failing(real_directory, "write", errno.ENOSPC, lasting=True), CheckpointManager(real_directory, LEASES) as m:
-        assert values(m) == AFTER
-    assert names(real_directory, ".t") == []
-
-
-def by_hand(directory: Path, name: str, blob: bytes | None) -> None:
-    if blob is None:
-        (directory / name).unlink()
-    else:
-        (directory / name).write_bytes(blob)
-
-
-def test_what_was_removed_by_hand_before_it_was_finished_stays_removed(real_directory: Path) -> None:
-    manager = filled(real_directory)
-    with failing(real_directory, "link", errno.EIO), pytest.raises(TransactionFailed, match="is committed"):
-        transact(manager)
-    manager.close()
-    by_hand(real_directory, "a.json", None)
-
-    assert as_a_reader_sees_it(real_directory) == {"b": NEW}
-    with CheckpointManager(real_directory, LEASES) as again:
-        assert values(again) == {"b": NEW}
-
-
-def test_what_was_damaged_before_it_was_finished_is_kept(real_directory: Path) -> None:
-    manager = filled(real_directory)
-    with failing(real_directory, "link", errno.EIO), pytest.raises(TransactionFailed, match="is committed"):
-        transact(manager)
-    manager.close()
-    by_hand(real_directory, "a.json", b"rubbish")
-
-    assert as_a_reader_sees_it(real_directory) == AFTER
-    with CheckpointManager(real_directory, LEASES) as again:
-        assert values(again) == AFTER
-        previous = again.previous_checkpoint("a")
-        assert previous
-        assert previous.data == Lease("oldest")
-    (kept,) = (real_directory / ".quarantine").iterdir()
-    assert kept.read_bytes() == b"rubbish"
-
-
-def test_a_record_with_one_flipped_bit_is_finished_all_the_same(real_directory: Path) -> None:
-    unfinished(real_directory).close()
-    record = real_directory / ".transaction"
-    blob = bytearray(record.read_bytes())
-    blob[len(blob) // 2] ^= 1
-    record.write_bytes(blob)
-
-    check_reopened(real_directory, AFTER)
-
-
-@pytest.mark.parametrize("blob", [b"rubbish", b"\0" * 300], ids=["rubbish", "nul"])
-def test_a_damaged_record_is_an_event_and_everything_goes_on(real_directory: Path, blob: bytes) -> None:
-    """The one limit: what the record said is lost, and half of it may have been made."""
-    unfinished(real_directory).close()
-    by_hand(real_directory, ".transaction", blob)
-    events: list[Event] = []
-
-    with CheckpointManager(real_directory, LEASES, on_event=events.append) as manager:
-        check_that_it_goes_on(manager, real_directory)
-    assert [event.kind for event in events if event.path.endswith(".transaction")] == [EventKind.DAMAGE]
-
-
-def test_an_empty_record_is_of_a_transaction_that_was_taken_back(real_directory: Path) -> None:
-    filled(real_directory).close()
-    by_hand(real_directory, ".transaction", b"")
-
-    check_reopened(real_directory, BEFORE)
-
-
-def test_a_record_of_a_newer_release_is_left_alone(real_directory: Path) -> None:
-    unfinished(real_directory).close()
-    record = real_directory / ".transaction"
-    body = record.read_bytes()[36:].replace(b'"format":1', b'"format":2', 1)
-    record.write_bytes(checksum_of(body) + body)
-
-    with pytest.raises(CheckpointTooNew, match="format 2"):
-        CheckpointManager(real_directory, LEASES)
-
-    assert record.exists()
-
-
-def test_a_removal_whose_sync_failed_is_made_anew(real_directory: Path) -> None:
-    """So that it does not come back when the same is removed by another transaction."""
-    manager = filled(real_directory)
-    with failing(real_directory, "fsync", errno.EIO, nth=5), pytest.raises(TransactionFailed) as failed:
-        transact(manager)
-    assert failed.value.committed
-    assert (real_directory / "c.json").exists(), "put back, for whoever makes the removal again"
-    assert values(manager) == AFTER
-
-    calls: list[Call] = []
-    with watching(real_directory, after=calls.append):
-        manager.remove_checkpoint("c")
-    manager.close()
-
-    taken = [call for call in calls if call.name == "rename" and call.about.startswith("c.json")]
-    assert len(taken) == 1
-    assert calls.index(taken[0]) < max(number for number, call in enumerate(calls) if call.name == "fsync")
-    assert not os.path.lexists(real_directory / "c.json")

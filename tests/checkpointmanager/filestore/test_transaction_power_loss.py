@@ -17,7 +17,7 @@ from checkpointmanager import CheckpointManager
 
 from ...long import times
 from ..processes import LIMIT, Child
-from ..volume import Volume, VolumeUnavailable
+from ..volume import Volume, mounted
 
 CUTS = times(10, 300)
 KEYS = ["a", "b", "c", "d"]
@@ -25,14 +25,8 @@ KEYS = ["a", "b", "c", "d"]
 
 @pytest.fixture(params=["ext4", "xfs"])
 def volume(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Volume]:
-    try:
-        volume = Volume(tmp_path, request.param)
-    except VolumeUnavailable as why:
-        pytest.skip(str(why))
-    try:
+    with mounted(tmp_path, request.param) as volume:
         yield volume
-    finally:
-        volume.unmount()
 
 
 def outcome_of(number: int) -> dict[str, int]:
