@@ -1,8 +1,9 @@
 """Measures everything in one run. See README.md beside this file for what the figures mean.
 
-tools/bench/run                       the full run, about eight minutes
+tools/bench/run                       the full run, about nine minutes
 tools/bench/run --quick               under a minute, for a first look
 tools/bench/run --compare OLD NEW     two result files side by side
+tools/bench/run --draw FIGURES        the plots of a result file, once more
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
-from . import single, workloads
+from . import single, slowdisk, workloads
+from .aims import aims_table, outcomes
+from .bare import BareClassic
 from .contender import Contender
-from .contenders import everybody
+from .contenders import OURS, installed
 from .machine import describe
+from .plots import draw
 from .report import Figures, comparison, table
+from .volume import Place, place
 
 HERE = Path(__file__).parent
 
@@ -32,38 +37,56 @@ def main() -> None:
         prog="tools/bench/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="few rounds and no 10,000 claims: under a minute")
-    parser.add_argument("--directory", type=Path, help="where to measure; by default a folder on this file system")
+    parser.add_argument("--directory", type=Path, help="where to measure; by default a folder in the clone")
+    parser.add_argument(
+        "--as-it-is", action="store_true", help="make no ext4 image where the library waits for two syncs"
+    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="CONTENDER", help="measure only these")
     parser.add_argument("--output", type=Path, help="write figures and plots here, not to tools/bench/results")
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("OLD", "NEW"), help="compare two result files")
+    parser.add_argument("--draw", type=Path, metavar="FIGURES", help="draw the plots of this result file")
     arguments = parser.parse_args()
     if arguments.compare:
         old, new = (json.loads(path.read_text(encoding="utf-8")) for path in arguments.compare)
         print(comparison(old, new))
         return
-    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=arguments.directory))
-    try:
-        figures = run(folder, quick=arguments.quick)
-    finally:
-        shutil.rmtree(folder)
-    print(table(figures))
     output = arguments.output or HERE / "results"
+    if arguments.draw:
+        draw(json.loads(arguments.draw.read_text(encoding="utf-8")), output)
+        return
+    try:
+        contenders, absent = installed(arguments.only)
+    except ValueError as error:
+        parser.error(str(error))
+    for name in absent:
+        say(f"{name} is left out: its package is not installed")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the image is unmounted
+    image_bytes = (256 if arguments.quick else 1024) << 20
+    with place(arguments.directory, image_bytes=image_bytes, as_it_is=arguments.as_it_is) as where:
+        say(where.note)
+        figures = run(where, contenders, quick=arguments.quick)
+    print(table(figures))
+    print()
+    print(aims_table(figures))
     if not arguments.quick or arguments.output:
         save(figures, output)
 
 
-def run(folder: Path, *, quick: bool) -> Figures:
-    contenders = everybody()
-    return {
-        "machine": describe(folder),
+def run(where: Place, contenders: list[Contender], *, quick: bool) -> Figures:
+    folder = where.folder
+    figures: Figures = {
+        "machine": describe(where),
         "durable": {contender.name: contender.durable for contender in contenders},
         "settings": {contender.name: contender.settings for contender in contenders},
         "comparisons": updates(folder, contenders, quick=quick) | others(folder, contenders, quick=quick),
         "single": singles(folder, contenders, quick=quick),
     }
+    figures["aims"] = outcomes(figures)
+    return figures
 
 
 def updates(folder: Path, contenders: list[Contender], *, quick: bool) -> Comparisons:
-    """One claim after the other: by the number of claims present, then by the number of threads."""
+    """One claim after the other: by the number of claims present, by the number of threads, and on a slow disk."""
     presents, threads = ((10, 1_000), (1, 16)) if quick else ((10, 100, 1_000, 10_000), (1, 4, 16, 64))
     rounds, calls = (3, 40) if quick else (10, 200)
     update = partial(workloads.update, rounds=rounds)
@@ -74,7 +97,7 @@ def updates(folder: Path, contenders: list[Contender], *, quick: bool) -> Compar
         quick_enough = [c for c in contenders if present < 10_000 or c.name != "shelve (dbm.dumb)"]
         results[title] = update(folder / title, quick_enough, present=present, threads=1, calls=calls // 2)
     for count in threads:
-        title = f"update, 256 present, {count} thread{'s' * (count > 1)}"
+        title = f"update, 256 present, {count} {'thread' if count == 1 else 'threads'}"
         say(title)
         enough = max(calls, count * (8 if quick else 24))
         results[title] = update(folder / title, contenders, present=256, threads=count, calls=enough)
@@ -82,26 +105,43 @@ def updates(folder: Path, contenders: list[Contender], *, quick: bool) -> Compar
     say(title)
     with workloads.one_core():
         results[title] = update(folder / title, contenders, present=256, threads=16, calls=calls)
+    title = f"slow disk, {slowdisk.PRESENT} present, 1 thread"
+    if shutil.which("cc"):
+        say(f"{title}: each flush takes {slowdisk.DELAY_MS} ms more")
+        names = [contender.name for contender in contenders]
+        results[title] = slowdisk.update(folder / title, names, rounds=2 if quick else 8, calls=8 if quick else 40)
+    else:
+        say(f"{title}: SKIPPED, it needs a C compiler called cc")
     return results
 
 
 def others(folder: Path, contenders: list[Contender], *, quick: bool) -> Comparisons:
-    """Batch, first write, removal and restart."""
-    say("batch, create, remove, restart")
+    """Flatness, batch, transaction, first write, removal and restart. The bare loops only show what an update costs."""
+    say("flat, batch, transaction, create, remove")
     rounds, calls = (3, 10) if quick else (10, 50)
-    together, one_by_one = workloads.batch(folder / "batch", contenders, present=256, size=100, rounds=rounds)
-    first, gone = workloads.create_and_remove(folder / "new", contenders, present=256, rounds=rounds, calls=calls)
+    whole = [contender for contender in contenders if not isinstance(contender, BareClassic)]
+    ours = [contender for contender in contenders if contender.name == OURS]
+    together, one_by_one = workloads.batch(folder / "batch", whole, present=256, size=100, rounds=rounds)
+    first, gone = workloads.create_and_remove(folder / "new", whole, present=256, rounds=rounds, calls=calls)
     results = {
         "batch of 100": together,
         "100 updates one by one": one_by_one,
+        "transaction of 4": workloads.transact(
+            folder / "together", whole, present=256, size=4, rounds=rounds, calls=calls
+        ),
         "first write of a new key": first,
         "remove": gone,
     }
+    if not quick and ours:
+        results["flat"] = workloads.flat(
+            folder / "flat", ours[0], presents=(10, 10_000), rounds=2 * rounds, calls=2 * calls
+        )
     for present in (1_000,) if quick else (1_000, 10_000):
         for cold in (False, True) if os.geteuid() == 0 else (False,):
             title = f"restart, {present} claims, {'cold' if cold else 'warm'}"
+            say(title)
             results[title] = workloads.restart(
-                folder / title, contenders, present=present, rounds=3 if quick else 5, cold=cold
+                folder / title, whole, present=present, rounds=3 if quick else 5, cold=cold
             )
     return results
 
@@ -125,8 +165,6 @@ def singles(folder: Path, contenders: list[Contender], *, quick: bool) -> dict[s
 
 
 def save(figures: Figures, output: Path) -> None:
-    from .plots import draw  # noqa: PLC0415  (matplotlib takes a second to import)
-
     output.mkdir(parents=True, exist_ok=True)
     (output / "figures.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     draw(figures, output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sized
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from draState import ClaimInfoState
 
@@ -21,12 +21,23 @@ class Contender(Protocol):
     def open(self, directory: Path) -> None: ...
     def update(self, state: State) -> None: ...
     def update_many(self, states: Iterable[State]) -> None: ...
+    def fill(self, states: Iterable[State]) -> None:
+        """The same before the clock starts, so as fast as it can; a crash may lose it."""
+        ...
+
     def remove(self, uid: str) -> None: ...
     def load(self) -> Sized:
         """Read everything into objects, as after a restart, and return them all."""
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Transacting(Contender, Protocol):
+    """One that can change several claims together or not at all."""
+
+    def update_together(self, states: Iterable[State]) -> None: ...
 
 
 class OneByOne:
@@ -38,3 +49,5 @@ class OneByOne:
     def update_many(self, states: Iterable[State]) -> None:
         for state in states:
             self.update(state)
+
+    fill = update_many

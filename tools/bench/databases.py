@@ -1,4 +1,7 @@
-"""Databases and database-like libraries, each at the settings at which it is durable, if it has such settings."""
+"""Databases and database-like libraries, each at the settings at which it is durable, if it has such settings.
+
+Three come from the extra [bench]; what is not installed takes no part.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,29 @@ import shelve
 import sqlite3
 import threading
 from collections.abc import Iterable, Sized
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import diskcache
-import lmdb
 import orjson
-import rocksdict
 
 from .claims import as_json
 from .contender import OneByOne, State
+
+PACKAGES = {"LMDB": "lmdb", "RocksDB": "rocksdict", "diskcache": "diskcache"}  # by contender
 
 
 class Sqlite:
     """The standard library's sqlite3. One connection for all threads: one each is slower, they wait by sleeping."""
 
+    name = "sqlite3"
     durable = True
-
-    def __init__(self, journal: str) -> None:
-        self.name = f"sqlite3 {journal}"
-        self.settings = f"journal_mode={journal}, synchronous=FULL, one connection"
-        self._journal = journal
+    settings = "journal_mode=WAL, synchronous=FULL, one connection"
 
     def open(self, directory: Path) -> None:
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(directory / "claims.db", isolation_level=None, check_same_thread=False)
-        self._connection.execute(f"PRAGMA journal_mode={self._journal}")
+        self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.execute("CREATE TABLE IF NOT EXISTS claims (uid TEXT PRIMARY KEY, data BLOB)")
 
@@ -47,6 +47,8 @@ class Sqlite:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany("REPLACE INTO claims VALUES (?, ?)", rows)
             self._connection.execute("COMMIT")
+
+    fill = update_together = update_many
 
     def remove(self, uid: str) -> None:
         with self._lock:
@@ -66,6 +68,8 @@ class Lmdb:
     settings = "sync=True"
 
     def open(self, directory: Path) -> None:
+        import lmdb  # noqa: PLC0415
+
         self._env = lmdb.open(str(directory), map_size=1 << 30)
 
     def update(self, state: State) -> None:
@@ -76,6 +80,8 @@ class Lmdb:
         with self._env.begin(write=True) as transaction:
             for state in states:
                 transaction.put(state.claim_uid.encode(), orjson.dumps(as_json(state)))
+
+    fill = update_together = update_many
 
     def remove(self, uid: str) -> None:
         with self._env.begin(write=True) as transaction:
@@ -89,12 +95,15 @@ class Lmdb:
         self._env.close()
 
 
-class Rocks(OneByOne):
+class Rocks:
     name = "RocksDB"
     durable = True
     settings = "rocksdict, WriteOptions.sync=True"
 
     def open(self, directory: Path) -> None:
+        import rocksdict  # noqa: PLC0415
+
+        self._new_batch = partial(rocksdict.WriteBatch, raw_mode=True)
         self._db = rocksdict.Rdict(str(directory / "rocks"), rocksdict.Options(raw_mode=True))
         options = rocksdict.WriteOptions()
         options.sync = True
@@ -104,10 +113,12 @@ class Rocks(OneByOne):
         self._db[state.claim_uid.encode()] = orjson.dumps(as_json(state))
 
     def update_many(self, states: Iterable[State]) -> None:
-        batch = rocksdict.WriteBatch(raw_mode=True)
+        batch = self._new_batch()
         for state in states:
             batch.put(state.claim_uid.encode(), orjson.dumps(as_json(state)))
         self._db.write(batch)
+
+    fill = update_together = update_many
 
     def remove(self, uid: str) -> None:
         del self._db[uid.encode()]
@@ -125,10 +136,16 @@ class Diskcache(OneByOne):
     settings = "sqlite_synchronous=FULL, eviction_policy=none"
 
     def open(self, directory: Path) -> None:
+        import diskcache  # noqa: PLC0415
+
         self._cache = diskcache.Cache(str(directory), sqlite_synchronous=2, eviction_policy="none", timeout=60)
 
     def update(self, state: State) -> None:
         self._cache.set(state.claim_uid, orjson.dumps(as_json(state)), retry=True)
+
+    def fill(self, states: Iterable[State]) -> None:
+        with self._cache.transact(retry=True):
+            self.update_many(states)
 
     def remove(self, uid: str) -> None:
         self._cache.delete(uid, retry=True)
@@ -154,6 +171,10 @@ class Shelve(OneByOne):
         with self._lock:
             self._shelf[state.claim_uid] = as_json(state)
             self._shelf.sync()
+
+    def fill(self, states: Iterable[State]) -> None:
+        self._shelf.update({state.claim_uid: as_json(state) for state in states})
+        self._shelf.sync()
 
     def remove(self, uid: str) -> None:
         with self._lock:

@@ -1,29 +1,37 @@
-"""Where it ran, so that nobody compares figures of different machines unknowingly."""
+"""Where it ran, so that figures of different machines are not compared by mistake."""
 
 from __future__ import annotations
 
 import os
 import platform
 import sqlite3
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from checkpointmanager._filestore.system import file_system_of
+from .databases import PACKAGES
+from .volume import Place
 
-PACKAGES = ("checkpointmanager", "orjson", "xxhash", "filelock", "lmdb", "rocksdict", "diskcache")
+PARTS = ("checkpointmanager", "orjson", "xxhash", "filelock", *PACKAGES.values())
 
 
-def describe(directory: Path) -> dict[str, str]:
+def describe(where: Place) -> dict[str, str]:
     return {
         "python": platform.python_version(),
         "kernel": platform.release(),
         "machine": platform.machine(),
         "cores": str(os.cpu_count()),
-        "file_system": file_system_of(os.stat(directory).st_dev) or "unknown",
-        "disk": _disk(os.stat(directory).st_dev),
+        "place": where.note,
+        "disk": _disk(os.stat(where.disk).st_dev),
         "sqlite": sqlite3.sqlite_version,
-        **{name: version(name) for name in PACKAGES},
+        **{name: _version(name) for name in PARTS},
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _disk(device: int) -> str:

@@ -1,98 +1,81 @@
-"""Three pictures of the figures, as PNG and SVG."""
+"""The plots: two for the project's README with five lines, readable on a phone, and four with all contenders."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
-from matplotlib.ticker import NullLocator
-
-from .contenders import OURS
+from .contenders import BARE, FLOOR, KUBELET, OURS
 from .report import Figures
+from .svg import GREY, Bar, Chart, Line
 
-COLOURS = {OURS: "#1f6feb", "floor": "#57606a", "kubelet's way": "#cf222e"}
-OTHERS = "#afb8c1"
+# Each has a contrast of at least 3.5 to white and to black.
+COLOURS = {OURS: "#2a7de1", FLOOR: GREY, "sqlite3": "#1a8f4c", KUBELET: "#e5484d", BARE: "#a15cd6"}
+OTHERS = ("#0e8a8a", "#b5651d", "#d6409f", "#5f7f1f", "#6c7fd8", "#b07d00", "#c2410c", "#9a6b3f")
+Series = dict[str, list[tuple[float, float]]]
 
 
 def draw(figures: Figures, output: Path) -> None:
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "checkpointmanager"  # the same figures give the same file
-    by_size(figures, output)
-    by_threads(figures, output)
-    restart(figures, output)
+    """Write all of them into a folder."""
+    output.mkdir(parents=True, exist_ok=True)
+    titles = list(figures["comparisons"])
+    sizes = {title: int(title.split()[1]) for title in titles if title.startswith("update, ") and "256" not in title}
+    threads = {title: int(title.split()[3]) for title in titles if title.startswith("update, 256 present")}
+    by_size = _series(figures, sizes, lambda row: row["median_us"] / 1000)
+    by_threads = _series(figures, threads, lambda row: row["per_second"])
+    for prefix, chart in (("readme-", _small), ("", _large)):
+        for name, series, title, across in (
+            ("update-by-size", by_size, "ms for one durable update (median)", "claims present"),
+            ("update-by-threads", by_threads, "durable updates per second", "threads"),
+        ):
+            (output / f"{prefix}{name}.svg").write_text(chart(figures, series, title, across), encoding="utf-8")
+    for start, name, title in (
+        ("restart", "restart", "ms to open and to read everything"),
+        ("slow disk", "slow-disk", "ms for one update, each flush 5 ms slower"),
+    ):
+        if found := [each for each in titles if each.startswith(start)]:
+            (output / f"{name}.svg").write_text(_bars(figures, found[-1], title), encoding="utf-8")
 
 
-def by_size(figures: Figures, output: Path) -> None:
-    """Time of one durable update against the number of claims present."""
-    series: dict[str, list[tuple[int, float]]] = {}
-    for title, rows in figures["comparisons"].items():
-        if title.startswith("update") and title.endswith("1 thread"):
-            for name, row in rows.items():
-                series.setdefault(name, []).append((int(title.split()[1]), row["median_us"] / 1000))
-    _lines(series, figures, output / "update-by-size", "claims present", "ms for one durable update")
+def _series(figures: Figures, titles: dict[str, int], value: Callable[[dict[str, float]], float]) -> Series:
+    series: Series = {}
+    for title, at in sorted(titles.items(), key=lambda item: item[1]):
+        for name, row in figures["comparisons"][title].items():
+            series.setdefault(name, []).append((at, value(row)))
+    return series
 
 
-def by_threads(figures: Figures, output: Path) -> None:
-    """Durable updates a second against the number of threads."""
-    series: dict[str, list[tuple[int, float]]] = {}
-    for title, rows in figures["comparisons"].items():
-        if title.startswith("update, 256"):
-            for name, row in rows.items():
-                series.setdefault(name, []).append((int(title.split()[3]), row["per_second"]))
-    _lines(series, figures, output / "update-by-threads", "threads", "updates per second")
+def _small(figures: Figures, series: Series, title: str, across: str) -> str:
+    lines = [
+        Line(name, series[name], colour, 5 if name == OURS else 3, dashed=not figures["durable"][name])
+        for name, colour in COLOURS.items()
+        if name in series
+    ]
+    return Chart(title, across).lines(lines)
 
 
-def restart(figures: Figures, output: Path) -> None:
-    """Time to open and read everything, for the largest number of claims."""
-    title = [title for title in figures["comparisons"] if title.startswith("restart")][-1]
-    rows = sorted(figures["comparisons"][title].items(), key=lambda item: -item[1]["median_us"])
-    figure, axes = plt.subplots(figsize=(7, 3.6))
-    axes.barh(
-        [_label(name, figures) for name, _ in rows],
-        [row["median_us"] / 1000 for _, row in rows],
-        color=[COLOURS.get(name, OTHERS) for name, _ in rows],
-    )
-    axes.set_xlabel(f"ms: {title}")
-    _finish(figure, axes, output / "restart")
-
-
-def _lines(series: dict[str, list[tuple[int, float]]], figures: Figures, path: Path, x: str, y: str) -> None:
-    figure, axes = plt.subplots(figsize=(8, 4))
-    for name, points in series.items():
-        xs, ys = zip(*sorted(points), strict=True)
-        axes.plot(
-            xs,
-            ys,
-            marker="o",
-            markersize=3,
-            linewidth=2.5 if name in COLOURS else 1.2,
-            linestyle="-" if figures["durable"][name] else ":",
-            color=COLOURS.get(name),
-            label=_label(name, figures),
+def _large(figures: Figures, series: Series, title: str, across: str) -> str:
+    colours = _colours(list(series))
+    lines = [
+        Line(
+            _label(figures, name), points, colours[name], 3.5 if name in COLOURS else 1.8, not figures["durable"][name]
         )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xticks(sorted({point for points in series.values() for point, _ in points}))
-    axes.xaxis.set_minor_locator(NullLocator())
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:,g}")
-        axis.set_minor_formatter("{x:,g}")
-    axes.tick_params(axis="y", which="minor", labelsize=7)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    _finish(figure, axes, path)
+        for name, points in series.items()
+    ]
+    return Chart(title, across, width=900, height=620, type_size=18).lines(lines)
 
 
-def _label(name: str, figures: Figures) -> str:
+def _bars(figures: Figures, title: str, said: str) -> str:
+    rows = sorted(figures["comparisons"][title].items(), key=lambda item: item[1]["median_us"])
+    colours = _colours([name for name, _ in rows])
+    bars = [Bar(_label(figures, name), row["median_us"] / 1000, colours[name]) for name, row in rows]
+    return Chart(f"{said}: {title}", width=900, type_size=18).bars(bars)
+
+
+def _colours(names: Sequence[str]) -> dict[str, str]:
+    others = sorted(name for name in names if name not in COLOURS)
+    return COLOURS | dict(zip(others, OTHERS, strict=False))
+
+
+def _label(figures: Figures, name: str) -> str:
     return name if figures["durable"][name] else f"{name} (not durable)"
-
-
-def _finish(figure: Any, axes: Any, path: Path) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path.with_suffix(".png"), dpi=110)
-    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    plt.close(figure)

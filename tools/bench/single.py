@@ -25,9 +25,9 @@ from checkpointmanager._gcpause import gc_paused
 from checkpointmanager.metrics import CheckpointMetrics
 from draState import CLAIMS, ClaimInfo, ClaimInfoCache
 
+from .bare import Files
 from .claims import as_json, claim, from_json, key_of
 from .contender import Contender
-from .contenders import Files
 from .measure import Sample
 from .workloads import drop_caches, opened
 

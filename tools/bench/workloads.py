@@ -4,38 +4,65 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from copy import copy
 from functools import partial
 from pathlib import Path
 
 from .claims import claim, key_of, random_numbers
-from .contender import Contender, State
+from .contender import Contender, State, Transacting
 from .measure import Sample, in_threads, in_turns
 
 FILL_AT_ONCE = 500
+WARM_UP = 200  # updates before the clock starts, and two of each claim: then we have all our spares
 IN_USE = 256  # claims that are updated, whatever else is present
 Result = dict[str, dict[str, float]]  # contender -> figures
 
 _changes = itertools.count(1)  # every update writes other bytes than all before
 
 
-def update(folder: Path, contenders: list[Contender], *, present: int, threads: int, rounds: int, calls: int) -> Result:
-    """Durable updates of random claims by so many threads, as an agent makes them that runs for a while."""
+def update(
+    folder: Path,
+    contenders: list[Contender],
+    *,
+    present: int,
+    threads: int,
+    rounds: int,
+    calls: int,
+    while_measuring: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Result:
+    """Durable updates of random claims by so many threads, as an agent makes them that has run for a while."""
     in_use = min(present, IN_USE)
     with opened(folder, contenders, present) as names:
         warm_up(names, in_use)
-
-        def slice_of(contender: Contender) -> Callable[[int], Sample]:
-            def run(number: int) -> Sample:
-                states = [claim(n, next(_changes)) for n in random_numbers(calls, in_use, number)]
-                return in_threads(threads, [partial(contender.update, state) for state in states])
-
-            return run
-
-        samples = in_turns(rounds, {name: slice_of(contender) for name, contender in names.items()})
+        slices = {name: _updating(contender, in_use, threads, calls) for name, contender in names.items()}
+        with while_measuring():
+            samples = in_turns(rounds, slices)
     return {name: sample.result() for name, sample in samples.items()}
+
+
+def flat(folder: Path, contender: Contender, *, presents: tuple[int, ...], rounds: int, calls: int) -> Result:
+    """The same contender with few claims present and with many, in turns; the figures are by number of claims."""
+    slices = {}
+    with ExitStack() as stack:
+        for present in presents:
+            names = stack.enter_context(opened(folder / str(present), [contender := copy(contender)], present))
+            in_use = min(presents)  # the same claims everywhere: only what else is present differs
+            warm_up(names, in_use)
+            slices[f"{present} present"] = _updating(contender, in_use, 1, calls)
+        samples = in_turns(rounds, slices)
+    return {name: sample.result() for name, sample in samples.items()}
+
+
+def _updating(contender: Contender, in_use: int, threads: int, calls: int) -> Callable[[int], Sample]:
+    def run(number: int) -> Sample:
+        states = [claim(n, next(_changes)) for n in random_numbers(calls, in_use, number)]
+        return in_threads(threads, [partial(contender.update, state) for state in states])
+
+    return run
 
 
 def batch(folder: Path, contenders: list[Contender], *, present: int, size: int, rounds: int) -> tuple[Result, Result]:
@@ -63,6 +90,27 @@ def batch(folder: Path, contenders: list[Contender], *, present: int, size: int,
         samples = in_turns(rounds, slices)
     results = {key: sample.result() for key, sample in samples.items()}
     return {name: results[name, together] for name in names}, {name: results[name, one_by_one] for name in names}
+
+
+def transact(folder: Path, contenders: list[Contender], *, present: int, size: int, rounds: int, calls: int) -> Result:
+    """`size` claims together or not at all; the floor, which cannot do that, makes the same updates one by one."""
+    able = [contender for contender in contenders if isinstance(contender, Transacting) or contender.name == "floor"]
+    apart = present // size  # so that no claim is twice in one transaction
+    with opened(folder, able, present) as names:
+        warm_up(names, present)
+
+        def slice_of(contender: Contender) -> Callable[[int], Sample]:
+            change = contender.update_together if isinstance(contender, Transacting) else contender.update_many
+
+            def run(number: int) -> Sample:
+                chosen = random_numbers(calls, apart, number)
+                groups = [[claim(n + part * apart, next(_changes)) for part in range(size)] for n in chosen]
+                return in_threads(1, [partial(change, group) for group in groups])
+
+            return run
+
+        samples = in_turns(rounds, {name: slice_of(contender) for name, contender in names.items()})
+    return {name: sample.result() for name, sample in samples.items()}
 
 
 def create_and_remove(
@@ -122,25 +170,26 @@ def restart(folder: Path, contenders: list[Contender], *, present: int, rounds: 
 
 @contextmanager
 def opened(folder: Path, contenders: list[Contender], present: int) -> Iterator[dict[str, Contender]]:
-    """Each in a folder of its own with `present` claims."""
+    """Each in a folder of its own with `present` claims. The folders are removed in the end."""
     names = {contender.name: contender for contender in contenders}
     for name, contender in names.items():
         (folder / name).mkdir(parents=True)
         contender.open(folder / name)
         for start in range(0, present, FILL_AT_ONCE):
-            contender.update_many([claim(n) for n in range(start, min(present, start + FILL_AT_ONCE))])
+            contender.fill([claim(n) for n in range(start, min(present, start + FILL_AT_ONCE))])
     try:
         yield names
     finally:
         for contender in names.values():
             contender.close()
+        shutil.rmtree(folder)
 
 
 def warm_up(names: dict[str, Contender], in_use: int) -> None:
-    """The first update of a claim by a new process may take another way than all later ones."""
+    """A new process's first updates may take another way than all later ones; ours make spares."""
     for contender in names.values():
-        for _ in range(2):
-            contender.update_many([claim(n, next(_changes)) for n in range(in_use)])
+        for _ in range(max(2, WARM_UP // in_use)):
+            contender.fill([claim(n, next(_changes)) for n in range(in_use)])
 
 
 @contextmanager

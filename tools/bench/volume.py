@@ -1,0 +1,93 @@
+"""Where the benchmark writes: a file system on which the library waits for one sync, made for the run if need be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from checkpointmanager import CheckpointManager, FileStore
+from checkpointmanager._filestore.system import file_system_of
+
+TOOLS = ("mkfs.ext4", "mount", "umount")
+BYTES_PER_INODE = 8192  # half of the default: most files here are small
+UNMOUNT_SECONDS = 20
+
+
+class Place(NamedTuple):
+    """A folder to measure in, and what figures from there mean."""
+
+    folder: Path
+    disk: Path  # the folder, or the one that has its image
+    note: str
+
+
+@contextmanager
+def place(directory: Path | None, *, image_bytes: int, as_it_is: bool = False) -> Iterator[Place]:
+    """A new folder below `directory` (by default TMPDIR), removed in the end.
+
+    If the library waits for two syncs there, an ext4 file system is made in an image of `image_bytes` there, which
+    needs root. `as_it_is` makes none.
+    """
+    outer = Path(tempfile.mkdtemp(prefix="bench-", dir=directory))
+    try:
+        one_sync = waits_once(outer / "probe")
+        file_system = file_system_of(os.stat(outer).st_dev) or "unknown file system"
+        if one_sync:
+            yield Place(outer, outer, f"{file_system}, as it is: one sync per update")
+        elif as_it_is or (missing := _missing()):
+            why = "as it is" if as_it_is else f"as it is, because making an ext4 image needs {missing}"
+            yield Place(outer, outer, f"{file_system}, {why}: TWO syncs per update, so not the library's default way")
+        else:
+            with _image(outer, image_bytes) as folder:
+                how = "one sync per update" if waits_once(folder / "probe") else "but still TWO syncs per update"
+                yield Place(folder, outer, f"ext4 on a loop device, made for this run on {file_system}: {how}")
+    finally:
+        shutil.rmtree(outer)
+
+
+def waits_once(folder: Path) -> bool:
+    """Try it: True if the library, at its defaults, updates over spares here."""
+    store = FileStore(folder)
+    with CheckpointManager(store) as manager:
+        for number in range(3):  # the third is the first that could leave a spare
+            manager.create_checkpoint("probe", number)
+        return store._spares.works and store._spares._marker.is_set
+
+
+def _missing() -> str:
+    if os.geteuid() != 0:
+        return "root"
+    return ", ".join(tool for tool in TOOLS if not shutil.which(tool))
+
+
+@contextmanager
+def _image(outer: Path, size: int) -> Iterator[Path]:
+    image, mounted = outer / "image", outer / "mounted"
+    mounted.mkdir()
+    with image.open("wb") as file:  # not sparse: the file system below would allocate while we measure
+        for _ in range(size >> 20):
+            file.write(bytes(1 << 20))
+        os.fsync(file.fileno())
+    at_once = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"  # nothing is left for a kernel thread to do later
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-i", str(BYTES_PER_INODE), "-E", at_once, image], check=True)
+    try:
+        subprocess.run(["mount", "-t", "ext4", "-o", "loop", image, mounted], check=True)
+        yield mounted
+    finally:
+        _unmount(mounted)
+
+
+def _unmount(mounted: Path) -> None:
+    """A child that was just killed may still have files open, so it is tried for a while."""
+    until = time.monotonic() + UNMOUNT_SECONDS
+    while os.path.ismount(mounted):
+        lazily = ["--lazy"] if time.monotonic() > until else []
+        if subprocess.run(["umount", *lazily, str(mounted)], capture_output=True, check=False).returncode:
+            time.sleep(0.1)
