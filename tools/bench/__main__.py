@@ -41,7 +41,9 @@ def main() -> None:
     parser.add_argument(
         "--as-it-is", action="store_true", help="make no ext4 image where the library waits for two syncs"
     )
-    parser.add_argument("--only", nargs="+", default=[], metavar="CONTENDER", help="measure only these")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="CONTENDER", help="compare only these, and skip our own figures"
+    )
     parser.add_argument("--output", type=Path, help="write figures and plots here, not to tools/bench/results")
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("OLD", "NEW"), help="compare two result files")
     parser.add_argument("--draw", type=Path, metavar="FIGURES", help="draw the plots of this result file")
@@ -64,7 +66,7 @@ def main() -> None:
     image_bytes = (256 if arguments.quick else 1024) << 20
     with place(arguments.directory, image_bytes=image_bytes, as_it_is=arguments.as_it_is) as where:
         say(where.note)
-        figures = run(where, contenders, quick=arguments.quick)
+        figures = run(where, contenders, quick=arguments.quick, alone=not arguments.only)
     print(table(figures))
     print()
     print(aims_table(figures))
@@ -72,14 +74,15 @@ def main() -> None:
         save(figures, output)
 
 
-def run(where: Place, contenders: list[Contender], *, quick: bool) -> Figures:
+def run(where: Place, contenders: list[Contender], *, quick: bool, alone: bool) -> Figures:
+    """`alone` adds the figures of our own that have no counterpart."""
     folder = where.folder
     figures: Figures = {
         "machine": describe(where),
         "durable": {contender.name: contender.durable for contender in contenders},
         "settings": {contender.name: contender.settings for contender in contenders},
         "comparisons": updates(folder, contenders, quick=quick) | others(folder, contenders, quick=quick),
-        "single": singles(folder, contenders, quick=quick),
+        "single": singles(folder, contenders, quick=quick) if alone else {},
     }
     figures["aims"] = outcomes(figures)
     return figures
@@ -88,7 +91,7 @@ def run(where: Place, contenders: list[Contender], *, quick: bool) -> Figures:
 def updates(folder: Path, contenders: list[Contender], *, quick: bool) -> Comparisons:
     """One claim after the other: by the number of claims present, by the number of threads, and on a slow disk."""
     presents, threads = ((10, 1_000), (1, 16)) if quick else ((10, 100, 1_000, 10_000), (1, 4, 16, 64))
-    rounds, calls = (3, 40) if quick else (10, 200)
+    rounds, calls = (2, 40) if quick else (10, 200)
     update = partial(workloads.update, rounds=rounds)
     results = {}
     for present in presents:
@@ -118,7 +121,7 @@ def updates(folder: Path, contenders: list[Contender], *, quick: bool) -> Compar
 def others(folder: Path, contenders: list[Contender], *, quick: bool) -> Comparisons:
     """Flatness, batch, transaction, first write, removal and restart. The bare loops only show what an update costs."""
     say("flat, batch, transaction, create, remove")
-    rounds, calls = (3, 10) if quick else (10, 50)
+    rounds, calls = (2, 10) if quick else (10, 50)
     whole = [contender for contender in contenders if not isinstance(contender, BareClassic)]
     ours = [contender for contender in contenders if contender.name == OURS]
     together, one_by_one = workloads.batch(folder / "batch", whole, present=256, size=100, rounds=rounds)

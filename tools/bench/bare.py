@@ -55,7 +55,6 @@ class Files(OneByOne):
         self._sync_file = self._sync_directory = False
         self.update_many(states)
         self._sync_file, self._sync_directory = syncs
-        os.sync()
 
     def _encode(self, state: State) -> bytes:
         return orjson.dumps(as_json(state))

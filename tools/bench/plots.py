@@ -1,4 +1,4 @@
-"""The plots: two for the project's README with five lines, readable on a phone, and four with all contenders."""
+"""The plots: two for the project's README, with five lines and readable on a phone, and four with all contenders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .contenders import BARE, FLOOR, KUBELET, OURS
 from .report import Figures
+from .slowdisk import DELAY_MS
 from .svg import GREY, Bar, Chart, Line
 
 # Each has a contrast of at least 3.5 to white and to black.
@@ -31,7 +32,7 @@ def draw(figures: Figures, output: Path) -> None:
             (output / f"{prefix}{name}.svg").write_text(chart(figures, series, title, across), encoding="utf-8")
     for start, name, title in (
         ("restart", "restart", "ms to open and to read everything"),
-        ("slow disk", "slow-disk", "ms for one update, each flush 5 ms slower"),
+        ("slow disk", "slow-disk", f"ms for one durable update, each flush {DELAY_MS} ms slower"),
     ):
         if found := [each for each in titles if each.startswith(start)]:
             (output / f"{name}.svg").write_text(_bars(figures, found[-1], title), encoding="utf-8")
@@ -69,7 +70,7 @@ def _bars(figures: Figures, title: str, said: str) -> str:
     rows = sorted(figures["comparisons"][title].items(), key=lambda item: item[1]["median_us"])
     colours = _colours([name for name, _ in rows])
     bars = [Bar(_label(figures, name), row["median_us"] / 1000, colours[name]) for name, row in rows]
-    return Chart(f"{said}: {title}", width=900, type_size=18).bars(bars)
+    return Chart(f"{said}: {title.partition(', ')[2]}", width=900, type_size=18).bars(bars)
 
 
 def _colours(names: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 GREY = "#757d87"  # text and axes
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-LETTER = 0.56  # of the size of the type, on average
+LETTER = 0.6  # of the size of the type, on average
 
 
 class Line(NamedTuple):
@@ -48,7 +48,7 @@ class Chart:
     def lines(self, series: Sequence[Line]) -> str:
         """Both axes are logarithmic."""
         points = [point for line in series for point in line.points]
-        left = self.type_size * 3.2
+        left = self.type_size * 3.6
         right = self.width - self._room(line.label for line in series) - self.type_size * 1.4
         top, bottom = self.type_size * 2.4, self.height - self.type_size * 3.1
         x = _Scale([at for at, _ in points], left + 12, right - 8)
@@ -61,14 +61,14 @@ class Chart:
             parts.append(self._text(x(value), bottom + self.type_size * 1.2, _short(value), anchor="middle"))
         parts.append(self._text((left + right) / 2, bottom + self.type_size * 2.6, self.across, anchor="middle"))
         ends = [y(line.points[-1][1]) for line in series]
-        for line, end, label in zip(series, ends, self._spread(ends), strict=True):
+        start = right + self.type_size * 0.9
+        for line, end, label in zip(series, ends, self._spread(ends, bottom), strict=True):
             path = [(x(at), y(value)) for at, value in line.points]
             parts.append(_stroke(path, line.colour, line.width, dashed=line.dashed))
             parts += [
                 f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{line.width * 1.4:.1f}" fill="{line.colour}"/>' for a, b in path
             ]
-            start = right + self.type_size * 0.9
-            parts.append(_stroke([(right - 2, end), (start - 4, label)], line.colour, 1, opacity=0.7))
+            parts.append(_stroke([(x(line.points[-1][0]) + 8, end), (start - 4, label)], line.colour, 1, opacity=0.7))
             parts.append(self._text(start, label + self.type_size * 0.35, line.label, colour=line.colour))
         return self._page(parts)
 
@@ -93,8 +93,8 @@ class Chart:
     def _room(self, labels: Iterable[str]) -> float:
         return max(len(label) for label in labels) * self.type_size * LETTER
 
-    def _spread(self, wanted: Sequence[float]) -> list[float]:
-        """Heights near the wanted ones that are at least a line of type apart."""
+    def _spread(self, wanted: Sequence[float], lowest: float) -> list[float]:
+        """Heights near the wanted ones that are at least a line of type apart, and none below `lowest`."""
         order = sorted(range(len(wanted)), key=lambda number: wanted[number])
         heights = [wanted[number] for number in order]
         for _ in range(200):
@@ -103,8 +103,8 @@ class Chart:
                 if overlap > 0:
                     heights[above] -= overlap / 2
                     heights[above + 1] += overlap / 2
-        lowest = max(0.0, heights[-1] - (self.height - self.type_size * 0.6))
-        placed = dict(zip(order, (height - lowest for height in heights), strict=True))
+        too_low = max(0.0, heights[-1] - lowest + self.type_size * 0.4)
+        placed = dict(zip(order, (height - too_low for height in heights), strict=True))
         return [placed[number] for number in range(len(wanted))]
 
     def _text(self, x: float, y: float, text: str, *, anchor: str = "start", colour: str = GREY) -> str:
@@ -153,4 +153,4 @@ def _stroke(
 
 
 def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

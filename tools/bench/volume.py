@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from checkpointmanager._filestore.system import file_system_of
 TOOLS = ("mkfs.ext4", "mount", "umount")
 BYTES_PER_INODE = 8192  # half of the default: most files here are small
 UNMOUNT_SECONDS = 20
+TWO_SYNCS = "TWO syncs per update, so not the default way"
 
 
 class Place(NamedTuple):
@@ -35,21 +36,24 @@ def place(directory: Path | None, *, image_bytes: int, as_it_is: bool = False) -
     If the library waits for two syncs there, an ext4 file system is made in an image of `image_bytes` there, which
     needs root. `as_it_is` makes none.
     """
-    outer = Path(tempfile.mkdtemp(prefix="bench-", dir=directory))
-    try:
-        one_sync = waits_once(outer / "probe")
+    with ExitStack() as stack:
+        outer = Path(tempfile.mkdtemp(prefix="bench-", dir=directory))
+        stack.callback(shutil.rmtree, outer)
         file_system = file_system_of(os.stat(outer).st_dev) or "unknown file system"
-        if one_sync:
+        if waits_once(outer / "probe"):
             yield Place(outer, outer, f"{file_system}, as it is: one sync per update")
-        elif as_it_is or (missing := _missing()):
-            why = "as it is" if as_it_is else f"as it is, because making an ext4 image needs {missing}"
-            yield Place(outer, outer, f"{file_system}, {why}: TWO syncs per update, so not the library's default way")
-        else:
-            with _image(outer, image_bytes) as folder:
-                how = "one sync per update" if waits_once(folder / "probe") else "but still TWO syncs per update"
-                yield Place(folder, outer, f"ext4 on a loop device, made for this run on {file_system}: {how}")
-    finally:
-        shutil.rmtree(outer)
+            return
+        refusal = "no image was wanted" if as_it_is else _missing()
+        if not refusal:
+            try:
+                mounted = stack.enter_context(_image(outer, image_bytes))
+            except (OSError, subprocess.CalledProcessError) as error:
+                refusal = f"no ext4 image could be made: {error}"
+            else:
+                syncs = "one sync per update" if waits_once(mounted / "probe") else TWO_SYNCS
+                yield Place(mounted, outer, f"ext4 on a loop device, made for this run on {file_system}: {syncs}")
+                return
+        yield Place(outer, outer, f"{file_system}, as it is ({refusal}): {TWO_SYNCS}")
 
 
 def waits_once(folder: Path) -> bool:
@@ -63,8 +67,9 @@ def waits_once(folder: Path) -> bool:
 
 def _missing() -> str:
     if os.geteuid() != 0:
-        return "root"
-    return ", ".join(tool for tool in TOOLS if not shutil.which(tool))
+        return "an ext4 image needs root"
+    absent = [tool for tool in TOOLS if not shutil.which(tool)]
+    return f"an ext4 image needs {', '.join(absent)}" if absent else ""
 
 
 @contextmanager

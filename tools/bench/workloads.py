@@ -177,6 +177,7 @@ def opened(folder: Path, contenders: list[Contender], present: int) -> Iterator[
         contender.open(folder / name)
         for start in range(0, present, FILL_AT_ONCE):
             contender.fill([claim(n) for n in range(start, min(present, start + FILL_AT_ONCE))])
+    os.sync()
     try:
         yield names
     finally:
@@ -190,6 +191,7 @@ def warm_up(names: dict[str, Contender], in_use: int) -> None:
     for contender in names.values():
         for _ in range(max(2, WARM_UP // in_use)):
             contender.fill([claim(n, next(_changes)) for n in range(in_use)])
+    os.sync()  # what was filled without syncs is not written while the clock runs
 
 
 @contextmanager
