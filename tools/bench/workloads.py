@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import shutil
@@ -37,7 +38,7 @@ def update(
     """Durable updates of random claims by so many threads, as an agent makes them that has run for a while."""
     in_use = min(present, IN_USE)
     with opened(folder, contenders, present) as names:
-        warm_up(names, in_use)
+        warm_up(folder, names, in_use)
         slices = {name: _updating(contender, in_use, threads, calls) for name, contender in names.items()}
         with while_measuring():
             samples = in_turns(rounds, slices)
@@ -51,7 +52,7 @@ def flat(folder: Path, contender: Contender, *, presents: tuple[int, ...], round
         for present in presents:
             names = stack.enter_context(opened(folder / str(present), [contender := copy(contender)], present))
             in_use = min(presents)  # the same claims everywhere: only what else is present differs
-            warm_up(names, in_use)
+            warm_up(folder, names, in_use)
             slices[f"{present} present"] = _updating(contender, in_use, 1, calls)
         samples = in_turns(rounds, slices)
     return {name: sample.result() for name, sample in samples.items()}
@@ -68,7 +69,7 @@ def _updating(contender: Contender, in_use: int, threads: int, calls: int) -> Ca
 def batch(folder: Path, contenders: list[Contender], *, present: int, size: int, rounds: int) -> tuple[Result, Result]:
     """`size` updates in one batch, and the same number one by one."""
     with opened(folder, contenders, present) as names:
-        warm_up(names, present)
+        warm_up(folder, names, present)
 
         def states(number: int) -> list[State]:
             chosen = dict.fromkeys(random_numbers(size * 4, present, number))
@@ -97,7 +98,7 @@ def transact(folder: Path, contenders: list[Contender], *, present: int, size: i
     able = [contender for contender in contenders if isinstance(contender, Transacting) or contender.name == "floor"]
     apart = present // size  # so that no claim is twice in one transaction
     with opened(folder, able, present) as names:
-        warm_up(names, present)
+        warm_up(folder, names, present)
 
         def slice_of(contender: Contender) -> Callable[[int], Sample]:
             change = contender.update_together if isinstance(contender, Transacting) else contender.update_many
@@ -177,7 +178,7 @@ def opened(folder: Path, contenders: list[Contender], present: int) -> Iterator[
         contender.open(folder / name)
         for start in range(0, present, FILL_AT_ONCE):
             contender.fill([claim(n) for n in range(start, min(present, start + FILL_AT_ONCE))])
-    os.sync()
+    settle(folder)
     try:
         yield names
     finally:
@@ -186,12 +187,19 @@ def opened(folder: Path, contenders: list[Contender], present: int) -> Iterator[
         shutil.rmtree(folder)
 
 
-def warm_up(names: dict[str, Contender], in_use: int) -> None:
+def warm_up(folder: Path, names: dict[str, Contender], in_use: int) -> None:
     """A new process's first updates may take another way than all later ones; ours make spares."""
     for contender in names.values():
         for _ in range(max(2, WARM_UP // in_use)):
             contender.fill([claim(n, next(_changes)) for n in range(in_use)])
-    os.sync()  # what was filled without syncs is not written while the clock runs
+    settle(folder)
+
+
+def settle(folder: Path) -> None:
+    """Sync this file system, and no other: what was filled without syncs is not written while the clock runs."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    ctypes.CDLL(None).syncfs(descriptor)
+    os.close(descriptor)
 
 
 @contextmanager
