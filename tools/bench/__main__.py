@@ -135,9 +135,10 @@ def others(folder: Path, contenders: list[Contender], *, quick: bool) -> Compari
         "first write of a new key": first,
         "remove": gone,
     }
-    if not quick and ours:
+    if ours:
+        presents = (10, 1_000) if quick else (10, 10_000)
         results["flat"] = workloads.flat(
-            folder / "flat", ours[0], presents=(10, 10_000), rounds=2 * rounds, calls=2 * calls
+            folder / "flat", ours[0], presents=presents, rounds=2 * rounds, calls=2 * calls
         )
     for present in (1_000,) if quick else (1_000, 10_000):
         for cold in (False, True) if os.geteuid() == 0 and not quick else (False,):

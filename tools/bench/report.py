@@ -14,7 +14,7 @@ def table(figures: Figures) -> str:
         floor = rows.get("floor", {}).get("per_second")
         lines = [f"{title}", f"  {'':28}{'median':>12}{'p99':>12}{'per second':>12}{'x floor':>9}"]
         for name, row in sorted(rows.items(), key=lambda item: -item[1]["per_second"]):
-            mark = "" if figures["durable"][name] else "  (not durable)"
+            mark = "" if figures["durable"].get(name, True) else "  (not durable)"
             ratio = f"{row['per_second'] / floor:9.2f}" if floor else " " * 9
             lines.append(
                 f"  {name:28}{row['median_us']:9.0f} µs{row['p99_us']:9.0f} µs{row['per_second']:12.1f}{ratio}{mark}"
