@@ -1,34 +1,41 @@
-"""The way to the servers: several members, a limit on every wait, and no answer taken for granted.
+"""Calls to the servers: several members, a limit on every wait, and no answer taken for granted.
 
-A call goes to the member that answered last, and on to the next one when that fails, until one answers or the time
-is up. So a request may be carried out more than once; who sends one that changes anything makes sure, by what it
-compares, that only the first time counts (see commit.py).
+A call goes to the member that answered last. If that fails it goes to the next one, until one answers or the time is
+up. So a request may be carried out more than once. The sender of a request that changes something makes sure, by what
+the request compares, that only the first time counts (see attempts.py).
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import grpc
 
-from .endpoints import Credentials, addresses, channels
+from .._errors import CheckpointError
+from .connections import Connections
+from .endpoints import Credentials, addresses
 from .faults import Compacted, NoAnswer, Refused, Verdict, fault_of
 from .wire import AUTHENTICATE, LEASE_KEEP_ALIVE, WATCH, Method
 
-TRIES = 3  # a member that hangs costs a third of the time at most
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds, when all members have failed at once
+TRIES = 3  # a member that hangs takes at most a third of the time
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds, after all members have failed in turn
+
+logger = logging.getLogger("checkpointmanager")
 
 
 class Call:
-    """One call of the store: how long it may still take, and whether a change that was sent may have been made."""
+    """One call of the store: how long it may still take, and what is known about the change that it sent."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.unsure = False
+        self.unsure = False  # the change may have been made
+        self.unanswered = False  # an answer is missing, so an attempt may still be on its way
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
@@ -37,6 +44,16 @@ class Call:
     def share(self) -> float:
         """The time that one member may take."""
         return min(self.left(), max(self.seconds / TRIES, 0.1))
+
+    @contextmanager
+    def holding(self, lock: threading.RLock) -> Iterator[None]:
+        """Hold a lock inside the block. Raises NoAnswer if it does not become free in time."""
+        if not lock.acquire(timeout=self.left()):
+            raise NoAnswer(errno.ETIMEDOUT, f"other calls took all of the {self.seconds:g} s")
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 class _Ended(grpc.RpcError):
@@ -50,21 +67,21 @@ class _Ended(grpc.RpcError):
 
 
 class Client:
-    """Speaks to one of several members of a cluster. Safe for many threads."""
+    """Talks to one of several members of a cluster. Safe for many threads."""
 
     def __init__(self, endpoints: Sequence[str], credentials: Credentials) -> None:
-        self.addresses, tls = addresses(endpoints, credentials)
+        self.addresses, self._tls = addresses(endpoints, credentials)
         self._credentials = credentials
-        self._channels = channels(self.addresses, credentials, tls=tls)
-        self._stubs: dict[tuple[int, str], Any] = {}
+        self._version = credentials.version()  # of the certificates that the connections use
+        self._connections = Connections(self.addresses, credentials, tls=self._tls)
         self._current = 0  # the member that is asked first
-        self._token: str | None = None if credentials.user else ""  # None: not asked for yet
-        self._logging_in = threading.Lock()
+        self._token: str | None = None if credentials.user else ""  # None: not logged in yet
+        self._logging_in = threading.RLock()
 
     def ask(self, call: Call, method: Method, request: Any, *, changing: bool = False) -> Any:
-        """The answer of some member; Refused if it is no, NoAnswer if there was none in time.
+        """The answer of some member. Raises Refused if it is no, NoAnswer if there is none in time.
 
-        With changing=True the call is unsure from the moment at which an answer is missing.
+        With changing=True the call is unsure as soon as an answer is missing.
         """
         failures = logins = 0
         while True:
@@ -82,29 +99,32 @@ class Client:
                 continue
             if fault.verdict in (Verdict.REFUSED, Verdict.LOGIN):
                 raise (Compacted if "compacted" in fault.text else Refused)(fault.errno, fault.text)
-            call.unsure = call.unsure or (changing and sent and fault.verdict is Verdict.UNKNOWN)
+            if changing and sent and fault.verdict is Verdict.UNKNOWN:
+                call.unsure = call.unanswered = True
+            self._use_new_certificates()
             self._go_on_from(member)
             failures += 1
-            if failures % len(self._channels) == 0:
-                pause = min(FIRST_PAUSE * 2 ** (failures // len(self._channels)), LONGEST_PAUSE)
+            if failures % len(self.addresses) == 0:
+                pause = min(FIRST_PAUSE * 2 ** (failures // len(self.addresses)), LONGEST_PAUSE)
                 time.sleep(min(pause, call.left()))
             if not call.left():
                 raise NoAnswer(fault.errno, f"no answer within {call.seconds:g} s, the last error was: {fault.text}")
 
     @contextmanager
     def watching(self, request: Any, seconds: float) -> Iterator[Iterator[Any]]:
-        """The answers of a watch, for so long at most. Raises grpc.RpcError when it breaks or the time is up."""
+        """The answers of a watch, for `seconds` at most. Raises grpc.RpcError when it breaks or the time is up."""
         done = threading.Event()
 
         def requests() -> Iterator[Any]:
             yield request
-            done.wait(seconds)  # the stream lives as long as this does
+            done.wait(seconds)  # the stream ends when this does
 
         member = self._current
-        replies = self._stub(member, WATCH)(requests(), timeout=seconds, metadata=self._metadata())
+        replies = self._connections.stub(member, WATCH)(requests(), timeout=seconds, metadata=self._metadata())
         try:
             yield replies
         except grpc.RpcError:
+            self._use_new_certificates()
             self._go_on_from(member)
             raise
         finally:
@@ -112,44 +132,48 @@ class Client:
             replies.cancel()
 
     def close(self) -> None:
-        for channel in self._channels:
-            channel.close()
+        self._connections.close()
 
     def _ask_one(self, call: Call, member: int, method: Method, request: Any) -> Any:
-        stub = self._stub(member, method)
-        if method is LEASE_KEEP_ALIVE:  # a stream by nature; one question and its answer are all we want
+        stub = self._connections.stub(member, method)
+        if method is LEASE_KEEP_ALIVE:  # a stream in etcd's API; we want one answer to one question
             for reply in stub(iter([request]), timeout=call.share(), metadata=self._metadata()):
                 return reply
             raise _Ended
         return stub(request, timeout=call.share(), metadata=self._metadata())
 
-    def _stub(self, member: int, method: Method) -> Callable[..., Any]:
-        found = self._stubs.get((member, method.path))
-        if found is None:
-            channel = self._channels[member]
-            kind = channel.stream_stream if method in (LEASE_KEEP_ALIVE, WATCH) else channel.unary_unary
-            found = kind(method.path, method.request.SerializeToString, method.reply.FromString)
-            self._stubs[member, method.path] = found
-        return found
+    def _use_new_certificates(self) -> None:
+        """After a failure: if the certificates on disk were replaced, connect again with the new ones.
+
+        gRPC closes the old connections when the last call on them has ended.
+        """
+        version = self._credentials.version()
+        if version == self._version:
+            return
+        self._version = version  # before they are read: if they change meanwhile, the next failure reads them again
+        try:
+            self._connections = Connections(self.addresses, self._credentials, tls=self._tls)
+        except CheckpointError as error:
+            logger.warning("%s; the connections keep the certificates that were read before", error)
 
     def _go_on_from(self, member: int) -> None:
-        """To the next member, unless another thread has done so already."""
+        """Ask the next member first, unless another thread has moved on already."""
         if self._current == member:
-            self._current = (member + 1) % len(self._channels)
+            self._current = (member + 1) % len(self.addresses)
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return (("token", self._token),) if self._token else ()
 
     def _log_in(self, call: Call, member: int) -> None:
-        """Once, and again when the token has run out."""
+        """Once, and again when the token has expired."""
         if self._token is not None:
             return
-        with self._logging_in:
+        with call.holding(self._logging_in):
             if self._token is not None:
                 return
             request = AUTHENTICATE.request(name=self._credentials.user, password=self._credentials.password)
             try:
-                self._token = self._stub(member, AUTHENTICATE)(request, timeout=call.share()).token
+                self._token = self._connections.stub(member, AUTHENTICATE)(request, timeout=call.share()).token
             except grpc.RpcError as error:
                 if "authentication is not enabled" not in (error.details() or ""):
                     raise

@@ -1,4 +1,4 @@
-"""How the servers are reached: their addresses, certificates, and who we say we are."""
+"""What is needed to reach the servers: their addresses, certificates, and a login."""
 
 from __future__ import annotations
 
@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-import grpc
-
 from .._errors import CheckpointError
-
-MAX_REPLY_BYTES = 256 << 20
-_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_REPLY_BYTES),
-    ("grpc.use_local_subchannel_pool", 1),  # nobody else's connections, nor their certificates
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),  # a member that restarts is used again soon
-)
 
 Path = str | os.PathLike[str]
 
@@ -43,6 +32,14 @@ class Credentials:
     def is_tls(self) -> bool:
         return self.ca is not None or self.cert is not None
 
+    def contents(self) -> tuple[bytes | None, bytes | None, bytes | None]:
+        """The bytes of ca, cert and key. Raises CheckpointError with the name of a file that cannot be read."""
+        return _contents(self.ca), _contents(self.cert), _contents(self.key)
+
+    def version(self) -> object:
+        """Compares equal until one of the files is replaced or rewritten."""
+        return [_version(path) for path in (self.ca, self.cert, self.key) if path is not None]
+
 
 def addresses(endpoints: Sequence[str], credentials: Credentials) -> tuple[list[str], bool]:
     """(host:port of each, whether TLS is spoken), or ValueError."""
@@ -65,16 +62,6 @@ def addresses(endpoints: Sequence[str], credentials: Credentials) -> tuple[list[
     return found, tls
 
 
-def channels(found: Sequence[str], credentials: Credentials, *, tls: bool) -> list[grpc.Channel]:
-    """One per member. Nothing is connected before the first call."""
-    if not tls:
-        return [grpc.insecure_channel(address, _OPTIONS) for address in found]
-    made = grpc.ssl_channel_credentials(
-        _contents(credentials.ca), private_key=_contents(credentials.key), certificate_chain=_contents(credentials.cert)
-    )
-    return [grpc.secure_channel(address, made, _OPTIONS) for address in found]
-
-
 def _contents(path: Path | None) -> bytes | None:
     if path is None:
         return None
@@ -83,3 +70,11 @@ def _contents(path: Path | None) -> bytes | None:
             return file.read()
     except OSError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error.strerror}; it is needed to reach etcd") from error
+
+
+def _version(path: Path) -> object:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return error.errno
+    return status.st_ino, status.st_size, status.st_ctime_ns

@@ -131,7 +131,7 @@ class Ownership:
         """The same text on the same lease: nothing changes but the revision that writes compare."""
         assert self.lease
         lock = self._layout.lock
-        with self._renewing:
+        with call.holding(self._renewing):
             if self._doubted < self.hold.written:
                 return  # another thread has just done it
             text = LockOwner.of_this_process(self._owner).to_json()

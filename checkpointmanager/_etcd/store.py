@@ -14,6 +14,7 @@ from .._filestore.ownership import ReadOnly
 from .._format.reason import Damaged, Reason
 from .._options import check_options
 from .._store import Put
+from .attempts import Attempts
 from .client import Call, Client
 from .commit import MAX_REQUEST_BYTES, OVERHEAD_BYTES, Commits
 from .endpoints import Credentials, Path
@@ -90,8 +91,9 @@ class EtcdStore:
         self._expected = _Expected()
         owning = Ownership(self._client, self._layout, self.path, owner=owner, ttl=ttl, timeout=timeout)
         self._ownership = owning
-        self._commits = Commits(self._client, self._layout, owning, timeout)
-        self._together = Together(self._client, self._layout, owning, self._commits, path=self.path, timeout=timeout)
+        attempts = Attempts(self._client, self._layout, owning)
+        self._commits = Commits(self._client, self._layout, attempts, timeout)
+        self._together = Together(self._client, self._layout, attempts, self._commits, path=self.path, timeout=timeout)
         self._quarantine = Quarantine(self._client, self._layout, owning)
         if read_only:
             return
@@ -210,9 +212,10 @@ class EtcdStore:
             self._client.close()
 
     def _names(self) -> list[bytes]:
+        call = Call(self._timeout)
         while True:
             try:
-                return [kv.key for kv in names(self._client, Call(self._timeout), *self._layout.checkpoints)]
+                return [kv.key for kv in names(self._client, call, *self._layout.checkpoints)]
             except Compacted:
                 continue  # the moment that the first page showed is no longer kept: list them as of now
 

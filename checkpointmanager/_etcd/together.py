@@ -1,11 +1,11 @@
-"""Several checkpoints changed by one etcd transaction, so that every reader sees all of it or nothing.
+"""Several checkpoints changed by one etcd transaction: every reader sees all of it or nothing.
 
-    compare  .lock                     as every write does
-    compare  .last-transaction         last written by the transaction before this one: so it is made once at most
-    put      .last-transaction         the token of this one, by which it is known again
+    compare  .lock                     as in every write
+    compare  .last-transaction         last written by the transaction before this one, so this is made once at most
+    put      .last-transaction         the token of this transaction, which identifies it
     put, delete                        all changes, in nested transactions: etcd counts the operations of each level
 
-The limit is the size of the request, in which each checkpoint stands with its previous generation.
+The size of the request is the limit. It contains each checkpoint and its previous generation.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._errors import CheckpointWriteFailed, DirectoryLocked, TransactionFailed
+from .._errors import TransactionFailed
 from .._store import Put
 from . import operations
+from .attempts import Attempts, Trace, Unmade
 from .client import Call, Client
 from .commit import MAX_OPERATIONS, OVERHEAD_BYTES, Change, Commits, key_of
-from .faults import Compacted, NoAnswer, Refused
+from .faults import NoAnswer
 from .layout import Layout
-from .ownership import Hold, Ownership
-from .wire import RANGE, TXN
+from .ownership import Hold
+from .wire import RANGE
 
-NESTED = MAX_OPERATIONS // 2  # operations of each nested transaction; as many of those fit beside the token
+NESTED = MAX_OPERATIONS // 2  # operations in each nested transaction, and about as many of these
 MAX_STEPS = NESTED * (NESTED - 2)
 
 
@@ -34,38 +35,42 @@ class Together:
     """The transactions of one store, one at a time."""
 
     def __init__(
-        self, client: Client, layout: Layout, ownership: Ownership, commits: Commits, *, path: str, timeout: float
+        self, client: Client, layout: Layout, attempts: Attempts, commits: Commits, *, path: str, timeout: float
     ) -> None:
         self._client = client
         self._layout = layout
-        self._ownership = ownership
+        self._attempts = attempts
         self._commits = commits
         self._path = path
         self._timeout = timeout
-        self._turn = threading.RLock()  # a signal handler may come while its thread has it
+        self._turn = threading.RLock()  # a signal handler may run while its thread holds it
 
     def make(self, puts: Sequence[Put], removals: Mapping[str, int], max_request_bytes: int) -> None:
-        """All or none, or TransactionFailed; DirectoryLocked if another owner has come."""
+        """All or nothing. Raises TransactionFailed, or DirectoryLocked if another owner has taken over."""
         changes: list[Change] = [*puts, *removals]
         call = Call(self._timeout)
+        try:
+            with call.holding(self._turn):
+                self._make(call, changes, max_request_bytes)
+        except NoAnswer as error:
+            raise TransactionFailed("", self._path, error) from error
+        except Unmade as unmade:
+            raise TransactionFailed("", self._path, unmade.error, in_doubt=unmade.in_doubt) from unmade
+
+    def _make(self, call: Call, changes: Sequence[Change], max_request_bytes: int) -> None:
         token = secrets.token_hex(16).encode()
-        hold = self._ownership.hold
-        with self._turn:
-            try:
-                self._ownership.check(call)
-                hold = self._ownership.hold
-                steps = self._steps(call, changes, max_request_bytes)
-                while not self._attempt(call, changes, steps, token, hold):
-                    hold = self._ownership.hold
-            except BaseException as error:
-                self._commits.forget(changes)
-                if call.unsure or not isinstance(error, Exception):
-                    self._ownership.doubt(hold)
-                if isinstance(error, Refused | NoAnswer | CheckpointWriteFailed) and not isinstance(
-                    error, TransactionFailed
-                ):
-                    raise TransactionFailed("", self._path, error, in_doubt=call.unsure) from error
-                raise
+        steps: list[Any] = []
+
+        def attempt(hold: Hold) -> bool:
+            if not steps:
+                steps.extend(self._steps(call, changes, max_request_bytes))
+            return self._attempt(call, changes, steps, token, hold)
+
+        try:
+            self._attempts.repeat(call, attempt)
+        except BaseException:
+            self._commits.forget(changes)
+            raise
 
     def _steps(self, call: Call, changes: Sequence[Change], max_request_bytes: int) -> list[Any]:
         before = self._commits.seen(call, [key_of(change) for change in changes])
@@ -76,48 +81,24 @@ class Together:
                 f"the transaction has {len(changes)} changes that take {size} bytes with their previous generations; "
                 f"etcd takes {MAX_STEPS // 2} changes and {max_request_bytes} bytes at once: make a smaller one"
             )
-            raise TransactionFailed("", self._path, OSError(errno.EMSGSIZE, what))
+            raise Unmade(OSError(errno.EMSGSIZE, what), in_doubt=False)
         return steps
 
     def _attempt(self, call: Call, changes: Sequence[Change], steps: Sequence[Any], token: bytes, hold: Hold) -> bool:
-        """True if the transaction is made, False if it has to be tried again."""
+        """True if the transaction is made, False if it has to be sent again."""
         name = self._layout.transaction
-        last = self._client.ask(call, RANGE, RANGE.request(key=name)).kvs
+        found = self._client.ask(call, RANGE, RANGE.request(key=name)).kvs
+        last = found[0].mod_revision if found else 0
         nested = [operations.nested(steps[start : start + NESTED]) for start in range(0, len(steps), NESTED)]
-        request = operations.txn(
-            [*self._ownership.comparisons(hold), operations.changed_at(name, last[0].mod_revision if last else 0)],
+        revision = self._attempts.send(
+            call,
+            hold,
+            [operations.changed_at(name, last)],
             [operations.put(name, token), *nested],
-            [operations.get(self._layout.lock)],
+            Trace(name, last, token),
         )
-        try:
-            reply = self._client.ask(call, TXN, request, changing=True)
-        except Refused:
-            if call.unsure and self._was_made(call, token):
-                return True
-            raise
-        if reply.succeeded:
-            self._commits.remember(changes, reply.header.revision)
-            return True
-        unsure, call.unsure = call.unsure, False
-        lock = reply.responses[0].response_range.kvs
-        try:
-            self._ownership.learn(lock)
-        except DirectoryLocked as lost:
-            if not unsure:
-                raise
-            return self._was_made_before(call, token, lock[0].create_revision if lock else 0, lost)
-        return unsure and self._was_made(call, token)
-
-    def _was_made(self, call: Call, token: bytes, revision: int = 0) -> bool:
-        found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.transaction, revision=revision)).kvs
-        return bool(found) and found[0].value == token
-
-    def _was_made_before(self, call: Call, token: bytes, taken_over: int, lost: DirectoryLocked) -> bool:
-        """Another owner may have made a transaction of its own since: look at the moment before it came."""
-        try:
-            made = self._was_made(call, token, taken_over - 1 if taken_over else 0)
-        except Compacted as compacted:
-            raise TransactionFailed("", self._path, lost, in_doubt=True) from compacted
-        if not made:
-            raise lost
-        return True
+        if revision:
+            self._commits.remember(changes, revision)
+        else:
+            self._commits.forget(changes)
+        return revision is not None

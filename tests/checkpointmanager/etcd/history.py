@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -23,50 +24,72 @@ class Write(NamedTuple):
     holder: str | None
 
 
-def events_below(endpoints: list[str], prefix: str) -> list[Any]:
-    """All of them, in order, from the moment at which the lock was taken for the first time."""
-    client = Client(endpoints, Credentials())
-    start = f"{prefix}/".encode()
-    newest = _newest(client, start)
-    events: list[Any] = []
-    first = 1
-    while not events or events[-1].kv.mod_revision < newest:
-        request = WATCH.request(create_request={"key": start, "range_end": after_all(start), "start_revision": first})
-        with client.watching(request, 30) as replies:
-            for reply in replies:
-                events += reply.events
-                if reply.canceled:  # an earlier test has compacted what was before
-                    first = reply.compact_revision
-                    break
-                if events and events[-1].kv.mod_revision >= newest:
-                    break
-    client.close()
-    assert events[0].kv.key.endswith(b"/.lock")
-    assert events[0].kv.version == 1, "the history is compacted"
-    return events
+class History:
+    """Reads the events below a prefix. Before a compaction call read(), and compact what it returns."""
 
+    def __init__(self, endpoints: Sequence[str], prefix: str, **credentials: Any) -> None:
+        self._endpoints = endpoints
+        self._credentials = Credentials(**credentials)
+        self._prefix = prefix
+        self._events: list[Any] = []
 
-def _newest(client: Client, start: bytes) -> int:
-    request = RANGE.request(key=start, range_end=after_all(start), keys_only=True)
-    return max(int(kv.mod_revision) for kv in client.ask(Call(10), RANGE, request).kvs)
+    def read(self) -> int:
+        """Read along to the newest revision, and return that."""
+        client = Client(self._endpoints, self._credentials)
+        client.ask(Call(10), RANGE, RANGE.request(key=b"ready"))  # logs in
+        try:
+            self._read(client)
+        finally:
+            client.close()
+        return int(self._events[-1].kv.mod_revision)
 
+    def _read(self, client: Client) -> None:
+        start = f"{self._prefix}/".encode()
+        request = RANGE.request(key=start, range_end=after_all(start), keys_only=True)
+        newest = max(int(kv.mod_revision) for kv in client.ask(Call(10), RANGE, request).kvs)
+        first = self._events[-1].kv.mod_revision + 1 if self._events else 1
+        while not self._events or self._events[-1].kv.mod_revision < newest:
+            watch = {"key": start, "range_end": after_all(start), "start_revision": first}
+            with client.watching(WATCH.request(create_request=watch), 30) as replies:
+                for reply in replies:
+                    self._events += reply.events
+                    if reply.canceled:  # an earlier test has compacted what was before
+                        assert not self._events, "a part of the history is compacted"
+                        first = reply.compact_revision
+                        break
+                    if self._events and self._events[-1].kv.mod_revision >= newest:
+                        break
+        assert self._events[0].kv.key.endswith(b"/.lock")
+        assert self._events[0].kv.version == 1, "the beginning of the history is compacted"
 
-def writes_below(endpoints: list[str], prefix: str) -> list[Write]:
-    """Every write of a checkpoint; fails if two owners held the lock at once."""
-    holder: str | None = None
-    created = 0
-    writes = []
-    for event in events_below(endpoints, prefix):
-        name = event.kv.key.decode().removeprefix(f"{prefix}/")
-        if name == ".lock":
-            if event.type == DELETED:
-                holder, created = None, 0
-                continue
-            assert created in (0, event.kv.create_revision), "a second owner came while the first one held the lock"
-            owner = LockOwner.parse(event.kv.value)
-            assert owner
-            holder, created = owner.label, event.kv.create_revision
-        elif not name.startswith(".") and event.type != DELETED:
-            blob = orjson.loads(event.kv.value)
-            writes.append(Write(event.kv.mod_revision, blob["key"], blob["data"], blob["generation"], holder))
-    return writes
+    def writes(self) -> list[Write]:
+        """Every write of a checkpoint. Fails if two owners held the lock at once, or a previous generation is missing.
+
+        For owners that only put checkpoints, and found none that was damaged.
+        """
+        self.read()
+        holder: str | None = None
+        created = 0
+        writes = []
+        values: dict[str, bytes] = {}  # of each key, as the revisions before left it
+        kept = {(event.kv.mod_revision, self._name(event)): event.kv.value for event in self._events}
+        for event in self._events:
+            name = self._name(event)
+            if name == ".lock":
+                if event.type == DELETED:
+                    holder, created = None, 0
+                    continue
+                assert created in (0, event.kv.create_revision), "a second owner came while the first one held the lock"
+                owner = LockOwner.parse(event.kv.value)
+                assert owner
+                holder, created = owner.label, event.kv.create_revision
+            elif not name.startswith(".") and event.type != DELETED:
+                blob = orjson.loads(event.kv.value)
+                writes.append(Write(event.kv.mod_revision, blob["key"], blob["data"], blob["generation"], holder))
+                previous = kept.get((event.kv.mod_revision, f".previous-{blob['key']}"))
+                assert previous == values.get(name), "the previous generation was not kept by the same revision"
+                values[name] = event.kv.value
+        return writes
+
+    def _name(self, event: Any) -> str:
+        return str(event.kv.key.decode().removeprefix(f"{self._prefix}/"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
-import grpc
 import pytest
 
 from checkpointmanager import (
@@ -19,6 +19,8 @@ from checkpointmanager import (
     TransactionFailed,
 )
 from checkpointmanager._etcd.client import Call
+from checkpointmanager._etcd.connections import Connections
+from checkpointmanager._etcd.endpoints import Credentials
 from checkpointmanager._etcd.wire import RANGE
 from checkpointmanager.etcd import EtcdStore
 
@@ -191,6 +193,18 @@ def test_a_key_that_was_removed_while_its_creation_was_in_doubt_does_not_come_ba
     assert "new" not in manager
 
 
+@pytest.mark.parametrize("second", [None, Fate.ANSWER_LOST], ids=["answered", "answer lost"])
+def test_a_key_that_was_created_after_a_lost_answer_and_then_removed_does_not_come_back(
+    store: EtcdStore, manager: Manager, second: Fate | None
+) -> None:
+    line = Line(store)
+    line.disturb(Fate.LATE, second)
+    manager.create_checkpoint("new", 1)  # the second attempt makes it, while the first is still on its way
+    manager.remove_checkpoint("new")
+    assert line.deliver() == [False]
+    assert "new" not in manager
+
+
 def test_an_interrupted_change_never_happens_after_the_next_one(store: EtcdStore, manager: Manager) -> None:
     line = Line(store)
 
@@ -232,9 +246,9 @@ def test_a_refusal_after_a_lost_request_leaves_it_in_doubt_and_a_refusal_alone_d
 def test_nothing_is_in_doubt_when_no_member_could_be_reached(
     store: EtcdStore, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with grpc.insecure_channel(f"127.0.0.1:{free_ports(1)[0]}") as nowhere, monkeypatch.context() as patch:
-        patch.setattr(store._client, "_channels", [nowhere])
-        patch.setattr(store._client, "_stubs", {})
+    nowhere = Connections([f"127.0.0.1:{free_ports(1)[0]}"], Credentials(), tls=False)
+    with closing(nowhere), monkeypatch.context() as patch:
+        patch.setattr(store._client, "_connections", nowhere)
         patch.setattr(store._commits, "_timeout", LIMIT)
         with pytest.raises(CheckpointWriteFailed) as failure:
             manager.create_checkpoint("a", 7)
@@ -291,6 +305,20 @@ def test_a_change_without_an_answer_is_known_even_if_another_owner_came_meanwhil
     made = CHANGES[change]["a"][0] if fate is Fate.ANSWER_LOST else 1
     checkpoint = manager.get_checkpoint("a", None)  # reads go on
     assert (checkpoint.data if checkpoint else None) == (70 if act is _overwrite_all else made)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__.strip("_"))
+def test_a_change_that_arrives_after_another_owner_came_is_refused(
+    manager: Manager, taking_over: TakingOver, change: Callable[[Manager], None]
+) -> None:
+    line = Line(manager._store)  # type: ignore[arg-type]
+    first = None if change is _replace_damaged else Fate.LATE  # the copy to quarantine is made
+    line.disturb(first, Fate.LATE, Fate.LATE, meanwhile=taking_over(id))
+    with pytest.raises(DirectoryLocked):
+        change(manager)
+    arrived = line.deliver()
+    assert arrived
+    assert not any(arrived)
 
 
 def test_it_is_in_doubt_if_the_moment_before_the_other_owner_is_compacted(

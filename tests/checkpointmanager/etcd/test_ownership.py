@@ -32,7 +32,7 @@ from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 from ..processes import LIMIT, in_forked_child, run_together, until
 from .agent import KEY, AgentProcess
 from .conftest import Opening
-from .history import writes_below
+from .history import History
 from .servers import Cluster, free_ports
 
 Manager = CheckpointManager[Any]
@@ -310,6 +310,6 @@ def test_an_owner_stopped_past_its_time_to_live_is_refused_when_it_goes_on(clust
             last = second.done[-1]
     assert first.locked, "it went on beside the second one"
     assert first.done[-1] < second.done[0]
-    writes = writes_below(cluster.endpoints, prefix)
+    writes = History(cluster.endpoints, prefix).writes()
     assert [write.data["number"] for write in writes if write.key == KEY][:last] == [*range(1, last + 1)]
     assert {(write.data["by"], write.holder) for write in writes} == {("first", "first"), ("second", "second")}

@@ -1,0 +1,110 @@
+"""A request that changes something, repeated until its outcome is known or the time is up.
+
+When no answer arrives, the same request goes to the next member. It is carried out once at most, because of what it
+compares. If the comparison fails, one name below the prefix shows whether an earlier attempt succeeded. A caller whose
+time is up first gets Unmade with in_doubt=True. After any missing answer, the owner writes `.lock` again before its
+next change (ownership.py), so that attempts that are still on their way are refused.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .._errors import CheckpointWriteFailed, DirectoryLocked
+from . import operations
+from .client import Call, Client
+from .faults import Compacted, NoAnswer, Refused
+from .layout import Layout
+from .ownership import Hold, Ownership
+from .wire import RANGE, TXN
+
+
+class Unmade(Exception):
+    """A change was not acknowledged."""
+
+    def __init__(self, error: OSError, *, in_doubt: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.in_doubt = in_doubt
+
+
+class Trace(NamedTuple):
+    """One name that shows whether a request was carried out."""
+
+    name: bytes | None  # None: the request changes nothing, it only removes what does not exist
+    before: int = 0  # the revision that had written it when the request was built
+    value: bytes | None = None  # what the request writes; None: it removes the name
+
+
+class Attempts:
+    """Sends the changes of one store."""
+
+    def __init__(self, client: Client, layout: Layout, ownership: Ownership) -> None:
+        self._client = client
+        self._layout = layout
+        self._ownership = ownership
+
+    def repeat(self, call: Call, attempt: Callable[[Hold], bool]) -> None:
+        """Call `attempt` until it returns True. Raises Unmade, or DirectoryLocked if another owner has taken over."""
+        hold = self._ownership.hold
+        try:
+            self._ownership.check(call)
+            hold = self._ownership.hold
+            while not attempt(hold):
+                hold = self._ownership.hold
+        except (Refused, NoAnswer) as error:
+            raise Unmade(error, in_doubt=call.unsure) from error
+        except CheckpointWriteFailed as error:
+            raise Unmade(error, in_doubt=False) from error
+        except BaseException as error:
+            # A signal handler that raises may have cut off a request.
+            call.unanswered = call.unanswered or not isinstance(error, Exception)
+            raise
+        finally:
+            if call.unanswered:
+                self._ownership.doubt(hold)
+
+    def send(self, call: Call, hold: Hold, compare: Sequence[Any], steps: Sequence[Any], trace: Trace) -> int | None:
+        """The revision that carried it out; 0 if an earlier attempt did; None if none did and none can any more."""
+        request = operations.txn(
+            [*self._ownership.comparisons(hold), *compare], steps, [operations.get(self._layout.lock)]
+        )
+        try:
+            reply = self._client.ask(call, TXN, request, changing=True)
+        except Refused:
+            if call.unsure and self._was_made(call, trace):
+                return 0
+            raise
+        if reply.succeeded:
+            return int(reply.header.revision)
+        unsure, call.unsure = call.unsure, False
+        lock = reply.responses[0].response_range.kvs
+        try:
+            self._ownership.learn(lock)
+        except DirectoryLocked as lost:
+            # The new owner may have written since: look at the last revision before it came.
+            then = lock[0].create_revision - 1 if lock else reply.header.revision
+            if unsure and self._was_made_at(then, call, trace, lost):
+                return 0
+            raise
+        return 0 if unsure and self._was_made(call, trace) else None
+
+    def _was_made_at(self, revision: int, call: Call, trace: Trace, lost: DirectoryLocked) -> bool:
+        try:
+            made = self._was_made(call, trace, revision)
+        except Compacted:
+            made = None
+        if made is None:
+            raise Unmade(OSError(errno.ENOLCK, str(lost)), in_doubt=True) from lost
+        return made
+
+    def _was_made(self, call: Call, trace: Trace, revision: int = 0) -> bool | None:
+        """None if the name was changed by something else, so that the outcome cannot be known."""
+        if trace.name is None:
+            return True
+        found = self._client.ask(call, RANGE, RANGE.request(key=trace.name, revision=revision)).kvs
+        if (found[0].mod_revision if found else 0) == trace.before:
+            return False
+        return True if (found[0].value if found else None) == trace.value else None

@@ -1,0 +1,95 @@
+"""Threads that write as fast as they can, and the journal of what was acknowledged to them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+from checkpointmanager import CheckpointManager, CheckpointWriteFailed
+from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
+
+from ..processes import LIMIT, until
+from .history import History
+from .servers import Cluster
+
+THREADS = 4
+TIMEOUT = 2.0
+
+
+class Load:
+    """Each thread counts up in its own key. What fails is tried again; `failures` counts it by errno."""
+
+    def __init__(self, cluster: Cluster, prefix: str, *, padding: int = 0, **options: Any) -> None:
+        options = {"ttl": 60, "timeout": TIMEOUT, **options}
+        self._padding = "x" * padding
+        self.store = EtcdStore(cluster.endpoints, prefix, owner="load", **options)
+        self.manager: CheckpointManager[Any] = CheckpointManager(self.store)
+        self.acknowledged = dict.fromkeys(range(THREADS), 0)
+        self.failures: Counter[int | None] = Counter()
+        self.doubts = 0
+        self._errors: list[BaseException] = []
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(THREADS)]
+
+    def _run(self, thread: int) -> None:
+        try:
+            while not self._stop.is_set():
+                self._count_up(thread)
+        except BaseException as error:  # noqa: BLE001 - raised below, where the test sees it
+            self._errors.append(error)
+
+    def _count_up(self, thread: int) -> None:
+        number = self.acknowledged[thread] + 1
+        try:
+            self.manager.create_checkpoint(f"k{thread}", {"number": number, "padding": self._padding})
+            self.acknowledged[thread] = number
+        except CheckpointWriteFailed as error:
+            self.doubts += error.in_doubt
+            self._failed(error.errno)
+        except EtcdUnavailable as error:
+            self._failed(error.errno)
+
+    def _failed(self, number: int | None) -> None:
+        self.failures[number] += 1
+        self._stop.wait(0.01)  # a refusal comes at once, and would be all that the machine does
+
+    def follow(self, each: int) -> None:
+        """Until so many more were acknowledged to each thread."""
+        wanted = {thread: count + each for thread, count in self.acknowledged.items()}
+        self.until(lambda: all(self.acknowledged[thread] >= wanted[thread] for thread in wanted))
+
+    def until_failed(self, number: int) -> None:
+        """Until each thread has probably failed with this errno."""
+        self.until(lambda: self.failures[number] >= THREADS)
+
+    def until(self, condition: Any) -> None:
+        until(lambda: self._errors or condition(), 60)
+        assert not self._errors
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(LIMIT)
+        assert not self._errors
+
+    def check(self, history: History) -> None:
+        """What is there was acknowledged or under way, and no revision wrote anything twice, late, or as another."""
+        found = {key: checkpoint.data["number"] for key, checkpoint in self.manager.load().checkpoints.items()}
+        for thread, acknowledged in self.acknowledged.items():
+            assert found[f"k{thread}"] in (acknowledged, acknowledged + 1)
+        writes = history.writes()
+        self.store.close()
+        assert {write.holder for write in writes} == {"load"}
+        for key in found:
+            numbers = [write.data["number"] for write in writes if write.key == key]
+            # A number may be written again after a doubt, as a new generation; it never goes back.
+            assert numbers == sorted(numbers)
+            assert set(numbers) == set(range(1, numbers[-1] + 1))
+            generations = [write.generation for write in writes if write.key == key]
+            assert generations == [*range(1, len(numbers) + 1)]
