@@ -73,8 +73,8 @@ class Attempts:
         )
         try:
             reply = self._client.ask(call, TXN, request, changing=True)
-        except Refused:
-            if call.unsure and self._was_made(call, trace):
+        except Refused as refusal:
+            if self._was_made_nevertheless(call, trace, refusal):
                 return 0
             raise
         if reply.succeeded:
@@ -90,6 +90,15 @@ class Attempts:
                 return 0
             raise
         return 0 if unsure and self._was_made(call, trace) else None
+
+    def _was_made_nevertheless(self, call: Call, trace: Trace, refusal: Refused) -> bool:
+        """By an earlier attempt; or by this one, because etcd reports a full database also after carrying it out."""
+        earlier = call.unsure
+        call.unsure = earlier or refusal.errno == errno.ENOSPC
+        made = self._was_made(call, trace) if call.unsure else False
+        if made is False:
+            call.unsure = earlier
+        return made is True
 
     def _was_made_at(self, revision: int, call: Call, trace: Trace, lost: DirectoryLocked) -> bool:
         try:

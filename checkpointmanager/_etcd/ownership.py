@@ -100,8 +100,8 @@ class Ownership:
         )
         try:
             reply = self._client.ask(call, TXN, request)
-        except BaseException:
-            lease.stop()
+        except Refused:
+            lease.revoke(call)  # a full database may have taken the lock nevertheless
             raise
         if reply.succeeded:
             self.hold = Hold(reply.header.revision, reply.header.revision)

@@ -5,14 +5,22 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 _SUBJECT_NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth,clientAuth\n"
 
 
+class Pair(NamedTuple):
+    """A certificate and its key, in PEM files."""
+
+    certificate: Path
+    key: Path
+
+
 class Authority:
-    """Signs certificates for 127.0.0.1, also ones that have run out. Skips where there is no openssl."""
+    """Signs certificates for 127.0.0.1, also expired ones. Skips where there is no openssl."""
 
     def __init__(self, folder: Path) -> None:
         if not shutil.which("openssl"):
@@ -22,16 +30,17 @@ class Authority:
         self.certificate = folder / "ca.pem"
         self._key = folder / "ca.key"
         (folder / "extensions").write_text(_SUBJECT_NAMES)
-        self._openssl("req", "-x509", *_NEW_KEY, "-keyout", self._key, "-out", self.certificate, "-subj", "/CN=ca")
+        name = f"/CN=ca of {folder.name}"  # two authorities of one name would be taken for one
+        self._openssl("req", "-x509", *_NEW_KEY, "-keyout", self._key, "-out", self.certificate, "-subj", name)
 
-    def sign(self, name: str, *, expired: bool = False) -> tuple[Path, Path]:
-        """(certificate, key) of that name. Expired: since a second after it was valid."""
+    def sign(self, name: str, *, expired: bool = False) -> Pair:
+        """A new pair for that common name."""
         certificate, key, request = (self._folder / f"{name}.{end}" for end in ("pem", "key", "csr"))
         self._openssl("req", *_NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         signing = ("-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial")
         days = ("-days", "-1") if expired else ("-days", "2")
         self._openssl("x509", *signing, *days, "-extfile", self._folder / "extensions", "-out", certificate)
-        return certificate, key
+        return Pair(certificate, key)
 
     def _openssl(self, *arguments: str | Path) -> None:
         subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)

@@ -40,6 +40,7 @@ class Fate(Enum):
     LOST = "it never arrives"
     LATE = "it arrives late"
     REFUSED = "it is refused"
+    REFUSED_BUT_MADE = "it fills the database: it is made, and nevertheless refused"
 
 
 class Line:
@@ -85,6 +86,6 @@ class Line:
             raise Full
         if fate is Fate.LATE:
             self._late.append(request)
-        if fate is Fate.ANSWER_LOST:
+        if fate in (Fate.ANSWER_LOST, Fate.REFUSED_BUT_MADE):
             self._ask_one(call, member, method, request)
-        raise Broken
+        raise Full if fate is Fate.REFUSED_BUT_MADE else Broken

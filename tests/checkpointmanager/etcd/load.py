@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from typing import Any
 
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed
@@ -18,7 +17,7 @@ TIMEOUT = 2.0
 
 
 class Load:
-    """Each thread counts up in its own key. What fails is tried again; `failures` counts it by errno."""
+    """Each thread counts up in its own key, and tries again what fails; `failures` has the errnos."""
 
     def __init__(self, cluster: Cluster, prefix: str, *, padding: int = 0, **options: Any) -> None:
         options = {"ttl": 60, "timeout": TIMEOUT, **options}
@@ -26,7 +25,7 @@ class Load:
         self.store = EtcdStore(cluster.endpoints, prefix, owner="load", **options)
         self.manager: CheckpointManager[Any] = CheckpointManager(self.store)
         self.acknowledged = dict.fromkeys(range(THREADS), 0)
-        self.failures: Counter[int | None] = Counter()
+        self.failures: dict[int, list[int | None]] = {thread: [] for thread in range(THREADS)}
         self.doubts = 0
         self._errors: list[BaseException] = []
         self._stop = threading.Event()
@@ -46,12 +45,12 @@ class Load:
             self.acknowledged[thread] = number
         except CheckpointWriteFailed as error:
             self.doubts += error.in_doubt
-            self._failed(error.errno)
+            self._failed(thread, error.errno)
         except EtcdUnavailable as error:
-            self._failed(error.errno)
+            self._failed(thread, error.errno)
 
-    def _failed(self, number: int | None) -> None:
-        self.failures[number] += 1
+    def _failed(self, thread: int, number: int | None) -> None:
+        self.failures[thread].append(number)
         self._stop.wait(0.01)  # a refusal comes at once, and would be all that the machine does
 
     def follow(self, each: int) -> None:
@@ -59,9 +58,17 @@ class Load:
         wanted = {thread: count + each for thread, count in self.acknowledged.items()}
         self.until(lambda: all(self.acknowledged[thread] >= wanted[thread] for thread in wanted))
 
-    def until_failed(self, number: int) -> None:
-        """Until each thread has probably failed with this errno."""
-        self.until(lambda: self.failures[number] >= THREADS)
+    def until_refused(self, number: int | None = None) -> None:
+        """Until each thread has failed, with this errno if one is given. Fails if one succeeds afterwards."""
+        for _ in range(2):
+            acknowledged = dict(self.acknowledged)
+            wanted = {thread: self._count(thread, number) + 1 for thread in range(THREADS)}
+            self.until(lambda wanted=wanted: all(self._count(thread, number) >= wanted[thread] for thread in wanted))
+        assert self.acknowledged == acknowledged
+
+    def _count(self, thread: int, number: int | None) -> int:
+        failures = self.failures[thread]
+        return len(failures) if number is None else failures.count(number)
 
     def until(self, condition: Any) -> None:
         until(lambda: self._errors or condition(), 60)

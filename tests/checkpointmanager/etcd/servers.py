@@ -94,10 +94,17 @@ class Member:
         assert self._process
         self._process.send_signal(number)
 
+    def end(self) -> None:
+        """As an operator does: it gives up its work in order."""
+        self._end(signal.SIGTERM)
+
     def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: int) -> None:
         if self._process:
-            self._process.kill()
-            self._process.wait()
+            self._process.send_signal(number)
+            self._process.wait(START_SECONDS)
             self._process = None
 
 

@@ -31,7 +31,7 @@ from .servers import Cluster, free_ports
 Manager = CheckpointManager[Any]
 LIMIT = 0.1  # seconds: what is in doubt then stays so
 
-fates = pytest.mark.parametrize("fate", [fate for fate in Fate if fate is not Fate.REFUSED], ids=lambda fate: fate.name)
+fates = pytest.mark.parametrize("fate", [Fate.ANSWER_LOST, Fate.LOST, Fate.LATE], ids=lambda fate: fate.name)
 
 
 def _create(manager: Manager) -> None:
@@ -225,6 +225,15 @@ def test_a_refusal_after_a_lost_answer_does_not_undo_what_was_made(
     store: EtcdStore, manager: Manager, change: Callable[[Manager], None]
 ) -> None:
     Line(store).disturb(Fate.ANSWER_LOST, Fate.REFUSED)
+    change(manager)
+    assert found(manager, CHANGES[change]) == CHANGES[change]
+
+
+@changes
+def test_a_change_that_etcd_makes_and_refuses_because_it_filled_the_database_is_made(
+    store: EtcdStore, manager: Manager, change: Callable[[Manager], None]
+) -> None:
+    Line(store).disturb(None if change is _replace_damaged else Fate.REFUSED_BUT_MADE, Fate.REFUSED_BUT_MADE)
     change(manager)
     assert found(manager, CHANGES[change]) == CHANGES[change]
 

@@ -10,7 +10,6 @@ import pytest
 
 from checkpointmanager import (
     CheckpointManager,
-    CheckpointWriteFailed,
     Current,
     Put,
     Reason,
@@ -20,9 +19,12 @@ from checkpointmanager import (
 from checkpointmanager._etcd import operations, pages
 from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.wire import RANGE, TXN, Method
-from checkpointmanager.etcd import EtcdStore
+from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
+from ...long import times
 from .conftest import Opening
+from .history import History
+from .load import Load
 from .servers import Cluster, any_etcd
 
 Manager = CheckpointManager[Any]
@@ -37,27 +39,33 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_a_full_database_refuses_writes_reads_on_and_takes_writes_again_when_there_is_room(small: Cluster) -> None:
-    store = EtcdStore(small.endpoints, "/full")
-    manager: Manager = CheckpointManager(store)
-    with pytest.raises(CheckpointWriteFailed) as refusal:
-        for number in range(100):
-            manager.create_checkpoint("a", {"number": number, "padding": "x" * 100_000})
-    assert refusal.value.errno == errno.ENOSPC
-    assert not refusal.value.in_doubt
-    last = manager.get_checkpoint("a")
-    assert last.data["number"] == last.generation - 1
-    with pytest.raises(TransactionFailed) as failure, manager.transaction() as transaction:
-        transaction.create_checkpoint("a", 1)
-        transaction.create_checkpoint("b", 1)
-    assert failure.value.errno == errno.ENOSPC
-    revision = small.administer("kv/range", key="YQ==")["header"]["revision"]
-    small.administer("kv/compaction", revision=revision, physical=True)
-    small.administer("maintenance/defragment")
-    member = small.administer("maintenance/status")["header"]["member_id"]
-    small.administer("maintenance/alarm", action="DEACTIVATE", memberID=member, alarm="NOSPACE")
-    manager.create_checkpoint("a", 1)
-    assert manager.get_checkpoint("a").data == 1
-    store.close()
+    history = History(small.endpoints, "/full")
+    with Load(small, "/full", padding=50_000) as load:
+        load.until_refused(errno.ENOSPC)
+        assert load.manager.get_checkpoint("k0").data["number"] == load.acknowledged[0], "reads go on"
+        with pytest.raises(TransactionFailed) as failure, load.manager.transaction() as transaction:
+            transaction.create_checkpoint("a", 1)
+            transaction.create_checkpoint("b", 1)
+        assert failure.value.errno == errno.ENOSPC
+        with pytest.raises(EtcdUnavailable, match="database space exceeded"):
+            EtcdStore(small.endpoints, "/another")
+        small.administer("kv/compaction", revision=str(history.read()), physical=True)
+        small.administer("maintenance/defragment")
+        member = small.administer("maintenance/status")["header"]["member_id"]
+        small.administer("maintenance/alarm", action="DEACTIVATE", memberID=member, alarm="NOSPACE")
+        load.follow(1)
+    assert not load.doubts
+    load.check(history)
+
+
+def test_compactions_under_load_lose_nothing(cluster: Cluster, prefix: str) -> None:
+    history = History(cluster.endpoints, prefix)
+    with Load(cluster, prefix) as load:
+        for _ in range(times(3, 100)):
+            load.follow(5)
+            cluster.administer("kv/compaction", revision=str(history.read()), physical=True)
+    assert not any(load.failures.values())
+    load.check(history)
 
 
 def test_a_checkpoint_that_does_not_fit_into_a_request_is_refused_before_it_is_sent(store: EtcdStore) -> None:

@@ -1,93 +1,22 @@
-"""Certificates, users and passwords: what is wrong is an error in time, with a reason, and never a lost change."""
+"""Users, passwords and arguments: what is wrong is an error in time, with a reason, and never a lost change."""
 
 from __future__ import annotations
 
 import base64
 import errno
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointError, CheckpointManager, CheckpointWriteFailed
+from checkpointmanager import CheckpointManager
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
-from .certificates import Authority
+from ..processes import until
+from .history import History
+from .load import Load
 from .servers import Cluster, any_etcd
-
-TIMEOUT = 0.5
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Cluster]:
-    """A member that speaks TLS and wants a client certificate."""
-    certificate, key = authority.sign("server")
-    cluster = Cluster(any_etcd(), tmp_path_factory.mktemp("guarded"), arguments=_tls(authority, certificate, key))
-    _wait_for_tls(cluster, authority)
-    yield cluster
-    cluster.close()
-
-
-def _tls(authority: Authority, certificate: Path, key: Path) -> list[str]:
-    trusted = ["--trusted-ca-file", str(authority.certificate), "--client-cert-auth"]
-    return ["--cert-file", str(certificate), "--key-file", str(key), *trusted]
-
-
-def _wait_for_tls(cluster: Cluster, authority: Authority) -> None:
-    cert, key = authority.sign("first")
-    EtcdStore(cluster.endpoints, "/first", timeout=30, ca=authority.certificate, cert=cert, key=key).close()
-
-
-def test_a_store_works_over_tls_with_a_client_certificate(guarded: Cluster, authority: Authority) -> None:
-    cert, key = authority.sign("agent")
-    with CheckpointManager[Any](
-        EtcdStore(guarded.endpoints, "/tls", ca=authority.certificate, cert=cert, key=key)
-    ) as manager:
-        manager.create_checkpoint("a", 1)
-        assert manager.get_checkpoint("a").data == 1
-
-
-@pytest.mark.parametrize("client", ["none", "expired", "of another authority"])
-def test_a_client_without_a_good_certificate_is_refused_in_time(
-    guarded: Cluster, authority: Authority, tmp_path: Path, client: str
-) -> None:
-    options: dict[str, Any] = {"ca": authority.certificate, "timeout": TIMEOUT}
-    if client == "expired":
-        options["cert"], options["key"] = authority.sign("expired", expired=True)
-    if client == "of another authority":
-        options["cert"], options["key"] = Authority(tmp_path / "other").sign("agent")
-    with pytest.raises(EtcdUnavailable) as refusal:
-        EtcdStore(guarded.endpoints, "/tls", **options)
-    assert "check the endpoints" in str(refusal.value)
-
-
-def test_a_server_whose_certificate_has_run_out_is_not_trusted(authority: Authority, tmp_path: Path) -> None:
-    certificate, key = authority.sign("stale-server", expired=True)
-    cluster = Cluster(any_etcd(), tmp_path, arguments=_tls(authority, certificate, key))
-    cert, client_key = authority.sign("agent-of-it")
-    try:
-        with pytest.raises(EtcdUnavailable, match=r"(?i)certificate|handshake"):
-            EtcdStore(cluster.endpoints, "/tls", ca=authority.certificate, cert=cert, key=client_key, timeout=3)
-    finally:
-        cluster.close()
-
-
-def test_a_server_that_another_authority_signed_is_not_trusted(guarded: Cluster, tmp_path: Path) -> None:
-    other = Authority(tmp_path / "other")
-    cert, key = other.sign("agent")
-    with pytest.raises(EtcdUnavailable):
-        EtcdStore(guarded.endpoints, "/tls", ca=other.certificate, cert=cert, key=key, timeout=TIMEOUT)
-
-
-def test_a_certificate_file_that_is_missing_is_named(guarded: Cluster, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"missing\.pem"):
-        EtcdStore(guarded.endpoints, "/tls", ca=tmp_path / "missing.pem")
 
 
 @pytest.fixture(scope="module")
@@ -109,15 +38,25 @@ def _base64(text: str) -> str:
 
 
 AGENT: dict[str, Any] = {"user": "agent", "password": "agent's secret"}
+ROOT: dict[str, Any] = {"user": "root", "password": "root's secret"}
+
+
+@contextmanager
+def authentication(cluster: Cluster) -> Iterator[None]:
+    """Switched on inside the block."""
+    cluster.administer("auth/enable")
+    try:
+        yield
+    finally:
+        login = cluster.administer("auth/authenticate", name="root", password=ROOT["password"])
+        cluster.administer("auth/disable", token=login["token"])
 
 
 @pytest.fixture
 def guests(members_only: Cluster) -> Iterator[Cluster]:
     """The same with authentication on."""
-    members_only.administer("auth/enable")
-    yield members_only
-    login = members_only.administer("auth/authenticate", name="root", password="root's secret")
-    members_only.administer("auth/disable", token=login["token"])
+    with authentication(members_only):
+        yield members_only
 
 
 def test_a_user_with_a_password_may_do_what_its_role_allows(guests: Cluster) -> None:
@@ -134,36 +73,54 @@ def test_a_user_with_a_password_may_do_what_its_role_allows(guests: Cluster) -> 
     [({}, "/allowed/b"), ({**AGENT, "password": "guessed"}, "/allowed/b"), (AGENT, "/forbidden")],
     ids=["without a login", "wrong password", "another prefix"],
 )
-def test_whoever_is_not_allowed_is_told_so_at_once(guests: Cluster, login: dict[str, Any], prefix: str) -> None:
+def test_a_user_who_is_not_allowed_gets_an_error_at_once(guests: Cluster, login: dict[str, Any], prefix: str) -> None:
     with pytest.raises(EtcdUnavailable) as refusal:
-        EtcdStore(guests.endpoints, prefix, timeout=3600, **login)  # so it is not by waiting that it is told
+        EtcdStore(guests.endpoints, prefix, timeout=3600, **login)  # so the error does not come from waiting
     assert refusal.value.errno == errno.EACCES
     assert "secret" not in str(refusal.value)
     assert "guessed" not in str(refusal.value)
 
 
-def test_an_owner_goes_on_when_authentication_is_switched_on_and_when_its_token_runs_out(
-    members_only: Cluster, request: pytest.FixtureRequest
-) -> None:
-    with CheckpointManager[Any](EtcdStore(members_only.endpoints, "/allowed/c", **AGENT)) as manager:
+def test_an_owner_goes_on_when_authentication_is_switched_on_and_loses_nothing(members_only: Cluster) -> None:
+    with Load(members_only, "/allowed/c", **AGENT) as load:
+        load.follow(5)
+        with authentication(members_only):
+            load.follow(5)
+            members_only.administer("auth/user/changepw", token=_token(members_only), name="agent", **_PASSWORD)
+            load.follow(5)
+    load.check(History(members_only.endpoints, "/allowed/c"))
+
+
+_PASSWORD = {"password": AGENT["password"]}  # the same as before; all tokens of the user end
+
+
+def _token(cluster: Cluster) -> str:
+    return str(cluster.administer("auth/authenticate", name="root", password=ROOT["password"])["token"])
+
+
+def test_an_owner_goes_on_when_its_token_has_expired(guests: Cluster) -> None:
+    with CheckpointManager[Any](EtcdStore(guests.endpoints, "/allowed/e", ttl=60, **AGENT)) as manager:
         manager.create_checkpoint("a", 1)
-        request.getfixturevalue("guests")
+        token = manager._store._client._token  # type: ignore[attr-defined]
+        log = guests.members[0].log
+        until(lambda: any(token in line for line in log.read_text().splitlines() if "delet" in line))
         manager.create_checkpoint("a", 2)
-        manager._store._client._token = "run out"  # type: ignore[attr-defined]
-        manager.create_checkpoint("a", 3)
-        assert manager.get_checkpoint("a").data == 3
+        assert manager._store._client._token != token  # type: ignore[attr-defined]
+        assert manager.get_checkpoint("a").data == 2
+        writes = History(guests.endpoints, "/allowed/e", **ROOT).writes()
+    assert [write.data for write in writes] == [1, 2]
 
 
-def test_an_owner_without_a_login_is_refused_when_authentication_is_switched_on(
-    members_only: Cluster, request: pytest.FixtureRequest
+def test_an_owner_without_a_login_is_refused_while_authentication_is_on_and_loses_nothing(
+    members_only: Cluster,
 ) -> None:
-    with CheckpointManager[Any](EtcdStore(members_only.endpoints, "/allowed/d")) as manager:
-        manager.create_checkpoint("a", 1)
-        request.getfixturevalue("guests")
-        with pytest.raises(CheckpointWriteFailed) as refusal:
-            manager.create_checkpoint("a", 2)
-    assert refusal.value.errno == errno.EACCES
-    assert not refusal.value.in_doubt
+    with Load(members_only, "/allowed/d") as load:
+        load.follow(5)
+        with authentication(members_only):
+            load.until_refused(errno.EACCES)
+        load.follow(5)
+    assert not load.doubts
+    load.check(History(members_only.endpoints, "/allowed/d"))
 
 
 @pytest.mark.parametrize(

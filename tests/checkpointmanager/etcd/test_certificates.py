@@ -1,0 +1,215 @@
+"""TLS: whoever has no good certificate is refused in time, and renewed certificates are used without a restart."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointmanager import CheckpointError, CheckpointManager
+from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
+
+from ..processes import until
+from .certificates import Authority, Pair
+from .history import History
+from .load import Load
+from .servers import Cluster, any_etcd
+
+TIMEOUT = 0.5
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Cluster]:
+    """A member that speaks TLS and wants a client certificate."""
+    arguments = _tls(authority.certificate, authority.sign("server"))
+    cluster = Cluster(any_etcd(), tmp_path_factory.mktemp("guarded"), arguments=arguments)
+    cert, key = authority.sign("first")
+    EtcdStore(cluster.endpoints, "/first", timeout=30, ca=authority.certificate, cert=cert, key=key).close()
+    yield cluster
+    cluster.close()
+
+
+def _tls(trusted: Path, server: Pair) -> list[str]:
+    own = ["--cert-file", str(server.certificate), "--key-file", str(server.key)]
+    return [*own, "--trusted-ca-file", str(trusted), "--client-cert-auth"]
+
+
+def test_a_store_works_over_tls_with_a_client_certificate(guarded: Cluster, authority: Authority) -> None:
+    cert, key = authority.sign("agent")
+    with CheckpointManager[Any](
+        EtcdStore(guarded.endpoints, "/tls", ca=authority.certificate, cert=cert, key=key)
+    ) as manager:
+        manager.create_checkpoint("a", 1)
+        assert manager.get_checkpoint("a").data == 1
+
+
+@pytest.mark.parametrize("client", ["none", "expired", "of another authority"])
+def test_a_client_without_a_good_certificate_is_refused_in_time(
+    guarded: Cluster, authority: Authority, tmp_path: Path, client: str
+) -> None:
+    options: dict[str, Any] = {"ca": authority.certificate, "timeout": TIMEOUT}
+    if client == "expired":
+        options["cert"], options["key"] = authority.sign("expired", expired=True)
+    if client == "of another authority":
+        options["cert"], options["key"] = Authority(tmp_path / "other").sign("agent")
+    with pytest.raises(EtcdUnavailable) as refusal:
+        EtcdStore(guarded.endpoints, "/tls", **options)
+    assert "check the endpoints" in str(refusal.value)
+
+
+def test_a_server_whose_certificate_has_expired_is_not_trusted(authority: Authority, tmp_path: Path) -> None:
+    arguments = _tls(authority.certificate, authority.sign("stale-server", expired=True))
+    cluster = Cluster(any_etcd(), tmp_path, arguments=arguments)
+    cert, key = authority.sign("agent-of-it")
+    try:
+        until(lambda: _listens(cluster))
+        with pytest.raises(EtcdUnavailable, match=r"(?i)certificate|handshake"):
+            EtcdStore(cluster.endpoints, "/tls", ca=authority.certificate, cert=cert, key=key, timeout=TIMEOUT)
+    finally:
+        cluster.close()
+
+
+def _listens(cluster: Cluster) -> bool:
+    host, port = cluster.endpoints[0].removeprefix("https://").split(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+def test_a_server_that_another_authority_signed_is_not_trusted(guarded: Cluster, tmp_path: Path) -> None:
+    other = Authority(tmp_path / "other")
+    cert, key = other.sign("agent")
+    with pytest.raises(EtcdUnavailable):
+        EtcdStore(guarded.endpoints, "/tls", ca=other.certificate, cert=cert, key=key, timeout=TIMEOUT)
+
+
+def test_a_certificate_file_that_is_missing_is_named(guarded: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"missing\.pem"):
+        EtcdStore(guarded.endpoints, "/tls", ca=tmp_path / "missing.pem")
+
+
+class Renewable:
+    """A server and an agent whose certificate files are replaced while they run."""
+
+    def __init__(self, folder: Path, authority: Authority) -> None:
+        self.authority = authority
+        self.trusted_by_server, self.ca = folder / "trusted.pem", folder / "ca.pem"
+        self.server = Pair(folder / "server.pem", folder / "server.key")
+        self.agent = Pair(folder / "agent.pem", folder / "agent.key")
+        self.trust(authority)
+        replace(self.server, authority.sign("server-1"))
+        replace(self.agent, authority.sign("agent-1"))
+        self.cluster = Cluster(any_etcd(), folder / "etcd", arguments=_tls(self.trusted_by_server, self.server))
+        EtcdStore(self.cluster.endpoints, "/first", timeout=30, **self.files).close()
+
+    @property
+    def files(self) -> dict[str, Any]:
+        return {"ca": self.ca, "cert": self.agent.certificate, "key": self.agent.key}
+
+    def trust(self, authority: Authority) -> None:
+        _replace(self.trusted_by_server, authority.certificate)
+        _replace(self.ca, authority.certificate)
+
+    def restart_server(self) -> None:
+        """So all connections are made again."""
+        (member,) = self.cluster.members
+        member.end()
+        member.start(self.cluster.program)
+
+
+def replace(old: Pair, new: Pair) -> None:
+    _replace(old.certificate, new.certificate)
+    _replace(old.key, new.key)
+
+
+def _replace(old: Path, new: Path) -> None:
+    shutil.copy(new, temp := old.with_suffix(".new"))
+    temp.rename(old)
+
+
+@pytest.fixture
+def renewable(tmp_path: Path, authority: Authority) -> Iterator[Renewable]:
+    renewable = Renewable(tmp_path, authority)
+    yield renewable
+    renewable.cluster.close()
+
+
+class Expired:
+    """The agent's certificate, and then it is renewed."""
+
+    def spoil(self, renewable: Renewable) -> None:
+        replace(renewable.agent, renewable.authority.sign("agent-2", expired=True))
+
+    def mend(self, renewable: Renewable) -> None:
+        replace(renewable.agent, renewable.authority.sign("agent-3"))
+
+
+class ServerExpired:
+    """The server's certificate, and then it is renewed, which etcd notices without a restart."""
+
+    def spoil(self, renewable: Renewable) -> None:
+        replace(renewable.server, renewable.authority.sign("server-2", expired=True))
+
+    def mend(self, renewable: Renewable) -> None:
+        replace(renewable.server, renewable.authority.sign("server-3"))
+
+
+class HalfReplaced:
+    """The agent's certificate and its key are two files, and the second one comes much later."""
+
+    def spoil(self, renewable: Renewable) -> None:
+        self._new = renewable.authority.sign("agent-2")
+        _replace(renewable.agent.certificate, self._new.certificate)
+
+    def mend(self, renewable: Renewable) -> None:
+        _replace(renewable.agent.key, self._new.key)
+
+
+class AnotherAuthority:
+    """The whole cluster moves to another authority, and the agent's files follow."""
+
+    def spoil(self, renewable: Renewable) -> None:
+        self._other = Authority(renewable.ca.parent / "other")
+        replace(renewable.server, self._other.sign("server-2"))
+        _replace(renewable.trusted_by_server, self._other.certificate)
+
+    def mend(self, renewable: Renewable) -> None:
+        renewable.trust(self._other)
+        replace(renewable.agent, self._other.sign("agent-2"))
+
+
+@pytest.mark.parametrize("trouble", [Expired(), ServerExpired(), HalfReplaced(), AnotherAuthority()], ids=type)
+def test_writes_go_on_with_new_certificates_and_nothing_acknowledged_is_lost(
+    renewable: Renewable, prefix: str, trouble: Expired | ServerExpired | HalfReplaced | AnotherAuthority
+) -> None:
+    with Load(renewable.cluster, prefix, timeout=TIMEOUT, **renewable.files) as load:
+        load.follow(5)
+        trouble.spoil(renewable)
+        renewable.restart_server()
+        load.until_refused()
+        trouble.mend(renewable)
+        load.follow(5)
+    load.check(History(renewable.cluster.endpoints, prefix, **renewable.files))
+
+
+def test_certificates_that_cannot_be_read_again_are_logged_and_the_old_ones_kept(
+    renewable: Renewable, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "checkpointmanager")
+    with Load(renewable.cluster, prefix, **renewable.files) as load:
+        load.follow(5)
+        renewable.agent.key.rename(renewable.agent.key.with_suffix(".kept"))
+        renewable.restart_server()
+        until(lambda: "agent.key: No such file or directory" in caplog.text)
+        load.follow(5)
+        renewable.agent.key.with_suffix(".kept").rename(renewable.agent.key)
+    load.check(History(renewable.cluster.endpoints, prefix, **renewable.files))
