@@ -1,10 +1,11 @@
-"""Where the bytes of damaged checkpoints are kept before anything replaces them: below `.quarantine/`."""
+"""Copies of damaged checkpoints, made below `.quarantine/` before anything replaces the damaged bytes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._errors import CheckpointNotFound
 from .._format.names import QUARANTINE
@@ -17,13 +18,14 @@ from .pages import names
 from .wire import RANGE, TXN
 
 KEPT_PER_KEY = 4
+REPLACED = "replaced"  # the reason of a copy that restore() makes
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
 _NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.[a-z-]+\.json")
 
 
 class Copy(NamedTuple):
-    """Ordered by when it was made, which etcd knows better than any clock."""
+    """Ordered by the revision that made it, which is more reliable than a clock."""
 
     revision: int
     name: bytes
@@ -31,16 +33,15 @@ class Copy(NamedTuple):
 
 
 class Quarantine:
-    """That of one prefix."""
+    """The copies of one prefix."""
 
-    def __init__(self, client: Client, layout: Layout, ownership: Ownership | None) -> None:
+    def __init__(self, client: Client, layout: Layout, ownership: Ownership) -> None:
         self._client = client
         self._layout = layout
         self._ownership = ownership
 
     def keep(self, call: Call, key: str, reason: Reason, path: str) -> str:
-        """Make a copy of what stands there now, if there is none yet, and return its name."""
-        assert self._ownership
+        """Copy the current value, unless there is an equal copy, and return the name of the copy."""
         while True:
             found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.current(key))).kvs
             if not found:
@@ -51,19 +52,33 @@ class Quarantine:
                     return self._layout.below(copy.name)
             name = self._new_name(key, reason, {copy.name for copy in copies})
             surplus = [operations.delete(copy.name) for copy in copies[: 1 - KEPT_PER_KEY]]
-            hold = self._ownership.hold
-            request = operations.txn(
-                [
-                    *self._ownership.comparisons(hold),
-                    operations.changed_at(self._layout.current(key), found[0].mod_revision),
-                ],
-                [operations.put(name, found[0].value), *surplus],
-                [operations.get(self._layout.lock)],
-            )
-            reply = self._client.ask(call, TXN, request)
-            if reply.succeeded:
+            seen = operations.changed_at(self._layout.current(key), found[0].mod_revision)
+            if self._change(call, [seen], [operations.put(name, found[0].value), *surplus]):
                 return self._layout.below(name)
-            self._ownership.learn(reply.responses[0].response_range.kvs)
+
+    def restore(self, call: Call, name: str, path: str) -> str:
+        """Put a copy back in its key's place. Returns the name under which the replaced bytes are kept, "" if none."""
+        copy, key = self._named(name, path)
+        current = self._layout.current(key)
+        kept = b""
+        while True:
+            blob = self._value(call, copy)
+            if blob is None:
+                raise CheckpointNotFound(key, path)
+            now = self._client.ask(call, RANGE, RANGE.request(key=current)).kvs
+            if now and now[0].value == blob:
+                return self._layout.below(kept)  # it is there already, or an attempt without an answer put it there
+            kept = self._new_name(key, REPLACED, set()) if now else b""
+            keeping = [operations.put(kept, now[0].value)] if now else []
+            seen = operations.changed_at(current, now[0].mod_revision if now else 0)
+            if self._change(call, [seen], [operations.put(current, blob), *keeping]):
+                return self._layout.below(kept)
+
+    def delete(self, call: Call, name: str, path: str) -> None:
+        """Delete a copy for good."""
+        copy, _ = self._named(name, path)
+        while not self._change(call, [], [operations.delete(copy)]):
+            pass  # `.lock` was written again meanwhile, by this owner
 
     def kept(self, call: Call) -> dict[str, list[str]]:
         """The names of each key's copies, oldest first."""
@@ -71,6 +86,21 @@ class Quarantine:
         for copy in self._copies(call, self._layout.quarantine):
             found.setdefault(copy.key, []).append(self._layout.below(copy.name))
         return found
+
+    def _change(self, call: Call, compare: Sequence[Any], steps: Sequence[Any]) -> bool:
+        """False if something was changed meanwhile; DirectoryLocked if that is the owner."""
+        compare = [*self._ownership.comparisons(self._ownership.hold), *compare]
+        reply = self._client.ask(call, TXN, operations.txn(compare, steps, [operations.get(self._layout.lock)]))
+        if not reply.succeeded:
+            self._ownership.learn(reply.responses[0].response_range.kvs)
+        return bool(reply.succeeded)
+
+    def _named(self, name: str, path: str) -> tuple[bytes, str]:
+        """The full name of a copy, and its key."""
+        match = _NAME.fullmatch(name)
+        if match is None or "/" in name:
+            raise CheckpointNotFound(name, path)
+        return self._layout.quarantine + name.encode(), match[1]
 
     def _copies(self, call: Call, start: bytes, key: str | None = None) -> list[Copy]:
         copies = []
@@ -84,7 +114,7 @@ class Quarantine:
         found = self._client.ask(call, RANGE, RANGE.request(key=name)).kvs
         return found[0].value if found else None
 
-    def _new_name(self, key: str, reason: Reason, taken: set[bytes]) -> bytes:
+    def _new_name(self, key: str, reason: str, taken: set[bytes]) -> bytes:
         time = datetime.now(UTC)
         while (name := self._layout.copies(key) + f"{time.strftime(_TIME)}.{reason}.json".encode()) in taken:
             time += timedelta(microseconds=1)

@@ -185,6 +185,20 @@ class EtcdStore:
             kept = self._quarantine.kept(Call(self._timeout))
         return {key: [f"{self.path}/{name}" for name in names] for key, names in kept.items()}
 
+    def restore_copy(self, copy: str) -> str:
+        """Put a copy from quarantined() back in its key's place, unchanged; the copy stays.
+
+        Returns the copy of the bytes that it replaced, "" if it replaced none.
+        """
+        with self.writing(), self._answering():
+            kept = self._quarantine.restore(Call(self._timeout), copy.rpartition("/")[2], copy)
+        return f"{self.path}/{kept}" if kept else ""
+
+    def delete_copy(self, copy: str) -> None:
+        """Delete a copy from quarantined() for good."""
+        with self.writing(), self._answering():
+            self._quarantine.delete(Call(self._timeout), copy.rpartition("/")[2], copy)
+
     def snapshot(self) -> Iterator[tuple[str, bytes]]:
         """Every name below the prefix and its bytes, as of one moment: for a backup, or to look at them as files.
 

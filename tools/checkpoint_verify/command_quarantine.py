@@ -20,7 +20,7 @@ from .copies import Copy
 from .documents import path_members, preamble
 from .examine import examine_path
 from .finding import Finding, State
-from .owned import Blocked, owned, refuse_if_held
+from .owned import Blocked, owned_copies, refuse_if_held
 from .screen import BAD, FAINT, FINE, Screen, screen
 from .subject import Subject, listed, subject_at
 from .tally import SEARCH_COST
@@ -128,8 +128,8 @@ def _restore(arguments: argparse.Namespace) -> int:
     question = f"Put back a {inside.word} copy of {copy.key}, which is now {_now(copies.present(copy))}?"
     if answer := _declined(arguments, question):
         return answer
-    with owned(copy.directory, owner="checkpoint-verify quarantine"):
-        kept = copies.restore(copy)
+    with owned_copies(copy.directory, owner="checkpoint-verify quarantine") as kept_copies:
+        kept = kept_copies.restore(copy)
     after = copies.present(copy)
     code = exitcodes.of(damaged=after is None or after.state is State.DAMAGED, unseen=False)
     also = f"; the file it replaced is kept in {words.shown(kept)}" if kept else ""
@@ -154,10 +154,10 @@ def _purge(arguments: argparse.Namespace) -> int:
     if answer := _declined(arguments, f"Delete {words.count(len(doomed), 'copy', 'copies')} for good?"):
         return answer
     done: list[tuple[Copy, str, str]] = []
-    with owned(directory, owner="checkpoint-verify quarantine"):
+    with owned_copies(directory, owner="checkpoint-verify quarantine") as kept_copies:
         for copy in doomed:
             try:
-                copies.delete(copy)
+                kept_copies.delete(copy)
                 done.append((copy, "deleted", ""))
             except OSError as error:
                 done.append((copy, "left", reason_of(error)))

@@ -1,8 +1,8 @@
 """etcd://HOST:PORT[,HOST:PORT…]/PREFIX where a directory is expected, and .../PREFIX/KEY.json where a file is.
 
-The names and bytes in etcd are those of a directory. So they are copied, as of one moment, into a private folder
-in which the very words of the command line are a path, and every command looks at them as ever; repair opens the
-store itself. Certificates and user come from the environment, as etcdctl takes them: ETCDCTL_CACERT, ETCDCTL_CERT,
+The names and bytes in etcd are the same as in a directory. So they are copied, as of one moment, into a private folder
+in which the URL of the command line is a path, and every command reads them there. Commands that change something open
+the store itself. Certificates and user come from the environment, as etcdctl takes them: ETCDCTL_CACERT, ETCDCTL_CERT,
 ETCDCTL_KEY, ETCDCTL_USER.
 """
 
@@ -26,6 +26,8 @@ from .targets import UsageError
 
 if TYPE_CHECKING:
     from checkpointmanager.etcd import EtcdStore
+
+    from .copies import Copy
 
 SCHEME = "etcd://"
 _OUTPUTS = ("output", "prometheus")  # options that name a file to be written
@@ -86,6 +88,22 @@ def refresh(path: str) -> None:
         file.write(blob)
 
 
+class CopiesInEtcd:
+    """Changes the copies in quarantine as copies.py does in a directory, for the owner of the prefix."""
+
+    def __init__(self, store: EtcdStore) -> None:
+        self._store = store
+
+    def restore(self, copy: Copy) -> str:
+        """Put the copy's bytes in its key's place. Returns the copy of the bytes that it replaced, "" if none."""
+        kept = self._store.restore_copy(copy.path)
+        refresh(copy.target)
+        return kept
+
+    def delete(self, copy: Copy) -> None:
+        self._store.delete_copy(copy.path)
+
+
 def words_in(arguments: argparse.Namespace) -> list[str]:
     """Every URL of a command line."""
     given = [value if isinstance(value, list) else [value] for value in vars(arguments).values()]
@@ -99,8 +117,6 @@ def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
     if not places:
         yield
         return
-    if getattr(arguments, "verb", "") in ("restore", "purge"):
-        raise UsageError(f"{arguments.verb} works on directories, not on {SCHEME}: use etcdctl")
     _make_absolute(arguments)
     before = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="checkpoint-verify-") as folder:

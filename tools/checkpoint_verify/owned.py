@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, Unpack
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any, Protocol, Unpack
 
 from checkpointmanager import ANY_KIND, CheckpointError, CheckpointManager, DirectoryLocked, FileOptions
 
+from . import copies
 from .agentuser import AgentUser, acting_as_agent
-from .etcdurl import store_at
+from .copies import Copy
+from .etcdurl import SCHEME, CopiesInEtcd, place_in, store_at
 from .lockstate import Held, LockState
 from .remedies import lock_of
 
@@ -31,6 +33,28 @@ def owned(directory: str, **options: Unpack[FileOptions]) -> Iterator[tuple[Chec
         except (CheckpointError, OSError) as error:
             raise Blocked(_why_not(directory, error, user)) from error
         yield manager, user
+
+
+class Copies(Protocol):
+    """Changes the copies in quarantine."""
+
+    def restore(self, copy: Copy) -> str: ...
+    def delete(self, copy: Copy) -> None: ...
+
+
+@contextmanager
+def owned_copies(directory: str, owner: str) -> Iterator[Copies]:
+    """The copies in the quarantine of a directory or an etcd:// prefix, with its lock."""
+    if not directory.startswith(SCHEME):
+        with owned(directory, owner=owner):
+            yield copies
+        return
+    try:
+        store = place_in(directory).open(owner=owner)
+    except CheckpointError as error:
+        raise Blocked(_why_not(directory, error, None)) from error
+    with closing(store):
+        yield CopiesInEtcd(store)
 
 
 def refuse_if_held(directory: str) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -60,7 +63,7 @@ def test_a_checkpoint_in_etcd_has_the_bytes_of_one_in_a_file_and_can_be_copied(
     if not etcdctl.exists():
         pytest.skip("there is no etcdctl beside this etcd")
     command = [str(etcdctl), "--endpoints", cluster.endpoints[0]]
-    environment = {"ETCDCTL_API": "3"}
+    environment = {"ETCDCTL_API": "3", "PATH": os.environ["PATH"]}
     put = [*command, "put", "--", f"{prefix}/pod-7.json"]
     subprocess.run(put, input=in_file, check=True, capture_output=True, env=environment)
     manager = CheckpointManager(opening())
@@ -70,6 +73,10 @@ def test_a_checkpoint_in_etcd_has_the_bytes_of_one_in_a_file_and_can_be_copied(
     get = [*command, "get", "--print-value-only", f"{prefix}/pod-7.json"]
     shown = subprocess.run(get, check=True, capture_output=True, env=environment).stdout[:-1]
     assert shown[18:34].decode() == xxh3_64_hexdigest(shown[36:])
+    if shutil.which("xxhsum"):  # FORMAT.md's very words
+        pipeline = f"{shlex.join(get)} | head -c -1 | tail -c +37 | xxhsum -H3"
+        hashed = subprocess.run(["sh", "-c", pipeline], check=True, capture_output=True, env=environment).stdout
+        assert shown[18:34] in hashed
     (real_directory / "pod-7.json").write_bytes(shown)
     with CheckpointManager[Any](real_directory) as again:
         assert again.get_checkpoint("pod-7") == manager.get_checkpoint("pod-7")
@@ -236,3 +243,17 @@ def test_a_file_store_can_be_copied_into_etcd_with_all_its_bytes(store: EtcdStor
     assert store.commit([Put(key, blob, Current.ABSENT) for key, blob in blobs.items()]) == {}
     assert {key: store.read(key) for key in blobs} == blobs
     assert {*store.keys()} == {*blobs}
+
+
+def test_a_prefix_in_etcd_can_be_copied_into_a_directory_with_all_its_bytes(
+    store: EtcdStore, real_directory: Path
+) -> None:
+    manager: Manager = CheckpointManager(store)
+    for number in range(5):
+        manager.create_checkpoint(f"k{number}", number)
+    blobs = {key: store.read(key) for key in [*store.keys()]}
+    with closing(FileStore(real_directory)) as files:
+        assert files.commit([Put(key, blob, Current.ABSENT) for key, blob in blobs.items()]) == {}
+    assert {key: (real_directory / f"{key}.json").read_bytes() for key in blobs} == blobs
+    with CheckpointManager[Any](real_directory) as copied:
+        assert copied.load().checkpoints == manager.load().checkpoints

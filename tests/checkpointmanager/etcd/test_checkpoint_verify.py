@@ -13,7 +13,15 @@ from checkpoint_verify import cli
 from checkpoint_verify.etcdurl import Place, place_in
 from checkpoint_verify.surgeon import Surgeon
 from checkpoint_verify.targets import UsageError
-from checkpointmanager import CheckpointManager, Current, Put
+from checkpointmanager import (
+    CheckpointManager,
+    CheckpointNotFound,
+    CheckpointWriteFailed,
+    Current,
+    DirectoryLocked,
+    Put,
+    Reason,
+)
 from checkpointmanager._etcd import operations
 from checkpointmanager._etcd.client import Call
 from checkpointmanager._etcd.wire import TXN
@@ -134,8 +142,78 @@ def test_repair_mends_exactly_rolls_back_and_discards_as_it_is_told(
     assert cli.main(["quarantine", "list", url]) == 0
     shown = capsys.readouterr().out
     assert all(os.path.basename(copy) in shown for copies in reader.quarantined().values() for copy in copies)
-    assert cli.main(["quarantine", "purge", "--yes", "--all", url]) == 2, "it works on directories"
-    assert sorted(reader.quarantined()) == ["b", "c", "d"]
+    assert cli.main(["quarantine", "purge", "--yes", "--all", url]) == 0
+    assert sorted(reader.quarantined()) == ["d"], "nothing else is left of it"
+
+
+def test_a_copy_in_quarantine_is_put_back_and_what_it_replaces_is_kept(
+    store: EtcdStore, url: str, opening: Opening, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copy,) = [store.quarantine("b", Reason.CHECKSUM_MISMATCH)]
+    damaged = store.read("b")
+    manager: Manager = CheckpointManager(store)
+    manager.create_checkpoint("b", {"number": 3})
+    newer = store.read("b")
+    store.close()
+    assert cli.main(["quarantine", "restore", "--yes", copy]) == 1, "it is back, and damaged as it was"
+    shown = capsys.readouterr().out
+    reader = opening(read_only=True)
+    assert reader.read("b") == damaged
+    kept = next(name for name in reader.quarantined()["b"] if name.endswith(".replaced.json"))
+    assert kept in shown
+    assert cli.main(["quarantine", "restore", "--yes", kept]) == 0
+    assert reader.read("b") == newer
+    assert cli.main(["quarantine", "restore", "--yes", "-d", url, "b"]) == 1, "the newest copy of the key"
+    assert reader.read("b") == damaged
+
+
+def test_a_copy_of_what_is_gone_is_put_back(store: EtcdStore, url: str, opening: Opening) -> None:
+    store.quarantine("d", Reason.NOT_JSON)
+    CheckpointManager[Any](store).remove_checkpoint("d")
+    store.close()
+    assert cli.main(["quarantine", "restore", "--yes", "-d", url, "d"]) == 1
+    reader = opening(read_only=True)
+    assert reader.read("d") == b"rubbish"
+    assert len(reader.quarantined()["d"]) == 1
+
+
+@pytest.mark.parametrize("verb", ["restore", "purge"])
+def test_copies_are_not_changed_while_the_agent_runs(
+    store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    store.quarantine("b", Reason.CHECKSUM_MISMATCH)
+    CheckpointManager[Any](store).create_checkpoint("b", {"number": 3})
+    before = dict(store.snapshot())
+    assert cli.main(["quarantine", verb, "--yes", "-d", url, "b"]) == 3
+    assert "the lock is held by 'agent 7'" in capsys.readouterr().out
+    assert dict(store.snapshot()) == before
+    monkeypatch.setattr("checkpoint_verify.command_quarantine.refuse_if_held", id)  # as if it had just started
+    assert cli.main(["quarantine", verb, "--yes", "-d", url, "b"]) == 3
+    assert dict(store.snapshot()) == before
+
+
+def test_an_owner_that_lost_its_lock_can_neither_put_back_nor_delete_a_copy(
+    store: EtcdStore, cluster: Cluster, opening: Opening
+) -> None:
+    copy = store.quarantine("d", Reason.NOT_JSON)
+    CheckpointManager[Any](store).create_checkpoint("d", {"number": 3})
+    assert store._ownership.lease
+    cluster.administer("lease/revoke", ID=str(store._ownership.lease.id))
+    before = dict(opening(read_only=True).snapshot())
+    for act in (store.restore_copy, store.delete_copy):
+        with pytest.raises(DirectoryLocked):
+            act(copy)
+    assert dict(store.snapshot()) == before
+    with pytest.raises(CheckpointWriteFailed, match="read_only"):
+        opening(read_only=True).restore_copy(copy)
+
+
+@pytest.mark.parametrize("name", ["a.json", ".quarantine/a.json", ".quarantine/a.20260101T000000000000Z.not-json.json"])
+def test_what_is_no_copy_is_not_put_back(store: EtcdStore, name: str) -> None:
+    before = dict(store.snapshot())
+    with pytest.raises(CheckpointNotFound):
+        store.restore_copy(f"{store.path}/{name}")
+    assert dict(store.snapshot()) == before
 
 
 def test_what_is_not_ours_in_etcd_is_never_written_to_the_disk(
