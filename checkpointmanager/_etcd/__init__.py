@@ -1,5 +1,5 @@
 """Checkpoints in etcd: the same bytes under the same names, kept by a majority instead of by a disk.
 
-store.py is the Store; ownership.py keeps other writers out and fences the ones that are too late, commit.py is
-how checkpoints are replaced, client.py the way to the servers and wire.py their language.
+store.py is the Store. ownership.py keeps other writers out and fences those that come too late, commit.py replaces
+checkpoints, attempts.py sends the changes, client.py talks to the servers and wire.py has their messages.
 """

@@ -1,4 +1,4 @@
-"""What a failed call means: whether trying again may help, and whether the servers may have done it all the same."""
+"""What a failed call means: whether to try again, and whether the servers may have carried it out nevertheless."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import grpc
 
 
 class Verdict(Enum):
-    """What follows from a call that failed."""
+    """What a failed call means."""
 
     REFUSED = auto()  # it was not done, and asking again would not help
-    LOGIN = auto()  # it was not done: the token has run out
+    LOGIN = auto()  # it was not done: the token has expired
     LATER = auto()  # it was not done, but another try or another member may do it
     UNKNOWN = auto()  # it may have been done, or may still be
 
@@ -27,18 +27,18 @@ class Fault(NamedTuple):
 
 
 class Refused(OSError):
-    """The servers said no. Nothing was done."""
+    """The servers said no. Nothing was done, except perhaps if the database is full (ENOSPC)."""
 
 
 class Compacted(Refused):
-    """The revision that was asked for is no longer kept."""
+    """The requested revision is compacted."""
 
 
 class NoAnswer(OSError):
     """No member gave a final answer in time."""
 
 
-# By the end of etcd's own messages, where the code alone says too little.
+# By the text of etcd's messages, where the code alone is not specific enough.
 _BY_TEXT = (
     ("database space exceeded", Verdict.REFUSED, errno.ENOSPC),
     ("too many requests", Verdict.LATER, errno.EAGAIN),
@@ -66,7 +66,7 @@ _BY_CODE = {
 
 
 def fault_of(error: grpc.RpcError) -> Fault:
-    """What to make of gRPC's error. Whatever is not known to be harmless may have been done."""
+    """The meaning of gRPC's error. Unless the request is known not to be carried out, it may have been."""
     code, text = error.code(), error.details() or ""
     for part, verdict, number in _BY_TEXT:
         if part in text:

@@ -1,22 +1,22 @@
-"""The names below a prefix: those of a directory, so that a checkpoint can be copied between the two as it is."""
+"""The names below a prefix: the same as in a directory, so that a checkpoint can be copied between the two."""
 
 from __future__ import annotations
 
 from .._format.keys import is_name
 from .._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
 
-TRANSACTION = ".last-transaction"  # which transaction was the last to be made
+TRANSACTION = ".last-transaction"  # identifies the last transaction that was made
 MAX_PREFIX_LENGTH = 1000
 
 
 class Layout:
-    """Of one store. etcd sorts by bytes, and a dot comes before digits and letters: all checkpoints are one range."""
+    """The names of one store. etcd sorts by bytes, a dot before digits and letters: all checkpoints are one range."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = checked_prefix(prefix)
         self.lock = self._at(LOCK)
         self.transaction = self._at(TRANSACTION)
-        self.checkpoints = (self._at("0"), self._at("{"))  # from the lowest first letter to behind the highest
+        self.checkpoints = (self._at("0"), self._at("{"))  # from the lowest first character to beyond the highest
         self.quarantine = self._at(f"{QUARANTINE}/")
 
     def current(self, key: str) -> bytes:
@@ -26,7 +26,7 @@ class Layout:
         return self._at(PREVIOUS + key)
 
     def copies(self, key: str) -> bytes:
-        """How the names of a key's copies in quarantine begin, and perhaps those of others."""
+        """How the names of a key's copies in quarantine begin, and perhaps the names of other keys' copies."""
         return self.quarantine + f"{key}.".encode()
 
     def key_of(self, name: bytes) -> str | None:
@@ -54,5 +54,5 @@ def checked_prefix(prefix: object) -> str:
 
 
 def after_all(start: bytes) -> bytes:
-    """The end of the range of all names that begin with `start`, which never ends with the highest byte."""
+    """The end of the range of all names that begin with `start`. `start` never ends with the highest byte."""
     return start[:-1] + bytes([start[-1] + 1])

@@ -1,4 +1,4 @@
-"""A lease that a thread in the background keeps alive: what hangs on it is gone soon after its process is."""
+"""A lease that a background thread keeps alive. etcd deletes what is attached to it soon after the process dies."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from .client import Call, Client
 from .faults import NoAnswer, Refused
 from .wire import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE
 
-RENEWALS = 3  # in the time after which it would run out
+RENEWALS = 3  # per time to live
 RETRY_SECONDS = 0.2
 
 logger = logging.getLogger("checkpointmanager")
 
 
 class Lease:
-    """Granted when it is made; renewed from start() until stop(), or until etcd says that it has run out."""
+    """Granted when it is made; renewed from start() until stop(), or until etcd says that it has expired."""
 
     def __init__(self, client: Client, path: str, ttl: float, call: Call) -> None:
         self._client = client
         self._path = path
-        self.id = secrets.randbits(62) + 1  # ours to choose, so that asking twice grants one
+        self.id = secrets.randbits(62) + 1  # chosen by us, so that asking twice grants one lease
         self.ran_out = False
-        self.renewed = time.monotonic()  # when the renewal was sent that came through last
+        self.renewed = time.monotonic()  # when the last successful renewal was sent
         try:
             self.ttl: float = client.ask(call, LEASE_GRANT, LEASE_GRANT.request(TTL=max(1, round(ttl)), ID=self.id)).TTL
         except Refused as refusal:
             if "already exists" not in str(refusal):
                 raise
-            self.ttl = ttl  # an earlier try came through after all
+            self.ttl = ttl  # an earlier attempt succeeded
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_alive, name=f"lease of {path}", daemon=True)
 
@@ -39,11 +39,11 @@ class Lease:
         self._thread.start()
 
     def stop(self) -> None:
-        """Renew it no more; it runs out by itself. May be called twice, and from a finalizer."""
+        """Stop renewing it, so that it expires. May be called twice, and from a finalizer."""
         self._stopped.set()
 
     def revoke(self, call: Call) -> None:
-        """Give it back, and what hangs on it, at once if a server can be reached."""
+        """End it, and delete what is attached to it, at once if a server can be reached."""
         self.stop()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(call.left())
@@ -55,7 +55,7 @@ class Lease:
 
     @property
     def is_fresh(self) -> bool:
-        """False if it may have run out, by this machine's clock. A reason to ask, never a proof."""
+        """False if it may have expired by this machine's clock. A reason to ask etcd, never a proof."""
         return not self.ran_out and time.monotonic() - self.renewed < self.ttl
 
     def _keep_alive(self) -> None:

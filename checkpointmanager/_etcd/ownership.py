@@ -1,9 +1,9 @@
-"""The one writer of a prefix: who holds `.lock`, which hangs on a lease and is gone when that runs out.
+"""The one writer of a prefix: the holder of `.lock`, which is attached to a lease and deleted when that expires.
 
-Nothing here trusts a clock. Every write compares the revision at which `.lock` was created, so one that comes after
-another owner has taken over is refused by etcd itself, however long its sender was stopped or cut off. And it
-compares the revision at which `.lock` was last written: after a call whose outcome stayed in doubt the owner writes
-`.lock` once more, and whatever of that call may still be on its way is refused as well.
+Nothing here trusts a clock. Every write compares the revision at which `.lock` was created, so etcd itself refuses a
+write that arrives after another owner has taken over, however long its sender was stopped or cut off. It also compares
+the revision at which `.lock` was last written: after a call that missed an answer the owner writes `.lock` again, and
+etcd refuses whatever of that call is still on its way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Hold(NamedTuple):
 
 
 class Ownership:
-    """Held from take() to close(), unless the lease runs out."""
+    """Held from take() to close(), unless the lease expires."""
 
     def __init__(self, client: Client, layout: Layout, path: str, *, owner: str, ttl: float, timeout: float) -> None:
         self._client = client
@@ -42,13 +42,13 @@ class Ownership:
         self._ttl = ttl
         self._timeout = timeout
         self._lost = False
-        self._doubted = 0  # the highest `written` of a call whose outcome is not known
-        self._renewing = threading.RLock()  # while `.lock` is written once more
+        self._doubted = 0  # the highest `written` of a call that missed an answer
+        self._renewing = threading.RLock()  # while `.lock` is written again
         self.hold = Hold(0, 0)
         self.lease: Lease | None = None
 
     def take(self, lock_timeout: float) -> None:
-        """Become the owner, or DirectoryLocked. Waits for a lock that is held without asking again and again."""
+        """Become the owner, or raise DirectoryLocked. Watches a lock that is held instead of polling it."""
         end = time.monotonic() + lock_timeout
         while True:
             found = self._client.ask(Call(self._timeout), RANGE, RANGE.request(key=self._layout.lock))
@@ -67,7 +67,7 @@ class Ownership:
         return [operations.created_at(lock, hold.created), operations.changed_at(lock, hold.written)]
 
     def check(self, call: Call) -> None:
-        """Raise unless this is the owner as far as anybody can know, and nothing in doubt can happen any more."""
+        """Raise unless this is the owner as far as it can know, and no earlier request can be carried out any more."""
         if self._lost or not self.lease or not self.lease.is_fresh:
             found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.lock))
             self.learn(found.kvs)
@@ -75,11 +75,11 @@ class Ownership:
             self._write_again(call)
 
     def doubt(self, hold: Hold) -> None:
-        """A write that compared this may still happen."""
+        """A write that compared this may still be carried out."""
         self._doubted = max(self._doubted, hold.written)
 
     def learn(self, found: Any) -> None:
-        """From what stands under `.lock` now. DirectoryLocked, and for good, if it is not ours."""
+        """From the current value of `.lock`. Raises DirectoryLocked, from then on always, if it is not ours."""
         if self._lost or not found or found[0].create_revision != self.hold.created:
             self._lost = True  # another may have changed anything since
             why = "the lease of the lock ran out, or the lock was removed, so another may own the checkpoints"
@@ -110,13 +110,13 @@ class Ownership:
             if found.lease != lease.id:
                 lease.revoke(call)
                 return False
-            self.hold = Hold(found.create_revision, found.mod_revision)  # an earlier try came through after all
+            self.hold = Hold(found.create_revision, found.mod_revision)  # an earlier attempt succeeded
         lease.start()
         self.lease = lease
         return True
 
     def _wait(self, seen: int, seconds: float) -> None:
-        """Until the lock is gone, or may be, or the time is up."""
+        """Until the lock is or may be gone, or the time is up."""
         request = WATCH.request(create_request={"key": self._layout.lock, "start_revision": seen + 1})
         try:
             with self._client.watching(request, seconds) as replies:
@@ -125,10 +125,10 @@ class Ownership:
                         return
         except grpc.RpcError as error:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                time.sleep(min(seconds, 0.1))  # the member has gone: another one, but not at once
+                time.sleep(min(seconds, 0.1))  # the member is gone: ask another one, but not at once
 
     def _write_again(self, call: Call) -> None:
-        """The same text on the same lease: nothing changes but the revision that writes compare."""
+        """The same text on the same lease: only the revision that writes compare changes."""
         assert self.lease
         lock = self._layout.lock
         with call.holding(self._renewing):

@@ -8,17 +8,17 @@ from typing import Any
 from .client import Call, Client
 from .wire import RANGE
 
-NAMES = 1000  # of a page
-VALUES = 64  # of a page: each may be as large as a request
+NAMES = 1000  # per page
+VALUES = 64  # per page: each may be as large as a request
 
 
 def names(client: Client, call: Call, start: bytes, end: bytes) -> list[Any]:
-    """From `start` to `end`, without values. Compacted if that moment is no longer kept."""
+    """From `start` to `end`, without values. Raises Compacted if that revision is compacted meanwhile."""
     return [kv for page in _pages(client, call, start, end, limit=NAMES) for kv in page]
 
 
 def values(client: Client, seconds: float, start: bytes, end: bytes) -> Iterator[Any]:
-    """Pages of the same with values; each may take so many seconds."""
+    """The same in pages, with values; each page may take `seconds`."""
     return _pages(client, seconds, start, end, limit=VALUES)
 
 

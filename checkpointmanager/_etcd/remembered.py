@@ -1,4 +1,4 @@
-"""What a key held when it was last seen, so that a write need not read first. Never trusted: etcd compares it."""
+"""The last seen value of each key, so that a write need not read first. Never trusted: etcd compares it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 MAX_BYTES = 16 << 20
-ENTRY_BYTES = 200  # beside the value: a key that is not there takes room as well
+ENTRY_BYTES = 200  # beyond the value: a key that does not exist takes room as well
 
 
 class Seen(NamedTuple):
@@ -18,10 +18,10 @@ class Seen(NamedTuple):
 
 
 class Remembered:
-    """The newest of all keys, up to a number of bytes."""
+    """The values seen most recently, up to a number of bytes."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a signal handler may come while its thread has it
+        self._lock = threading.RLock()  # a signal handler may run while its thread holds it
         self._seen: OrderedDict[str, Seen] = OrderedDict()
         self._bytes = 0
 

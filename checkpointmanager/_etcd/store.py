@@ -1,4 +1,4 @@
-"""The Store on etcd: what a manager asks for, in a handful of requests."""
+"""The Store on etcd: each operation of a manager in as few requests as possible."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .remembered import Seen
 from .together import Together
 from .wire import RANGE
 
-GRACE = 5.0  # seconds after its time to live in which etcd certainly notices that a lease has run out
+GRACE = 5.0  # seconds after its time to live within which etcd surely notices that a lease has expired
 MAX_BYTES = 760 << 10  # of one checkpoint: it and its previous generation fit into one request
 
 
 class EtcdUnavailable(DirectoryUnusable):
-    """No member of the cluster answered in time, or what was asked is not allowed. Nothing was changed.
+    """No member of the cluster answered in time, or the request is not allowed. Nothing was changed.
 
     Check the endpoints, the health of the cluster and the credentials, then try again.
     """
@@ -48,17 +48,17 @@ class EtcdStore:
         store = EtcdStore(["http://127.0.0.1:2379"], "/agents/node-7", ttl=15)
         with CheckpointManager(store, LEASES) as manager: ...
 
-    It is one owner's, from when it is made until it is closed: a second one raises DirectoryLocked. Every change is
-    refused by etcd itself once another has taken over, and raises DirectoryLocked as well; reads go on.
+    It owns the prefix until it is closed; opening a second one raises DirectoryLocked. Once another owner has taken
+    over, etcd itself refuses every change, which raises DirectoryLocked as well; reads go on.
 
-    endpoints       URLs of the members, all http or all https; one that fails is left for the next
-    ttl             seconds after which the lock of an owner that has died or is cut off is free
-    timeout         seconds that any call may take at most, before it fails or is in doubt
-    lock_timeout    seconds to wait for the lock; by default until that of a dead owner has run out
-    owner           a label that others are shown when they find the prefix locked
+    endpoints       URLs of the members, all http or all https; if one fails, the next one is used
+    ttl             seconds until the lock of an owner that has died or is cut off becomes free
+    timeout         seconds that any call may take, before it fails or is in doubt
+    lock_timeout    seconds to wait for the lock; by default, until the lock of a dead owner has expired
+    owner           a label shown to others that find the prefix locked
     read_only       take no lock and refuse to write
     max_bytes       the limit for one checkpoint. More than 760 KiB needs servers with a larger --max-request-bytes
-    ca, cert, key   PEM files: whom to trust, and who we are
+    ca, cert, key   PEM files: whom to trust, and the client certificate. Read again when they were replaced
     user, password  where authentication is switched on
     """
 
@@ -104,7 +104,7 @@ class EtcdStore:
             self.close()
             raise
         assert owning.lease
-        weakref.finalize(self, owning.lease.stop)  # an owner that is dropped unclosed keeps nobody out for long
+        weakref.finalize(self, owning.lease.stop)  # if it is dropped unclosed, its lock goes with its lease
 
     def path_of(self, key: str) -> str:
         return f"etcd://{','.join(self._client.addresses)}{self._layout.current(key).decode()}"
@@ -200,7 +200,7 @@ class EtcdStore:
             self._quarantine.delete(Call(self._timeout), copy.rpartition("/")[2], copy)
 
     def snapshot(self) -> Iterator[tuple[str, bytes]]:
-        """Every name below the prefix and its bytes, as of one moment: for a backup, or to look at them as files.
+        """Every name below the prefix and its bytes, as of one moment: for a backup, or to store them as files.
 
         The names are those of a directory: `<key>.json`, `.previous-<key>`, `.lock`, `.quarantine/…`.
         """
@@ -231,14 +231,14 @@ class EtcdStore:
             try:
                 return [kv.key for kv in names(self._client, call, *self._layout.checkpoints)]
             except Compacted:
-                continue  # the moment that the first page showed is no longer kept: list them as of now
+                continue  # the revision of the first page is compacted: list them as of now
 
     def _seen(self, found: Any) -> Seen:
         return Seen(found[0].mod_revision, found[0].value) if found else Seen(0)
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """No answer is no damage: it is told of the store as a whole."""
+        """No answer is no damage, so it is an error of the whole store."""
         try:
             yield
         except (Refused, NoAnswer) as error:
@@ -246,7 +246,7 @@ class EtcdStore:
 
 
 class _Expected(threading.local):
-    """What was read ahead. Each value is given once, so whoever looks twice looks at the server."""
+    """Values that were read ahead. Each is used once, so a second read asks the server."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Seen] = {}
