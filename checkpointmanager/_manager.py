@@ -307,5 +307,5 @@ def _opened(
 
 
 def _measured(metrics: MetricsSink, directory: str | os.PathLike[str] | Store) -> Callable[[Event], object]:
-    path = directory.path if isinstance(directory, Store) else os.path.abspath(os.fspath(directory))
+    path = os.path.abspath(os.fspath(directory)) if isinstance(directory, str | os.PathLike) else directory.path
     return lambda event: metrics.happened(path, event)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._schema import Schema
-from ._store import Store
+from ._store import is_store
 
 
 def check_arguments(
     directory: object, schema: object, on_event: object, boot_id: object, options: Mapping[str, Any]
 ) -> None:
     """The arguments of a manager; `options` are those of its directory."""
-    if isinstance(directory, str | os.PathLike) or not isinstance(directory, Store):
+    if isinstance(directory, str | os.PathLike) or not is_store(directory):
         check_path(directory)
     check_options(options)
     if schema is not None and not isinstance(schema, Schema):

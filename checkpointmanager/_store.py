@@ -113,3 +113,9 @@ class Store(Protocol):
     def close(self) -> None:
         """Release the store. May be called twice."""
         ...
+
+
+def is_store(thing: object) -> bool:
+    """Whether it has all that Store declares. From Python 3.12 on isinstance overlooks what comes from __getattr__."""
+    declared = {*vars(Store), *Store.__annotations__}
+    return all(hasattr(thing, name) for name in declared if not name.startswith("_"))

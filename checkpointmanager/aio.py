@@ -94,7 +94,9 @@ class AsyncCheckpointManager(Generic[T]):
         check_arguments(directory, schema, on_event, boot_id, files)
         if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
             raise ValueError(f"threads is a number from 1, not {threads!r}")
-        self._path = directory.path if isinstance(directory, Store) else os.path.abspath(os.fspath(directory))
+        self._path = (
+            os.path.abspath(os.fspath(directory)) if isinstance(directory, str | os.PathLike) else directory.path
+        )
         self._options = options
         self._threads = threads
         self._keyed: KeyedThreads | None = None

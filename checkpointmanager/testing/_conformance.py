@@ -13,7 +13,7 @@ from typing import Any
 from .._errors import CheckpointNotFound, CorruptCheckpoint, TransactionFailed
 from .._format.reason import Damaged, Reason
 from .._manager import CheckpointManager
-from .._store import Current, Put, Store
+from .._store import Current, Put, Store, is_store
 from .._transaction import Transaction
 
 MANY = 130  # more than any store should handle in one step
@@ -23,7 +23,7 @@ class StoreConformance:
     """Inherit in a test class with a fixture `store`: a new, empty, exclusive Store, which the fixture closes."""
 
     def test_it_has_the_protocol(self, store: Store) -> None:
-        assert isinstance(store, Store), "a method or attribute of checkpointmanager.Store is missing"
+        assert is_store(store), "a method or attribute of checkpointmanager.Store is missing"
         assert store.exclusive
         assert store.max_bytes > 0
         assert store.path_of("a").startswith(store.path)

@@ -215,6 +215,8 @@ def _is_harmless(referrer: Any, own: Container[int]) -> bool:
     """A patcher's note of what to restore (its module comes first), or held only by test tools or running loops."""
     if isinstance(referrer, tuple) and referrer and isinstance(referrer[0], types.ModuleType):
         return True
+    if referrer is sys.modules.get("_zoneinfo"):  # written in C, and keeps open() to read time zones, from Python 3.12
+        return True
     behind = [one for one in gc.get_referrers(referrer) if id(one) not in own and not isinstance(one, NEVER_CALLED)]
     return _is_of_tools(referrer) or all(_is_of_tools(one) or _is_iterator(one) for one in behind)
 
