@@ -106,6 +106,7 @@ class Schema(Generic[T]):
         self.kind = kind
         self.version = version
         self.readable_by = version if readable_by is None else readable_by
+        self.type: Any = type  # None where encode= and decode=, or nothing, was given
         self._migrations = dict(migrations or {})
         self._check()
         if (encode is None) != (decode is None) or (type is not None and encode is not None):

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import damage
     from ._acknowledgements import acknowledge
+    from ._baseline import BaselineChanged, check_baseline
     from ._conformance import StoreConformance
     from ._crashes import Crash, Crashes, every_crash
     from ._faults import Fault, Faults, every_fault
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .damage import Damage, every_damage
 
 __all__ = [
+    "BaselineChanged",
     "Call",
     "Crash",
     "Crashes",
@@ -49,6 +51,7 @@ __all__ = [
     "StoreConformance",
     "UnseenChange",
     "acknowledge",
+    "check_baseline",
     "damage",
     "dying",
     "every_crash",
@@ -61,6 +64,7 @@ __all__ = [
 # Imported on first use: pytest loads the plugin, and with it this package, in runs that do not need it.
 _HOMES = {
     "_acknowledgements": ("acknowledge",),
+    "_baseline": ("BaselineChanged", "check_baseline"),
     "_conformance": ("StoreConformance",),
     "_crashes": ("Crash", "Crashes", "every_crash"),
     "damage": ("Damage", "every_damage"),
