@@ -15,6 +15,7 @@ import re
 import textwrap
 import tokenize
 from collections.abc import Iterator, Sequence
+from functools import cache
 from types import ModuleType
 from typing import Any, is_typeddict
 
@@ -99,15 +100,18 @@ def is_mentioned(cls: type, name: str) -> bool:
 def tables_as_lists(docstring: str) -> str:
     """Lines like `name    what it is`, which a terminal shows as a table, as a list in Markdown."""
     lines: list[str] = []
+    in_table = False
     for line in docstring.splitlines():
         if row := re.fullmatch(r"(\w[\w, ]*?) {2,}(\S.*)", line):
-            if lines and lines[-1] and not lines[-1].startswith(("- ", "  ")):
+            if lines and lines[-1] and not in_table:
                 lines.append("")
             lines.append(f"- **{row[1]}**: {row[2]}")
-        elif lines and lines[-1].startswith(("- ", "  ")) and re.match(r" {8,}\S", line):
+            in_table = True
+        elif in_table and re.match(r" {8,}\S", line):
             lines.append(f"  {line.strip()}")
         else:
             lines.append(line)
+            in_table = False
     return "\n".join(lines)
 
 
@@ -141,19 +145,22 @@ def _in_table(docstring: str | None, name: str) -> str:
     return row[1] if row else ""
 
 
-def _fields_in_source(cls: type) -> Iterator[tuple[str, str]]:
+@cache
+def _fields_in_source(cls: type) -> list[tuple[str, str]]:
     """What is assigned or annotated in the body of a class, or to self in __init__."""
     try:
         source = textwrap.dedent(inspect.getsource(cls))
     except (OSError, TypeError):
-        return
+        return []
     comments = _comments(source)
     (body,) = ast.parse(source).body
     assert isinstance(body, ast.ClassDef)
-    yield from _assigned(body.body, comments)
+    found = [*_assigned(body.body, comments)]
     for node in body.body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-            yield from _assigned([each for each in ast.walk(node) if isinstance(each, ast.stmt)], comments, of="self")
+            statements = [each for each in ast.walk(node) if isinstance(each, ast.stmt)]
+            found += _assigned(statements, comments, of="self")
+    return found
 
 
 def _assigned(body: Sequence[ast.stmt], comments: dict[int, str], of: str = "") -> Iterator[tuple[str, str]]:

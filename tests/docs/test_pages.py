@@ -1,0 +1,79 @@
+"""The code on every page runs, prints what the page says, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs import pages
+
+PAGES = pages.all_pages()
+RUN = [page for page in PAGES if pages.blocks_of(page, "python")]
+NEED_A_SERVER = ["checkpointmanager/ETCD.md"]  # tests/checkpointmanager/etcd does what it shows, where there is an etcd
+SEPARATE = ["draState/README.md"]  # each block is a program of its own, as a restarted agent would be
+PRINTED = {
+    "README.md": ["pod-7 Lease(holder='node-a', renewals=1) generation 2"],
+    "draState/README.md": [
+        *("devices: nic.example.com/nic=eth1", "after a restart: pod-7 {'mtu': 9000}", "gone: pod-7 0"),
+        *("set up: nic.example.com/nic=eth1", "torn down, vlan 7", "error: none"),
+        *("needs: trainer-gpu-x7k2p", "main uses gpu of gpu-0 for gpu"),
+        "refused: claim ml/trainer-gpu-x7k2p (UID 0c9f) was not created for pod ml/trainer, which does not own it",
+        *("gpu-0 is Healthy for pod-7", "gpu-0 is Unhealthy for pod-7", "after a restart: ECC errors"),
+        "gpu-0 is Unknown for pod-7",
+    ],
+    "tools/dra_agent/README.md": ["devices: gpu-2", "after a kill: gpu-2", "exit code: 0"],
+}
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_the_code_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
+    blocks = pages.blocks_of(page, "python")
+    for block in blocks:
+        compile(block, page, "exec")
+    if page in NEED_A_SERVER:
+        pytest.skip("needs an etcd")
+
+    programs = blocks if page in SEPARATE else ["\n".join(blocks)]
+    printed = [line for program in programs for line in output_of(program, tmp_path)]
+
+    for line, expected in zip(printed, PRINTED.get(page, []), strict=False):
+        assert line.startswith(expected)
+    assert len(printed) >= len(PRINTED.get(page, []))
+
+
+def output_of(program: str, folder: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_and_anchor_leads_somewhere(page: str) -> None:
+    assert [link for link in pages.links_of(page) if not leads_somewhere(page, link)] == []
+
+
+def leads_somewhere(page: str, link: pages.Link) -> bool:
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(page), link.target)) if link.target else page
+    if not (pages.ROOT / path).exists():
+        return False
+    return not link.anchor or (path.endswith(".md") and link.anchor in pages.anchors_of(path))
+
+
+def test_a_link_that_leads_nowhere_is_noticed() -> None:
+    assert leads_somewhere("README.md", pages.Link("draState/README.md", ""))
+    assert not leads_somewhere("README.md", pages.Link("draState/GONE.md", ""))
+    assert not leads_somewhere("README.md", pages.Link("draState/README.md", "gone"))
+    assert not leads_somewhere("README.md", pages.Link("", "gone"))

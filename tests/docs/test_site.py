@@ -1,0 +1,81 @@
+"""The site builds without a warning, shows everything public, and needs no network."""
+
+from __future__ import annotations
+
+import html
+import importlib
+import os
+import posixpath
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from checkpointmanager import EventKind
+from docs import commands, names, pages, reference
+
+
+def test_the_site_builds_without_a_warning_and_shows_everything(tmp_path: Path) -> None:
+    out = tmp_path / "site"
+    built = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "docs", str(out)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (built.returncode, built.stderr) == (0, "")
+    # One test, because parallel workers would each build the site.
+    every_page_of_the_repository_is_in_it(out)
+    every_public_name_with_its_fields_is_on_the_page_of_its_module(out)
+    every_event_and_every_error_is_explained(out)
+    every_option_of_every_command_is_listed(out)
+    every_link_leads_to_a_file_of_the_site_and_none_to_a_network(out)
+
+
+def text_of(page: Path) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8")))
+
+
+def every_page_of_the_repository_is_in_it(site: Path) -> None:
+    expected = {pages.as_site_path(page) for page in pages.all_pages()} - {"README.html"} | {"index.html"}
+    assert [page for page in expected if not (site / page).exists()] == []
+
+
+def every_public_name_with_its_fields_is_on_the_page_of_its_module(site: Path) -> None:
+    for name in names.MODULES:
+        shown = (site / reference.path_of(name)).read_text(encoding="utf-8")
+        exported = names.public_names(importlib.import_module(name))
+        assert [own for own in exported if f'id="{own}"' not in shown and own != "damage"] == []
+    for name, cls in names.public_classes().items():
+        shown = text_of(site / reference.path_of(name.rpartition(".")[0]))
+        assert [field for field in names.fields_of(cls) if not re.search(rf"\b{field}\b", shown)] == []
+
+
+def every_event_and_every_error_is_explained(site: Path) -> None:
+    events, errors = text_of(site / "reference/events.html"), text_of(site / "reference/errors.html")
+    assert [kind for kind in EventKind if kind.name not in events or str(kind) not in events] == []
+    assert [cls for cls in reference.errors().values() if f"\n{cls.__name__}\n" not in errors] == []
+
+
+def every_option_of_every_command_is_listed(site: Path) -> None:
+    shown = text_of(site / "reference/commands.html")
+    parsers = [each for parser in commands.parsers() for each in [parser, *commands._subcommands(parser)]]
+    assert len(parsers) >= 17
+    options = {option for parser in parsers for action in parser._actions for option in action.option_strings}
+    assert [option for option in options if option not in shown] == []
+    assert "--quick" in shown
+
+
+def every_link_leads_to_a_file_of_the_site_and_none_to_a_network(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        written = page.read_text(encoding="utf-8")
+        text = re.sub(r"(<script[^>]*>).*?</script>", r"\1", written, flags=re.DOTALL)
+        place = page.relative_to(site).as_posix()
+        for target in re.findall(r'(?:href|src)="([^"#]+)', text):
+            if re.match(r"(https?:|mailto:|data:)", target):
+                continue
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(place), target))
+            assert (site / path).exists(), f"{place}: {target}"
+        assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="https?:', text), place

@@ -1,0 +1,81 @@
+"""One static site of everything: the pages at their own paths, the reference beside them."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+from pathlib import Path
+
+import pdoc.render
+from pygments.formatters import HtmlFormatter
+
+from . import commands, names, pages, reference
+from .pages import ROOT
+
+TEMPLATES = Path(__file__).parent / "templates"
+GROUPS = {"Guides": "tools/docs/guides/", "Concepts": "tools/docs/concepts/", "Contributing": ".github/"}
+
+
+def build(out: Path) -> int:
+    """Write the site to a folder, in place of what was there, and return the number of its pages."""
+    if out.exists() and any(out.iterdir()) and not (out / "style.css").exists():
+        raise SystemExit(f"{out}: is not empty and is no site; give another folder")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    listed = pages.all_pages()
+    pdoc.render.configure(docformat="markdown", show_source=False, template_directory=TEMPLATES)
+    pdoc.render.env.globals["menu"] = menu(listed)
+    dark = HtmlFormatter(style="github-dark").get_style_defs(".pdoc-code")
+    style = pdoc.render.env.get_template("style.css").render(dark_code=dark)
+    (out / "style.css").write_text(style, encoding="utf-8")
+    for page in listed:
+        _write(out, _place(page), pages.title_of(page), (ROOT / page).read_text(encoding="utf-8"))
+        _copy_what_it_links(out, page)
+    _write(out, f"{reference.FOLDER}/events.html", "Events", reference.events_as_markdown())
+    _write(out, f"{reference.FOLDER}/errors.html", "Errors", reference.errors_as_markdown())
+    _write(out, f"{reference.FOLDER}/commands.html", "Commands", commands.as_markdown())
+    return len(listed) + len(reference.ENTRIES) + reference.write_modules(out)
+
+
+def menu(listed: list[str]) -> dict[str, dict[str, str]]:
+    """The groups of the menu: in each the pages by their path in the site, with their titles."""
+    places = {page: _group(page) for page in listed}
+    groups = {
+        name: {_place(page): pages.title_of(page) for page in listed if places[page] == name}
+        for name in ("", *GROUPS, "Parts")
+    }
+    modules = {reference.path_of(name): name for name in names.MODULES}
+    groups["Reference"] = reference.ENTRIES | modules
+    groups[""] = {"index.html": "Overview"}
+    return {name: entries for name, entries in groups.items() if entries}
+
+
+def _group(page: str) -> str:
+    if page == "README.md":
+        return ""
+    return next((name for name, folder in GROUPS.items() if page.startswith(folder)), "Parts")
+
+
+def _place(page: str) -> str:
+    return "index.html" if page == "README.md" else pages.as_site_path(page)
+
+
+def _write(out: Path, place: str, title: str, markdown: str) -> None:
+    path = out / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    root = "../" * place.count("/")
+    html = pages.as_html(markdown)
+    if place != "index.html":  # the only page with another name here than in the repository
+        html = html.replace(f'href="{root}README.html', f'href="{root}index.html')
+    template = pdoc.render.env.get_template("page.html.jinja2")
+    path.write_text(template.render(title=title, body=html, root=root, place=place), encoding="utf-8")
+
+
+def _copy_what_it_links(out: Path, page: str) -> None:
+    """Pictures and sources go to the same place in the site, so that links to them hold."""
+    for link in pages.links_of(page):
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(page), link.target))
+        if link.target and not path.endswith(".md") and (ROOT / path).is_file():
+            os.makedirs(os.path.dirname(out / path), exist_ok=True)
+            shutil.copyfile(ROOT / path, out / path)
