@@ -44,4 +44,3 @@ def _guard(
                 turn.leave()
     finally:
         events.deliver()
-    yield

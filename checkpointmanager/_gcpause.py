@@ -22,4 +22,3 @@ def _paused() -> Generator[None, None, None]:
     finally:
         if paused:
             gc.enable()
-    yield

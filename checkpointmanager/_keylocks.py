@@ -35,7 +35,6 @@ class KeyLocks:
                 yield
             finally:
                 turn.leave()
-        yield
 
     def _forget_other_threads(self) -> None:
         """After a fork: they are not in the child, so nobody would ever give their keys back."""

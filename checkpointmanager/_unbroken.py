@@ -3,7 +3,7 @@
 A handler that raises (Ctrl-C, or a SIGTERM that calls sys.exit) may do so wherever Python looks for signals: when
 a Python function begins, when a C function has returned, when a loop goes round. An `__exit__` in Python can
 therefore be left before its first line, and what it was to give back is held for ever. An `__exit__` in C cannot.
-Locks have one, so `with lock:` is safe; this lends one to any generator.
+Locks have one, so `with lock:` is safe; Unbroken lends one to any generator.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Generator
+from functools import partial
 
 
 class Unbroken(io.IOBase):
-    """Runs a generator to its first yield, then the block, then to its second yield, whatever the block does.
+    """Runs a generator to its yield, then the block, then the generator to its end, whatever the block does.
 
-    As in contextlib.contextmanager, but there are two yields, and the first one never raises what the block raised.
-    A handler that raises meanwhile does so inside the generator, whose with and finally blocks see it.
+    As in contextlib.contextmanager, but the yield never raises what the block raised. A handler that raises meanwhile
+    does so inside the generator, whose with and finally blocks see it.
     """
 
     closed = True  # nothing is left to be done when this is collected
 
     def __init__(self, generator: Generator[None, None, None]) -> None:
         self._generator = generator
-        # The inherited __exit__ is C code that calls close(), and this is C code that goes on with the generator.
-        self.close = generator.__next__  # type: ignore[method-assign]
+        # The inherited __exit__ is C code that calls close(), and this is C code that resumes the generator.
+        self.close = partial(next, generator, None)  # type: ignore[method-assign]
 
     def __enter__(self) -> None:  # type: ignore[override]
         try:

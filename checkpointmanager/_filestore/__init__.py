@@ -159,7 +159,6 @@ class FileStore:
         with self._in_flight, self._ownership.writing():
             self._take_over_from_the_dead()
             yield
-        yield
 
     def _take_over_from_the_dead(self) -> None:
         """An owner may have come and died since this process opened the directory, which it shares."""

@@ -70,7 +70,6 @@ class Ownership:
                         self._lock.give_back()
                     finally:
                         self._lock.give_back()  # if a signal handler has just kept the first one from it
-        yield
 
     def lock_owner(self) -> LockOwner | None:
         """Who says to hold the lock."""
