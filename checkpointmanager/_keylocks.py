@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from _thread import RLock  # threading.RLock is a function around it
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
 
@@ -18,7 +19,7 @@ class KeyLocks:
     """
 
     def __init__(self) -> None:
-        self._guard = threading.RLock()  # a signal handler may come while its thread has it
+        self._guard = RLock()  # a signal handler may come while its thread has it
         self._last: dict[str, Turn] = {}  # whose turn comes last, for each key that is held; guarded by _guard
         self._thread = _Thread()
         _all.add(self)
@@ -38,7 +39,7 @@ class KeyLocks:
 
     def _forget_other_threads(self) -> None:
         """After a fork: they are not in the child, so nobody would ever give their keys back."""
-        self._guard = threading.RLock()
+        self._guard = RLock()
         mine = self._thread.turn
         self._last = mine.held() if mine else {}
 
@@ -60,7 +61,7 @@ class Turn:
     __slots__ = ("_before", "_keys", "_left", "_locks", "lock")
 
     def __init__(self, locks: KeyLocks, keys: Sequence[str]) -> None:
-        self.lock = threading.RLock()
+        self.lock = RLock()
         self._locks = locks
         # Always in the same order, so that two callers cannot wait for each other.
         self._keys = keys if len(keys) == 1 else sorted(set(keys))
@@ -73,12 +74,21 @@ class Turn:
         Two callers cannot wait for each other only if nobody takes more while holding some. So a change function
         that writes is refused.
         """
-        thread = self._locks._thread
+        locks = self._locks
+        thread = locks._thread
         if thread.turn and is_mine(thread.turn.lock):  # one that was interrupted while it left is not
             raise RuntimeError("a function that makes a change must not make others: it could wait for itself")
         thread.turn = self
         for key in self._keys:
-            self._wait_for(key)
+            with locks._guard:
+                before = locks._last.get(key)
+                if before:
+                    self._before[key] = before
+                locks._last[key] = self
+            while before:
+                with before.lock:  # until it ends
+                    before = before._before.get(key)  # if it ended without having had the key: whom it waited for
+            self._before.pop(key, None)
 
     def leave(self) -> None:
         """Nobody needs to wait for this one any more, or know of it."""
@@ -100,18 +110,6 @@ class Turn:
     def held(self) -> dict[str, Turn]:
         """What its own thread holds by it."""
         return {key: self for key in self._keys if is_mine(self.lock)}
-
-    def _wait_for(self, key: str) -> None:
-        locks = self._locks
-        with locks._guard:
-            before = locks._last.get(key)
-            if before:
-                self._before[key] = before
-            locks._last[key] = self
-        while before:
-            with before.lock:  # until it ends
-                before = before._before.get(key)  # if it ended without having had the key: whom it waited for
-        self._before.pop(key, None)
 
 
 class _Thread(threading.local):

@@ -25,8 +25,8 @@ class Put(NamedTuple):
 
     key: str  # checked by the caller
     blob: bytes  # the whole file
-    current: Current  # what it replaces
-    generation: int = 0  # of the blob; a transaction needs it
+    current: Current  # what is there now
+    generation: int = 0  # of the blob; needed in a transaction, and where a good checkpoint is replaced
 
     def __repr__(self) -> str:
         return f"Put({self.key!r}, {len(self.blob)} bytes, {self.current.name})"  # never data

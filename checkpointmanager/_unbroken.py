@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
+from operator import methodcaller
 
 
 class Unbroken(io.IOBase):
@@ -36,6 +37,5 @@ class Unbroken(io.IOBase):
             raise
 
 
-def is_mine(lock: threading.RLock) -> bool:
-    """True if this thread holds it."""
-    return lock._is_owned()  # type: ignore[attr-defined, no-any-return]
+is_mine: Callable[[threading.RLock], bool] = methodcaller("_is_owned")
+"""True if this thread holds the lock."""

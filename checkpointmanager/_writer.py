@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from xxhash import xxh3_128_digest
 
 from ._batch import Changes, Committed
-from ._changeguard import ChangeGuard
+from ._changeguard import change_guard
 from ._errors import (
     CheckpointError,
     CheckpointNotFound,
@@ -34,6 +34,7 @@ from ._metricssink import MetricsSink
 from ._reader import Reader
 from ._schema import Encoded
 from ._store import Current, Put, Store
+from ._unbroken import Unbroken
 
 # What each key of a transaction is to hold (None: nothing), and the header of a good one that was just read.
 Outcomes = dict[str, tuple[Encoded | None, Header | None]]
@@ -75,9 +76,9 @@ class Writer:
         self._known: dict[str, Known] = {}  # each entry guarded by its key's lock
         self._moving: dict[str, Event] = {}  # folders that go to quarantine with the next commit; guarded likewise
 
-    def changing(self, *keys: str) -> ChangeGuard:
-        """Nobody else changes these keys meanwhile; events wait until the locks are given back."""
-        return ChangeGuard(keys, self._events, self._store, self._locks, self._metrics)
+    def changing(self, *keys: str) -> Unbroken:
+        """No other thread changes these keys meanwhile; events wait until the locks are given back."""
+        return Unbroken(change_guard(keys, self._events, self._store, self._locks, self._metrics))
 
     def write(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Header, bool]:
         """Make it durable; returns the header, and True if there was nothing to change.
@@ -179,7 +180,7 @@ class Writer:
     def _prepare(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Known, Put | None]:
         """What is known after the write, and the write itself; None if the checkpoint is so already."""
         digest = xxh3_128_digest(encoded.json)
-        known = self._known.get(key)
+        known = self._known.pop(key, None)
         lowest = known.header.generation if known else 0
         if known and found and found != known.header:
             known = None  # somebody has put another one in its place
@@ -188,7 +189,6 @@ class Writer:
             if known:
                 self._known[key] = known
                 return known, None
-        self.forget(key)
         if known:
             current, generation = Current.OURS, lowest
         else:

@@ -35,7 +35,6 @@ from typing import NamedTuple
 from .._errors import CheckpointWriteFailed
 from .._format.names import PREVIOUS, SUFFIX
 from .._format.newest import ABSENT
-from .._format.repair import generation_in
 from .._store import Current, Put
 from .directory import Directory
 from .folder import replace_folder
@@ -59,7 +58,6 @@ class Staged(NamedTuple):
     name: str
     descriptor: int
     size: int
-    generation: int
     spare: Spare | None = None  # whose name it is; None: it is a temp file
 
 
@@ -92,7 +90,8 @@ class Commit:
             elif self._changed and durable:
                 self._sync_names(error_before)
         finally:
-            self._clean_up()
+            if self._descriptors or self._temps or self._written:
+                self._clean_up()
 
     def _replace(self, put: Put) -> None:
         step = self._stage(put)
@@ -109,19 +108,18 @@ class Commit:
 
     def _stage(self, put: Put) -> Staged | None:
         blob = self._spares.pad(put.blob)
-        generation = generation_in(blob)
         try:
             if put.current is Current.OURS and (taken := self._spares.take(len(blob))):
                 spare, descriptor = taken
                 self._descriptors.add(descriptor)
                 self._written[put.key] = spare
-                self._spares.overwrite(spare, descriptor, blob, put.key, generation)
-                return Staged(put, spare.name, descriptor, len(blob), generation, spare)
+                self._spares.overwrite(spare, descriptor, blob, put.key, put.generation)
+                return Staged(put, spare.name, descriptor, len(blob), spare)
             temp, descriptor = self._write_temp(blob, put)
         except OSError as error:
             self._fail(put.key, error)
             return None
-        return Staged(put, temp, descriptor, len(blob), generation)
+        return Staged(put, temp, descriptor, len(blob))
 
     def _write_temp(self, blob: bytes, put: Put) -> tuple[str, int]:
         temp = self._new_temp()
@@ -156,7 +154,7 @@ class Commit:
             started = time.perf_counter()
             if step.spare:
                 sync_data(step.descriptor)
-                step.spare.holds = ((step.put.key, step.generation),)  # and nothing older any more
+                step.spare.holds = ((step.put.key, step.put.generation),)  # and nothing older any more
             else:
                 sync(step.descriptor)
             self._clock(started)
@@ -220,7 +218,7 @@ class Commit:
         self._changed.append(key)
         with suppress(OSError):  # whatever became of the old generations, the new one has its name
             if self._spares.exchange(step.name, PREVIOUS + key):
-                self._spares.adopt(step.name, key, step.generation, step.size, failed_before)
+                self._spares.adopt(step.name, key, step.put.generation, step.size, failed_before)
             else:
                 self._directory.rename(step.name, PREVIOUS + key)
             self._temps.discard(step.name)
