@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint(Generic[T]):
-    """One checkpoint as it stands on disk."""
+    """One checkpoint as it is on disk."""
 
     data: T = field(repr=False)  # what was written, typed by the schema
     key: str  # the name of the file without .json
@@ -23,7 +23,7 @@ class Checkpoint(Generic[T]):
     version: int  # of the schema that wrote it
     written: datetime  # in UTC
     boot: str  # the boot in which it was written; "" if that is not known
-    from_this_boot: bool | None  # None where the kernel does not tell
+    from_this_boot: bool | None  # None where the kernel does not say
     unchanged: bool = False  # True from a write that found nothing to change, and so wrote nothing
 
 

@@ -1,4 +1,4 @@
-"""Whoever changes a key holds it; others that want it meanwhile wait in line."""
+"""A thread that changes a key holds it; other threads that want the key wait in line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class KeyLocks:
                 turn.leave()
 
     def _forget_other_threads(self) -> None:
-        """After a fork: they are not in the child, so nobody would ever give their keys back."""
+        """After a fork: they are not in the child, so they would never give their keys back."""
         self._guard = RLock()
         mine = self._thread.turn
         self._last = mine.held() if mine else {}
@@ -47,7 +47,7 @@ class KeyLocks:
 class Turn:
     """One holding of some keys, by one thread.
 
-    It lasts for as long as its lock is held, and that is all: whoever comes next waits for that lock. So nothing
+    It lasts for as long as its lock is held, and that is all: the next thread waits for that lock. So nothing
     needs to be done to give the keys back that a signal handler could prevent; leave() only tidies up.
 
         with turn.lock:
@@ -65,14 +65,14 @@ class Turn:
         self._locks = locks
         # Always in the same order, so that two callers cannot wait for each other.
         self._keys = keys if len(keys) == 1 else sorted(set(keys))
-        self._before: dict[str, Turn] = {}  # whom it waits for; stays there if it gives up
+        self._before: dict[str, Turn] = {}  # the turns it waits for; they stay here if it gives up
         self._left = False
 
     def wait(self) -> None:
-        """Until all who came before are gone.
+        """Until all earlier turns have ended.
 
-        Two callers cannot wait for each other only if nobody takes more while holding some. So a change function
-        that writes is refused.
+        Two callers cannot wait for each other only if no thread takes more keys while it holds some. So a change
+        function that writes is refused.
         """
         locks = self._locks
         thread = locks._thread
@@ -87,11 +87,11 @@ class Turn:
                 locks._last[key] = self
             while before:
                 with before.lock:  # until it ends
-                    before = before._before.get(key)  # if it ended without having had the key: whom it waited for
+                    before = before._before.get(key)  # if it ended without having had the key: what it waited for
             self._before.pop(key, None)
 
     def leave(self) -> None:
-        """Nobody needs to wait for this one any more, or know of it."""
+        """No thread needs to wait for this one any more, or know of it."""
         locks = self._locks
         self._left = True
         with locks._guard:

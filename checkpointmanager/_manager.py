@@ -46,14 +46,14 @@ class DirectoryOptions(TypedDict, total=False):
     sharing: bool  # take the lock around each write instead of for life
     read_only: bool  # take no lock and refuse to write
     durability: Durability  # "full" (default) or "atomic"
-    owner: str  # a label for others who find the directory locked
+    owner: str  # a label shown to processes that find the directory locked
     lock_timeout: float  # seconds to wait for the lock
     allow_insecure: bool  # accept a directory that other users could write to
     max_bytes: int  # the limit for one file
 
 
 class FileOptions(DirectoryOptions, total=False):
-    """The same, and who measures it."""
+    """The same, and what receives the figures."""
 
     metrics: MetricsSink | None  # such as a CheckpointMetrics
 
@@ -61,14 +61,14 @@ class FileOptions(DirectoryOptions, total=False):
 class CheckpointManager(Generic[T]):
     """Checkpoints of one kind in one directory, safe for many threads.
 
-    `directory` is created if it is missing; a Store (such as MemoryStore) may stand in its place. With no
+    `directory` is created if it is missing; a Store (such as MemoryStore) may take its place. With no
     `schema` the data is any JSON value. Options of a directory:
 
     sharing         take the lock around each write instead of for life, for processes that overlap
     read_only       take no lock and refuse to write
     durability      "full" (default): a write that returned survives power loss; "atomic": only a crash of
                     the process or a later one of the machine, as kubelet's files do
-    owner           a label that others are shown when they find the directory locked
+    owner           a label shown to processes that find the directory locked
     lock_timeout    seconds to wait for the lock; by default 0, and 10 with sharing
     allow_insecure  accept a directory that other users could write to
     max_bytes       the limit for one file, by default 64 MiB
@@ -249,7 +249,7 @@ class CheckpointManager(Generic[T]):
 
     @property
     def path(self) -> str:
-        """The directory, or the name of the store that stands in its place."""
+        """The directory, or the name of the store that is used in its place."""
         return self._store.path
 
     def path_of(self, key: str) -> str:
@@ -258,7 +258,7 @@ class CheckpointManager(Generic[T]):
 
     @property
     def exclusive(self) -> bool:
-        """True if nobody else can write while this manager is open: neither sharing nor read_only."""
+        """True if no other process or manager can write while this manager is open: neither sharing nor read_only."""
         return self._store.exclusive
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""From a key to what is stored under it, with every way it can fail told as one of our errors."""
+"""From a key to what is stored under it; every way it can fail is raised as one of our errors."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Put(NamedTuple):
 
     key: str  # checked by the caller
     blob: bytes  # the whole file
-    current: Current  # what is there now
+    current: Current  # what it replaces
     generation: int = 0  # of the blob; needed in a transaction, and where a good checkpoint is replaced
 
     def __repr__(self) -> str:

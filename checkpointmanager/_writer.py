@@ -183,7 +183,7 @@ class Writer:
         known = self._known.pop(key, None)
         lowest = known.header.generation if known else 0
         if known and found and found != known.header:
-            known = None  # somebody has put another one in its place
+            known = None  # another program or a user has replaced the file
         if known and known.is_of(encoded, digest):
             known = known if found else self._seen(key, known, encoded)
             if known:
@@ -252,7 +252,7 @@ class Writer:
             self._known[key] = known
 
     def _seen(self, key: str, known: Known, encoded: Encoded) -> Known | None:
-        """With the identity of the bytes under the name, if they are the known ones: somebody may have changed them.
+        """With the identity of the bytes under the name, if they are the known ones: a user may have changed them.
 
         The first time they are read, later one look at their identity is enough.
         """
@@ -267,7 +267,7 @@ class Writer:
         return known._replace(identity=identity) if is_there else None
 
     def _learn(self, key: str, lowest: int, found: Header | None) -> tuple[Current, int]:
-        """What stands under the key's name, and its generation, or `lowest` if that is higher.
+        """What is under the key's name, and its generation, or `lowest` if that is higher.
 
         Damaged bytes are in quarantine afterwards.
         """

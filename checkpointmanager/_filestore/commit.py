@@ -262,7 +262,7 @@ class Commit:
             return
         try:
             self._directory.rename(temp, PREVIOUS + key)
-        except IsADirectoryError:  # a folder stands there: no reason to refuse the new generation
+        except IsADirectoryError:  # a folder is there: no reason to refuse the new generation
             return
         # A killed writer may have left both names on one inode. Then rename does nothing, and temp must go.
         if current is Current.OURS:
@@ -283,13 +283,13 @@ class Commit:
                 removed.put_back()
 
     def _remove(self, key: str, removed: Removals) -> None:
-        """Gone, or gone already; then the directory is synced all the same, as somebody may just have removed it."""
+        """Gone, or gone already; then the directory is synced all the same, as a user may just have removed it."""
         try:
             removed.take(key + SUFFIX, key)
         except OSError as error:
             self._fail(key, error, in_doubt=key + SUFFIX in self._directory.stuck)
             return
-        with suppress(OSError):  # if that fails it is an orphan, which nobody reads
+        with suppress(OSError):  # if that fails it is an orphan, which is never read
             removed.take(PREVIOUS + key, key)
         self._changed.append(key)
 

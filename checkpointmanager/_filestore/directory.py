@@ -82,7 +82,7 @@ class Directory:
         return os.open(name, flags, dir_fd=self.descriptor)
 
     def new_temp(self, about: str = "") -> str:
-        """A name that nobody has."""
+        """A name that no other file has."""
         return f"{TEMP}{self.token}-{next(_numbers)}{about}"
 
     def rename(self, old: str, new: str) -> None:
@@ -122,9 +122,9 @@ class Directory:
         return True
 
     def sync(self) -> None:
-        """What this thread has changed is durable then. One sync at a time: who waited may be served by another's.
+        """What this thread has changed is durable then. One sync at a time: another thread's may serve a waiting one.
 
-        The kernel tells of a failure once. So whoever goes on must know the outcome of all syncs before.
+        The kernel reports a failure once. So a thread that goes on must know the outcome of all syncs before.
         """
         needed = self.syncs_begun + 1  # one that runs now may have begun too early
         with self._syncing:
@@ -136,7 +136,7 @@ class Directory:
                     self.sync_error = error
                     self.syncs_failed += 1
                     self._last_failed = self.syncs_begun
-                self.last_ended = self.syncs_begun  # not if it was interrupted: then it has served nobody
+                self.last_ended = self.syncs_begun  # not if it was interrupted: then it has served no thread
             if self.sync_error and self._last_failed >= needed:
                 raise self.sync_error
 
@@ -184,7 +184,7 @@ def _make(path: str) -> None:
     _sync_parent(path)
     for folder in reversed(missing):
         made = False
-        with suppress(FileExistsError):  # another process was quicker, or it is no directory: opening it will tell
+        with suppress(FileExistsError):  # another process was quicker, or it is no directory: opening it will show
             os.mkdir(folder, 0o700)
             made = True
         try:

@@ -1,4 +1,4 @@
-"""Knows who is inside, so that closing waits for them: a descriptor must not be closed under a running call."""
+"""Knows which threads are inside, so that closing waits for them: no descriptor is closed under a running call."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .._unbroken import is_mine
 
 
 class InFlight:
-    """Every call of a store passes through; after close(), and in a forked child, it lets nobody in.
+    """Every call of a store passes through; after close(), and in a forked child, it lets no thread in.
 
-    Each thread has a lock of its own and holds it while it is inside, so passing waits for nobody. Whoever enters
-    takes that lock first and looks then whether the way is barred, whoever closes bars first and waits then for
-    all locks: so one of the two always sees the other.
+    Each thread has a lock of its own and holds it while it is inside, so entering never waits. A thread that enters
+    takes its lock first and then checks whether the way is barred; one that closes bars first and then waits for all
+    locks. So one of the two always sees the other.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._barred = ""  # why nobody may enter
-        self._empty = False  # nobody is inside any more, and nobody will be
+        self._barred = ""  # why no thread may enter
+        self._empty = False  # no thread is inside any more, and none will be
         self._given_back = False
         self._start_empty()
         _all.add(self)
@@ -35,12 +35,12 @@ class InFlight:
         inside = is_mine(lock)
         try:
             lock.acquire()
-            if self._barred and not inside:  # who is inside may finish
+            if self._barred and not inside:  # a thread that is inside may finish
                 raise ManagerClosed(self._path, self._barred)
         except BaseException:
             try:  # noqa: SIM105  (a handler could raise once more on the way into suppress)
                 lock.release()
-            except RuntimeError:  # interrupted in the moment in which somebody who closes had it
+            except RuntimeError:  # interrupted in the moment in which a closing thread had it
                 pass
             raise
 
@@ -60,7 +60,7 @@ class InFlight:
             raise ManagerClosed(self._path, self._barred)
 
     def close(self, give_back: Callable[[], object]) -> None:
-        """Let nobody in any more, wait for those inside, then `give_back`. Again: wait until that has been done.
+        """Let no thread in any more, wait for those inside, then `give_back`. Again: wait until that has been done.
 
         If that is interrupted, calling it again goes on where it was. `give_back` may then be called twice.
         """

@@ -72,7 +72,7 @@ class Ownership:
                         self._lock.give_back()  # if a signal handler has just kept the first one from it
 
     def lock_owner(self) -> LockOwner | None:
-        """Who says to hold the lock."""
+        """The process that claims to hold the lock."""
         with suppress(OSError):
             descriptor = self._directory.open(LOCK)
             try:
@@ -104,7 +104,7 @@ class Ownership:
             raise DirectoryUnusable(self._path, error) from error
 
     def _refuse_if_moved(self) -> None:
-        """Others take the lock by path: one of a directory that is no longer there would exclude nobody."""
+        """Others take the lock by path: one of a directory that is no longer there would exclude no other process."""
         try:
             in_place = os.path.samestat(os.stat(self._directory.path), os.fstat(self._directory.descriptor))
         except FileNotFoundError:
@@ -116,7 +116,7 @@ class Ownership:
             raise DirectoryUnusable(self._directory.path, gone)
 
     def check(self) -> None:
-        """One stat a write: if somebody removed or replaced `.lock`, another process may own the directory."""
+        """One stat per write: if a user removed or replaced `.lock`, another process may own the directory."""
         if self._sharing:
             return  # it was taken just now
         try:
@@ -144,7 +144,7 @@ class Ownership:
 
 
 class ReadOnly:
-    """Stands in for an owner where writing is not meant."""
+    """Takes the place of an owner where nothing may be written."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -156,7 +156,7 @@ class ReadOnly:
         yield
 
     def check(self) -> None:
-        """Nobody gets as far as that."""
+        """Never reached: `writing` has refused before."""
 
     def close(self) -> None:
         """There is nothing to give back."""

@@ -52,7 +52,7 @@ def side_by_side(call: Callable[[T], R], things: Iterable[T], threads: int) -> l
             call_next()
     finally:
         waiting.clear()
-        for lock in calling:  # whoever took something from the line has it until that is done
+        for lock in calling:  # a helper that took something from the line has it until that is done
             with lock:
                 pass
     if errors:

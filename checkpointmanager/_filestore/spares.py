@@ -1,17 +1,17 @@
 """The files that updates are written over, so that an update waits for one sync and not for two.
 
-The bytes of a checkpoint say what they are, so the name under which they lie need not be durable at once: whoever
-opens the directory finds them (recovery.py). New bytes go into a spare, a file whose own name is durable already.
+The bytes of a checkpoint say what they are, so their name need not be durable at once: the next owner to open
+the directory finds them (recovery.py). New bytes go into a spare, a file whose own name is durable already.
 
     open        .spare-N
     fstat       one link, a file of ours, 0600    as a new one would be, whatever was done to it
-    fcntl       take and give back a lease        granted only if nobody else has it open: no reader is cut
+    fcntl       take and give back a lease        granted only if no other process has it open: no reader is cut
     write, (ftruncate,) fdatasync, close          the commit: from here on the update survives a power loss
     renameat2   .spare-N <-> key.json             seen by every reader at once
     renameat2   .spare-N <-> .previous-key        the generation before; the spare has the one before that
                 acknowledged
 
-The disk may still call the spare's new file the current checkpoint. So a spare is pending, and nobody writes to it,
+The disk may still call the spare's new file the current checkpoint. So a spare is pending, and is not written to,
 until a sync of the directory has ended well that began after the exchanges. One such sync serves all that are pending;
 it is made when no spare is free. While there are few spares a write without one goes into a new file, as commit.py
 describes, and the file that falls out is a spare more. If a sync fails, the spares pending then are not used again: a
@@ -48,7 +48,7 @@ if sys.platform == "linux":
     from .system import fcntl_at_once
 
 PADDING = 512
-SPARE_BYTES = 64 << 10  # of one at most: whoever opens after a crash reads them all, so
+SPARE_BYTES = 64 << 10  # of one at most: the owner that opens after a crash reads them all, so
 SPARE_LIMIT = 128  # 8 MiB
 TRIES = 4  # spares that are looked at for one update, if others read them
 _PRIVATE_FILE = stat.S_IFREG | 0o600
@@ -137,7 +137,7 @@ class Spares:
         return marked
 
     def adopt(self, temp: str, key: str, generation: int, size: int, failed_before: int) -> None:
-        """Let a file that nobody needs any more be a spare, as soon as its name is durable."""
+        """Let a file that is no longer needed be a spare, as soon as its name is durable."""
         spare = Spare(SPARE + temp.removeprefix(TEMP), key, generation, size)
         spare.failed_before = failed_before
         with self._lock:
@@ -162,7 +162,7 @@ class Spares:
         return gone
 
     def is_gone(self, spare: Spare) -> None:
-        """Its name stands for nothing any more, and that will be durable some day."""
+        """Its name is gone, which a later sync of the directory makes durable."""
         spare.pending_since = self._directory.syncs_begun
         spare.failed_before = self._directory.syncs_failed
         self._gone.append(spare)
@@ -268,7 +268,7 @@ class Spares:
         try:
             status = os.fstat(descriptor)
             if status.st_mode != _PRIVATE_FILE or status.st_uid != self._user or status.st_nlink != 1:
-                self.drop(spare)  # a backup has a link to it, or somebody has changed it
+                self.drop(spare)  # a backup has a link to it, or a user has changed it
             elif self._is_unread(descriptor):
                 spare.size = status.st_size
                 usable = True
@@ -284,12 +284,12 @@ class Spares:
     def _is_unread(self, descriptor: int) -> bool:
         """A write lease is granted only if no other descriptor has the file open."""
         try:
-            # Whoever opens the file while it is leased makes the kernel send SIGIO, which kills; SIGURG does not.
+            # When another process opens the leased file, the kernel sends SIGIO, which kills; SIGURG does not.
             fcntl_at_once(descriptor, fcntl.F_SETSIG, signal.SIGURG)
             fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
             fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         except BlockingIOError:
-            return False  # somebody reads it: this time into another file
+            return False  # another process reads it: this time into another file
         except OSError:
             self.works = False  # no leases on this file system, or not for this user
             return False

@@ -16,7 +16,7 @@ transaction until all of it is made again: with new files, and a new record in p
 that has failed is not made good by another one. The same is done when an owner opens the directory.
 
 If the commit itself fails, the record is removed and the directory synced. Only if that fails as well is the outcome
-in doubt. Then an empty file is left in the record's place, so that whoever comes next makes the removal anew.
+in doubt. Then an empty file is left in the record's place, so that the next owner makes the removal anew.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TWIN = "the file system ignores case, and there is a key that differs only in th
 class _Last(NamedTuple):
     """The last record that was here, and what must not happen before it is certain that it never comes back."""
 
-    keys: frozenset[str] | None  # that are blocked; None: nobody knows which
+    keys: frozenset[str] | None  # that are blocked; None: it is not known which
     files: tuple[str, ...]  # that it may name
     error_before: OSError | None  # a sync of the directory that has failed since may have lost its removal
     is_open: bool = True  # it may be there
@@ -205,7 +205,7 @@ class Transactions:
         try:
             self._directory.rename(temp, TRANSACTION)
         except BaseException as error:
-            with suppress(OSError):  # else nobody can tell
+            with suppress(OSError):  # else it is in doubt
                 if self._directory.exists(temp):  # so it has not happened
                     self._last = before
                     files.discard()
@@ -283,7 +283,7 @@ class Transactions:
             self._directory.discard(file)
 
     def _make_again(self, record: Record) -> None:
-        """From the beginning, but for what is newer by now: nobody knows which of its names are durable."""
+        """From the beginning, but for what is newer by now: it is not known which of its names are durable."""
         error_before = self._directory.sync_error
         self._number = max(self._number, record.number)
         left = [each for each in self.unfinished.progress(record) if each.standing in (Standing.WAITING, Standing.DONE)]
@@ -323,7 +323,7 @@ class Transactions:
             self._last = None
 
     def _leave_empty(self) -> None:
-        """So that everybody sees that there was a record whose removal is not durable."""
+        """So that every process sees that there was a record whose removal is not durable."""
         with suppress(OSError):
             put_empty_record(self._directory)
 

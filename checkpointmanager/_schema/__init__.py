@@ -174,7 +174,7 @@ class Schema(Generic[T]):
             raise Mismatch("is nested too deeply, or contains itself") from None
 
     def _first_mismatch(self, value: T, plain: Any) -> Mismatch:
-        """Encoded once more, so that the fields of dataclasses are told from the keys of dicts, which are data."""
+        """Encoded once more, to distinguish the fields of dataclasses from the keys of dicts, which are data."""
         return first_mismatch(plain) if self._foreign else first_mismatch(self._to_plain(value, FieldMarks()), plain)
 
     def _from_plain(self, plain: Any, unknowns: Unknowns) -> T:
@@ -220,13 +220,13 @@ class Schema(Generic[T]):
         if type(self.version) is not int or self.version < 1:
             raise ValueError(f"schema {self.kind}: versions are integers from 1")
         if type(self.readable_by) is not int or not 1 <= self.readable_by <= self.version:
-            raise ValueError(f"schema {self.kind}: readable_by lies between 1 and version {self.version}")
+            raise ValueError(f"schema {self.kind}: readable_by must be between 1 and version {self.version}")
         if any(type(step) is not int or not 1 <= step < self.version for step in self._migrations):
             raise ValueError(f"schema {self.kind}: migrations start from versions 1 to {self.version - 1}")
 
 
 def _codec_of_pair(encode: Callable[[T], Any], decode: Callable[[Any], T]) -> Codec:
-    """What encode= raises is the caller's own error; what decode= raises is told without its text."""
+    """What encode= raises is the caller's own error; what decode= raises is reported without its text."""
 
     def to_plain(value: Any, _: Unknowns) -> Any:
         plain = encode(value)

@@ -96,7 +96,7 @@ class _Builder:
         return self._dataclasses[cls]
 
     def _forward(self, cls: type) -> Codec:
-        """Stands for the codec of a class until that is built."""
+        """Takes the place of a class's codec until that is built."""
 
         def encode(value: Any, unknowns: Unknowns) -> Any:
             return self._dataclasses[cls].encode(value, unknowns)
@@ -217,7 +217,7 @@ def _any_container(cls: type) -> Codec:
 
 
 def _union(members: list[Codec], name: str) -> Codec:
-    """Its members are told apart by type on both sides, so that what is read is what was written."""
+    """Its members are distinguished by type on both sides, so that what is read is what was written."""
     if ANYTHING in members and all(member.as_is for member in members):
         return ANYTHING  # such as Any | None
     members = sorted(members, key=lambda member: member is FLOAT)  # so that in `int | float` an int stays one

@@ -26,7 +26,7 @@ def refusal(by: str, error: Exception) -> Mismatch:
 def without_text(error: Exception) -> Exception:
     """An error of the same type and traceback, without its arguments, its notes and those it came from.
 
-    Only built-in types are made again. Another class may show what it holds, so one of the same name stands for it.
+    Only built-in types are made again. Another class may show what it holds, so one of the same name takes its place.
     """
     cls = type(error)
     if cls.__module__ != "builtins" or isinstance(error, BaseExceptionGroup):  # a group is made of errors

@@ -2,7 +2,7 @@
 
 It may be newer, or of the same version, built from another branch. Only a migration from an older one drops fields.
 They are kept object by object: with the very object that was read, wherever it moves; else by its place along
-field names and dict keys. Never by a position in a list, where another object may stand by now.
+field names and dict keys. Never by a position in a list, where another object may be by now.
 """
 
 from __future__ import annotations
