@@ -1,4 +1,4 @@
-"""What a dead owner left in its spares is named, and so is what is newer there; not what a living owner has."""
+"""The spares that a dead owner left are reported, with each newer generation in them; those of a live owner are not."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from checkpoint_verify import lockstate
 from checkpointmanager import CheckpointManager
 from checkpointmanager._format.envelope import Header, seal
 
-from .command import checkpoint_verify
+from ..checkpointmanager.spares import kept_order, skip_unless_possible_in
+from .command import called, checkpoint_verify
 
 
 @pytest.fixture
@@ -22,6 +24,13 @@ def directory(tmp_path: Path) -> Path:
     leave(directory, ".spare-dead-2", "a", 1)
     (directory / ".spare-dead-3").write_bytes(b"torn")
     return directory
+
+
+@pytest.fixture
+def seen_from_another_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    """/proc/locks lists no lock of the owner, as in a container with a pid namespace of its own."""
+    monkeypatch.setattr(lockstate, "_pids_with_lock_on", lambda status, owner: ())
+    monkeypatch.setattr(lockstate, "_sees_all", lambda: False)
 
 
 def leave(directory: Path, name: str, key: str, generation: int) -> None:
@@ -36,20 +45,47 @@ def test_a_newer_generation_that_is_waiting_is_named(directory: Path) -> None:
     assert "3 spares" in ended.out
 
 
-def test_where_the_file_is_damaged_it_is_said_what_becomes_of_it(directory: Path) -> None:
+def test_beside_a_damaged_file_it_says_what_becomes_of_the_spare(directory: Path) -> None:
     (directory / "a.json").write_bytes(b"rot")
     ended = checkpoint_verify(directory)
     assert ended.code != 0
     assert "it will become the previous generation" in ended.out
 
 
-def test_a_living_owners_spares_are_not_mentioned(directory: Path) -> None:
+def test_the_spares_of_a_live_owner_are_not_reported(directory: Path) -> None:
     with CheckpointManager(directory):
         leave(directory, ".spare-alive-1", "a", 9)
         assert ".spare-" not in checkpoint_verify(directory).out
 
 
-def test_after_the_next_owner_there_is_nothing_to_say(directory: Path) -> None:
+@pytest.mark.parametrize("text", [b"", b"{"], ids=["empty", "unreadable"])
+def test_the_spares_of_a_live_owner_in_another_container_are_not_reported(
+    directory: Path, text: bytes, seen_from_another_container: None
+) -> None:
+    skip_unless_possible_in(directory)
+    with kept_order(True), CheckpointManager(directory) as manager:
+        for number in range(3):
+            manager.create_checkpoint("a", number)
+        assert list(directory.glob(".spare-*"))
+        (directory / ".lock").write_bytes(text)
+
+        ended = called("--json", directory)
+        again = called("--json", directory)  # the first look left no lock behind
+        manager.create_checkpoint("a", "still the owner")
+
+    for looked in (ended, again):
+        assert looked.document["paths"][0]["lock"]["state"] == "unknown"
+        assert looked.document["problems"] == []
+
+
+def test_the_spares_of_a_dead_owner_are_reported_where_locks_are_not_visible(
+    directory: Path, seen_from_another_container: None
+) -> None:
+    (directory / ".spares").write_text("a boot\n")
+    assert "3 spares left by an owner that did not close" in called(directory).out
+
+
+def test_after_the_next_owner_there_is_nothing_to_report(directory: Path) -> None:
     CheckpointManager(directory).close()
     ended = checkpoint_verify(directory)
     assert ended.code == 0

@@ -6,10 +6,12 @@ A file of any size needs little memory: large ones pass through one buffer into 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from xxhash import xxh3_64
@@ -78,6 +80,19 @@ def read_whole(name: str, folder: int | None) -> bytes:
         return _read(descriptor, min(size, MAX_BYTES))
     finally:
         os.close(descriptor)
+
+
+def is_locked(name: str, folder: int) -> bool:
+    """True if another open file has the exclusive kernel lock. Takes a shared lock for an instant; never waits."""
+    with suppress(OSError):
+        descriptor = _open(name, folder)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+    return False
 
 
 def pieces(path: str) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Scans a directory file by file. Findings are passed on and not kept, so memory does not grow with their number.
 
 It stays on the file system of the directory, follows no link below it, and enters no folder except `.quarantine` (to
-count) and kubelet's `device-plugins`. It takes no lock and writes nothing.
+count) and kubelet's `device-plugins`. It takes no lock of an agent and writes nothing.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _scan(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iter
         found_wrong += refusals_of(path, folder, around.user)
     if wanted.previous:
         _look_at_previous(path, folder, names, around, circumstances)
-    if around.lock.held is not Held.HELD:  # a living owner's names are right
+    if around.lock.held is not Held.HELD and not disk.is_locked(SPARES, folder):  # a live owner's names are right
         around.spares = spares_in(sorted(names.spares), folder, path)
     around.temps += [name for name in names.temps if _is_left_over(name, folder, around.lock)]
 

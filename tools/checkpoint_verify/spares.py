@@ -1,6 +1,7 @@
 """Spares: files that updates overwrite. After a crash one of them may hold the newest generation of a key.
 
-While an owner is alive, all names are right and the spares do not matter. FORMAT.md has the rule.
+While an owner is alive, all names are right and the spares do not matter. It keeps `.spares` locked, which can be seen
+from any container. FORMAT.md has the rule.
 """
 
 from __future__ import annotations
