@@ -216,13 +216,13 @@ def run_mortal(directory: Path, threads: int, keys: int, first: int) -> None:
         while not stopping.is_set():
             number = next(numbers)
             touched = {key: dice.random() < 0.8 for key in dice.sample(own, 3 if dice.random() < 0.2 else 1)}
-            told = " ".join(f"{key}={number if put else '-'}" for key, put in touched.items())
-            os.write(1, f"begin {number} {told}\n".encode())
+            changes = " ".join(f"{key}={number if put else '-'}" for key, put in touched.items())
+            os.write(1, f"begin {number} {changes}\n".encode())
             value = {"number": number, "filler": "x" * dice.randrange(3000)}
             with manager.batch() as batch:
                 for key, put in touched.items():
                     batch.create_checkpoint(key, value) if put else batch.remove_checkpoint(key)
-            os.write(1, f"done {number} {told}\n".encode())
+            os.write(1, f"done {number} {changes}\n".encode())
 
     shares = [[f"key-{k}" for k in range(n, keys, threads)] for n in range(threads)]
     with CheckpointManager(directory) as manager:

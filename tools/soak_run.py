@@ -78,27 +78,27 @@ class Mortal:
         command = [sys.executable, str(AGENTS), "mortal", str(self._directory), *size]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as agent:
             assert agent.stdout
-            told = self._read(agent.stdout.fileno(), self._dice.uniform(*LIFE_SECONDS))
+            output = self._read(agent.stdout.fileno(), self._dice.uniform(*LIFE_SECONDS))
             polite = self._dice.random() < POLITE
             agent.send_signal(signal.SIGTERM if polite else signal.SIGKILL)
-            told += self._rest_of(agent)
+            output += self._rest_of(agent)
         self.kills += not polite
-        self._take_down(told)
+        self._take_down(output)
         self._check()
 
     def _read(self, said: int, seconds: float) -> bytes:
         """Read for this long, counted from its first output."""
-        told = b""
+        output = b""
         until = time.monotonic() + LIMIT
         while (remaining := until - time.monotonic()) > 0:
             if select.select([said], [], [], remaining)[0]:
-                if not told:
+                if not output:
                     until = time.monotonic() + seconds
                 piece = _read_some(said)
                 if not piece:
                     break
-                told += piece
-        return told
+                output += piece
+        return output
 
     def _rest_of(self, agent: subprocess.Popen[bytes]) -> bytes:
         try:
@@ -108,8 +108,8 @@ class Mortal:
             agent.kill()
             return agent.communicate()[0]
 
-    def _take_down(self, told: bytes) -> None:
-        for line in told.decode().split("\n")[:-1]:
+    def _take_down(self, output: bytes) -> None:
+        for line in output.decode().split("\n")[:-1]:
             event, number, *changes = line.split(" ")
             if event == "failed":
                 self.failures.append(line)

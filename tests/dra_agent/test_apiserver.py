@@ -58,7 +58,7 @@ def test_the_server_says_which_versions_it_serves(cluster: LocalApiServer, versi
         client(cluster).served_versions()
 
 
-@pytest.mark.parametrize(("status", "text"), [(404, '"c1" not found'), (503, "told to fail"), (403, "told to fail")])
+@pytest.mark.parametrize(("status", "text"), [(404, '"c1" not found'), (503, "set to fail"), (403, "set to fail")])
 def test_a_refusal_says_what_was_asked_and_what_was_answered(cluster: LocalApiServer, status: int, text: str) -> None:
     cluster.failing = status if status != 404 else 0
     with pytest.raises(ApiError, match=text) as error:

@@ -42,15 +42,15 @@ def run(arguments: argparse.Namespace) -> int:
     target = targets.one(arguments.targets, arguments.directory)
     content = load(target.path, Circumstances(named=True, kubelet_version=arguments.kubelet_version))
     found, blob = content.found, content.blob
-    told = _diagnosis(target, found, blob)
-    remedies = _remedies(target, content, told)
+    diagnosis = _diagnosis(target, found, blob)
+    remedies = _remedies(target, content, diagnosis)
     subject = subject_at(found)
     code = code_of(found)
     if arguments.json:
-        json.dump(preamble("diagnose", code) | _document(found, told, remedies, subject), sys.stdout, indent=2)
+        json.dump(preamble("diagnose", code) | _document(found, diagnosis, remedies, subject), sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
-        _print(found, blob, told, remedies, subject=subject, screen=screen())
+        _print(found, blob, diagnosis, remedies, subject=subject, screen=screen())
     return code
 
 
@@ -66,9 +66,9 @@ def _diagnosis(target: Target, found: Finding, blob: bytes) -> Diagnosis:
             [found.detail],
         )
     if found.kubelet:
-        told = Diagnosis(found.detail, PROVED, list(found.warnings))
-        told.spot = anatomy.damaged_spot(blob, None) if found.state is State.DAMAGED else None
-        return told
+        diagnosis = Diagnosis(found.detail, PROVED, list(found.warnings))
+        diagnosis.spot = anatomy.damaged_spot(blob, None) if found.state is State.DAMAGED else None
+        return diagnosis
     return diagnose(found, blob, setting_of(target.path, _other_path(target, blob)))
 
 
@@ -78,7 +78,7 @@ def _other_path(target: Target, blob: bytes) -> str:
     return os.path.join(target.directory, other + SUFFIX) if is_name(other) and other != target.key else ""
 
 
-def _remedies(target: Target, content: Content, told: Diagnosis) -> list[Remedy]:
+def _remedies(target: Target, content: Content, diagnosis: Diagnosis) -> list[Remedy]:
     found = content.found
     if found.state is State.TOO_NEW:
         return [Remedy("Run the newer version of the agent, which can read it. Do not delete the file.")]
@@ -91,17 +91,23 @@ def _remedies(target: Target, content: Content, told: Diagnosis) -> list[Remedy]
     return (
         for_kubelet(found)
         if found.kubelet
-        else for_checkpoint(target, found, told.cure, _other_path(target, content.blob))
+        else for_checkpoint(target, found, diagnosis.cure, _other_path(target, content.blob))
     )
 
 
 def _print(
-    found: Finding, blob: bytes, told: Diagnosis, remedies: list[Remedy], *, subject: Subject | None, screen: Screen
+    found: Finding,
+    blob: bytes,
+    diagnosis: Diagnosis,
+    remedies: list[Remedy],
+    *,
+    subject: Subject | None,
+    screen: Screen,
 ) -> None:
     reason = f" ({found.reason})" if found.reason else ""
     screen.say((found.word.upper(), STATE_STYLES[found.state]), " ", (words.shown(found.path), STRONG), reason)
     screen.say()
-    screen.say(("What happened  ", FAINT), (told.cause, STRONG), (f"  [{told.certainty}]", FAINT))
+    screen.say(("What happened  ", FAINT), (diagnosis.cause, STRONG), (f"  [{diagnosis.certainty}]", FAINT))
     if found.header:
         screen.pairs(header_pairs(found.header))
     if subject:
@@ -109,12 +115,12 @@ def _print(
     if found.kubelet:
         screen.pairs(kubelet_pairs(found)[:-1])
         print_claims(found.kubelet, screen)
-    for sentence in told.evidence:
+    for sentence in diagnosis.evidence:
         screen.say(("- ", FAINT), words.shown(sentence), indent=2)
-    if told.spot and blob:
+    if diagnosis.spot and blob:
         screen.say()
-        screen.say((f"Where          offset {told.spot.offset} of {len(blob)}", FAINT))
-        print_spot(blob, told.spot, screen)
+        screen.say((f"Where          offset {diagnosis.spot.offset} of {len(blob)}", FAINT))
+        print_spot(blob, diagnosis.spot, screen)
     if remedies:
         screen.say()
         screen.say(("What to do", FAINT))
@@ -130,15 +136,15 @@ def _print(
         screen.say(("The file was not touched.", BAD if not remedies else FAINT))
 
 
-def _document(found: Finding, told: Diagnosis, remedies: list[Remedy], subject: Subject | None) -> dict[str, Any]:
+def _document(found: Finding, diagnosis: Diagnosis, remedies: list[Remedy], subject: Subject | None) -> dict[str, Any]:
     return finding_document(found) | {
-        "cause": told.cause,
-        "certainty": told.certainty,
-        "evidence": [words.shown(sentence) for sentence in told.evidence],
-        "place": {"offset": told.spot.offset, "length": told.spot.length, "what": told.spot.what}
-        if told.spot
+        "cause": diagnosis.cause,
+        "certainty": diagnosis.certainty,
+        "evidence": [words.shown(sentence) for sentence in diagnosis.evidence],
+        "place": {"offset": diagnosis.spot.offset, "length": diagnosis.spot.length, "what": diagnosis.spot.what}
+        if diagnosis.spot
         else None,
-        "repairable": told.cure is not None,
+        "repairable": diagnosis.cure is not None,
         "subject": subject.document if subject else None,
         "remedies": [{"what": remedy.what, "commands": list(remedy.commands)} for remedy in remedies],
     }

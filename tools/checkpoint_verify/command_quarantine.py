@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _restore(arguments) if arguments.verb == "restore" else _purge(arguments)
     except Blocked as why:
-        return _tell(arguments, [], exitcodes.COULD_NOT_LOOK, f"NOTHING DONE: {words.shown(str(why))}")
+        return _report(arguments, [], exitcodes.COULD_NOT_LOOK, f"NOTHING DONE: {words.shown(str(why))}")
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -134,7 +134,7 @@ def _restore(arguments: argparse.Namespace) -> int:
     code = exitcodes.of(damaged=after is None or after.state is State.DAMAGED, unseen=False)
     also = f"; the file it replaced is kept in {words.shown(kept)}" if kept else ""
     said = f"DONE: {words.shown(copy.target)} is back and {_now(after)}{also}"
-    return _tell(arguments, [(copy, "restored", kept)], code, said)
+    return _report(arguments, [(copy, "restored", kept)], code, said)
 
 
 def _purge(arguments: argparse.Namespace) -> int:
@@ -148,7 +148,7 @@ def _purge(arguments: argparse.Namespace) -> int:
         raise UsageError("all copies must belong to one directory, because its lock is needed")
     rest = f", {words.count(len(needed), 'copy', 'copies')} of damaged or missing keys kept" if needed else ""
     if not doomed:
-        return _tell(arguments, [], exitcodes.GOOD, f"GOOD: nothing to delete{rest}")
+        return _report(arguments, [], exitcodes.GOOD, f"GOOD: nothing to delete{rest}")
     [directory] = directories
     refuse_if_held(directory)
     if answer := _declined(arguments, f"Delete {words.count(len(doomed), 'copy', 'copies')} for good?"):
@@ -165,7 +165,7 @@ def _purge(arguments: argparse.Namespace) -> int:
     code = exitcodes.COULD_NOT_LOOK if left else exitcodes.GOOD
     failed = f", {len(left)} could not be deleted" if left else ""
     said = f"DONE: {words.count(len(done) - len(left), 'copy', 'copies')} deleted{failed}{rest}"
-    return _tell(arguments, done, code, said)
+    return _report(arguments, done, code, said)
 
 
 def _declined(arguments: argparse.Namespace, question: str) -> int:
@@ -202,7 +202,7 @@ def _now(found: Finding | None) -> str:
     return "gone" if found is None else f"{found.word} ({found.reason})" if found.reason else found.word
 
 
-def _tell(arguments: argparse.Namespace, done: list[tuple[Copy, str, str]], code: int, said: str) -> int:
+def _report(arguments: argparse.Namespace, done: list[tuple[Copy, str, str]], code: int, said: str) -> int:
     if arguments.json:
         steps = [path_members(copy.path) | {"key": copy.key, "action": what, "detail": d} for copy, what, d in done]
         _print_json(f"quarantine {arguments.verb}", code, summary=said, steps=steps)

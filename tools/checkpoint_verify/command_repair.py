@@ -59,19 +59,19 @@ def run(arguments: argparse.Namespace) -> int:
     if damaged:
         surgeon.plan(damaged)
     if arguments.dry_run or not any(step.is_change for step in damaged):
-        return _tell(steps, arguments, shown, planned=True, blocked=surgeon.blocked)
+        return _report(steps, arguments, shown, planned=True, blocked=surgeon.blocked)
     try:
         refuse_if_held(directory)
         answer = _answer(damaged, arguments, shown)
     except Blocked as why:
         surgeon.block(damaged, str(why))
-        return _tell(steps, arguments, shown, planned=False, blocked=surgeon.blocked)
+        return _report(steps, arguments, shown, planned=False, blocked=surgeon.blocked)
     if answer is Answer.INTERRUPTED:
         return exitcodes.COULD_NOT_LOOK
     if answer is Answer.NO:
-        return _tell(steps, arguments, shown, planned=True, refused=True)
+        return _report(steps, arguments, shown, planned=True, refused=True)
     surgeon.operate([step for step in damaged if step.is_change])
-    return _tell(steps, arguments, shown, planned=False, blocked=surgeon.blocked)
+    return _report(steps, arguments, shown, planned=False, blocked=surgeon.blocked)
 
 
 def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
@@ -129,7 +129,7 @@ def _answer(steps: list[Step], arguments: argparse.Namespace, screen: Screen) ->
     return ask(f"Change {words.count(number, 'file')}? The damaged bytes go to quarantine first.")
 
 
-def _tell(
+def _report(
     steps: list[Step],
     arguments: argparse.Namespace,
     screen: Screen,
@@ -169,11 +169,11 @@ def _verdict(steps: list[Step], *, planned: bool) -> tuple[str, str]:
     numbers.pop("good", 0)
     if not numbers and not left:
         return "GOOD: nothing to repair", FINE
-    told = ", ".join(f"{number:,} {action.replace('-', ' ')}" for action, number in sorted(numbers.items()))
+    counts = ", ".join(f"{number:,} {action.replace('-', ' ')}" for action, number in sorted(numbers.items()))
     rest = f", {left:,} left as {'it is' if left == 1 else 'they are'}" if left else ""
     if planned:
-        return f"PLAN: {told or 'nothing can be done'}{rest}; nothing was changed", ODD
-    return f"DONE: {told or 'nothing'}{rest}", BAD if left else FINE
+        return f"PLAN: {counts or 'nothing can be done'}{rest}; nothing was changed", ODD
+    return f"DONE: {counts or 'nothing'}{rest}", BAD if left else FINE
 
 
 def _print_steps(steps: list[Step], screen: Screen, *, planned: bool) -> None:

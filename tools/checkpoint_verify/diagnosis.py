@@ -59,7 +59,7 @@ def diagnose(found: Finding, blob: bytes, setting: Setting) -> Diagnosis:
             "A user or another program put something else in the file's place.", PROVED, [_sentence(found.detail)]
         )
     cure, flip = anatomy.mended(blob)
-    told = (
+    diagnosis = (
         _written_so(found, setting)
         or _exactly_mended(cure, flip)
         or _empty(blob)
@@ -69,10 +69,10 @@ def diagnose(found: Finding, blob: bytes, setting: Setting) -> Diagnosis:
         or _truncated(blob)
         or _overwritten(blob)
     )
-    told.cure = cure
-    told.spot = anatomy.damaged_spot(blob, flip)
-    told.evidence += _circumstances(found, blob, setting)
-    return told
+    diagnosis.cure = cure
+    diagnosis.spot = anatomy.damaged_spot(blob, flip)
+    diagnosis.evidence += _circumstances(found, blob, setting)
+    return diagnosis
 
 
 def _sentence(text: str) -> str:

@@ -37,8 +37,8 @@ class LockState:
         who = words.shown(str(self.owner)) if self.owner else "a process that left no name"
         if self.held is Held.HELD:
             seen = ", ".join(map(str, self.pids))
-            told = self.owner is not None and self.owner.pid in self.pids
-            return f"held by {who}" if told else f"held by pid {seen} (the lock file says: {who})"
+            agrees = self.owner is not None and self.owner.pid in self.pids
+            return f"held by {who}" if agrees else f"held by pid {seen} (the lock file says: {who})"
         if self.held is Held.FREE:
             return f"free; last held by {who}"
         if self.held is Held.UNKNOWN:

@@ -1,4 +1,4 @@
-"""The command `dra-agent`, also as `python -m dra_agent`; without its extra it says what to install."""
+"""The command `dra-agent`, also as `python -m dra_agent`; without its extra it prints what to install."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OF_THE_EXTRA = ("google", "grpc", "prometheus_client")
 
 
 def main() -> int:
-    """Run the agent, if what it needs is there."""
+    """Run the agent, if its dependencies are installed."""
     try:
         from .cli import main as run  # noqa: PLC0415 - imports all of the extra
     except ModuleNotFoundError as error:

@@ -40,12 +40,12 @@ from .wire import V1, V1BETA1
 
 logger = logging.getLogger("dra_agent")
 
-LOCK_SLICE_SECONDS = 0.5  # a standby tries so long at a time, so it hears SIGTERM at the latest after that
-WATCH_SECONDS = 1.0  # between two looks at the sockets, and at the device file
+LOCK_SLICE_SECONDS = 0.5  # length of one attempt of a standby, and so the longest delay before it notices SIGTERM
+WATCH_SECONDS = 1.0  # between two checks of the sockets and of the device file
 
 
 class Agent:
-    """`run` it once. `stopping` ends it in order, from whichever phase it is in."""
+    """Call `run` once. `stopping` ends it in order, from any phase."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -84,7 +84,7 @@ class Agent:
             logger.info("ended")
 
     async def _take_over(self) -> AsyncClaimInfoCache | None:
-        """The state, when it is ours; None if the agent is to stop before."""
+        """The state once this process owns it; None if the agent has to stop first."""
         threads = KeyedThreads(name="claims")
         while not self.stopping.is_set():
             try:
@@ -105,7 +105,7 @@ class Agent:
         return ClaimInfoCache(self._settings.state, boot_id=self._settings.boot_id, **self._file_options())
 
     def _open_pods(self) -> PodConfigs:
-        """Called only when the claims are ours, so no other agent has it."""
+        """Called only while we own the claims, so no other agent has this store open."""
         store = PodConfigStore(self._settings.pods, boot_id=self._settings.boot_id, **self._file_options())
         self.status.pods = PodConfigs(store)
         return self.status.pods
@@ -119,14 +119,14 @@ class Agent:
         )
 
     async def _serve(self, cache: AsyncClaimInfoCache) -> None:
-        self._settings.devices.refresh()  # it may have changed while another process had the state
+        self._settings.devices.refresh()  # it may have changed while another process owned the state
         make_folder(self._settings.cdi, 0o755)  # runtimes and their users read it
         pods = await cache.threads.call(self._open_pods)
         try:
             preparer = await self._restored(cache, pods)
             await self._serve_restored(cache, preparer)
         finally:
-            await cache.threads.drained()  # what has outlived the grace may still have configs to set
+            await cache.threads.drained()  # calls that outlived the grace period may still set configs
             await cache.threads.call(pods.store.close)
 
     async def _serve_restored(self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer) -> None:
@@ -145,7 +145,7 @@ class Agent:
         ]
         tasks: list[asyncio.Task[None]] = []
         try:
-            for socket in sockets:  # the one that kubelet looks for comes last
+            for socket in sockets:  # the one that kubelet watches for comes last
                 await socket.start()
             status.phase = Phase.SERVING
             logger.info("serving %d claims on %s", len(cache.cache), settings.dra_socket)
@@ -177,7 +177,7 @@ class Agent:
         }
 
     async def _restored(self, cache: AsyncClaimInfoCache, pods: PodConfigs) -> AsyncClaimPreparer:
-        """Before the sockets appear, claims, CDI files and the configs of pods agree."""
+        """Make claims, CDI files and pod configs agree before the sockets appear."""
         settings = self._settings
         cdi = CdiFolder(settings.cdi, settings.devices.current.driver)
         for uid, why in cache.cache.report().unknown.items():
@@ -198,7 +198,7 @@ class Agent:
             self._lost(event.detail)
 
     async def _watch(self, sockets: list[SocketServer]) -> None:
-        """Without its sockets the agent is deaf: let the probe restart it."""
+        """Without its sockets the agent gets no calls: let the probe restart it."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             for socket in sockets:
@@ -206,7 +206,7 @@ class Agent:
                     self._lost(f"{socket.path}: the socket was removed or replaced")
 
     async def _watch_devices(self, publisher: Publisher) -> None:
-        """A changed device file holds from the next prepare on; one that cannot be used changes nothing."""
+        """A changed device file applies from the next prepare on; an unusable one changes nothing."""
         devices, reported = self._settings.devices, ""
         while True:
             await asyncio.sleep(WATCH_SECONDS)

@@ -1,6 +1,6 @@
 """A small client of the API server: JSON over HTTP, with a limit on every wait and an error for every answer.
 
-It blocks, so it is called from threads; each keeps its connection.
+It blocks, so call it from threads; each thread keeps its own connection.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MAX_ANSWER = 16 << 20  # bytes
 
 
 class ApiError(Exception):
-    """The API server did not give what was asked for. `status` is 0 if it gave no answer at all.
+    """A request to the API server failed. `status` is 0 if there was no answer at all.
 
-    `missing` is the kind of an object of which the server says that there is none: a 404 alone may also come from a
-    server that does not have this API, or from a proxy.
+    `missing` is the kind of an object that the server says does not exist: a 404 alone may also come from a server
+    without this API, or from a proxy.
     """
 
     def __init__(self, what: str, status: int, why: str, missing: str = "") -> None:
@@ -37,7 +37,7 @@ class ApiError(Exception):
 
 
 class ApiServer:
-    """One request at a time and thread. `timeout`, in seconds, is for connecting and for each wait on an answer."""
+    """One request at a time per thread. `timeout`, in seconds, limits connecting and each wait for an answer."""
 
     def __init__(self, credentials: Credentials, timeout: float) -> None:
         self._credentials = credentials
@@ -53,7 +53,7 @@ class ApiServer:
         return self._ask("GET", "/api/v1", f"/nodes/{quote(name, '')}")
 
     def served_versions(self) -> list[str]:
-        """The versions of the resource API that this server has, by name; none if it has no such API."""
+        """The names of the resource API versions that this server has; none if it does not have that API."""
         try:
             group = self._ask("GET", RESOURCE_GROUP)
         except ApiError as error:
@@ -63,7 +63,7 @@ class ApiServer:
         return [str(each.get("version")) for each in group.get("versions") or []]
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """The JSON object that a path below the resource API answers; ApiError for anything else."""
+        """The JSON object at a path below the resource API. Raises ApiError for any other answer."""
         return self._ask(method, RESOURCE_API, path, body)
 
     def _ask(self, method: str, api: str, path: str = "", body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
@@ -100,7 +100,7 @@ class ApiServer:
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
             if kept is None:
                 raise
-            # The server has closed a connection that was idle: that says nothing, so once more on a new one.
+            # The server closed an idle connection, which is not a failure: try once more on a new one.
             return self._sent(self._connected(credential), method, path, data, headers)
 
     def _sent(
@@ -130,7 +130,7 @@ class ApiServer:
         return connection
 
     def close(self) -> None:
-        """Give up the connection of this thread; its next request makes a new one."""
+        """Close the connection of this thread; its next request opens a new one."""
         connection = getattr(self._threads, "connection", None)
         self._threads.connection = None
         if connection:
@@ -138,7 +138,7 @@ class ApiServer:
 
 
 class _SecureConnection(http.client.HTTPSConnection):
-    """To a server whose certificate may be for another name than the host's."""
+    """A connection to a server whose certificate may name another host."""
 
     def __init__(self, host: str, port: int, timeout: float, context: ssl.SSLContext, server_name: str) -> None:
         super().__init__(host, port, timeout=timeout, context=context)

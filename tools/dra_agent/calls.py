@@ -1,8 +1,8 @@
 """What kubelet's calls cost and how they ended: histograms under kubelet's own names, and a log line per call.
 
-`dra_operations_duration_seconds` says whether a pod got what it needs: one call is for all claims of a pod, and it
-failed if one of them did. `dra_grpc_operations_duration_seconds` says whether the call itself came through. Kubelet
-has both from its side; a difference between the two is spent on the way.
+`dra_operations_duration_seconds` shows whether a pod got what it needs: one call covers all claims of a pod, and it
+failed if one of them did. `dra_grpc_operations_duration_seconds` shows whether the call itself succeeded. Kubelet
+measures both from its side; a difference between the two is time spent in transit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Call:
     method: str
     uids: tuple[str, ...]
     failed: list[str] = field(default_factory=list)
-    id: str = field(default_factory=lambda: secrets.token_hex(4))  # in each line of the log about it
+    id: str = field(default_factory=lambda: secrets.token_hex(4))  # in each log line about this call
 
 
 class Calls:

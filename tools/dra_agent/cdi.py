@@ -1,7 +1,7 @@
 """CDI specification files: what the container runtime does to a container that gets a device.
 
-One file per claim, replaced by a rename, so that the runtime reads all of it or nothing. They are not synced: they
-are made anew from the claims whenever the agent starts, and worth nothing after a reboot.
+One file per claim, replaced by a rename, so the runtime reads all of it or nothing. They are not synced: the agent
+writes them again from the claims whenever it starts, and they are worthless after a reboot.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from draState import ClaimInvalid, Device
 CDI_VERSION = "0.6.0"
 CLASS = "device"
 SUFFIX = ".json"
-DEVICE, CLAIM = "DRA_DEVICE_", "DRA_CLAIM_"  # a device of a container, and the claim that it is from
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")  # CDI's grammar for the name of a device
+DEVICE, CLAIM = "DRA_DEVICE_", "DRA_CLAIM_"  # variables for a container's device, and for the claim it comes from
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")  # CDI's grammar for device names
 
 Edits = list[dict[str, Any]]  # the devices of a file, each with what it does to a container
 
@@ -38,15 +38,15 @@ class CdiFolder:
         return f"{self._driver}/{CLASS}={device_name(uid, device)}"
 
     def write(self, uid: str, devices: Edits) -> None:
-        """Make the claim's file say this, unless it does."""
+        """Write the claim's file, unless it has this content already."""
         path = self._path_of(uid)
         content = self._content(devices)
         if self._read(uid) == content:
             return
-        temp = os.path.join(self.path, f".{os.path.basename(path)}.tmp")  # ours alone: we have the lock
+        temp = os.path.join(self.path, f".{os.path.basename(path)}.tmp")  # no other process uses it: we have the lock
         try:
             with open(temp, "wb") as file:
-                os.fchmod(file.fileno(), 0o644)  # runtimes and their users read it, and there is no secret in it
+                os.fchmod(file.fileno(), 0o644)  # runtimes and their users read it, and it contains no secret
                 file.write(content)
             os.rename(temp, path)
         except BaseException:
@@ -64,7 +64,7 @@ class CdiFolder:
         return {name.removeprefix(self._prefix).removesuffix(SUFFIX) for name in names}
 
     def devices(self, uid: str, pool_of: Callable[[str], str]) -> tuple[Device, ...]:
-        """What a claim's file gives away: all there is to know when the claim itself is damaged."""
+        """The devices that a claim's file names: the only source when the claim itself is damaged."""
         found = []
         try:
             for device in json.loads(self._read(uid) or b"{}").get("devices", []):
@@ -78,7 +78,7 @@ class CdiFolder:
         return tuple(found)
 
     def sweep(self, kept: Iterable[str]) -> dict[str, OSError]:
-        """Remove the files of all other claims, and temp files of a process that was killed; returns what stayed."""
+        """Remove the files of all other claims and temp files of killed processes; return what could not be removed."""
         failures = {}
         for name in os.listdir(self.path):
             if name.startswith(f".{self._prefix}") and name.endswith(".tmp"):
@@ -87,7 +87,7 @@ class CdiFolder:
         for uid in self.uids() - set(kept):
             try:
                 self.remove(uid)
-            except OSError as error:  # somebody's folder in the place of a file must not end a start
+            except OSError as error:  # a folder where a file should be must not fail the start
                 failures[self._path_of(uid)] = error
         return failures
 
@@ -113,9 +113,9 @@ def device_edits(
     device_nodes: Sequence[str],
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """What one device does to a container: its nodes, and variables under a name of its own.
+    """What one device does to a container: its nodes, and variables under names of its own.
 
-    Devices of one container are merged, and equal names would overwrite each other.
+    The runtime merges the devices of a container, and equal names would overwrite each other.
     """
     suffix = "_".join(filter(None, [device.device_name, device.share_id, "admin" if device.admin_access else ""]))
     suffix = re.sub("[^A-Z0-9]", "_", suffix.upper())
@@ -123,10 +123,10 @@ def device_edits(
     edits: dict[str, Any] = {"env": lines + [f"{name}={value}" for name, value in sorted(env.items())]}
     if device_nodes:
         edits["deviceNodes"] = [{"path": path} for path in device_nodes]
-    told: dict[str, Any] = {"name": device_name(uid, device), "containerEdits": edits}
+    entry: dict[str, Any] = {"name": device_name(uid, device), "containerEdits": edits}
     if annotations:
-        told["annotations"] = dict(annotations)
-    return told
+        entry["annotations"] = dict(annotations)
+    return entry
 
 
 def device_name(uid: str, device: Device) -> str:

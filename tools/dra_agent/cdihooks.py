@@ -1,4 +1,4 @@
-"""How this driver sets devices up: a CDI file per claim. The order of things is the ClaimPreparer's."""
+"""How this driver sets up devices: one CDI file per claim. The ClaimPreparer decides the order of steps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .podconfigs import PodConfigs
 
 
 class CdiHooks(DriverHooks):
-    """`driver_data` is what the file says, so that it can be written again whatever the inventory has become.
+    """`driver_data` is the content of the file, so it can be written again even if the inventory has changed.
 
-    `fetch` gets a ResourceClaim by namespace and name; `inventory` says what the node offers now.
+    `fetch` gets a ResourceClaim by namespace and name; `inventory` returns what the node offers now.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class CdiHooks(DriverHooks):
         try:
             check_parameters(claim)
         except ClaimInvalid:
-            pass  # set up by an agent that knew other parameters; the file says what they came to
+            pass  # set up by an agent that knew other parameters; the file has their result
         else:
             self._pods.follow(claim)
         self._cdi.write(claim.uid, claim.driver_data)

@@ -1,4 +1,4 @@
-"""Where the API server is, and what proves who we are. Files are read when they are needed and not kept: tokens and
+"""Where the API server is, and how we prove our identity to it. Files are read when needed and not kept: tokens and
 certificates are renewed on disk while the agent runs.
 """
 
@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 
 from .execplugin import CredentialsError, ExecCredential, ExecPlugin
 
-Pem = bytes | str  # the text itself, or the path of a file with it
+Pem = bytes | str  # the text itself, or the path of a file that contains it
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How the server is recognized, and our own certificate if we have one."""
+    """How to verify the server, and our own certificate if we have one."""
 
-    authority: Pem = b""  # that has signed the server's certificate; the system's if empty
+    authority: Pem = b""  # that signed the server's certificate; the system's if empty
     certificate: Pem = b""
     key: Pem = field(default=b"", repr=False)
-    server_name: str = ""  # that its certificate is for, if it is not the host's
+    server_name: str = ""  # the name in its certificate, if that is not the host's
     verify: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Without `tls` it is plain HTTP. A token comes from its file, from the plugin, or as it is; in this order."""
+    """Without `tls` it is plain HTTP. The token comes from its file, `token` or the plugin, in this order."""
 
     host: str
     port: int
@@ -37,7 +37,7 @@ class Credentials:
     plugin: ExecPlugin | None = None
 
     def current(self) -> ExecCredential:
-        """What to show now."""
+        """The token or certificate to use now."""
         if self.token_file:
             return ExecCredential(_read(self.token_file).decode("ascii", "replace").strip())
         if self.token or not self.plugin:
@@ -45,13 +45,13 @@ class Credentials:
         return self.plugin.credential()
 
     def renew(self, refused: ExecCredential) -> bool:
-        """The server has refused it. Whether a new connection may fare better."""
+        """Called when the server has refused the credential. True if a new connection may succeed."""
         if self.plugin:
             self.plugin.forget(refused)
         return self.plugin is not None or bool(self.tls and isinstance(self.tls.certificate, str))
 
     def context(self, shown: ExecCredential) -> ssl.SSLContext | None:
-        """For a new connection on which `shown` is shown, from what the files say now."""
+        """For a new connection that uses `shown`, with the present content of the files."""
         if not self.tls:
             return None
         authority = _read(self.tls.authority)
@@ -62,7 +62,7 @@ class Credentials:
         certificate = _read(self.tls.certificate) or shown.certificate
         key = _read(self.tls.key) or shown.key
         if certificate:
-            with tempfile.NamedTemporaryFile() as file:  # ssl takes them only from a file; it is 0600 and goes at once
+            with tempfile.NamedTemporaryFile() as file:  # ssl reads only files; it is 0600 and removed at once
                 file.write(certificate + b"\n" + key)
                 file.flush()
                 context.load_cert_chain(file.name)

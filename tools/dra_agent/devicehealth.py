@@ -1,7 +1,7 @@
 """Watches the devices of this node: one whose device node is gone is unhealthy until it is back.
 
-It looks once a second with an lstat per device node, in a thread. inotify would be quicker and miss more: a node on
-devtmpfs or behind a mount may go without an event, and a folder that is not there cannot be watched.
+It checks once a second with an lstat per device node, in a thread. inotify would be quicker and miss more: a node on
+devtmpfs or behind a mount may disappear without an event, and a missing folder cannot be watched.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .inventory import Inventory, OfferedDevice
 
 logger = logging.getLogger("dra_agent")
 
-LOOK_SECONDS = 1.0  # between two looks
-MAX_LINKS = 40  # from one link to the next, as the kernel has it
+LOOK_SECONDS = 1.0  # between two checks
+MAX_LINKS = 40  # followed in a row: the kernel's limit
 
 
 class Health(IntEnum):
-    """With the API's numbers."""
+    """The values are the API's numbers."""
 
     UNKNOWN = 0
     HEALTHY = 1
@@ -49,24 +49,24 @@ Findings = Mapping[tuple[str, str], Finding]  # by pool and device
 
 
 class DeviceHealth:
-    """`run` it as a task. What it found is replaced as a whole, so readers in other threads need no lock."""
+    """`run` it as a task. Findings are replaced as a whole, so readers in other threads need no lock."""
 
     def __init__(self, inventory: Callable[[], Inventory], host_root: str = "/") -> None:
-        """`host_root` is where the root of the host is mounted, if that is not our own."""
+        """`host_root` is where the root of the host is mounted, if it is not our own root."""
         self._inventory = inventory
         self._host_root = host_root
         self.findings: Findings = {}
-        self.looked = 0.0  # when, of time.time(); the age of the findings
+        self.looked = 0.0  # time.time() of the findings
         self._changed = asyncio.Event()  # replaced after each change, so that every waiter sees it
 
     async def run(self) -> None:
-        """Look for ever. A look that hangs makes the findings old, and kubelet takes old ones for unknown."""
+        """Check for ever. A check that hangs makes the findings old, and kubelet treats old ones as unknown."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Once, now."""
+        """Check once, now."""
         found = await asyncio.to_thread(look_at, self._inventory(), self._host_root)
         before, self.findings, self.looked = self.findings, found, time.time()
         if found == before:
@@ -77,7 +77,7 @@ class DeviceHealth:
         changed.set()
 
     async def changed(self, seen: Findings, limit: float) -> None:
-        """Wait until there is something else than `seen`, or for `limit` seconds."""
+        """Wait until the findings differ from `seen`, or for `limit` seconds."""
         if self.findings != seen:
             return
         try:
@@ -86,7 +86,7 @@ class DeviceHealth:
             return
 
     def details(self) -> dict[str, object]:
-        """For /readyz: how many there are of each kind, and the unhealthy ones by name."""
+        """For /readyz: the number of devices in each state, and the unhealthy ones by name."""
         findings = self.findings
         counted = Counter(finding.health for finding in findings.values())
         ill = {
@@ -116,7 +116,7 @@ class HealthMetrics(Collector):
 
 
 def look_at(inventory: Inventory, host_root: str = "/") -> Findings:
-    """All devices, complete: kubelet takes what is missing for unknown."""
+    """Check all devices: kubelet treats a missing one as unknown."""
     return {key: _finding(device, host_root) for key, device in inventory.all_devices().items()}
 
 
@@ -134,7 +134,7 @@ def _finding(device: OfferedDevice, host_root: str) -> Finding:
 
 
 def _find(path: str, root: str) -> None:
-    """OSError if it is not there. Links are followed as on the host: an absolute one would lead into our own root."""
+    """Raises OSError if it is missing. Follows links as the host does: absolute ones would lead into our own root."""
     for _ in range(MAX_LINKS):
         if not stat.S_ISLNK(os.lstat(root + path).st_mode):
             return

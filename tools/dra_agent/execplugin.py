@@ -1,8 +1,8 @@
-"""Credentials from a program that the kubeconfig names (`exec`), as clouds have them: run it, keep what it gave until
-that expires, and run it again.
+"""Credentials from a program that the kubeconfig names (`exec`), as clouds use them: run it, keep the credential until
+it expires, and run it again.
 
-It speaks client.authentication.k8s.io/v1 and v1beta1. Nobody is there to be asked, so it runs without a terminal.
-What it writes to stderr goes to the agent's own.
+It speaks client.authentication.k8s.io/v1 and v1beta1. No user is there to answer questions, so it runs without a
+terminal. Its stderr goes to the agent's own.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import Any
 
 GROUP = "client.authentication.k8s.io"
 VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
-RUN_SECONDS = 15.0  # clouds take seconds; whoever looks up a claim does not wait so long, and finds it the next time
-EARLY_SECONDS = 10.0  # a credential is renewed so long before it expires
+RUN_SECONDS = 15.0  # clouds take seconds; a claim lookup gives up earlier, and its retry finds the credential
+EARLY_SECONDS = 10.0  # a credential is renewed this long before it expires
 
 
 class CredentialsError(Exception):
-    """There are no credentials to be had now. Says from where and why."""
+    """No credentials are available now. The text says from where and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecCredential:
-    """What the program gave: a token, or a certificate and its key, or all of it."""
+    """The output of the program: a token, a certificate and its key, or all of them."""
 
     token: str = field(default="", repr=False)
     certificate: bytes = field(default=b"", repr=False)
     key: bytes = field(default=b"", repr=False)
-    expires: float | None = None  # of time.time(); None: when the server refuses it
+    expires: float | None = None  # as time.time(); None: when the server refuses it
 
     @property
     def is_valid(self) -> bool:
@@ -43,36 +43,36 @@ class ExecCredential:
 
 
 class ExecPlugin:
-    """Safe for many threads: one of them runs the program, and the others wait for what it gives.
+    """Safe for many threads: one of them runs the program, and the others wait for its result.
 
     `cluster` is what the kubeconfig says about the cluster, for a program that wants to know.
     """
 
-    def __init__(self, told: Mapping[str, Any], folder: str, cluster: Mapping[str, Any]) -> None:
-        """ValueError says what is wrong with it. A path in the command starts at `folder`."""
-        self._version = told.get("apiVersion")
+    def __init__(self, config: Mapping[str, Any], folder: str, cluster: Mapping[str, Any]) -> None:
+        """Raises ValueError for an unusable config. A path in the command is relative to `folder`."""
+        self._version = config.get("apiVersion")
         if self._version not in VERSIONS:
             raise ValueError(f"exec: apiVersion is one of {', '.join(VERSIONS)}")
-        if told.get("interactiveMode") == "Always":
+        if config.get("interactiveMode") == "Always":
             raise ValueError("exec: interactiveMode Always needs a terminal, which the agent does not have")
-        command = str(told["command"])
+        command = str(config["command"])
         self._command = [
             os.path.join(folder, command) if os.sep in command else command,
-            *map(str, told.get("args") or []),
+            *map(str, config.get("args") or []),
         ]
-        self._hint = str(told.get("installHint") or "")
+        self._hint = str(config.get("installHint") or "")
         spec: dict[str, Any] = {"interactive": False}
-        if told.get("provideClusterInfo"):
+        if config.get("provideClusterInfo"):
             spec["cluster"] = cluster
         info = {"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}
-        self._environment = {str(each["name"]): str(each["value"]) for each in told.get("env") or []}
+        self._environment = {str(each["name"]): str(each["value"]) for each in config.get("env") or []}
         self._environment["KUBERNETES_EXEC_INFO"] = json.dumps(info)
         self._running = threading.Lock()
         self._given: ExecCredential | None = None
-        self._failure: tuple[float, CredentialsError] | None = None  # when, of time.monotonic(); guarded by _running
+        self._failure: tuple[float, CredentialsError] | None = None  # with time.monotonic(); guarded by _running
 
     def credential(self) -> ExecCredential:
-        """What it gave, or gives now."""
+        """The credential kept, or a new one."""
         asked = time.monotonic()
         given = self._given
         if given and given.is_valid:
@@ -80,7 +80,7 @@ class ExecPlugin:
         with self._running:
             if self._given and self._given.is_valid:
                 return self._given
-            if self._failure and self._failure[0] >= asked:  # it has just failed for somebody who came before us
+            if self._failure and self._failure[0] >= asked:  # it has just failed for a caller before us
                 raise self._failure[1]
             try:
                 self._given = self._parsed(self._run())
@@ -90,7 +90,7 @@ class ExecPlugin:
             return self._given
 
     def forget(self, refused: ExecCredential) -> None:
-        """The server has refused it: the next one who asks gets another, whatever its time."""
+        """Called when the server has refused it: the next caller gets a new one, even if this one has not expired."""
         if self._given is refused:
             self._given = None
 
@@ -102,7 +102,7 @@ class ExecPlugin:
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                start_new_session=True,  # so that what it has started can be ended with it
+                start_new_session=True,  # so that its children can be killed with it
             )
         except OSError as error:
             raise self._failed(f"{error.strerror}{self._hint and '; ' + self._hint}") from error
@@ -118,9 +118,9 @@ class ExecPlugin:
 
     def _parsed(self, output: bytes) -> ExecCredential:
         try:
-            told = json.loads(output)
-            status = told["status"]
-            if told["apiVersion"] != self._version:
+            answer = json.loads(output)
+            status = answer["status"]
+            if answer["apiVersion"] != self._version:
                 raise self._failed(f"it did not answer in version {self._version}")
             expires = status.get("expirationTimestamp")
             given = ExecCredential(

@@ -1,7 +1,7 @@
 """What names and values may look like: the API server's rules for ResourceSlices, and CDI's for container runtimes.
 
-Whatever breaks one of them would be refused later, by a server or a runtime that cannot say which file it came from.
-A check returns nothing; ValueError has the rule that was broken.
+A value that breaks a rule would be refused later, by a server or a runtime that cannot name the file it came from.
+A check returns nothing; its ValueError states the broken rule.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-MAX_DRIVER = MAX_LABEL = MAX_DOMAIN = 63  # characters, as all the limits here
+MAX_DRIVER = MAX_LABEL = MAX_DOMAIN = 63  # characters, like all limits here
 MAX_SUBDOMAIN = MAX_POOL = 253
 MAX_IDENTIFIER = 32
 MAX_VALUE = 64  # bytes of an attribute's string or version
 MAX_PROPERTIES = 32  # attributes and capacities of a device together
 MAX_TAINTS = 16  # of a device
 TAINT_EFFECTS = ("NoSchedule", "NoExecute", "None")
-LIST_KINDS = ("bools", "ints", "strings", "versions")  # kinds of attributes that need a feature of their own
+LIST_KINDS = ("bools", "ints", "strings", "versions")  # kinds of attributes that need a separate feature gate
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -34,7 +34,7 @@ _QUANTITY = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[
 
 
 def driver(name: object) -> None:
-    """The API server takes it as a driver, and container runtimes as a CDI vendor."""
+    """It must be a driver name for the API server and a CDI vendor for container runtimes."""
     subdomain(name, MAX_DRIVER)
     if not _CDI_NAME.fullmatch(str(name)):
         raise ValueError(f"{name!r} is not a CDI vendor: at least two characters, of which the first is a letter")
@@ -50,7 +50,7 @@ def pool(name: object) -> None:
 
 
 def device(name: object) -> None:
-    """Every DNS label also fits into the name of a CDI device, at its end or in its middle."""
+    """Every DNS label is also valid in the middle or at the end of a CDI device name."""
     if not isinstance(name, str) or len(name) > MAX_LABEL or not re.fullmatch(_LABEL, name):
         raise ValueError(
             f"{name!r} is not a DNS label: lower-case letters, digits and '-', at most {MAX_LABEL} of them, no dots, "
@@ -67,7 +67,7 @@ def subdomain(name: object, limit: int = MAX_SUBDOMAIN) -> None:
 
 
 def qualified_name(name: object) -> None:
-    """Of an attribute or a capacity: an identifier, maybe with a domain before it."""
+    """The name of an attribute or a capacity: an identifier, optionally after a domain and a slash."""
     domain, slash, identifier = str(name).rpartition("/")
     if slash:
         subdomain(domain, MAX_DOMAIN)
@@ -79,7 +79,7 @@ def qualified_name(name: object) -> None:
 
 
 def attribute(value: object) -> None:
-    """An object with one member: its kind, and the value of that kind."""
+    """An object with one member: the kind, with a value of that kind."""
     if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= _KINDS.keys():
         raise ValueError(f"an attribute has exactly one of {', '.join(_KINDS)}")
     ((kind, given),) = value.items()
@@ -110,7 +110,7 @@ def environment(name: object, value: object) -> None:
 
 
 def is_qualified_key(name: str) -> bool:
-    """Of an annotation, for Kubernetes and CDI alike: a name, maybe with a domain before it."""
+    """The key of an annotation, for Kubernetes and CDI alike: a name, optionally after a domain and a slash."""
     domain, slash, key = name.rpartition("/")
     if slash and (len(domain) > MAX_SUBDOMAIN or not _SUBDOMAIN.fullmatch(domain)):
         return False
@@ -131,7 +131,7 @@ def label_value(value: object) -> None:
 
 
 def taint(value: object) -> None:
-    """When it was added is for the API server to say."""
+    """The API server sets the time when it was added."""
     if not isinstance(value, Mapping) or not {"key", "effect"} <= value.keys() <= {"key", "value", "effect"}:
         raise ValueError("a taint has a key, an effect, and optionally a value")
     label(value["key"])

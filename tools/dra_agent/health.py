@@ -17,7 +17,7 @@ SERVICES = frozenset({"", V1.version, V1BETA1.version, *(path.split("/")[1] for 
 
 
 class HealthService:
-    """Serving from when the socket is there until the agent stops."""
+    """SERVING from the time the socket exists until the agent stops."""
 
     def __init__(self) -> None:
         self._status = SERVING
@@ -42,7 +42,7 @@ class HealthService:
 
     async def _watch(self, request: Any, context: object) -> AsyncIterator[Any]:
         if request.service not in SERVICES:
-            yield HEALTH_WATCH.reply(status=SERVICE_UNKNOWN)  # the stream stays open all the same: it might come
+            yield HEALTH_WATCH.reply(status=SERVICE_UNKNOWN)  # the stream stays open: the service might appear
         else:
             yield HEALTH_WATCH.reply(status=self._status)
         async with self._changed:

@@ -1,4 +1,4 @@
-"""The DRAResourceHealth service: kubelet opens a stream and hears how the devices are.
+"""The DRAResourceHealth service: kubelet opens a stream and receives the health of the devices.
 
 Each message is the complete list. It is made when it is sent, from what is known then, so a client that reads slowly
 or not at all gets fewer messages and never old ones: nothing is queued for it, and its stream waits alone.
@@ -16,9 +16,9 @@ from .devicehealth import DeviceHealth
 from .plugin import stream
 from .wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth
 
-TIMEOUT_SECONDS = 30  # kubelet takes what it has not heard of for so long for unknown; it is also its own default
-HEARTBEAT_SECONDS = TIMEOUT_SECONDS / 3  # without any change, so that two may be late
-MAX_MESSAGE = 1024  # characters; kubelet would cut it
+TIMEOUT_SECONDS = 30  # kubelet treats a device without news for this long as unknown; also its default
+HEARTBEAT_SECONDS = TIMEOUT_SECONDS / 3  # if nothing changes; two may be late
+MAX_MESSAGE = 1024  # characters; kubelet cuts longer ones
 
 
 class HealthStreamService:
@@ -35,7 +35,7 @@ class HealthStreamService:
         return {api.watch.path: stream(api.watch, self._watch(api)) for api in (HEALTH_V1, HEALTH_V1ALPHA1)}
 
     def stop(self) -> None:
-        """End all streams. The client of one that is stuck, because nobody reads it, hears of it from the socket."""
+        """End all streams. A client that does not read its stream learns of it when the socket closes."""
         self._stopped = True
         for task in self._streams:
             task.cancel()
@@ -43,7 +43,7 @@ class HealthStreamService:
     def _watch(self, api: DRAResourceHealth) -> Callable[[Any, Any], Any]:
         async def watch(request: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
             task = asyncio.current_task()
-            assert task, "a stream is a task of the server's"
+            assert task, "the server runs each stream as a task"
             self._streams.add(task)
             try:
                 async for _ in self._news():
@@ -57,12 +57,12 @@ class HealthStreamService:
         return watch
 
     async def _news(self) -> AsyncIterator[None]:
-        """Whenever there is something to send."""
+        """Yields whenever there is something to send."""
         sent: object = None
         looked = 0.0
         while not self._stopped:
             findings, now = self._health.findings, self._health.looked
-            # What was not looked at since says nothing new: without it kubelet finds out that we are stuck.
+            # Without a new check there is no news; kubelet then notices that we are stuck.
             if findings != sent or now > looked:
                 sent, looked = findings, now
                 yield

@@ -26,7 +26,7 @@ from . import grammar
 
 
 class SettingsError(Exception):
-    """The agent cannot be started so. Says where and what."""
+    """The agent cannot start with these settings. The text says where and what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class OfferedDevice:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPool:
-    """Devices that several nodes reach: those with all of these labels, each with one of its values; None: all."""
+    """Devices that several nodes reach: those that have, for each label, one of its values; None: all nodes."""
 
     name: str
     devices: Mapping[str, OfferedDevice]
@@ -66,12 +66,12 @@ class Inventory:
         return next((each.devices.get(device) for each in self.network if each.name == pool), None)
 
     def all_devices(self) -> Mapping[tuple[str, str], OfferedDevice]:
-        """By pool and name. No name is there twice."""
+        """By pool and name. No name occurs twice."""
         pools = [(self.pool, self.devices), *((pool.name, pool.devices) for pool in self.network)]
         return {(pool, name): device for pool, devices in pools for name, device in devices.items()}
 
     def pool_of(self, device: str) -> str:
-        """This node's own for a device that is not there any more."""
+        """The pool of a device; this node's own for a device that is no longer in the file."""
         return next((pool.name for pool in self.network if device in pool.devices), self.pool)
 
     @classmethod
@@ -80,10 +80,10 @@ class Inventory:
 
     @classmethod
     def parse(cls, path: str, content: bytes, node: str) -> Inventory:
-        """Checked against the rules of the API server and of CDI; SettingsError names `path`, the field, the rule."""
+        """Checks the rules of the API server and of CDI; SettingsError names `path`, the field and the rule."""
         try:
-            told = json.loads(content)
-            inventory = _inventory(told, node)
+            document = json.loads(content)
+            inventory = _inventory(document, node)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             missing = f"{error} is missing" if isinstance(error, KeyError) else error
             raise SettingsError(f"{path}: not a usable device file: {missing}") from error
@@ -91,7 +91,7 @@ class Inventory:
 
 
 class InventoryFile:
-    """The device file. `current` is what it said when it was last good, `error` what is wrong with it now."""
+    """The device file. `current` is its last good content, `error` what is wrong with it now."""
 
     def __init__(self, path: str, node: str) -> None:
         self.path = path
@@ -101,7 +101,7 @@ class InventoryFile:
         self.current = Inventory.parse(path, self._seen, node)
 
     def refresh(self) -> bool:
-        """Read the file again; True if it has a new inventory. One that cannot be used changes only `error`."""
+        """Read the file again; True if it has a new inventory. An unusable file changes only `error`."""
         try:
             content = _content(self.path)
             if content == self._seen:
@@ -135,27 +135,27 @@ def _content(path: str) -> bytes:
         raise _Unreadable(f"{path}: the device file cannot be read: {error.strerror}") from error
 
 
-def _inventory(told: Mapping[str, Any], node: str) -> Inventory:
-    if not isinstance(told, dict):
+def _inventory(document: Mapping[str, Any], node: str) -> Inventory:
+    if not isinstance(document, dict):
         raise TypeError("it is an object with a driver and a list of devices")
-    _check("driver", grammar.driver, told["driver"])
-    listed = told["devices"]
-    pool = told.get("pool") or node
+    _check("driver", grammar.driver, document["driver"])
+    listed = document["devices"]
+    pool = document.get("pool") or node
     _check("pool", grammar.pool, pool)
-    own, network = _devices("devices", listed), _network_pools(told, pool)
+    own, network = _devices("devices", listed), _network_pools(document, pool)
     everything = [own, *(each.devices for each in network)]
     names = Counter(name for devices in everything for name in devices)
     if twice := [name for name, count in names.items() if count > 1]:
         raise ValueError(f"network_pools: two devices are called {twice[0]!r}")
     _check_env(device for devices in everything for device in devices.values())
-    return Inventory(told["driver"], pool, own, network)
+    return Inventory(document["driver"], pool, own, network)
 
 
-def _devices(where: str, told: object) -> dict[str, OfferedDevice]:
-    if not isinstance(told, list):
+def _devices(where: str, listed: object) -> dict[str, OfferedDevice]:
+    if not isinstance(listed, list):
         raise TypeError(f"{where}: a list of devices")
     devices: dict[str, OfferedDevice] = {}
-    for number, each in enumerate(told):
+    for number, each in enumerate(listed):
         device = _device(f"{where}[{number}]", each)
         if device.name in devices:
             raise ValueError(f"{where}[{number}].name: two devices are called {device.name!r}")
@@ -163,9 +163,9 @@ def _devices(where: str, told: object) -> dict[str, OfferedDevice]:
     return devices
 
 
-def _network_pools(told: Mapping[str, Any], own: str) -> tuple[NetworkPool, ...]:
+def _network_pools(document: Mapping[str, Any], own: str) -> tuple[NetworkPool, ...]:
     pools: dict[str, NetworkPool] = {}
-    listed = told.get("network_pools", [])
+    listed = document.get("network_pools", [])
     if not isinstance(listed, list):
         raise TypeError("network_pools: a list")
     for number, each in enumerate(listed):
@@ -182,9 +182,9 @@ def _network_pools(told: Mapping[str, Any], own: str) -> tuple[NetworkPool, ...]
     return tuple(pools.values())
 
 
-def _node_selector(where: str, told: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _node_selector(where: str, entry: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     where = f"{where}.node_selector"
-    labels = told["node_selector"]
+    labels = entry["node_selector"]
     if not isinstance(labels, dict) or not labels:
         raise TypeError(f"{where}: an object with labels and their values")
     selector = {}
@@ -199,7 +199,7 @@ def _node_selector(where: str, told: Mapping[str, Any]) -> dict[str, tuple[str, 
 
 
 def _check_env(devices: Iterable[OfferedDevice]) -> None:
-    """A container may get any of them together, and then one value of a variable would hide the other."""
+    """A container may get any of these devices together, and then one value of a variable would hide the other."""
     values: dict[str, tuple[str, str]] = {}
     for device in devices:
         for name, value in device.env.items():
@@ -211,13 +211,13 @@ def _check_env(devices: Iterable[OfferedDevice]) -> None:
                 )
 
 
-def _device(where: str, told: Mapping[str, Any]) -> OfferedDevice:
-    if not isinstance(told, dict) or "name" not in told:
+def _device(where: str, entry: Mapping[str, Any]) -> OfferedDevice:
+    if not isinstance(entry, dict) or "name" not in entry:
         raise TypeError(f"{where}: a device is an object with a name")
-    _check(f"{where}.name", grammar.device, told["name"])
-    shared = told.get("shared", False)
+    _check(f"{where}.name", grammar.device, entry["name"])
+    shared = entry.get("shared", False)
     _check(f"{where}.shared", _yes_or_no, shared)
-    attributes, capacity = _object(where, told, "attributes"), _object(where, told, "capacity")
+    attributes, capacity = _object(where, entry, "attributes"), _object(where, entry, "capacity")
     if len(attributes) + len(capacity) > grammar.MAX_PROPERTIES:
         raise ValueError(f"{where}: more than {grammar.MAX_PROPERTIES} attributes and capacities")
     for name, value in attributes.items():
@@ -226,25 +226,25 @@ def _device(where: str, told: Mapping[str, Any]) -> OfferedDevice:
     for name, value in capacity.items():
         _check(f"{where}.capacity", grammar.qualified_name, name)
         _check(f"{where}.capacity.{name}", lambda given: grammar.capacity(given, shared=shared), value)
-    env = _object(where, told, "env")
+    env = _object(where, entry, "env")
     for name, value in env.items():
         _check(f"{where}.env", lambda given, name=name: grammar.environment(name, given), value)  # type: ignore[misc]
-    nodes = told.get("device_nodes", [])
+    nodes = entry.get("device_nodes", [])
     if not isinstance(nodes, list):
         raise TypeError(f"{where}.device_nodes: a list of paths")
     for path in nodes:
         _check(f"{where}.device_nodes", grammar.device_node, path)
-    taints = told.get("taints", [])
+    taints = entry.get("taints", [])
     if not isinstance(taints, list) or len(taints) > grammar.MAX_TAINTS:
         raise ValueError(f"{where}.taints: a list of at most {grammar.MAX_TAINTS}")
     for taint in taints:
         _check(f"{where}.taints", grammar.taint, taint)
     variables = {name: str(value) for name, value in env.items()}
-    return OfferedDevice(told["name"], shared, attributes, capacity, variables, tuple(nodes), tuple(taints))
+    return OfferedDevice(entry["name"], shared, attributes, capacity, variables, tuple(nodes), tuple(taints))
 
 
-def _object(where: str, told: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = told.get(name, {})
+def _object(where: str, entry: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = entry.get(name, {})
     if not isinstance(found, dict):
         raise TypeError(f"{where}.{name}: an object")
     return found

@@ -16,12 +16,12 @@ from .execplugin import CredentialsError, ExecPlugin
 from .inventory import SettingsError
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-EXTENSION = "client.authentication.k8s.io/exec"  # of a cluster: what it has for a plugin
-UNSUPPORTED = ("auth-provider", "username", "as", "as-uid", "as-groups")  # ignoring them would be another identity
+EXTENSION = "client.authentication.k8s.io/exec"  # of a cluster: its settings for exec plugins
+UNSUPPORTED = ("auth-provider", "username", "as", "as-uid", "as-groups")  # ignoring them would change the identity
 
 
 def in_cluster(folder: str = SERVICE_ACCOUNT) -> Credentials:
-    """What a pod finds in its environment and in its service account folder."""
+    """From a pod's environment and its service account folder."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise SettingsError("not in a cluster (KUBERNETES_SERVICE_HOST is not set) and no --kubeconfig given")
@@ -31,7 +31,7 @@ def in_cluster(folder: str = SERVICE_ACCOUNT) -> Credentials:
 
 
 def from_kubeconfig(path: str) -> Credentials:
-    """The current context of a kubeconfig. Relative paths start at its own folder."""
+    """The current context of a kubeconfig. Relative paths are relative to its folder."""
     config = _parsed(path)
     folder = os.path.dirname(os.path.abspath(path))
     try:
@@ -82,20 +82,20 @@ def _pem(folder: str, entry: Mapping[str, Any], name: str) -> Pem:
 
 
 def _for_plugin(folder: str, cluster: Mapping[str, Any]) -> dict[str, Any]:
-    """The cluster as KUBERNETES_EXEC_INFO has it: without paths, and with the extension that is meant for plugins."""
+    """The cluster as KUBERNETES_EXEC_INFO has it: without paths, and with the extension for plugins."""
     names = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data")
-    told = {name: cluster[name] for name in names if cluster.get(name)}
+    info = {name: cluster[name] for name in names if cluster.get(name)}
     if cluster.get("certificate-authority"):
         with open(os.path.join(folder, cluster["certificate-authority"]), "rb") as file:
-            told["certificate-authority-data"] = base64.b64encode(file.read()).decode()
+            info["certificate-authority-data"] = base64.b64encode(file.read()).decode()
     for each in cluster.get("extensions") or []:
         if each["name"] == EXTENSION:
-            told["config"] = each["extension"]
-    return told
+            info["config"] = each["extension"]
+    return info
 
 
 def _tried(found: Credentials, where: str, hint: str = "") -> Credentials:
-    """What can be known at the start to be wrong with files is said then. No plugin is run: it may need a network."""
+    """Report errors in files at the start. Runs no plugin: it may need a network."""
     try:
         if found.plugin is None:
             found.context(found.current())
@@ -119,7 +119,7 @@ def _parsed(path: str) -> Mapping[str, Any]:
             parsed = yaml.safe_load(text)
         except yaml.YAMLError as error:
             where = f" (line {mark.line + 1})" if (mark := getattr(error, "problem_mark", None)) else ""
-            raise SettingsError(f"{path}: neither JSON nor YAML{where}") from None  # the error itself quotes the file
+            raise SettingsError(f"{path}: neither JSON nor YAML{where}") from None  # the error would quote the file
     if not isinstance(parsed, dict):
         raise SettingsError(f"{path}: not a kubeconfig")
     return parsed

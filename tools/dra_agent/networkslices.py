@@ -1,11 +1,11 @@
-"""Pools of devices that hang on the network: they belong to no node, and every agent whose device file has one
+"""Pools of devices that are attached to the network: they belong to no node, and every agent whose device file has one
 publishes it.
 
 There is no leader. Names and content follow from the device file alone, so agents with the same file want the same
-slices: the first one writes them, the others find them as they should be. Files differ while a change of them spreads
-over the nodes. So an agent has its say once, when it starts or when its own file changes, and after that it only
-writes what is missing or incomplete: two agents never overwrite each other for long, and the last change of a file
-stays. Only a pool that was in this agent's own file is ever withdrawn, and when it leaves it.
+slices: the first one writes them, the others find them correct. Files differ while a change spreads over the nodes.
+So an agent writes its version once, when it starts or when its own file changes, and after that only what is missing
+or incomplete: two agents never overwrite each other for long, and the last change of a file stays. An agent withdraws
+a pool only when the pool leaves the agent's own file.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class NetworkSlices:
 
     def __init__(self, writer: SliceWriter) -> None:
         self._writer = writer
-        self._said: dict[str, NetworkPool] = {}  # what of our file the server has had from us, or had already
-        self._differing: set[str] = set()  # pools about which another agent has had the last word
+        self._said: dict[str, NetworkPool] = {}  # pools of our file that the server got from us or already had
+        self._differing: set[str] = set()  # pools that another agent wrote last, with other content
 
     def publish(self, inventory: Inventory) -> int:
         """Returns how many slices changed."""
@@ -67,7 +67,7 @@ class NetworkSlices:
 
 
 def _of_pool(found: Mapping[str, Item], driver: str, pool: str) -> dict[str, Item]:
-    """Those that agents have written; a controller may have others of the same driver."""
+    """The slices that agents wrote; a controller may have others of the same driver."""
     beginning = f"{network_name(driver, pool)}-"
     return {name: item for name, item in found.items() if name.startswith(beginning)}
 

@@ -9,11 +9,11 @@ from draState.aio import AsyncClaimPreparer
 
 logger = logging.getLogger("dra_agent")
 
-LOOK_SECONDS = 300.0  # between two looks: each asks the API server for every claim
+LOOK_SECONDS = 300.0  # between two checks: each asks the API server for every claim
 
 
 async def watch_orphans(preparer: AsyncClaimPreparer, release_after: float | None) -> None:
-    """For as long as the agent serves. Releases those that were known for `release_after` seconds; None: never."""
+    """Runs while the agent serves. Releases orphans known for `release_after` seconds; None: never."""
     period = LOOK_SECONDS if release_after is None else min(LOOK_SECONDS, max(release_after, 1.0))
     while True:
         for uid, orphan in (await preparer.find_orphans()).items():

@@ -2,8 +2,8 @@
 
     {"env": {"GPU_MODE": "fast"}, "annotations": {"example.com/mode": "fast"}}
 
-Both members are optional, and there are no others: one that is not known is refused, because whoever wrote it expects
-something from it. Errors have the name of a member at most, and never what is in it.
+Both members are optional, and there are no others: an unknown one is refused, because its author expects it to have
+an effect. Errors contain at most the name of a member, never its content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHOWN = 63  # characters of a member's name in an error
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What one device's configs come to."""
+    """The result of one device's configs."""
 
     env: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Parameters:
 
     @classmethod
     def merged(cls, configs: Iterable[OpaqueConfig]) -> Parameters:
-        """Name by name, later ones win: what the claim says comes after what its class says. They were checked."""
+        """Name by name, later ones win: the claim's come after those of its class. They have been checked."""
         merged = cls()
         for config in configs:
             merged.env.update(config.parameters.get("env") or {})
@@ -42,7 +42,7 @@ class Parameters:
 
 
 def check_parameters(claim: DriverClaim) -> None:
-    """ClaimInvalid if one of its configs asks for what nobody can give."""
+    """Raises ClaimInvalid if one of its configs asks for something that the driver cannot do."""
     for config in claim.configs:
         try:
             _check(config.parameters)
@@ -59,10 +59,10 @@ def _check(parameters: object) -> None:
         if member not in MEMBERS:
             raise ValueError(f"there is no {member[:SHOWN]!r} in parameters, only {' and '.join(MEMBERS)}")
     for member in MEMBERS:
-        told = parameters.get(member) or {}
-        if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
+        values = parameters.get(member) or {}
+        if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
             raise ValueError(f"{member} is an object whose values are strings")
-        for name, value in told.items():
+        for name, value in values.items():
             _RULES[member](name, value)
 
 

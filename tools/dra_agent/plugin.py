@@ -89,12 +89,12 @@ def _ref(claim: Any) -> ClaimRef:
 def _prepared(api: DRAPlugin, prepared: Prepared) -> Any:
     reply = api.Prepared(error=prepared.error)
     for device in prepared.devices:
-        told = reply.devices.add(
+        entry = reply.devices.add(
             request_names=device.request_names,
             pool_name=device.pool_name,
             device_name=device.device_name,
             cdi_device_ids=device.cdi_device_ids,
         )
         if device.share_id is not None:
-            told.share_id = device.share_id
+            entry.share_id = device.share_id
     return reply

@@ -1,9 +1,9 @@
 """The configs of each pod's devices, on disk below the plugin folder: what a pod was given, by its UID.
 
 The claims are the truth, and this follows them. A pod's configs are set after its claim was written as `preparing`
-and before it is `prepared`; they are removed after it was written as `unpreparing` and before it is deleted. So what
-a kill left undone is done when the claim is prepared, restored or unprepared again, and what no claim speaks of goes
-at the next start.
+and before it is `prepared`; they are removed after it was written as `unpreparing` and before it is deleted. So the
+step that a kill interrupted is completed when the claim is prepared, restored or unprepared again, and configs that
+belong to no claim are removed at the next start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger("dra_agent")
 
 
 class PodConfigs:
-    """Claims without configs, most of them, cost nothing here. Safe for many threads."""
+    """Claims without configs, which is most of them, cost nothing here. Safe for many threads."""
 
     def __init__(self, store: PodConfigStore) -> None:
         self.store = store
@@ -29,25 +29,25 @@ class PodConfigs:
         """Make every pod of the claim have its configs, and no other pod; durable when it returns."""
         wanted = _configs(claim)
         if not wanted:
-            return  # and had none: other configs are another allocation, which is torn down first
+            return  # and had none: new configs mean a new allocation, and the old one is torn down first
         if any(uid not in claim.pods for uid in self._pods_with(claim.uid)):
-            self.store.delete_claim(claim.uid)  # from all of them; they are set again below
+            self.store.delete_claim(claim.uid)  # from all pods; they are set again below
         for pod in claim.pods:
             for device, config in wanted.items():
                 if self.store.get_device_config(pod, device) != config:
                     self.store.set_device_config(pod, device, config)
 
     def forget(self, claim_uid: str) -> None:
-        """Whatever is on disk, from now on no pod has them. A file that cannot be removed goes at the next start."""
+        """From now on no pod has them, whatever is on disk. A file that cannot be removed goes at the next start."""
         try:
             self.store.delete_claim(claim_uid)
         except CheckpointWriteFailed as error:
             logger.warning("claim %s: the configs of its pods stay on disk until the next start: %s", claim_uid, error)
 
     def synchronize(self, cache: ClaimInfoCache) -> None:
-        """At a start, when the claims are restored: drop what none of them speaks of.
+        """At a start, when the claims are restored: drop configs that belong to none of them.
 
-        Not while a claim is unknown: nobody can say then which pods live.
+        Does nothing while a claim is unknown, because its pods are unknown too.
         """
         if unknown := cache.report().unknown:
             logger.warning("not cleaning up the configs of pods while %d claims are unknown", len(unknown))
@@ -73,7 +73,7 @@ class PodConfigs:
 
 
 def _configs(claim: DriverClaim) -> dict[str, DeviceConfig]:
-    """By device, under the name that is unique in a pod; only devices for which there is a config."""
+    """By device, under the name that is unique in a pod; only devices that have a config."""
     configs = {}
     for device in claim.devices:
         if found := claim.configs_of(device):

@@ -1,8 +1,8 @@
-"""Who uses which device, in the words of kubelet's PodResources service.
+"""Which pod uses which device, in the terms of kubelet's PodResources service.
 
-The agent knows pods from the claims that are reserved for them: by UID, and by name since the claim was prepared
-by this process; until then the UID stands where the name would. It knows nothing of containers: all devices of
-a pod are those of one without a name.
+The agent knows pods from the claims that are reserved for them: by UID, and by name once this process has prepared
+the claim; until then the UID replaces the name. It knows nothing about containers: all devices of a pod are listed
+under one container without a name.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def _dynamic_resource(claim: ClaimInfo) -> Any:
     )
     for driver, state in sorted(claim.state.driver_states.items()):
         for device in state.devices:
-            told = resource.claim_resources.add(
+            entry = resource.claim_resources.add(
                 driver_name=driver, pool_name=device.pool_name, device_name=device.device_name
             )
             for cdi in device.cdi_device_ids:
-                told.cdi_devices.add(name=cdi)
+                entry.cdi_devices.add(name=cdi)
             if device.share_id is not None:
-                told.share_id = device.share_id
+                entry.share_id = device.share_id
     return resource

@@ -1,7 +1,7 @@
 """Keeps the ResourceSlices as they should be, for as long as the agent serves.
 
 Kubelet removes all slices of its node when it starts, perhaps seconds after it has registered us again. So each
-registration is followed by a look at once and several soon after; otherwise a look a minute is enough.
+registration is followed by one check at once and several soon after; otherwise one check per minute is enough.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from .status import Status
 
 logger = logging.getLogger("dra_agent")
 
-PERIOD_SECONDS = 60.0  # between two looks; after a failure 1, 2, 4 … up to this
-AFTER_REGISTRATION = (1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 10.0)  # seconds from look to look: after 1, 3, 6, 10, 15, 20, 30
+PERIOD_SECONDS = 60.0  # between two checks; after a failure 1, 2, 4 … up to this
+AFTER_REGISTRATION = (1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 10.0)  # seconds between checks: after 1, 3, 6, 10, 15, 20, 30
 
 
 class Publisher:
@@ -28,20 +28,20 @@ class Publisher:
         self._devices = devices
         self._status = status
         self._slices = ResourceSlices(server, node)
-        self._waits: list[float] = []  # of the looks that come soon
+        self._waits: list[float] = []  # before the checks that come soon
         self._wanted = asyncio.Event()
 
     def registered(self) -> None:
-        """Kubelet has taken us: look now and soon again, and forget what the server made of our slices before.
+        """Kubelet has registered us: check now and soon again, and forget how the server stored our slices before.
 
-        A cluster that was updated starts its kubelets anew, and may store more of them than before.
+        An updated cluster restarts its kubelets, and may store more fields of a slice than before.
         """
         self._slices.forget()
         self._waits = list(AFTER_REGISTRATION)
         self.look()
 
     def look(self) -> None:
-        """Now, not in a minute."""
+        """Check now, not in a minute."""
         self._wanted.set()
 
     async def run(self) -> None:

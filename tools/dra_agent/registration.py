@@ -1,4 +1,4 @@
-"""The Registration service: kubelet finds the socket, asks which plugin it is, and says whether it registered it."""
+"""The Registration service: kubelet finds the socket, asks which plugin it is, and reports whether it registered it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SERVICES = (V1, V1BETA1, HEALTH_V1, HEALTH_V1ALPHA1)  # of each kind, kubelet ta
 
 
 class RegistrationService:
-    """What kubelet says is shown in the status; kubelet itself tries again after an error."""
+    """The status shows what kubelet reports; kubelet itself tries again after an error."""
 
     def __init__(self, settings: Settings, status: Status, on_registered: Callable[[], object]) -> None:
-        """`on_registered` is called each time that kubelet has taken us, so also after its own restarts."""
+        """`on_registered` is called each time kubelet registers us, so also after its own restarts."""
         self._settings = settings
         self._status = status
         self._on_registered = on_registered

@@ -1,5 +1,5 @@
-"""Makes the API server's ResourceSlices those of the device file, which is how the scheduler learns of devices: the
-pool of this node, and the pools that it shares with others.
+"""Makes the ResourceSlices at the API server match the device file, so that the scheduler knows the devices: the pool
+of this node, and the pools that it shares with others.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class ResourceSlices:
         wanted = named(slices_of(inventory, self._node, owner, generation))
         if self._writer.agree(found, wanted):
             return 0
-        if pool:  # a pool that changes gets a new generation, so that nobody mixes old slices with new ones
+        if pool:  # a changed pool gets a new generation, so that no reader mixes old and new slices
             wanted = named(slices_of(inventory, self._node, owner, generation + 1))
-        # A pool's name cannot be changed. The old one goes first: no device may be on offer in two pools.
+        # A pool cannot be renamed. The old one is removed first: no device may be offered in two pools.
         gone = [name for name, item in found.items() if pool_of(item)["name"] != inventory.pool]
         self._writer.delete(gone)
         kept = {name: item for name, item in found.items() if name not in gone}
@@ -50,7 +50,7 @@ class ResourceSlices:
         return len(wanted) + len(surplus) + len(gone)
 
     def _owner(self) -> dict[str, Any]:
-        """The slices go when the node goes; without an owner they would stay for ever."""
+        """The slices are deleted with the node; without an owner they would stay for ever."""
         node = self._server.node(self._node)
         uid = node["metadata"]["uid"]
         return {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid, "controller": True}

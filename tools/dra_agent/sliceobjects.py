@@ -1,4 +1,4 @@
-"""ResourceSlice objects from devices: how many there are of a pool, and what is in each."""
+"""ResourceSlice objects from devices: how many a pool needs, and the content of each."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .grammar import LIST_KINDS
 from .inventory import Inventory, NetworkPool, OfferedDevice
 
 DEVICES_PER_SLICE = 128  # the API server's limit
-SMALLER_SLICE = 64  # the same if a device has a taint, or an attribute that is a list
-NODE_IN_NAME = 100  # characters of the node's name in that of a slice, which has at most 253
+SMALLER_SLICE = 64  # the limit if a device has a taint, or an attribute that is a list
+NODE_IN_NAME = 100  # characters of the node's name in the name of a slice, which has at most 253
 
 
 def slices_of(inventory: Inventory, node: str, owner: Mapping[str, Any], generation: int = 1) -> list[dict[str, Any]]:
     """The node's own pool; the names are always the same for a node, driver and pool.
 
-    They are DNS subdomains also where the node's name is cut. What is cut off, and the pool, are in the digest.
+    They are DNS subdomains even where the node's name is cut. The digest covers the full name and the pool.
     """
     digest = _digest(node, inventory.driver, inventory.pool)
     return _slices(
@@ -30,7 +30,7 @@ def slices_of(inventory: Inventory, node: str, owner: Mapping[str, Any], generat
 
 
 def network_slices_of(driver: str, pool: NetworkPool, generation: int = 1) -> list[dict[str, Any]]:
-    """A pool that belongs to no node. It has no owner either: it must not go with the node that wrote it."""
+    """A pool that belongs to no node. It has no owner either: it must outlive the node that wrote it."""
     where: dict[str, Any] = {"allNodes": True}
     if pool.node_selector is not None:
         labels = [
@@ -73,16 +73,16 @@ def _slices(
 
 
 def _device(device: OfferedDevice) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": device.name}
+    entry: dict[str, Any] = {"name": device.name}
     if device.attributes:
-        told["attributes"] = dict(device.attributes)
+        entry["attributes"] = dict(device.attributes)
     if device.capacity:
-        told["capacity"] = dict(device.capacity)
+        entry["capacity"] = dict(device.capacity)
     if device.shared:
-        told["allowMultipleAllocations"] = True
+        entry["allowMultipleAllocations"] = True
     if device.taints:
-        told["taints"] = [dict(taint) for taint in device.taints]
-    return told
+        entry["taints"] = [dict(taint) for taint in device.taints]
+    return entry
 
 
 def _needs_smaller_slices(device: OfferedDevice) -> bool:

@@ -1,9 +1,9 @@
-"""Reads and writes ResourceSlices at the API server, and says whether one that is there is as we want it.
+"""Reads and writes ResourceSlices at the API server, and decides whether a stored one is as we want it.
 
-What the server has stored is never quite what it was sent: quantities come back in another form (1024Mi as 1Gi),
-fields of features that are off and empty lists are dropped. So the slices that are found are compared with what the
-server makes of ours, which it says in the answer to a write, or to a dry run of one. Comparing with ours alone would
-give the pool a new generation at every look.
+The server never stores quite what it was sent: quantities come back in another form (1024Mi as 1Gi), and it drops
+empty lists and the fields of features that are off. So stored slices are compared with the server's form of ours,
+which is in its answer to a write or to a dry run. Comparing with ours alone would give the pool a new generation at
+every check.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Item = Mapping[str, Any]
 
 
 class NotServed(Exception):
-    """This API server does not have the API that the agent needs. Says what to do."""
+    """This API server does not have the API that the agent needs. The text says what to do."""
 
 
 class SliceWriter:
-    """It remembers what the server made of ours, until it is told to forget."""
+    """Remembers the server's form of our slices until `forget` is called."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._stored: dict[str, tuple[object, object]] = {}  # by name: what we want, and what the server makes of it
+        self._stored: dict[str, tuple[object, object]] = {}  # by name: the slice we want, and the server's form of it
 
     def forget(self) -> None:
-        """Ask the server once more: it may store more of a slice than it did before."""
+        """Ask the server again: it may store more fields of a slice than before."""
         self._stored.clear()
 
     def found(self, driver: str, node: str) -> dict[str, Item]:
@@ -49,7 +49,7 @@ class SliceWriter:
         return named(answer.get("items") or [])
 
     def agree(self, found: Mapping[str, Item], wanted: Mapping[str, Item]) -> bool:
-        """Whether the slices that were found are those that we want, no more and no less."""
+        """True if the slices found are exactly those that we want."""
         return found.keys() == wanted.keys() and all(self._agree(found[name], wanted[name]) for name in wanted)
 
     def write(self, wanted: Iterable[Item], found: Mapping[str, Item]) -> None:
@@ -93,7 +93,7 @@ def pool_of(item: Item) -> Item:
 
 
 def _with_times(wanted: Item, found: Item) -> Item:
-    """The server says when a taint was added, in every write that does not; one that was there keeps its time."""
+    """The server sets the time of a taint in every write that has none, so an existing taint must keep its time."""
     times = {
         (device["name"], *_taint(taint)): taint["timeAdded"]
         for device in found["spec"].get("devices") or []

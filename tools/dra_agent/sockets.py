@@ -1,10 +1,10 @@
 """gRPC servers on unix sockets.
 
-A socket is bound under its own name, and nothing else ever appears beside it: kubelet looks at every name that comes
-into its registry. A rename from elsewhere is no way, because in a pod each hostPath is a mount of its own. gRPC
-removes a stale socket before it binds, and at its end once more whatever has that path then, which may be the
-socket of a successor. So it is given a path through a descriptor of the folder, which leads nowhere once that is
-closed, and the socket is removed here, if it is still the same.
+A socket is bound under its final name, and nothing else ever appears beside it: kubelet looks at every new name in its
+registry. A rename from another folder is impossible, because in a pod each hostPath is a separate mount. gRPC removes
+a stale socket before it binds, and when it stops, it removes whatever has that path then, which may be the socket of
+a successor. So gRPC gets a path through a descriptor of the folder, which is invalid once the descriptor is closed,
+and the socket is removed here, if it is still the same one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import grpc.aio
 from .folders import make_folder
 from .inventory import SettingsError
 
-FLUSH_SECONDS = 0.5  # for answers and ends of streams on their way to the client
+FLUSH_SECONDS = 0.5  # for answers and ends of streams that are still being sent
 MAX_PATH = 107  # bytes: the kernel's limit for the path of a unix socket
 
 
 class SocketServer:
-    """One gRPC server with all the calls it answers, by path. `mode` is that of the folder, if it has to be made."""
+    """One gRPC server with all the calls it answers, by path. `mode` is for the folder, if it has to be made."""
 
     def __init__(self, path: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]], mode: int = 0o700) -> None:
         self.path = path
@@ -69,7 +69,7 @@ class SocketServer:
     async def stop(self, grace: float) -> None:
         """Take no new calls and let those under way finish, for at most `grace` seconds.
 
-        Streams end by themselves or are cut off: one that nobody reads would hold us up for all of that time.
+        Streams end by themselves or are cut off: one whose client does not read would take all of that time.
         """
         self.vanish()
         stopping = asyncio.create_task(self._server.stop(grace))
@@ -81,7 +81,7 @@ class SocketServer:
 
 
 class _Calls:
-    """Counts the calls under way that have an end of their own: all but streams."""
+    """Counts the running calls that end by themselves: all but streams."""
 
     def __init__(self) -> None:
         self._under_way = 0

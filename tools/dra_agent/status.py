@@ -17,7 +17,7 @@ class Phase(StrEnum):
     """Where the agent is in its life."""
 
     STARTING = "starting"
-    STANDBY = "standby"  # another process has the state; waits to take over
+    STANDBY = "standby"  # another process owns the state; waits to take over
     SERVING = "serving"
     STOPPING = "stopping"
 
@@ -27,7 +27,7 @@ class Status:
     """Changed by the agent on its event loop, read from any thread."""
 
     phase: Phase = Phase.STARTING
-    owner: LockOwner | None = None  # while standing by: the process that has the state
+    owner: LockOwner | None = None  # while standing by: the process that owns the state
     cache: ClaimInfoCache | None = None
     preparer: ClaimPreparer | None = None
     pods: PodConfigs | None = None
@@ -35,7 +35,7 @@ class Status:
     registration: str = "kubelet has not called yet"
     registered: bool = False
     published: str = "not yet"
-    unserved: str = ""  # why this API server is not one to work with; an outage is no such reason
+    unserved: str = ""  # why the agent cannot work with this API server; an outage does not count
     devices_file: str = "good"  # or what is wrong with it now
     failure: str = ""  # why it cannot go on and should be restarted
 
@@ -45,27 +45,27 @@ class Status:
         return self.phase in (Phase.STANDBY, Phase.SERVING) and not self.failure and not self.unserved
 
     def details(self) -> dict[str, Any]:
-        """For /readyz. Claims that cannot be trusted are named, with the reason."""
+        """For /readyz. Names the claims that cannot be trusted, with the reason."""
         report = self.cache.report() if self.cache is not None else None
-        told: dict[str, Any] = {"ready": self.ready, "phase": self.phase}
+        details: dict[str, Any] = {"ready": self.ready, "phase": self.phase}
         if self.failure:
-            told["failure"] = self.failure
+            details["failure"] = self.failure
         if self.unserved:
-            told["reason"] = self.unserved
+            details["reason"] = self.unserved
         if self.owner and self.phase is Phase.STANDBY:
-            told["holder"] = str(self.owner)
+            details["holder"] = str(self.owner)
         if report:
-            told["state"] = "degraded" if report.degraded else "good"
-            told["claims"] = report.claims
-            told["unknown_claims"] = dict(report.unknown)
-            told["claims_of_an_earlier_boot"] = len(report.earlier_boot)
+            details["state"] = "degraded" if report.degraded else "good"
+            details["claims"] = report.claims
+            details["unknown_claims"] = dict(report.unknown)
+            details["claims_of_an_earlier_boot"] = len(report.earlier_boot)
             orphans = self.preparer.orphans.current(self.preparer.cache) if self.preparer else {}
-            told["orphaned_claims"] = {uid: orphan.why for uid, orphan in orphans.items()}
-            told["registration"] = self.registration
-            told["resource_slices"] = self.published
-            told["devices_file"] = self.devices_file
+            details["orphaned_claims"] = {uid: orphan.why for uid, orphan in orphans.items()}
+            details["registration"] = self.registration
+            details["resource_slices"] = self.published
+            details["devices_file"] = self.devices_file
             if self.pods:
-                told["pod_configs"] = self.pods.details()
+                details["pod_configs"] = self.pods.details()
             if self.health:
-                told["devices"] = self.health.details()
-        return told
+                details["devices"] = self.health.details()
+        return details

@@ -1,6 +1,6 @@
 """/healthz, /readyz and /metrics over HTTP, for probes and Prometheus.
 
-It runs on the agent's own event loop: if that hangs, /healthz gives no answer, which is the truth.
+It runs on the agent's own event loop: if the loop hangs, /healthz does not answer, as it should.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from .status import Status
 
 REQUEST_SECONDS = 10.0
-STOP_SECONDS = 1.0  # for answers under way at the end
+STOP_SECONDS = 1.0  # for the answers still being sent
 MAX_REQUEST = 16 << 10  # bytes of request line and headers
 
 
 class WebServer:
-    """Answers GET and HEAD, one request a connection."""
+    """Answers GET and HEAD, one request per connection."""
 
     def __init__(self, address: tuple[str, int], status: Status, registry: CollectorRegistry) -> None:
         self._address = address
@@ -29,7 +29,7 @@ class WebServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> tuple[str, int]:
-        """Returns where it listens: with port 0 the kernel chooses one."""
+        """Returns the address it listens on: with port 0 the kernel chooses one."""
         host, port = self._address
         self._server = await asyncio.start_server(self._answer, host, port, limit=MAX_REQUEST)
         bound = self._server.sockets[0].getsockname()
@@ -56,7 +56,7 @@ class WebServer:
                 writer.write("\r\n".join([*lines, "", ""]).encode() + (b"" if method == "HEAD" else body))
                 await writer.drain()
         except (TimeoutError, ValueError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # not a request, or nobody there any more
+            pass  # not a request, or the client is gone
         finally:
             writer.close()
 

@@ -1,7 +1,7 @@
-"""The messages of all services that the agent speaks, made from their fields when this module is imported.
+"""The messages of all services that the agent speaks, built from their fields when this module is imported.
 
-The lines are proto3, and numbers and types are the contract. There is no generated code: it would be tied to
-one version of protobuf and need a compiler to change.
+The lines are proto3; their numbers and types are the contract. There is no generated code: it would be tied to one
+version of protobuf, and changing it would need a compiler.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _FIELD = re.compile(r"(?:(repeated|optional) )?(?:map<string, (\w+)>|(\w+)) (\w+) = (\d+)")
 _TYPES = descriptor_pb2.FieldDescriptorProto
-# An enumeration is an int32 on the wire, and here too.
+# An enumeration is an int32 on the wire, so it is one here.
 _SCALARS = {
     "string": _TYPES.TYPE_STRING,
     "bool": _TYPES.TYPE_BOOL,
@@ -22,7 +22,7 @@ _SCALARS = {
     "int64": _TYPES.TYPE_INT64,
 }
 
-_pool = descriptor_pool.DescriptorPool()  # not the default one: another package may bring the same messages
+_pool = descriptor_pool.DescriptorPool()  # not the default one: another package may define the same messages
 
 
 class Method(NamedTuple):
@@ -62,7 +62,7 @@ def _describe(message: descriptor_pb2.DescriptorProto, line: str, scope: str) ->
     _of_type(field, plain, scope)
     if label == "repeated":
         field.label = _TYPES.LABEL_REPEATED
-    elif label == "optional":  # in proto3 a oneof of its own
+    elif label == "optional":  # in proto3 a oneof with one field
         field.proto3_optional = True
         field.oneof_index = len(message.oneof_decl)
         message.oneof_decl.add(name=f"_{name}")
@@ -124,10 +124,10 @@ _DEVICE_HEALTH_FIELDS = {
 
 
 class DRAResourceHealth:
-    """One version of the stream on which kubelet hears of the health of devices; both have the same messages."""
+    """One version of the stream on which kubelet receives the health of devices; both have the same messages."""
 
     def __init__(self, version: str) -> None:
-        made = messages(version, _DEVICE_HEALTH_FIELDS)  # the package is the version and no more
+        made = messages(version, _DEVICE_HEALTH_FIELDS)  # the package is just the version
         self.version = f"{version}.DRAResourceHealth"  # as the registration lists it
         self.watch = Method(
             f"/{version}.DRAResourceHealth/NodeWatchResources",

@@ -1,4 +1,4 @@
-"""A node without a cluster: stands in for kubelet and for the API server, for tests, demos and driver authors.
+"""A node without a cluster: replaces kubelet and the API server, for tests, demos and driver authors.
 
 with LocalApiServer() as cluster, Node(cluster.address) as node:
     agent = node.start()

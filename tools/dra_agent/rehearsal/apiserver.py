@@ -1,5 +1,5 @@
-"""A local HTTP server with the paths of the API server that the agent uses. It refuses, rewrites and drops what the
-real one does, and can be slow and fail.
+"""A local HTTP server with the API server paths that the agent uses. It refuses, rewrites and drops what the real one
+does, and can be slow and fail.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class LocalApiServer:
     """Objects in memory, behind a real socket. Every node exists until it is deleted.
 
     delay       seconds that every answer takes
-    failing     status that every request gets instead of an answer, such as 503; 0 for none
-    versions    of resource.k8s.io that it serves; without v1 it answers 404 for all that the agent asks
-    disabled    fields of devices that it drops because their feature is off, such as allowMultipleAllocations
+    failing     status that every request gets instead of its answer, such as 503; 0 for none
+    versions    of resource.k8s.io that it serves; without v1 it answers all of the agent's requests with 404
+    disabled    device fields that it drops because their feature is off, such as allowMultipleAllocations
     requests    how many came, by kind: resourceclaims, resourceslices, nodes
     writes      how many of them changed a slice
     """
@@ -46,7 +46,7 @@ class LocalApiServer:
         self._version = 0
         self._ended = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
-        # It looks every 50 ms whether it is to end, so that tests do not wait for it.
+        # It checks every 50 ms whether to stop, so tests do not wait for it.
         threading.Thread(target=self._server.serve_forever, args=(0.05,), name="api server", daemon=True).start()
 
     @property
@@ -71,9 +71,9 @@ class LocalApiServer:
         from_class: Mapping[str, Any] | None = None,
         from_claim: Mapping[str, Any] | None = None,
     ) -> None:
-        """A claim as it stands when the scheduler has decided: these devices, for pods with these UIDs.
+        """A claim as the scheduler leaves it: with these devices, for pods with these UIDs.
 
-        A prioritized list makes the request "gpu/small" of "gpu"; `requests` has the request by device where they
+        A prioritized list turns the request "gpu" into "gpu/small"; `requests` has the request per device where they
         differ. The same name with another UID replaces the claim; the same UID with other devices is what happens
         when kubelet was down and the claim was deallocated and allocated again. `from_class` and `from_claim` are
         parameters for the driver, for all requests.
@@ -104,7 +104,7 @@ class LocalApiServer:
         self.put(f"/namespaces/{namespace}/{CLAIMS}/{name}", claim)
 
     def reallocate(self, name: str, devices: Iterable[str], namespace: str = "default") -> None:
-        """Other devices of the same pool for a claim that keeps its UID, without any unprepare between."""
+        """Give a claim other devices of the same pool; it keeps its UID and is not unprepared in between."""
         path = f"/namespaces/{namespace}/{CLAIMS}/{name}"
         claim = json.loads(json.dumps(self.get(path)))
         results = claim["status"]["allocation"]["devices"]["results"]
@@ -112,7 +112,7 @@ class LocalApiServer:
         self.put(path, claim)
 
     def deallocate(self, name: str, namespace: str = "default") -> None:
-        """The claim stays and has no devices."""
+        """The claim stays but has no devices."""
         path = f"/namespaces/{namespace}/{CLAIMS}/{name}"
         self.put(path, {**(self.get(path) or {}), "status": {}})
 
@@ -145,7 +145,7 @@ class LocalApiServer:
             return [item for path, item in self._objects.items() if path.startswith(f"/{SLICES}/")]
 
     def wipe_slices(self, node: str) -> int:
-        """What kubelet does when it starts: the slices of its node go, of all drivers. Returns how many."""
+        """As kubelet does when it starts: remove the slices of its node, of all drivers. Returns how many."""
         gone = [item for item in self.slices() if item["spec"].get("nodeName") == node]
         return sum(self.delete(f"/{SLICES}/{item['metadata']['name']}") for item in gone)
 
@@ -154,12 +154,12 @@ class LocalApiServer:
             return self._nodes.setdefault(name, str(uuid.uuid4()))
 
     def add_node(self, name: str) -> None:
-        """A node by this name, with a UID of its own."""
+        """Add a node with this name and a new UID."""
         with self._lock:
             self._nodes[name] = str(uuid.uuid4())
 
     def delete_node(self, name: str) -> None:
-        """The node and what it owns."""
+        """Delete the node and what it owns."""
         uid = self.node_uid(name)
         with self._lock:
             self._nodes[name] = None
@@ -168,7 +168,7 @@ class LocalApiServer:
                 self.delete(f"/{SLICES}/{item['metadata']['name']}")
 
     def close(self) -> None:
-        self._ended.set()  # whoever is being slow
+        self._ended.set()  # ends the delay of slow answers
         self._server.shutdown()
         self._server.server_close()
 
@@ -188,7 +188,7 @@ class LocalApiServer:
         self.requests[kind] += 1
         self._ended.wait(self.delay)
         if self.failing:
-            return _status(self.failing, "told to fail")
+            return _status(self.failing, "set to fail")
         if path.startswith("/api/v1/nodes/"):
             name = path.rpartition("/")[2]
             uid = self.node_uid(name)
@@ -229,7 +229,7 @@ class LocalApiServer:
         if found and body["metadata"].get("resourceVersion") != found["metadata"]["resourceVersion"]:
             return _status(409, "the object has been modified")
         stored = as_stored(body, self.disabled)
-        if dry or (found and stored == found):  # a write that changes nothing is none
+        if dry or (found and stored == found):  # a write that changes nothing does not count
             return 200, stored
         self.writes += 1
         return 201 if method == "POST" else 200, self.put(path, stored)
@@ -249,7 +249,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients are killed here all the time: that is no error."""
+        """Tests kill clients all the time: that is not an error."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -257,7 +257,7 @@ class _Server(ThreadingHTTPServer):
 def _handler(server: LocalApiServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # head and body leave together: two small packets would wait for an acknowledgement
+        wbufsize = -1  # send head and body together: two small packets would wait for an acknowledgement
 
         def answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)

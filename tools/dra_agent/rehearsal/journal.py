@@ -1,4 +1,4 @@
-"""What the agent was asked and what it acknowledged, to be held against what it remembers."""
+"""The requests and acknowledgements of the agent, for comparison with what it remembers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Holdings = Mapping[str, tuple[str, ...]]  # claim UID -> names of its devices
 
 
 class Journal:
-    """Single-threaded. With `file` every entry is also a line of JSON there."""
+    """Single-threaded. With `file`, every entry is also written there as a line of JSON."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         self._file = file
-        self.prepared: dict[str, tuple[str, ...]] = {}  # acknowledged, and not unprepared since
-        self.open: dict[str, tuple[str, ...]] = {}  # asked, no answer yet: may be there or not
+        self.prepared: dict[str, tuple[str, ...]] = {}  # acknowledged and not unprepared since
+        self.open: dict[str, tuple[str, ...]] = {}  # requested, no answer yet: may exist or not
         self.acknowledged = 0
         self.problems: list[str] = []
 
@@ -26,7 +26,7 @@ class Journal:
             self.prepared.pop(uid, None)
 
     def answered(self, operation: str, uid: str, devices: Iterable[str] = ()) -> None:
-        """With success: from now on it must be so, whatever happens to the agent."""
+        """Called after a success: from now on this must hold, whatever happens to the agent."""
         self._write("answered", operation, uid)
         expected = self.open.pop(uid, ())
         self.acknowledged += 1
@@ -41,7 +41,7 @@ class Journal:
         self.prepared[uid] = given
 
     def differences(self, remembered: Holdings) -> list[str]:
-        """What is wrong with what the agent remembers. Calls without an answer may have happened or not."""
+        """Errors in what the agent remembers. Calls without an answer may have happened or not."""
         wrong = list(self.problems)
         for uid, devices in self.prepared.items():
             if remembered.get(uid) != devices:

@@ -1,6 +1,6 @@
 """Kubelet's side of the conversation: finds the socket, registers the plugin, prepares and unprepares claims.
 
-It repeats a call that got no answer, as kubelet does; so an agent may be killed under it at any moment.
+It repeats a call that got no answer, as kubelet does, so the agent may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..wire import (
 )
 
 RETRY_SECONDS = 0.02
-# What a call ends with when the agent dies or is not there. The call may have been made or not.
+# How a call ends if the agent dies or does not run. The agent may have handled it or not.
 GONE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN})
 OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 20),
@@ -43,7 +43,7 @@ OPTIONS = [
 
 
 class Claim(NamedTuple):
-    """What kubelet tells a driver about a claim."""
+    """What kubelet passes to a driver about a claim."""
 
     uid: str
     name: str
@@ -51,7 +51,7 @@ class Claim(NamedTuple):
 
 
 class HealthReport(NamedTuple):
-    """What a driver says about a device: 0 unknown, 1 healthy, 2 unhealthy."""
+    """A driver's report about a device: 0 unknown, 1 healthy, 2 unhealthy."""
 
     health: int
     message: str
@@ -60,10 +60,10 @@ class HealthReport(NamedTuple):
 
 
 class Kubelet:
-    """`patience`: seconds for which a call is repeated while nobody answers.
+    """`patience`: seconds for which a call is repeated while no agent answers.
 
     `wipe`, such as `lambda: cluster.wipe_slices(node.pool)`, removes the node's ResourceSlices: a kubelet does that
-    each time it starts, and maybe only when it has registered the plugin, here after `wipe_after` seconds.
+    each time it starts, perhaps only after it has registered the plugin, here after `wipe_after` seconds.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class Kubelet:
         self._wipe_after = wipe_after
         self.wiped = asyncio.Event()
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._channel: grpc.aio.Channel | None = None  # the one of the plugin that is registered
+        self._channel: grpc.aio.Channel | None = None  # of the registered plugin
         self._resumed = asyncio.Event()
         self._resumed.set()
         self.retries = 0
-        self.versions: list[str] = []  # of its services that the plugin has advertised
+        self.versions: list[str] = []  # the services that the plugin advertised
 
     async def register(self) -> Any:
-        """Wait for the plugin's socket, ask who is there, accept it; returns its PluginInfo."""
+        """Wait for the plugin's socket, ask for its PluginInfo, register it, and return the PluginInfo."""
         end = time.monotonic() + self._patience
         while True:
             try:
@@ -102,28 +102,28 @@ class Kubelet:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            if info.endpoint not in self._channels:  # else it is the same plugin: calls under way go on
+            if info.endpoint not in self._channels:  # else it is the same plugin, and running calls continue
                 self._channels[info.endpoint] = grpc.aio.insecure_channel(f"unix:{info.endpoint}", OPTIONS)
             self._channel = self._channels[info.endpoint]
             self.versions = list(info.supported_versions)
             return info
 
     async def prepare(self, *claims: Claim) -> Mapping[str, Prepared]:
-        """One call for all claims, as for a pod; the answer by UID."""
-        request = self._api.prepare.request(claims=map(self._told, claims))
+        """One call for all claims, as for a pod. Returns the answers by UID."""
+        request = self._api.prepare.request(claims=map(self._claim_message, claims))
         reply = await self._insist(self._api.prepare, request)
         return {
             uid: Prepared(tuple(map(_device, answer.devices)), answer.error) for uid, answer in reply.claims.items()
         }
 
     async def unprepare(self, *claims: Claim) -> Mapping[str, str]:
-        """By UID the error, "" for success."""
-        request = self._api.unprepare.request(claims=map(self._told, claims))
+        """Returns the errors by UID, "" for success."""
+        request = self._api.unprepare.request(claims=map(self._claim_message, claims))
         reply = await self._insist(self._api.unprepare, request)
         return {uid: answer.error for uid, answer in reply.claims.items()}
 
     async def pod_resources(self) -> Any:
-        """What the agent lists."""
+        """The pods and devices that the agent lists."""
         return (await self._insist(LIST_POD_RESOURCES, LIST_POD_RESOURCES.request())).pod_resources
 
     async def pod(self, name: str, namespace: str = "default") -> Any:
@@ -131,7 +131,7 @@ class Kubelet:
         return (await self._insist(GET_POD_RESOURCES, request)).pod_resources
 
     async def health(self, service: str = "") -> int:
-        """1 is serving."""
+        """1 means serving."""
         status: int = (await self._insist(HEALTH_CHECK, HEALTH_CHECK.request(service=service))).status
         return status
 
@@ -140,7 +140,7 @@ class Kubelet:
     ) -> AsyncIterator[dict[tuple[str, str], HealthReport]]:
         """Each complete report, by pool and device, until the agent ends the stream or dies.
 
-        Like kubelet it takes the newest version of the service that the agent has advertised.
+        Like kubelet, it uses the newest version of the service that the agent advertised.
         """
         service = service or next(each for each in (HEALTH_V1, HEALTH_V1ALPHA1) if each.version in self.versions)
         async for reply in stream(self.channel, service.watch):
@@ -152,7 +152,7 @@ class Kubelet:
             }
 
     def pause(self) -> None:
-        """Calls wait, also those that have to be repeated, until `resume`."""
+        """New and repeated calls wait until `resume`."""
         self._resumed.clear()
 
     def resume(self) -> None:
@@ -196,12 +196,12 @@ class Kubelet:
                 self.retries += 1
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def _told(self, claim: Claim) -> Any:
+    def _claim_message(self, claim: Claim) -> Any:
         return self._api.Claim(uid=claim.uid, name=claim.name, namespace=claim.namespace)
 
 
 async def stream(channel: grpc.aio.Channel, method: Method) -> AsyncIterator[Any]:
-    """What the agent sends until it ends the stream or dies."""
+    """The messages of the agent until it ends the stream or dies."""
     call: Any = channel.unary_stream(
         method.path,
         request_serializer=method.request.SerializeToString,
@@ -225,14 +225,14 @@ async def _call(channel: grpc.aio.Channel, method: Method, request: Any, limit: 
 
 
 class NothingInjected(AssertionError):
-    """A container asked for devices and would run without any: kubelet says nothing, and neither does the runtime."""
+    """A container asked for devices and would run without any; neither kubelet nor the runtime reports that."""
 
 
 def injected(prepared: Prepared, request: str = "") -> list[str]:
-    """The CDI ids that a container gets which uses this request of the claim, or with "" the whole claim.
+    """The CDI ids for a container that uses this request of the claim, or with "" the whole claim.
 
-    Kubelet compares names of requests as they stand in the pod, where a prioritized list has one name: a device that
-    was answered under "gpu/small" is not injected for "gpu".
+    Kubelet compares request names as written in the pod, where a prioritized list has one name: a device that was
+    answered under "gpu/small" is not injected for "gpu".
     """
     found = [
         each
@@ -246,9 +246,9 @@ def injected(prepared: Prepared, request: str = "") -> list[str]:
     return found
 
 
-def _device(told: Any) -> Device:
-    share_id = told.share_id if told.HasField("share_id") else None
-    return Device(told.pool_name, told.device_name, share_id, tuple(told.request_names), tuple(told.cdi_device_ids))
+def _device(sent: Any) -> Device:
+    share_id = sent.share_id if sent.HasField("share_id") else None
+    return Device(sent.pool_name, sent.device_name, share_id, tuple(sent.request_names), tuple(sent.cdi_device_ids))
 
 
 def names(devices: Iterable[Device]) -> tuple[str, ...]:

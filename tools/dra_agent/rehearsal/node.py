@@ -29,7 +29,7 @@ _LISTENING = re.compile(r"listening on (http://\S+)")
 
 
 class Node:
-    """Everything that outlives an agent. A reboot is another boot_id, and an empty CDI folder."""
+    """Everything that outlives an agent. A reboot means another boot_id and an empty CDI folder."""
 
     driver = "gpu.example.com"
     pool = "node-1"
@@ -56,7 +56,7 @@ class Node:
         self._agents: list[AgentProcess] = []
 
     def start(self, *options: str, program: Sequence[str] = ("-m", "dra_agent"), wait: bool = True) -> AgentProcess:
-        """An agent as a process of its own; with `wait` it says ready when this returns."""
+        """Start an agent as a separate process; with `wait`, return when it is ready."""
         command = [sys.executable, *program, "--devices", str(self.folder / "devices.json"), "--node", self.pool]
         command += ["--plugin-dir", str(self.folder / "p"), "--state-dir", str(self.state)]
         command += ["--registry-dir", self.registry, "--cdi-dir", str(self.cdi), "--http", "127.0.0.1:0"]
@@ -69,12 +69,12 @@ class Node:
         return agent
 
     def reboot(self, boot_id: str) -> None:
-        """What a reboot does to the node, while no agent runs."""
+        """Do what a reboot does to the node. No agent may be running."""
         self.boot_id = boot_id
         shutil.rmtree(self.cdi, ignore_errors=True)
 
     def claims(self) -> dict[str, ClaimInfoState]:
-        """What is on disk now; damaged files are left out."""
+        """The claims on disk now; damaged files are left out."""
         with CheckpointManager(self.state, CLAIMS, read_only=True) as manager:
             return {uid: checkpoint.data for uid, checkpoint in manager.load().checkpoints.items()}
 
@@ -83,7 +83,7 @@ class Node:
         return {uid: tuple(sorted(device for _, _, device in state.devices())) for uid, state in self.claims().items()}
 
     def cdi_holdings(self) -> dict[str, tuple[str, ...]]:
-        """The same from the CDI files."""
+        """The same, from the CDI files."""
         held = {}
         for path in self.cdi.glob("*.json"):
             names = [device["name"] for device in json.loads(path.read_text())["devices"]]
@@ -112,12 +112,12 @@ class Node:
 
 
 class AgentProcess:
-    """One run of the agent. Its log is a file."""
+    """One run of the agent, which logs to a file."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self._log = log
         with log.open("wb") as file:
-            paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # it finds what we have found
+            paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # it finds the same packages as we do
             self._process = subprocess.Popen(command, stderr=file, env={**os.environ, **paths, **environment})
         self.pid = self._process.pid
 
@@ -130,7 +130,7 @@ class AgentProcess:
         return self._process.poll() is None
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and text of a page; status 0 while nobody answers."""
+        """Status and text of a page; status 0 if there is no answer."""
         listening = _LISTENING.search(self.log)
         if not listening:
             return 0, ""
@@ -143,31 +143,31 @@ class AgentProcess:
             return 0, ""
 
     def details(self) -> dict[str, Any]:
-        """What /readyz says."""
+        """The content of /readyz."""
         text = self.get("/readyz")[1]
         found: dict[str, Any] = json.loads(text) if text else {}
         return found
 
     def wait_until_ready(self, phase: str = "") -> None:
-        """Until /readyz says yes, and that the agent is in this phase."""
+        """Wait until /readyz reports ready and, if given, this phase."""
         end = time.monotonic() + LIMIT
-        while not ((told := self.details()).get("ready") and phase in ("", told["phase"])):
+        while not ((details := self.details()).get("ready") and phase in ("", details["phase"])):
             if not self.running or time.monotonic() > end:
-                raise AssertionError(f"the agent did not become ready ({phase}): {told}\n{self.log}")
+                raise AssertionError(f"the agent did not become ready ({phase}): {details}\n{self.log}")
             time.sleep(0.01)
 
     def kill(self) -> None:
-        """SIGKILL; the agent can do nothing about it."""
+        """Send SIGKILL, which the agent cannot handle."""
         if self.running:
             self._process.send_signal(signal.SIGKILL)
         self._process.wait(LIMIT)
 
     def terminate(self) -> int:
-        """SIGTERM; returns the exit code."""
+        """Send SIGTERM and return the exit code."""
         self._process.terminate()
         return self._process.wait(LIMIT)
 
 
 def _short_folder() -> str | None:
     """The path of a socket is limited to 107 bytes, and the usual temp folder may be deep."""
-    return None if len(tempfile.gettempdir()) + ROOM < 107 else "/tmp"  # noqa: S108 - mkdtemp makes a private one
+    return None if len(tempfile.gettempdir()) + ROOM < 107 else "/tmp"  # noqa: S108 - mkdtemp makes a private folder

@@ -17,7 +17,7 @@ RETRY_SECONDS = 0.02
 
 
 class Pods:
-    """A claim a pod. A device is given out again only after its claim was unprepared, as a scheduler does."""
+    """One claim per pod. Like a scheduler, it reuses a device only after the claim that had it is unprepared."""
 
     def __init__(
         self,
@@ -36,15 +36,15 @@ class Pods:
         self._pool = pool
         self._free = list(devices)
         self._chance = random.Random(1)
-        self.errors: list[str] = []  # what claims were answered before they succeeded
+        self.errors: list[str] = []  # the errors that claims got before they succeeded
         self.ended = asyncio.Event()
 
     async def run(self, at_once: int) -> None:
-        """So many pods at a time, one after the other, until `ended` is set; what is prepared then stays so."""
+        """Run this many pods at a time, one after another, until `ended` is set; then prepared claims stay prepared."""
         await asyncio.gather(*(self._one_after_the_other() for _ in range(at_once)))
 
     async def start(self) -> Claim:
-        """One pod: its claim is prepared when this returns."""
+        """Start one pod; its claim is prepared when this returns."""
         device = self._free.pop(self._chance.randrange(len(self._free)))
         uid = str(uuid.uuid4())
         claim = Claim(uid, f"claim-{uid[:13]}")
@@ -60,7 +60,7 @@ class Pods:
         return claim
 
     async def end(self, claim: Claim) -> None:
-        """The pod is gone: its claim is unprepared when this returns."""
+        """End a pod; its claim is unprepared when this returns."""
         devices = self._journal.prepared[claim.uid]
         self._journal.asked("unprepare", claim.uid, devices)
         while error := (await self._kubelet.unprepare(claim))[claim.uid]:
@@ -71,7 +71,7 @@ class Pods:
         self._free += devices
 
     def _given(self, claim: Claim) -> list[str]:
-        """The devices that kubelet reads from the API server before it asks the driver."""
+        """The devices that kubelet reads from the API server before it calls the driver."""
         read = read_resource_claim(self._cluster.claim(claim.name, claim.namespace))
         allocations = read.allocations or {}
         return [device.device_name for device in allocations[self._driver].devices]

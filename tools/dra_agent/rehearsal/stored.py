@@ -1,7 +1,7 @@
-"""What the API server makes of a ResourceSlice before it stores it, and which it refuses.
+"""How the API server changes a ResourceSlice before it stores it, and which ones it refuses.
 
-Written from the server's rules and not from the agent's reading of them (`grammar.py`): so that an error in one of
-the two shows.
+Written from the server's rules and not from the agent's version of them (`grammar.py`), so that tests reveal an error
+in either.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DECIMAL = {
     for power, suffix in zip(range(-3, 7), ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"], strict=True)
 }
 NEW_YEAR = datetime(2026, 1, 1)
-_seconds = itertools.count()  # each write comes a second after the last: so one that changes a time shows
+_seconds = itertools.count()  # each write comes a second after the last, which reveals writes that change a time
 
 
 def refusal(item: dict[str, Any], stored: dict[str, Any] | None) -> str:
-    """Why the server would answer 422, "" if it takes the slice. `stored` is what it would replace."""
+    """Why the server would answer 422, "" if it accepts the slice. `stored` is what it would replace."""
     name, spec = item["metadata"]["name"], item["spec"]
     if len(name) > 253 or not re.fullmatch(SUBDOMAIN, name):
         return f"metadata.name: {name}: a lowercase RFC 1123 subdomain must consist of ..."
