@@ -64,9 +64,8 @@ class Waiting:
 
     names: list[str] = field(default_factory=list)
     candidates: dict[str, list[Candidate]] = field(default_factory=dict)  # by key
-    torn: list[str] = field(
-        default_factory=list
-    )  # an incomplete write, or rot of a complete one: nothing distinguishes them
+    # An incomplete write, or rot of a complete one: nothing distinguishes them.
+    torn: list[str] = field(default_factory=list)
 
 
 def find_waiting(directory: Directory, names: Iterable[str], max_bytes: int) -> Waiting:

@@ -23,9 +23,8 @@ def made_ready(progress: Progress, quarantine: Quarantine) -> Current:
     if progress.standing is Standing.DONE:  # it must not become its own previous generation
         return Current.DAMAGED if member.kind is MemberKind.PUT else Current.ABSENT
     if progress.damage:
-        with (
-            suppress(OSError) if member.kind is MemberKind.REMOVE else nullcontext()
-        ):  # a removal must always be possible
+        # A removal must always be possible.
+        with suppress(OSError) if member.kind is MemberKind.REMOVE else nullcontext():
             quarantine.keep(member.key + SUFFIX, member.key, progress.damage)
     return progress.current
 
