@@ -17,6 +17,6 @@ def _ctrl_c_is_an_interrupt() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _collections_walk_only_what_tests_make() -> None:
-    """The five thousand tests themselves are 180,000 objects, and each simulated death is followed by a collection."""
+    """The five thousand tests themselves are 180,000 objects, and a collection follows each simulated death."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""How long to go on: a moment in CI, for as long as it takes where somebody set CHECKPOINT_LONG=1."""
+"""How long tests run: a moment in CI, as long as it takes with CHECKPOINT_LONG=1."""
 
 from __future__ import annotations
 

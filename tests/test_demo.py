@@ -1,4 +1,4 @@
-"""The first command of the README runs to its end: its two programs, in the environment that is there already."""
+"""The first command of the README runs to its end: its two programs, in the existing environment."""
 
 from __future__ import annotations
 

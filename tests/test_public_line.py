@@ -1,4 +1,4 @@
-"""The line between public and private: who may import what, and that every public name is there and documented."""
+"""The line between public and private: who may import what, and that every public name exists and is documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's example is short, and what it draws is there."""
+"""The README's example is short, and the folders it draws exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places where threads wait until the test lets them go, so that nothing here depends on the clock."""
+"""Places where threads wait until the test lets them go, so nothing here depends on the clock."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def held_syncs() -> Iterator[Gate]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop and the threads go on until it is so."""
+    """Let the loop and the threads go on until the condition holds."""
     async with asyncio.timeout(LIMIT):
         while not condition():  # noqa: ASYNC110 - threads change it
             await asyncio.sleep(0.001)

@@ -31,7 +31,7 @@ GPU = "gpu.example.com"
 
 
 class Gpus:
-    """One device a claim; every call waits at the gate."""
+    """One device per claim; every call waits at the gate."""
 
     def __init__(self) -> None:
         self.gate = Gate()
@@ -125,7 +125,7 @@ def test_a_pod_is_unprepared_after_the_prepare_that_was_awaited_before(tmp_path:
     assert asyncio.run(main()) == ["prepare a", "unprepare a"]
 
 
-def test_a_cancelled_prepare_is_recorded_before_that_is_told(tmp_path: Path) -> None:
+def test_a_cancelled_prepare_is_recorded_before_the_cancellation_is_raised(tmp_path: Path) -> None:
     async def main() -> None:
         gpus = Gpus()
         async with await opened(tmp_path) as cache:

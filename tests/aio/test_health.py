@@ -15,7 +15,7 @@ GPU = "gpu.example.com"
 
 
 class Stream:
-    """Reports that a driver sends when it is told to; None ends the stream, an error breaks it."""
+    """The reports that a test queues, as a driver sends them; None ends the stream, an error breaks it."""
 
     def __init__(self) -> None:
         self.sent: asyncio.Queue[list[DeviceHealth] | Exception | None] = asyncio.Queue()
@@ -32,7 +32,7 @@ def of(health: Health) -> list[DeviceHealth]:
 
 
 async def watched(directory: Path, heard: asyncio.Queue[Health]) -> AsyncDeviceHealthStore:
-    """A store whose changes are heard of in the loop, with what is read then."""
+    """A store whose changes are announced in the loop, with the value read at that moment."""
     loop = asyncio.get_running_loop()
 
     def changed(change: HealthChange) -> None:

@@ -49,7 +49,7 @@ def test_a_call_of_several_keys_waits_for_all_of_them_and_holds_up_what_follows(
     assert asyncio.run(main()) == ["elsewhere", "both", "after"]
 
 
-def test_a_waiter_that_is_cancelled_before_its_turn_does_nothing_and_holds_up_nobody() -> None:
+def test_a_waiter_that_is_cancelled_before_its_turn_does_nothing_and_delays_no_other_call() -> None:
     async def main() -> list[str]:
         threads, gate, done = KeyedThreads(), Gate(), list[str]()
         running = asyncio.create_task(threads.run(["a"], gate))
@@ -84,7 +84,7 @@ def test_a_call_that_waits_for_a_thread_is_never_made_when_it_is_cancelled() -> 
     assert asyncio.run(main()) == ["next"]
 
 
-def test_a_running_call_ends_before_its_cancellation_is_told_and_before_the_next_one_starts() -> None:
+def test_a_running_call_ends_before_its_cancellation_is_raised_and_before_the_next_one_starts() -> None:
     async def main() -> tuple[bool, list[str]]:
         threads, gate, done = KeyedThreads(), Gate(), list[str]()
 

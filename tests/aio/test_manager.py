@@ -71,7 +71,7 @@ def test_every_verb_does_what_it_does_without_a_loop(directory: Path) -> None:
     asyncio.run(main())
 
 
-def test_defaults_stand_for_what_is_not_there(directory: Path) -> None:
+def test_a_default_replaces_a_missing_checkpoint(directory: Path) -> None:
     async def main() -> None:
         async with AsyncCheckpointManager(directory, LEASES) as manager:
             assert await manager.get_checkpoint("a", None) is None
@@ -86,7 +86,7 @@ def test_defaults_stand_for_what_is_not_there(directory: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_load_repairs_on_the_way_if_asked(directory: Path) -> None:
+def test_a_load_repairs_damage_if_asked(directory: Path) -> None:
     async def main() -> None:
         async with AsyncCheckpointManager(directory, LEASES) as manager:
             await manager.create_checkpoint("a", Lease("x"))
@@ -202,7 +202,7 @@ def test_a_transaction_that_is_cancelled_before_its_turn_changes_nothing(directo
             first = asyncio.create_task(manager.update_checkpoint("a", slow, Lease("")))
             await asyncio.to_thread(begun.wait)
             second = asyncio.create_task(late())
-            await asyncio.sleep(0.02)  # for one that does not wait for its turn
+            await asyncio.sleep(0.02)  # time enough for a transaction that does not wait for its turn
             second.cancel()
             go_on.set()
             await asyncio.gather(first, second, return_exceptions=True)
@@ -212,7 +212,7 @@ def test_a_transaction_that_is_cancelled_before_its_turn_changes_nothing(directo
     assert asyncio.run(main()) == "first"
 
 
-def test_a_store_may_stand_in_the_place_of_a_directory_and_any_json_in_that_of_a_schema() -> None:
+def test_a_store_may_replace_the_directory_and_any_json_the_schema() -> None:
     async def main() -> object:
         async with AsyncCheckpointManager(MemoryStore()) as manager:
             await manager.create_checkpoint("a", {"x": [1]})
@@ -287,7 +287,7 @@ def test_a_batch_keeps_its_place_in_the_order_of_its_keys(directory: Path) -> No
     assert asyncio.run(main()) == ("batch", "last")
 
 
-def test_a_write_whose_waiter_was_cancelled_is_whole_on_disk_when_that_is_told(directory: Path) -> None:
+def test_a_write_whose_waiter_was_cancelled_is_whole_on_disk_when_the_cancellation_is_raised(directory: Path) -> None:
     async def main() -> tuple[bool, str]:
         async with AsyncCheckpointManager(directory, LEASES) as manager:
             await manager.create_checkpoint("a", Lease("old"))
@@ -296,18 +296,18 @@ def test_a_write_whose_waiter_was_cancelled_is_whole_on_disk_when_that_is_told(d
                 await until(lambda: syncs.inside == 1)
                 write.cancel()
                 await asyncio.sleep(0.01)
-                told_early = write.done()
+                raised_early = write.done()
                 syncs.open()
                 with pytest.raises(asyncio.CancelledError):
                     await write
-            return told_early, (await manager.get_checkpoint("a")).data.holder
+            return raised_early, (await manager.get_checkpoint("a")).data.holder
 
     assert asyncio.run(main()) == (False, "new")
 
 
 @pytest.mark.parametrize("steps", range(12))
 def test_a_cancellation_at_any_step_of_the_loop_leaves_the_old_or_the_new(directory: Path, steps: int) -> None:
-    """Cancelled after so many steps of the loop: memory of the manager and disk agree afterwards."""
+    """Cancelled after that many steps of the loop: the manager's memory and the disk agree afterwards."""
 
     async def main() -> None:
         async with AsyncCheckpointManager(directory, LEASES) as manager:
@@ -351,7 +351,7 @@ def test_closing_waits_for_writes_and_refuses_later_calls(directory: Path) -> No
             assert not closing.done()
             with pytest.raises(ManagerClosed, match="is closed"):
                 await manager.get_checkpoint("a")
-            closing.cancel()  # stops the waiting, not the closing
+            closing.cancel()  # ends the wait, not the closing
             syncs.open()
             await asyncio.gather(*writes)
         await manager.close()

@@ -1,4 +1,4 @@
-"""The ClaimPreparer on an event loop: order, cancellation, and a slow API server that holds up nobody else."""
+"""The ClaimPreparer on an event loop: order, cancellation, and a slow API server that delays no other claim."""
 
 from __future__ import annotations
 

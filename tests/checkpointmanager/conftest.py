@@ -25,10 +25,10 @@ def directory(fs: FakeFilesystem) -> Path:
 
 @pytest.fixture
 def real_directory(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """On the disk of the tests, which may well be a tmpfs or an overlay: that is nothing to tell here.
+    """On the disk of the tests, which may well be a tmpfs or an overlay: no event reports that here.
 
-    Taken for one without a journal, so that all writes go the classic way, wherever the tests run; unless a test takes
-    both ways.
+    Treated as a file system without a journal, so all writes go the classic way wherever the tests run, unless a test
+    takes both ways.
     """
     monkeypatch.setattr("checkpointmanager._filestore.directory.file_system_of", lambda _: "ext4")
     if "way" not in request.fixturenames:
@@ -38,7 +38,7 @@ def real_directory(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: 
 
 @pytest.fixture
 def spare_directory(real_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same, where updates go over spares."""
+    """The same, but updates go over spares."""
     spares.skip_unless_possible_in(tmp_path)
     monkeypatch.setattr("checkpointmanager._filestore.directory.keeps_order", lambda *_: True)
     return real_directory
@@ -46,32 +46,32 @@ def spare_directory(real_directory: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture(params=["classic", "spares"])
 def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """How a key is written that its owner has written before."""
+    """How an owner updates a key that it has written before."""
     if request.param == "spares":
         spares.skip_unless_possible_in(tmp_path)
     if request.param == "spares" and request.node.callspec.params.get("sharing"):
-        pytest.skip("where a directory is shared there are no spares")
+        pytest.skip("a shared directory has no spares")
     with spares.kept_order(request.param == "spares"):
         yield request.param
 
 
 @pytest.fixture
 def no_waiting_for_the_disk() -> Iterator[None]:
-    """Where thousands of syncs are made to see that they are made, none has to reach a disk."""
+    """For tests that only check that thousands of syncs are made: none of them has to reach a disk."""
     with mock.patch.object(os, "fsync", os.fstat), mock.patch.object(os, "fdatasync", os.fstat):
         yield
 
 
 @pytest.fixture
-def stood_in_for() -> Iterator[None]:
-    """The kit looks once for whoever holds a function of `os`, not at each of a thousand failures."""
+def kit_standing_by() -> Iterator[None]:
+    """The kit searches once for objects that hold a function of `os`, not at each of a thousand failures."""
     with standing_by():
         yield
 
 
 @pytest.fixture
 def events() -> list[Event]:
-    """What `manager` has told."""
+    """The events of `manager`."""
     return []
 
 

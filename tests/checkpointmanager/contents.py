@@ -1,4 +1,4 @@
-"""What a directory holds: the names in it, and the bytes that it keeps in quarantine."""
+"""The contents of a directory: the names in it, and the bytes that it keeps in quarantine."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def names(directory: Path, prefix: str = "") -> list[str]:
 
 
 def quarantined(directory: Path) -> list[bytes]:
-    """What is kept, oldest first."""
+    """The copies, oldest first."""
     folder = directory / ".quarantine"
     return [(folder / name).read_bytes() for name in names(folder)] if folder.is_dir() else []

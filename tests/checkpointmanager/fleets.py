@@ -1,4 +1,4 @@
-"""A state that three versions of a program know, each a little more of it than the one before."""
+"""A state that three versions of a program read, each knowing a little more of it than the one before."""
 
 from __future__ import annotations
 

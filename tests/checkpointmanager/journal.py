@@ -1,4 +1,4 @@
-"""What a writer said that it would do and had done, held against what is found after it died."""
+"""Compares what a writer announced and acknowledged with what is found after its death."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from checkpointmanager import CheckpointManager
 from .processes import LIMIT, Child
 from .programs import MANY_KEYS
 
-Number = int | None  # of the change that a checkpoint comes from; None: there is none
+Number = int | None  # of the change that wrote the checkpoint; None: no checkpoint
 
 
 class Journal:
-    """Fed with the lines of one of the writers in programs; lives on over many writers of one directory."""
+    """Reads the lines of one of the writers in programs; outlives many writers of one directory."""
 
     def __init__(self) -> None:
         self._allowed: dict[str, list[Number]] = {key: [None] for key in MANY_KEYS}
@@ -23,15 +23,15 @@ class Journal:
         self._torn = b""
         self.acknowledged = 0
         self.last = 0
-        self.spares = 0  # that the last writer left
+        self.spares = 0  # left by the last writer
 
-    def read(self, told: bytes, *, acknowledgements: bool = True) -> None:
-        """Each change that began may have happened; each that was acknowledged has, and all before it are past."""
-        *lines, self._torn = (self._torn + told).split(b"\n")
+    def read(self, output: bytes, *, acknowledgements: bool = True) -> None:
+        """A change that began may have happened; an acknowledged one has, and replaced all before it."""
+        *lines, self._torn = (self._torn + output).split(b"\n")
         for line in lines:
             event, word, *changes = line.decode().split()
             number = int(word)
-            self.last = max(self.last, number)  # of several threads they do not come in order
+            self.last = max(self.last, number)  # several threads do not report in order
             self.acknowledged += acknowledgements and event == "done"
             outcomes = {key: number if action == "put" else None for action, key in (c.split(":") for c in changes)}
             for key, outcome in outcomes.items():
@@ -42,12 +42,12 @@ class Journal:
                     self._allowed[key] = [outcome]
 
     def follow(self, writer: Child, *, acknowledgements: int, seconds: float) -> None:
-        """Read along until so many more changes are acknowledged, and then for some time."""
+        """Read until that many more changes are acknowledged, and then for some time."""
         wanted = self.acknowledged + acknowledgements
         while self.acknowledged < wanted:
-            told = writer.read(LIMIT)
-            assert told, "the writer has ended, or hangs"
-            self.read(told)
+            output = writer.read(LIMIT)
+            assert output, "the writer has ended, or hangs"
+            self.read(output)
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0:
             self.read(writer.read(remaining))

@@ -1,4 +1,4 @@
-"""The state that most tests here keep: small, typed, and with room for a change."""
+"""The state that most tests here store: small, typed, and easy to change."""
 
 from __future__ import annotations
 

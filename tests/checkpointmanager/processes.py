@@ -24,24 +24,24 @@ def until(condition: Callable[[], object], limit: float = LIMIT) -> None:
     """Wait for the condition, but not for ever."""
     deadline = time.monotonic() + limit
     while not condition():
-        assert time.monotonic() < deadline, "what was waited for did not happen"
+        assert time.monotonic() < deadline, "the condition did not come true"
         time.sleep(0.002)
 
 
 def open_descriptors() -> int:
-    """Of this process, without those that say that there are spares: each owner has one, sooner or later."""
+    """Of this process, without those of the markers that say there are spares: each owner has one, sooner or later."""
     return sum(not _is_of_a_marker(number) for number in os.listdir("/proc/self/fd"))
 
 
 def _is_of_a_marker(number: str) -> bool:
     try:
         return "/.spares" in os.readlink(f"/proc/self/fd/{number}")
-    except OSError:  # that of the listing itself
+    except OSError:  # the descriptor of the listing itself
         return False
 
 
 def run_together(*works: Callable[[], object]) -> None:
-    """Each in a thread of its own. Threads that wait for each other are an error, and do not keep the test alive."""
+    """Each in a thread of its own. A deadlock between them is an error, and does not keep the test alive."""
     errors: list[BaseException] = []
 
     def run(work: Callable[[], object]) -> None:
@@ -77,11 +77,11 @@ class Agent:
         return self._process.pid
 
     def ask(self, verb: str, *arguments: object, **options: object) -> Any:
-        self.tell(verb, *arguments, **options)
+        self.send(verb, *arguments, **options)
         return self.answer()
 
-    def tell(self, verb: str, *arguments: object, **options: object) -> None:
-        """Give the order, but do not wait for it."""
+    def send(self, verb: str, *arguments: object, **options: object) -> None:
+        """Send the order without waiting for the answer."""
         self._orders.send((verb, arguments, options))
 
     def has_answered(self, within: float = 0.0) -> bool:
@@ -105,8 +105,8 @@ class Agent:
         if self._orders.closed:
             return
         self._process.kill()
-        self._process.join()  # without a limit: then it waits for the process, not for all who inherited its pipes
-        self._process.close()  # now: a collector may come by when `os` is not the real one
+        self._process.join()  # with a limit it would wait for all processes that inherited its pipes
+        self._process.close()  # now: the collector may run while `os` is replaced
         self._orders.close()
 
     def __enter__(self) -> Agent:
@@ -134,16 +134,16 @@ class Child:
         self._status: int | None = None
 
     def read(self, limit: float) -> bytes:
-        """What it says within that time; b"" if nothing, or if it has ended."""
-        waiting = select.poll()  # and not select, which knows no descriptors from 1024 on
+        """What it writes within that time; b"" if nothing, or if it has ended."""
+        waiting = select.poll()  # not select, which rejects descriptors from 1024 on
         waiting.register(self.said, select.POLLIN)
         return os.read(self.said, 1 << 16) if waiting.poll(max(limit, 0.0) * 1000) else b""
 
     def read_to_end(self) -> bytes:
-        told = b""
+        output = b""
         while piece := self.read(LIMIT):
-            told += piece
-        return told
+            output += piece
+        return output
 
     def kill(self) -> None:
         if self._status is None:
@@ -174,14 +174,14 @@ class Child:
 def in_forked_child(work: Callable[[], R]) -> R:
     """The result of `work`, or the error that it raises, as it comes out in a child of this process."""
 
-    def tell(saying: int) -> None:
+    def report(saying: int) -> None:
         try:
             outcome: object = work()
         except Exception as error:  # noqa: BLE001 - whatever it is, the test wants to see it
             outcome = error
         Connection(saying, readable=False).send_bytes(pickle.dumps(outcome))
 
-    with Child(tell) as child:
+    with Child(report) as child:
         reading = Connection(os.dup(child.said), writable=False)
         assert reading.poll(LIMIT), "the child hangs"
         outcome = pickle.loads(reading.recv_bytes())

@@ -1,4 +1,4 @@
-"""What the other processes in these tests run: an agent that does as it is told, and a writer that never ends."""
+"""What the other processes in these tests run: an agent that obeys orders, and a writer that never ends."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from typing import Any
 from checkpointmanager import CheckpointError, CheckpointManager
 from checkpointmanager.testing import Call, watching
 
-COMMAND = "node-agent"  # what the holder of a lock is called in messages
+COMMAND = "node-agent"  # the name of the lock holder in messages
 
 KEYS = [f"key-{number}" for number in range(8)]
 MANY_KEYS = [f"key-{number}" for number in range(24)]
 
 
 def serve(orders: Connection) -> None:
-    """Obey one order after the other, each a method of RemoteAgent and its arguments, until there are no more."""
+    """Carry out orders, each a method of RemoteAgent and its arguments, until there are no more."""
     sys.argv = [COMMAND]
     agent = RemoteAgent()
     with suppress(EOFError):
@@ -56,7 +56,7 @@ class RemoteAgent:
         return self.manager.get_checkpoint(key).data
 
     def count(self, key: str, times: int) -> list[int]:
-        """Add one, so many times; returns the generations that this made."""
+        """Add one that many times; returns the generations that this made."""
         return [self.manager.update_checkpoint(key, lambda number: number + 1).generation for _ in range(times)]
 
     def count_in_threads(self, key: str, threads: int, times: int) -> list[int]:
@@ -77,7 +77,7 @@ class RemoteAgent:
             return self.create(key, data)
 
     def fork(self) -> int:
-        """A child that does nothing, but lives on with all that it inherited; returns when it does."""
+        """Fork a child that lives on with all that it inherited and does nothing; returns when it runs."""
         hearing, saying = os.pipe()
         child = os.fork()
         if not child:
@@ -90,15 +90,15 @@ class RemoteAgent:
 
 
 def write_without_end(directory: Path, say: int, *, seed: int, first: int, **options: Any) -> None:
-    """Write, remove and batch random keys; tell of each change before it begins and when it is acknowledged."""
+    """Write, remove and batch random keys; report each change before it begins and when it is acknowledged."""
     dice = random.Random(seed)
     with CheckpointManager(directory, **options) as manager:
         for number in itertools.count(first):
             keys = dice.sample(KEYS, 3 if dice.random() < 0.2 else 1)
             actions = {key: "remove" if dice.random() < 0.2 else "put" for key in keys}
             data = {"number": number, "filler": "x" * dice.randrange(4000)}
-            told = " ".join(f"{action}:{key}" for key, action in actions.items())
-            os.write(say, f"begin {number} {told}\n".encode())
+            changes = " ".join(f"{action}:{key}" for key, action in actions.items())
+            os.write(say, f"begin {number} {changes}\n".encode())
             if len(keys) > 1:
                 with manager.batch() as batch:
                     for key, action in actions.items():
@@ -107,7 +107,7 @@ def write_without_end(directory: Path, say: int, *, seed: int, first: int, **opt
                 manager.create_checkpoint(keys[0], data)
             else:
                 manager.remove_checkpoint(keys[0])
-            os.write(say, f"done {number} {told}\n".encode())
+            os.write(say, f"done {number} {changes}\n".encode())
 
 
 def change_in_threads(directory: Path, say: int, *, threads: int, first: int) -> None:
@@ -150,9 +150,9 @@ def change_in_threads(directory: Path, say: int, *, threads: int, first: int) ->
 
 
 def die_before_call(number: int, folder: Path, work: Callable[[], object]) -> None:
-    """Do the work, but be killed just before its n-th system call that concerns what is in the folder.
+    """Do the work, but be killed just before its n-th system call on the contents of the folder.
 
-    Calls that only look are not counted: to die before them is to die before the next.
+    Calls that only read are not counted: to die before one is to die before the next change.
     """
     calls = itertools.count(1)
 

@@ -1,4 +1,4 @@
-"""A whole checkpoint file for the tests that take it apart, and the ways to hurt bytes."""
+"""A whole checkpoint file for the tests that take it apart, and ways to damage bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEMBERS = (
 
 
 def with_checksum(body: bytes) -> bytes:
-    """A file whose checksum holds, whatever its other bytes are."""
+    """A file with a valid checksum, whatever its other bytes are."""
     return checksum_of(body) + body
 
 

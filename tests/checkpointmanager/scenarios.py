@@ -1,4 +1,4 @@
-"""What is done to a directory while its system calls fail: each scenario with what stood there before."""
+"""Changes made to a directory while its system calls fail: each scenario with the contents before it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def known(directory: Path) -> LeaseManager:
 
 
 def make_spares(manager: LeaseManager) -> None:
-    """So that the next update finds one, where there are any."""
+    """So that the next update finds one, where spares work."""
     store: Any = manager._store
     number = 0
     while store._spares.works and spares.free_in(manager) < 2:
@@ -55,7 +55,7 @@ def found(directory: Path) -> LeaseManager:
 
 
 def orphaned(directory: Path) -> LeaseManager:
-    """A removed checkpoint has left its previous generation, after this owner had looked."""
+    """A removed checkpoint has left its previous generation, after this owner last checked."""
     manager = CheckpointManager(directory, LEASES)
     manager.create_checkpoint("orphan", OLD)
     os.rename(directory / "orphan.json", directory / ".previous-a")

@@ -1,4 +1,4 @@
-"""A signal handler, mostly one that raises, at every place where Python runs one, one place at a time.
+"""A signal handler, usually one that raises, at every place where Python runs one, one place at a time.
 
 Python looks for signals when a function begins, when a C function has returned, and when a loop goes round. Here a
 signal is always pending, so the handler runs at each of these places; it counts them, raises at one, and has the
@@ -23,11 +23,11 @@ R = TypeVar("R")
 
 
 class Interrupted(BaseException):
-    """What the handler raises: as little an Exception as KeyboardInterrupt and SystemExit are."""
+    """What the handler raises: like KeyboardInterrupt and SystemExit it is no Exception."""
 
 
 class _Signal(int):
-    """`pending` sends it. An attribute and no call, for after a call Python would look for signals at once."""
+    """`pending` sends it: an attribute and not a call, since Python looks for signals right after a call."""
 
     pending = property(ctypes.PyDLL(None)["raise"])
 
@@ -40,7 +40,7 @@ def _raise() -> None:
 
 
 class Handler:
-    """Raises at place number `at` (from 0), and at each of the `more` places after it that are met then."""
+    """Raises at place number `at` (from 0), and at each of the next `more` places."""
 
     def __init__(self, at: int, more: int = 0, does: Callable[[], object] = _raise) -> None:
         self.at, self.last = at, at + more
@@ -69,7 +69,7 @@ class Handler:
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """Without coverage: its function for each line is one more place, and has locks that a handler can leave held."""
+    """Without coverage: its tracing of each line is one more place, and has locks that a handler can leave held."""
     tracer = sys.gettrace()
     sys.settrace(None)
     try:
@@ -90,7 +90,7 @@ def _handling(handler: Handler) -> Iterator[None]:
 
 
 def called(act: Callable[[], object], does: Callable[[], object], at: int, more: int = 0) -> Handler:
-    """Run `act` with a handler that does something at place number `at`. It does not if there are not so many."""
+    """Run `act` with a handler that does something at place number `at`. If there are fewer places, it does nothing."""
     handler = Handler(at, more, does)
     with _handling(handler):
         try:
@@ -117,7 +117,7 @@ def interrupted(act: Callable[[], object], at: int, more: int = 0) -> Handler:
 
 
 def everywhere(act: Callable[[], Callable[[], object]], check: Callable[[], object], more: int = 0) -> int:
-    """Interrupt what `act` returns at each place in turn, and `check` after each; returns how many there were."""
+    """Interrupt what `act` returns at each place in turn, and `check` after each; returns the number of places."""
     for at in itertools.count():
         handler = interrupted(act(), at, more)
         if not handler.raised_at:

@@ -1,4 +1,4 @@
-"""Shows from outside whether a write reused a spare: then no file is created and the directory is not synced."""
+"""Shows from outside whether a write reused a spare: if so, no file is created and the directory is not synced."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def with_spares(directory: Path, count: int = 1, **options: Any) -> Manager:
 
 
 def grow(manager: Manager) -> None:
-    """One spare more, and all are free."""
+    """Add one spare, and free all."""
     keys = [f"grown-{number}" for number in range(2)]
     with manager.batch() as batch:
         for key in ("a", *keys):
@@ -60,7 +60,7 @@ def inode_of(path: Path) -> int:
 
 
 def goes_over_a_spare(directory: Path, write: Callable[[], object], key: str = "a") -> bool:
-    """Write, and say whether the new generation is in a file that was a spare, and the old ones moved on."""
+    """Write, and say whether the new generation is in a former spare, and the old generations moved on."""
     spares = spares_in(directory)
     current, previous = inode_of(directory / f"{key}.json"), inode_of(directory / f".previous-{key}")
     write()

@@ -1,4 +1,4 @@
-"""A transaction of a put, a create and a removal, what it leaves, and how the directory goes on afterwards."""
+"""A transaction of a put, a create and a removal, its results, and checks that the directory still works."""
 
 from __future__ import annotations
 

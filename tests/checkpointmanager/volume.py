@@ -15,16 +15,16 @@ import pytest
 
 from .processes import until
 
-IMAGE_BYTES = {"ext4": 32 << 20, "xfs": 300 << 20}  # xfs refuses to be smaller; neither takes the room it does not use
+IMAGE_BYTES = {"ext4": 32 << 20, "xfs": 300 << 20}  # xfs refuses less; the images are sparse
 FORCE = {"ext4": "-F", "xfs": "-f"}
 MAKE = {"ext4-inline": ("-O", "inline_data", "-I", "1024"), "ext4-no-journal": ("-O", "^has_journal")}
 MOUNT = {"ext4-writeback": ",data=writeback", "ext4-journal": ",data=journal"}
 FS_IOC_SHUTDOWN = 0x8004587D
-NO_LOG_FLUSH = 2  # what neither a sync nor the journal has brought to the disk is lost, as when the power fails
+NO_LOG_FLUSH = 2  # loses what neither a sync nor the journal has written to the disk, as a power loss does
 
 
 class VolumeUnavailable(Exception):
-    """This machine cannot make one; the text says why."""
+    """This machine cannot make a volume; the text says why."""
 
 
 class Volume:
@@ -77,7 +77,7 @@ class Volume:
 
 @contextmanager
 def mounted(folder: Path, kind: str = "ext4") -> Iterator[Volume]:
-    """Skips the test where this machine cannot make one."""
+    """Skips the test if this machine cannot make a volume."""
     try:
         volume = Volume(folder, kind)
     except VolumeUnavailable as why:

@@ -1,4 +1,4 @@
-"""The fixtures come with the plugin where the package is installed; in a bare clone they are taken from here."""
+"""The plugin provides the fixtures where the package is installed; in a bare clone they are imported here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLASSIC, SPARES = "classic", "spares"
 
 @pytest.fixture(params=[CLASSIC, SPARES])
 def way(request: pytest.FixtureRequest) -> Iterator[str]:
-    """How a key is written that its owner has written before."""
+    """How an owner updates a key that it has written before."""
     if request.param == SPARES:
         spares.skip_unless_possible_in(Path(fast_folder()))
     with spares.kept_order(request.param == SPARES):

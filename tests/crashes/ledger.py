@@ -1,6 +1,6 @@
 """Records what a scenario begins, what has been acknowledged and what a reader has seen.
 
-From that follows what a power loss may leave, and `check` verifies it.
+This determines what a power loss may leave, and `check` verifies it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Manager = CheckpointManager[Any]
 
 @dataclass(frozen=True)
 class Began:
-    """From now on it may be there."""
+    """From now on the value may be found."""
 
     key: str
     value: object
@@ -34,7 +34,7 @@ class Began:
 
 @dataclass(frozen=True)
 class Done:
-    """Acknowledged, or seen by a reader after a restart: from now on it is there, or something newer."""
+    """Acknowledged, or seen by a reader after a restart: from now on this value is found, or a newer one."""
 
     key: str
     value: object
@@ -42,7 +42,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Broken:
-    """The checkpoint was damaged, and these are the bytes."""
+    """The checkpoint was damaged, and holds these bytes."""
 
     key: str
     blob: bytes = field(repr=False)
@@ -56,7 +56,7 @@ class Outlook:
     lifetime: list[object] = field(default_factory=list)  # every value since it was last created
     damaged: bytes | None = None
 
-    def hear(self, event: Began | Done | Broken) -> None:
+    def update(self, event: Began | Done | Broken) -> None:
         if isinstance(event, Broken):
             self.now = [DAMAGED]
             self.damaged = event.blob
@@ -82,16 +82,16 @@ def folder_of(directory: Path) -> Path:
 
 
 def outlooks(acknowledged: Iterable[Any]) -> dict[str, Outlook]:
-    """Events come one by one, or several at once as those of a batch."""
+    """Events come one by one, or several at once for a batch."""
     found: dict[str, Outlook] = {}
-    for told in acknowledged:
-        for event in told if isinstance(told, tuple) else (told,):
-            found.setdefault(event.key, Outlook()).hear(event)
+    for each in acknowledged:
+        for event in each if isinstance(each, tuple) else (each,):
+            found.setdefault(event.key, Outlook()).update(event)
     return found
 
 
 def check(after: Crash | Fault) -> None:
-    """The restart: everything that was promised holds, and life goes on."""
+    """The restart: every promise holds, and all keys can be written again."""
     expected = outlooks(after.acknowledged)
     check_reader(after.directory, expected)
     with CheckpointManager(folder_of(after.directory)) as manager:
@@ -153,7 +153,7 @@ def value_of(manager: Manager, key: str) -> object:
     except CorruptCheckpoint:
         return DAMAGED
     except CheckpointError as error:
-        raise AssertionError(f"{key} is neither there nor reported as damaged: {error}") from error
+        raise AssertionError(f"{key} is neither found nor reported as damaged: {error}") from error
 
 
 def quarantined(directory: Path) -> list[bytes]:
@@ -162,7 +162,7 @@ def quarantined(directory: Path) -> list[bytes]:
 
 
 def rebooted(act: Callable[[Path], None]) -> Callable[[Path], None]:
-    """After a power loss it is another boot, and names are what the disk has."""
+    """After a power loss the boot is another one, and names are what the disk holds."""
 
     def act_then(directory: Path) -> None:
         with mock.patch.object(marker, "boot_id", return_value="another boot"):
@@ -172,7 +172,7 @@ def rebooted(act: Callable[[Path], None]) -> Callable[[Path], None]:
 
 
 def come_back(directory: Path) -> None:
-    """A restart that serves what it finds and writes; what it has shown, it must not lose."""
+    """A restart that reads what it finds, and writes; what it has shown must not be lost."""
     with CheckpointManager(folder_of(directory)) as manager:
         acknowledge(tuple(Done(key, value_of(manager, key)) for key in ("a", "b", "c")))
         put(manager, "a", "written after the restart")

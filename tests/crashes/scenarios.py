@@ -1,4 +1,4 @@
-"""What the power fails in: each with what is on the disk before, and the fewest states that it must have."""
+"""The scenarios in which the power fails: each with the disk before it, and the least number of states it must have."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LARGE = " ".join(map(str, range(3300)))  # 15 kB: four blocks, no two alike
 class Scenario(NamedTuple):
     setup: Callable[[Path], Any]
     act: Callable[[Any], object]
-    at_least: int  # states, so that the enumeration cannot shrink unseen
-    at_least_twice: int = 0  # states after a second power loss; 0: too many to look at
+    at_least: int  # states, so that the enumeration cannot shrink unnoticed
+    at_least_twice: int = 0  # states after a second power loss; 0: too many to check
 
     def crashes(self, way: str) -> Crashes:
-        """Over spares names must become durable in order, and do where that way is taken."""
+        """Writes over spares need names that become durable in order, and are used only where names do."""
         return every_crash(self.act, setup=self.setup, in_order=way == "spares")
 
 
@@ -54,7 +54,7 @@ def closed(directory: Path) -> Path:
 
 
 def found(directory: Path) -> Manager:
-    """By an owner that has not written yet."""
+    """With an owner that has not written yet."""
     return new(closed(directory))
 
 
@@ -137,7 +137,7 @@ def shorter_and_longer(manager: Manager) -> None:
 
 
 def update_under_a_reader(manager: Manager) -> None:
-    """What a reader has open is left alone; when it is gone, its file is written over."""
+    """A file that a reader has open is left alone; once the reader is gone, it is overwritten."""
     with open(manager._store.path_of("a"), "rb") as reader:
         before = reader.read(10)
         put(manager, "a", 3)
@@ -196,7 +196,7 @@ def write_where_links_are_refused(manager: Manager) -> None:
 
 
 def repeat_after_failed_sync(nth: int) -> Callable[[Manager], None]:
-    """A write fails at this sync: 1 is of the data, 2 of the directory. Then it is repeated, and updated."""
+    """A write fails at this sync: 1 syncs the data, 2 the directory. Then it is repeated, and updated."""
 
     def act(manager: Manager) -> None:
         acknowledge(Began("a", 3))
@@ -265,7 +265,7 @@ def two_threads(manager: Manager) -> None:
 
 
 def killed_and_restarted(nth: int, killed: list[bool]) -> Callable[[Path], None]:
-    """The process dies before its n-th call. Nothing is lost by that, and another one shows what it finds."""
+    """The process dies before its n-th call. That loses nothing, and another process shows what it finds."""
 
     def write(directory: Path) -> None:
         two_updates(new(directory))
@@ -274,7 +274,7 @@ def killed_and_restarted(nth: int, killed: list[bool]) -> Callable[[Path], None]
         with dying(directory, nth=nth) as injector:
             write(directory)
         killed.append(injector.dead)
-        gc.collect()  # gives back the lock of the dead
+        gc.collect()  # releases the lock of the dead process
         come_back(directory)
 
     return act
@@ -309,8 +309,8 @@ SCENARIOS: dict[str, Scenario] = {
     "directory sync fails, write again": Scenario(updated, repeat_after_failed_sync(2), 215, 0),
 }
 
-# A sync fails and the call is repeated. Then the sync succeeds, and by the model that means nothing unless the change
-# is made anew: whatever was to be made durable the first time.
+# A sync fails and the call is repeated. Then the sync succeeds, but in the model it makes nothing durable unless the
+# change is made anew: not what the first sync should have made durable.
 FAILED_SYNCS: dict[str, Scenario] = {
     "remove": Scenario(updated, remove_again_after_failed_sync, 60),
     "remove what was never there": Scenario(updated, remove_what_is_missing_after_failed_sync, 1),

@@ -1,4 +1,4 @@
-"""What the power fails in where updates go over spares: each with what is on the disk before."""
+"""The scenarios in which the power fails while updates go over spares: each with the disk before it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .scenarios import LARGE, Scenario, batch_of_updates, three, two_threads
 
 
 def spared(directory: Path, count: int = 2) -> Manager:
-    """Keys "a" and "c" have a previous generation each, and so many spares are free."""
+    """Keys "a" and "c" have a previous generation each, and `count` spares are free."""
     manager = three(directory)
     value = 0
     while free_in(manager) < count:
@@ -32,14 +32,14 @@ def spared(directory: Path, count: int = 2) -> Manager:
 
 
 def many_updates(manager: Manager) -> None:
-    """More than there are spares: some grow the pool, and their directory sync frees what is pending."""
+    """More updates than spares: some grow the pool, and their directory sync frees the pending spares."""
     for value in range(10, 14):
         put(manager, "a", value)
         put(manager, "c", value)
 
 
 def at_the_limit(manager: Manager) -> None:
-    """No spare is free and there may be no more, so the directory is synced for them."""
+    """No spare is free and the pool is full, so the directory is synced to free them."""
     with mock.patch.object(spares, "SPARE_LIMIT", 2):
         many_updates(manager)
 
@@ -50,7 +50,7 @@ def of_all_sizes(manager: Manager) -> None:
 
 
 def remove_and_create_again(manager: Manager) -> None:
-    """The spares still hold generations of the key that was removed."""
+    """The spares still hold generations of the removed key."""
     put(manager, "a", 10)
     remove(manager, "a")
     put(manager, "a", 11)
@@ -75,7 +75,7 @@ def removed_by_hand(manager: Manager) -> None:
 
 
 def fails_and_again(call: str, nth: int = 1, number: int = errno.EIO) -> Callable[[Manager], None]:
-    """An update fails at this call; if it says so without a doubt, the old value is all there is. Then it goes on."""
+    """An update fails at this call; unless it is in doubt, only the old value exists. Then it is repeated."""
 
     def act(manager: Manager) -> None:
         put(manager, "a", 9)
@@ -94,7 +94,7 @@ def fails_and_again(call: str, nth: int = 1, number: int = errno.EIO) -> Callabl
 
 
 def directory_sync_fails(manager: Manager) -> None:
-    """With all spares pending, one of which holds what the disk may call the current generation."""
+    """All spares are pending, and one of them holds what the disk may name the current generation."""
     while free_in(manager):
         put(manager, "a", 10 + free_in(manager))
     acknowledge(Began("c", 11))
@@ -120,7 +120,7 @@ def spared_and_damaged(directory: Path) -> Manager:
     damage.truncate(folder_of(directory), "a")
     acknowledge(Broken("a", Path(manager.path_of("a")).read_bytes()))
     with suppress(CheckpointError):
-        manager.get_checkpoint("a")  # so that it is known to its owner
+        manager.get_checkpoint("a")  # now its owner knows the key
     return manager
 
 
@@ -154,7 +154,7 @@ def close_and_open(manager: Manager) -> None:
 
 
 def killed_and_restarted(nth: int, ended: list[bool]) -> Callable[[Manager], None]:
-    """The process dies before its n-th call, and another one shows what it finds."""
+    """The process dies before its n-th call, and another process shows what it finds."""
 
     def act(manager: Manager) -> None:
         with dying(manager.path, nth=nth) as injector:
@@ -166,7 +166,7 @@ def killed_and_restarted(nth: int, ended: list[bool]) -> Callable[[Manager], Non
             manager.close()
         ended.append(not injector.dead)
         store: Any = manager._store
-        store._ownership.close()  # as the kernel does for the dead
+        store._ownership.close()  # as the kernel does for a dead process
         store._spares._marker.give_back()
         come_back(Path(manager.path).parent)
 

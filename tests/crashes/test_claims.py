@@ -1,6 +1,6 @@
 """The example agent over every power loss: prepare, crash, restart, reconcile.
 
-What an agent's author writes is three lines: a loop over the crashes, the restart, and what must hold.
+The author of an agent writes three lines: a loop over the crashes, the restart, and what must hold.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Chaos = Callable[..., Iterator[Crash]]
 
 
 class Gpus:
-    """The hardware: it forgets nothing when the power fails, and so must nobody else."""
+    """The hardware: it forgets nothing when the power fails, so the agent must not either."""
 
     def __init__(self) -> None:
         self.prepared: set[str] = set()
@@ -72,14 +72,14 @@ def test_a_prepared_claim_survives_every_power_loss(checkpoint_chaos: Chaos) -> 
             assert all(manager.pod_might_need_to_unprepare(uid) for uid in crash.acknowledged)
 
 
-def test_after_every_power_loss_reconcile_leaves_nothing_prepared_that_nobody_uses(checkpoint_chaos: Chaos) -> None:
-    """Whatever the driver may have prepared before the crash: the restarted agent knows of it, and lets go of it."""
+def test_after_every_power_loss_reconcile_leaves_no_unused_device_prepared(checkpoint_chaos: Chaos) -> None:
+    """Whatever the driver may have prepared before the crash: the restarted agent knows of it, and releases it."""
     states = 0
-    for crash in checkpoint_chaos(prepare_and_tell):
+    for crash in checkpoint_chaos(prepare_and_acknowledge):
         gpus = Gpus()
         gpus.prepared = {uid for uid in crash.acknowledged if uid.startswith("claim-")}
         with agent(crash.directory, gpus) as manager:
-            assert gpus.prepared <= {claim.uid for claim in manager.cache}, "a device that nobody knows of"
+            assert gpus.prepared <= {claim.uid for claim in manager.cache}, "a prepared device that no claim records"
             assert not manager.cache.report().degraded
             manager.reconcile([JOB], complete=True)
             assert gpus.prepared <= {"claim-3"}, "web is gone, its devices are not"
@@ -90,8 +90,8 @@ def test_after_every_power_loss_reconcile_leaves_nothing_prepared_that_nobody_us
     assert states >= 200
 
 
-class TellingGpus(Gpus):
-    """Says what the hardware does at the moment when it does it."""
+class AcknowledgingGpus(Gpus):
+    """Acknowledges each prepare at the moment when the hardware does it."""
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
         for claim in claims:
@@ -99,8 +99,8 @@ class TellingGpus(Gpus):
         return super().prepare(claims)
 
 
-def prepare_and_tell(directory: Path) -> None:
-    with agent(directory, TellingGpus()) as manager:
+def prepare_and_acknowledge(directory: Path) -> None:
+    with agent(directory, AcknowledgingGpus()) as manager:
         manager.prepare_resources(WEB)
         manager.prepare_resources(JOB)
 

@@ -1,6 +1,6 @@
-"""Every power loss in everything that a manager does, and a second one while it recovers from the first.
+"""Every power loss in everything a manager does, and a second one while it recovers from the first.
 
-Each test prints how many different disks it looked at; pytest -rP shows it.
+Each test prints how many different disks it checked; pytest -rP shows it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_what_was_seen_after_a_kill_survives_the_power_loss_after_it() -> None:
     assert states >= 1500
 
 
-def test_whatever_becomes_of_the_text_in_the_lock_file_nobody_minds() -> None:
+def test_whatever_becomes_of_the_text_in_the_lock_file_no_promise_breaks() -> None:
     crashes = every_crash(create_the_directory, ignore=()).check(check)
     print(f"first creation, with the text of the lock file: {crashes.states} states")
     assert crashes.states >= 100

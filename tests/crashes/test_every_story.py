@@ -1,7 +1,7 @@
 """Every short story of two keys: each sequence of updates, removals and transactions, however far it gets.
 
-The scenarios next door were thought up. These are enumerated, so they include the ones that nobody thought of: with a
-sync that fails anywhere, or a death before any call; and then the power fails.
+The scenarios next door were chosen by hand. These are enumerated, so they include unforeseen ones: with a sync that
+fails anywhere, or a death before any call; and then the power fails.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def test_nor_does_one_after_a_death_and_a_restart(story: tuple[str, ...]) -> Non
 
 
 def bury(manager: Manager) -> None:
-    """Do what the kernel does for the dead."""
+    """Do what the kernel does for a dead process."""
     store: Any = manager._store
     store._ownership.close()
     store._spares._marker.give_back()

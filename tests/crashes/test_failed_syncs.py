@@ -1,4 +1,4 @@
-"""A sync that failed is never made good by another one. So whatever is repeated is made anew, in every disk state."""
+"""No later sync makes good a failed one. So a repeated change is made anew, and survives in every disk state."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from .ledger import Manager, check
 from .scenarios import SCENARIOS, damaged
 from .spare_scenarios import SPARED
 
-# A removal goes on when its copy cannot be made, and says so: with errors the damaged bytes may be lost.
+# A removal proceeds without a copy and reports it, so errors may lose the damaged bytes.
 ONLY_DEATHS = {"remove what is damaged"}
-# Where an error ends the thread or the reader and not the scenario; and those that make faults of their own.
+# Scenarios where an error ends the thread or the reader only, and scenarios that make faults of their own.
 LEFT_OUT = {
     *("two threads", "update under a reader"),
     *("data sync fails, write again", "directory sync fails, write again"),
@@ -49,7 +49,7 @@ def check_error_and_directory(fault: Fault) -> None:
 
 
 def test_a_shortage_of_descriptors_is_no_reason_to_roll_back() -> None:
-    """One bit has flipped, so the exact repair is possible; going back would lose an acknowledged change."""
+    """One bit has flipped, so the exact repair is possible; a rollback would lose an acknowledged change."""
 
     def recover(manager: Manager) -> None:
         acknowledge(manager.recover_checkpoint("a", rollback=True).outcome)

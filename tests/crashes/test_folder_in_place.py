@@ -1,7 +1,7 @@
 """A folder in a checkpoint's place, and the power fails while it is replaced: damage or the new value, never nothing.
 
-That the folder itself is not lost is not in the model: it goes from one directory to another, which the model takes
-for two changes and file systems for one. The kills in tests/checkpointmanager look at it.
+The model does not cover that the folder itself is not lost: moving it to another directory is two changes in the model,
+and one in file systems. The kills in tests/checkpointmanager check it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every power loss while updates go over spares, and while the next owner puts in place what it finds.
 
-Names become durable in order here, as on the file systems where that way is taken.
+Names become durable in order here, as on the file systems where spares are used.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def test_an_owner_that_is_killed_at_any_call_while_it_recovers_is_followed_by_an
     """And then the power fails."""
     states = runs = 0
     for number, crash in enumerate(crash for crash in SPARED["one update"].crashes("spares") if waiting(crash)):
-        if number != 4 and not LONG:  # there an exchange was lost
+        if number != 4 and not LONG:  # in this crash an exchange was lost
             continue
         for nth in itertools.count(1):
             ended: list[bool] = []
@@ -93,7 +93,7 @@ def test_an_owner_that_is_killed_at_any_call_while_it_recovers_is_followed_by_an
 
 
 def test_after_a_kill_at_any_call_nothing_that_was_seen_is_lost_by_the_power_loss_after_it() -> None:
-    """Bytes that were never synced are in memory, and whole: whoever recovers them must not trust them."""
+    """Bytes that were never synced are in memory, and whole: an owner that recovers them must not trust them."""
     states = 0
     for nth in itertools.count(1):
         ended: list[bool] = []

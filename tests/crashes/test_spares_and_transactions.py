@@ -44,7 +44,7 @@ def over_spares() -> Iterator[None]:
 
 
 def spared(directory: Path) -> Manager:
-    """Keys "a" and "c" were written often, and two spares are free, which hold old generations of both."""
+    """Keys "a" and "c" were written often, and the two free spares hold old generations of both."""
     manager = new(directory)
     value = 0
     while free_in(manager) < 2:
@@ -91,7 +91,7 @@ def all_of_it(manager: Manager) -> None:
 
 
 def names_are_lost(manager: Manager) -> None:
-    """Updates whose exchanges no sync makes durable any more; only their spares have them."""
+    """No sync makes the exchanges of these updates durable any more; only their spares hold them."""
     put(manager, "a", 10)
     put(manager, "c", 10)
     with suppress(OSError), failing(manager.path, "fsync", errno.EIO):
@@ -101,20 +101,20 @@ def names_are_lost(manager: Manager) -> None:
 
 
 def names_are_lost_and_it_dies(manager: Manager) -> None:
-    """The next owner finds all names right, in memory."""
+    """The next owner finds all names right, but only in memory."""
     put(manager, "a", 10)
     transact(manager, a=11, c=11)
     put(manager, "a", 12)
     with suppress(OSError), failing(manager.path, "fsync", errno.EIO):
         manager._store._directory.sync()  # type: ignore[attr-defined]
     store: Any = manager._store
-    store._ownership.close()  # as the kernel does for the dead
+    store._ownership.close()  # as the kernel does for a dead process
     store._spares._marker.give_back()
     show(Path(manager.path).parent)
 
 
 def another_thread_sees_a_failure(manager: Manager) -> None:
-    """After the key was confirmed, and before its creation begins: what is lost then is the removal of the record."""
+    """After the key was confirmed, and before its creation begins: the removal of the record is lost."""
     put(manager, "d", 10)
     transact(manager, a=11, d=GONE)
     run = Commit.run
@@ -129,7 +129,7 @@ def another_thread_sees_a_failure(manager: Manager) -> None:
 
 
 def creation_in_doubt(manager: Manager) -> None:
-    """A member of the transaction is under its name in memory, and never was on the disk."""
+    """A member of the transaction has its name in memory, and never had it on the disk."""
     with failing(manager.path, "fsync", errno.EIO, about=".") as injector:
         put(manager, "b", 1)
     assert injector.failed
@@ -152,7 +152,7 @@ class Scenario(NamedTuple):
     act: Callable[[Manager], None]
     at_least: int
     at_least_twice: int = 0
-    left_out: int = 0  # three files that are not synced yet have too many contents to combine
+    left_out: int = 0  # three unsynced files have too many possible contents to combine
 
     def crashes(self) -> Crashes:
         return every_crash(self.act, setup=spared, in_order=True)
@@ -277,7 +277,7 @@ def with_readers_that_know_no_spares() -> Any:
 
 
 def with_creations_taken_for_granted() -> Any:
-    """What was found under a name is taken for durable, whatever syncs have failed."""
+    """A file found under its name counts as durable, whatever syncs have failed."""
     real = Transactions._staged
 
     def staged(self: Transactions, put: Any, files: Any) -> Any:

@@ -95,7 +95,7 @@ def test_a_missing_safeguard_is_noticed(patch: Patch) -> None:
 
 
 def test_a_directory_that_is_not_synced_when_it_is_opened_is_noticed() -> None:
-    """What is seen after a kill was in the kernel's cache only, and the next power loss takes it away."""
+    """What is seen after a kill was only in the kernel's cache, and the next power loss takes it away."""
 
     def crash_after_kill(nth: int) -> None:
         killed: list[bool] = []

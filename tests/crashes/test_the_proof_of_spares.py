@@ -1,4 +1,4 @@
-"""Would the proof notice? Each rule of the way over spares is broken, and one of the scenarios has to fail."""
+"""Would the proof notice? Each rule for spares is broken, and one of the scenarios has to fail."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fails(name: str, patch: Patch) -> bool:
 
 
 def with_pending_spares() -> Any:
-    """A pending spare is used again: they are free as soon as their names are exchanged."""
+    """Pending spares are used again: they are free as soon as their names are exchanged."""
     return mock.patch.object(Spares, "put_back", Spares._set_free)
 
 
@@ -72,8 +72,8 @@ def with_generations_that_restart() -> Any:
     return mock.patch.object(Spares, "highest_generation", return_value=0)
 
 
-def with_failures_that_are_only_told() -> Any:
-    """What failed is not removed durably before it is called failed."""
+def with_failures_that_are_only_reported() -> Any:
+    """A failed write is not removed durably before the failure is reported."""
 
     def forget(self: commit.Commit, _: OSError | None) -> None:
         self._written.clear()
@@ -82,7 +82,7 @@ def with_failures_that_are_only_told() -> Any:
 
 
 def with_unsynced_names_after_a_removal_by_hand() -> Any:
-    """Nothing to exchange with, so the spare gets the name, and that is acknowledged at once."""
+    """There is nothing to exchange with, so the spare gets the name, which is acknowledged at once."""
     sync_names = commit.Commit._sync_names
 
     def skip(self: commit.Commit, error_before: OSError | None) -> bool:
@@ -100,7 +100,7 @@ def with_unsynced_names_after_a_removal_by_hand() -> Any:
         ("one update", without_recovery),
         ("many updates", with_the_lowest_generation),
         ("remove, then create again", with_generations_that_restart),
-        ("data sync fails", with_failures_that_are_only_told),
+        ("data sync fails", with_failures_that_are_only_reported),
         ("removed by hand", with_unsynced_names_after_a_removal_by_hand),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
@@ -129,7 +129,7 @@ def test_spares_that_are_used_again_after_a_failed_directory_sync_are_noticed() 
 
 
 def test_an_owner_that_trusts_bytes_which_were_never_synced_is_noticed() -> None:
-    """After a kill they are in memory, and whole; what has its name by them is torn by the next power loss."""
+    """After a kill they are in memory, and whole; the next power loss tears the file that got its name from them."""
     with mock.patch.object(recovery, "_write_again"), pytest.raises(AssertionError, match="may only"):
         for nth in range(1, 20):
             every_crash(killed_and_restarted(nth, []), setup=spared, in_order=True).check(check)

@@ -48,7 +48,7 @@ def atomic(directory: Path) -> Manager:
 
 
 def orphaned(directory: Path) -> Manager:
-    """The previous generation of a checkpoint that somebody has removed by hand is still there."""
+    """The previous generation of a checkpoint that was removed by hand still exists."""
     manager = three(directory)
     os.link(folder_of(directory) / ".previous-a", folder_of(directory) / ".previous-b")
     return manager
@@ -88,7 +88,7 @@ class Scenario(NamedTuple):
     act: Callable[[Manager], None]
     at_least: int
     at_least_twice: int = 0
-    # Three files that are not synced yet have too many contents to combine; the names are always tried in full.
+    # Three unsynced files have too many possible contents to combine; all combinations of names are always tried.
     left_out: int = 0
 
 
@@ -177,7 +177,7 @@ ALL = itertools.product([three, shared], SYNCS, [False, True], AFTERWARDS)
 def test_after_a_failed_sync_it_is_all_or_nothing_and_says_which(
     setup: Callable[[Path], Manager], sync: str, lasting: bool, afterwards: str
 ) -> None:
-    """What a sync has lost no later sync makes good: it has to be made anew."""
+    """No later sync restores what a failed one has lost: the change has to be made anew."""
 
     def act(manager: Manager) -> None:
         failing_in(create_and_remove, SYNCS[sync], lasting)(manager)

@@ -107,7 +107,7 @@ def without_blocking() -> AbstractContextManager[Any]:
     return mock.patch.object(Transactions, "settle")
 
 
-def with_a_failure_told_before_it_is_durable() -> AbstractContextManager[Any]:
+def with_a_failure_reported_before_it_is_durable() -> AbstractContextManager[Any]:
     def take_back(self: Transactions, files: Any) -> bool:
         self._directory.unlink(TRANSACTION)
         self._last = None
@@ -144,9 +144,9 @@ KNOWN_BAD: dict[str, tuple[Act, Patch, bool]] = {
     "members unsynced": (put_and_remove, with_members_unsynced, False),
     "no record": (put_and_remove, without_a_record, False),
     "record left behind": (then_the_opposite, with_the_record_left_behind, False),
-    "failure told before it is durable": (
+    "failure reported before it is durable": (
         fail_and_go_on(3),
-        with_a_failure_told_before_it_is_durable,
+        with_a_failure_reported_before_it_is_durable,
         False,
     ),
     "unfinished keys not blocked": (
@@ -170,7 +170,7 @@ def test_a_missing_safeguard_is_noticed(name: str) -> None:
 
 
 def with_recovery_that_uses_the_old_record() -> AbstractContextManager[Any]:
-    """As it does only where there is no room for another one."""
+    """As it otherwise does only where there is no room for another record."""
     full = FileFailed("", OSError(errno.ENOSPC, "no room"))
     return mock.patch.object(Transactions, "_write", side_effect=full)
 
@@ -181,12 +181,12 @@ def with_files_not_before_their_record() -> AbstractContextManager[Any]:
 
 
 def failed_and_killed(nth: int, patch: Patch, killed: list[bool]) -> Callable[[Path], None]:
-    """The syncs of the commit fail, and then the process dies; another one finishes what it finds, and shows it."""
+    """The syncs of the commit fail, and then the process dies; another process finishes what it finds, and shows it."""
 
     def write(directory: Path) -> None:
         manager: CheckpointManager[Any] = CheckpointManager(folder_of(directory))
         create_and_remove(manager)
-        manager.close()  # whoever gets here was not killed
+        manager.close()  # reached only if it was not killed
 
     def act(directory: Path) -> None:
         with failing(directory, "fsync", errno.EIO, nth=2, about="claims", lasting=True):

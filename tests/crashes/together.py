@@ -1,7 +1,7 @@
-"""What several keys may hold together: a scenario says what it begins and what came of it, and `check` looks.
+"""What several keys may hold together: a scenario records what it begins and how it ends, and `check` verifies it.
 
 The ledger next door knows what each key may be on its own. Here a state of all keys is one value, so that half of a
-transaction is noticed though each half would be fine.
+transaction is noticed although each half alone would be fine.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from . import ledger
 from .ledger import GONE, Manager, folder_of, value_of
 
 KEYS = ("a", "b", "c", "d")
-Values = frozenset[tuple[str, object]]  # of all keys that are there
+Values = frozenset[tuple[str, object]]  # of all keys that exist
 
 
 @dataclass(frozen=True)
 class Begin:
-    """From now on all of these may be there."""
+    """From now on all of these changes may be found."""
 
     changes: tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
 class Done:
-    """All of them are there."""
+    """All of these changes are found."""
 
     changes: tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
 class Failed:
-    """None of them is there."""
+    """None of these changes is found."""
 
     changes: tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A reader has seen this after a restart, so that it must not become anything older."""
+    """A reader has seen this after a restart, so no older state may follow."""
 
     values: Values
 
@@ -64,23 +64,23 @@ def possible(events: Iterable[Any]) -> set[Values]:
 
 
 def transact(manager: Manager, **changes: object) -> None:
-    """GONE stands for a removal. Failures go no further, and are told as what they claim to be."""
-    told = tuple(changes.items())
-    acknowledge(Begin(told))
+    """GONE stands for a removal. Failures are not raised but recorded as the outcome that they claim."""
+    items = tuple(changes.items())
+    acknowledge(Begin(items))
     try:
         with manager.transaction() as transaction:
-            for key, value in told:
+            for key, value in items:
                 if value == GONE:
                     transaction.remove_checkpoint(key)
                 else:
                     transaction.create_checkpoint(key, value)
     except TransactionFailed as failure:
         if failure.committed:
-            acknowledge(Done(told))
+            acknowledge(Done(items))
         elif not failure.in_doubt:
-            acknowledge(Failed(told))
+            acknowledge(Failed(items))
     else:
-        acknowledge(Done(told))
+        acknowledge(Done(items))
 
 
 def put(manager: Manager, key: str, value: object) -> None:
@@ -92,7 +92,7 @@ def remove(manager: Manager, key: str) -> None:
 
 
 def show(directory: Path) -> None:
-    """A restart that serves what it finds."""
+    """A restart that reads what it finds."""
     with CheckpointManager(folder_of(directory)) as manager:
         acknowledge(Seen(values_of(manager)))
 
@@ -102,7 +102,7 @@ def values_of(manager: Manager) -> Values:
 
 
 def check(after: Crash | Fault) -> None:
-    """A reader comes before the owner, and sees what the owner finds; and that is all of it or nothing."""
+    """A reader looks before the owner opens, both find the same, and that is all of it or nothing."""
     expected = possible(after.acknowledged)
     folder = folder_of(after.directory)
     with CheckpointManager(folder, read_only=True) as reader:
@@ -120,7 +120,7 @@ def check(after: Crash | Fault) -> None:
 
 
 def check_previous(manager: Manager, events: Iterable[Any]) -> None:
-    """It is never one of a checkpoint that was removed before."""
+    """It never comes from a checkpoint that was removed before."""
     lifetimes: dict[str, list[object]] = {key: [] for key in KEYS}
     for event in events:
         if isinstance(event, Begin | Done):

@@ -16,7 +16,7 @@ from draState import DRAError
 
 CLASSES = names.public_classes()
 ERRORS = {name: cls for name, cls in CLASSES.items() if issubclass(cls, CheckpointError | DRAError)}
-# Fields that their names explain.
+# Fields whose names explain them.
 PLAIN = {
     *("key", "path", "uid", "name", "namespace", "driver_name", "pool_name", "device_name", "share_id"),
     *("claim_uid", "claim_name", "claim_namespace", "devices", "containers", "cdi_devices", "resources", "resource_id"),

@@ -1,9 +1,9 @@
-"""The long mode of fuzzing, guided by coverage. Needs atheris (pip install atheris), which is no dependency.
+"""The long mode of fuzzing, guided by coverage. Needs atheris (pip install atheris), which is not a dependency.
 
     python -m tests.fuzz.fuzz_decode [decode|kubelet|dra_state|holder] [libFuzzer options: -runs=10000000 ...]
 
 Starts from the saved corpus and the files under tests/data, and keeps what it finds in a folder of its own. An
-input that breaks a reader is left as a file named crash-...; put it into tests/fuzz/corpus once it is mended.
+input that breaks a reader is left as a file named crash-...; put it into tests/fuzz/corpus once the reader is fixed.
 """
 
 from __future__ import annotations

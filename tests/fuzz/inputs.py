@@ -55,7 +55,7 @@ headers = st.dictionaries(
 
 @st.composite
 def sealed(draw: st.DrawFn) -> bytes:
-    """A file whose checksum holds; its header has some members exchanged, its data is any JSON."""
+    """A file with a valid checksum; its header has some members exchanged, its data is any JSON."""
     good = {
         "format": 1,
         "kind": "Lease",

@@ -13,7 +13,7 @@ from .targets import KINDS, SCHEMAS
 
 CORPUS = Path(__file__).with_name("corpus")
 DATA = Path(__file__).parents[1] / "data"
-LARGEST = 16 << 10  # bytes: what a few larger files hold, smaller ones hold as well
+LARGEST = 16 << 10  # bytes: the few larger files contain nothing new
 
 
 def of(target: str) -> list[bytes]:

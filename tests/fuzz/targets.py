@@ -1,7 +1,7 @@
-"""Each target gives any bytes to one of our readers, and raises only if that reader breaks its word.
+"""Each target gives any bytes to one of our readers, and raises only if that reader breaks its promise.
 
-The word of every reader: no bytes at all make it raise anything but its own errors. Beyond that, what was read
-can be written, and then reads the same.
+The promise of every reader: no bytes make it raise anything but its own errors. Beyond that, what was read can be
+written, and then reads the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..checkpoint_verify.kubelet.verdicts import agreed
 KEY = "pod-7"
 WRITTEN = datetime(2026, 11, 16, 8, 15, 30, 123456, UTC)
 KINDS = (*KUBELET_NAMES, "")
-MAX_VERSION = 6  # above that of every schema here
+MAX_VERSION = 6  # above the version of every schema here
 
 
 class Colour(Enum):
@@ -67,7 +67,7 @@ class Tree:
 
 
 def _renamed(plain: Any) -> Any:
-    """A migration as people write them: it trusts its input."""
+    """A migration as people write it: it trusts its input."""
     plain["name"] = plain.pop("title")
     return plain
 
@@ -82,7 +82,7 @@ SCHEMAS: tuple[Schema[Any], ...] = (
 
 
 def decode(blob: bytes) -> None:
-    """A file as it lies on the disk."""
+    """A file as it is on the disk."""
     generation_in(blob)
     try:
         header, data = open_sealed(blob, KEY)
@@ -95,12 +95,12 @@ def decode(blob: bytes) -> None:
 
 
 def decode_body(body: bytes) -> None:
-    """A file whose checksum holds, whatever else it says: only a program can have written that."""
+    """A file with a valid checksum, whatever else it says: only a program can have written it."""
     decode(checksum_of(body) + body)
 
 
 def decode_data(choice: int, data: bytes) -> None:
-    """A file with a header as it should be, and any bytes as its data."""
+    """A file with a valid header, and any bytes as its data."""
     schema = SCHEMAS[choice % len(SCHEMAS)]
     version = 1 + choice // len(SCHEMAS) % MAX_VERSION
     readable_by = 1 if choice >= 128 else version
@@ -115,7 +115,7 @@ def _decode_with(schema: Schema[Any], data: bytes | memoryview, version: int, re
         value, unknowns = schema.decode(data, version, readable_by)
     except (Damaged, TooNew, Misfit):
         return
-    with suppress(UnstorableValue):  # nested deeper than we write: then it is refused
+    with suppress(UnstorableValue):  # refused if nested deeper than we write
         encoded = schema.encode(value, unknowns)
         assert schema.decode(encoded.json, encoded.version, encoded.readable_by)[0] == value
 
@@ -139,9 +139,9 @@ def kubelet(data: bytes) -> None:
 
 
 def dra_state(data: bytes) -> None:
-    """A file as it lies on the disk; or, after a first byte of 1, the text inside one whose checksum is right.
+    """A file as it is on the disk; or, after a first byte of 1, the text inside one whose checksum is right.
 
-    The import and checkpoint-verify have one verdict about it.
+    The import and checkpoint-verify agree on it.
     """
     if data[:1] == b"\1":
         text = data[1:].decode(errors="replace")
@@ -157,7 +157,7 @@ def _read_and_write_dra_state(blob: bytes) -> None:
 
 
 def holder(blob: bytes) -> None:
-    """The text in a lock file, which anybody may have written."""
+    """The text in a lock file, which any program may have written."""
     str(LockOwner.parse(blob))
 
 

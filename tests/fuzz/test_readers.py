@@ -26,7 +26,7 @@ fuzzed = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 COMMANDS = ("verify", "show", "diagnose", "list", "export")
-LARGEST_FOR_KUBELET = 1500  # bytes: of the many files under tests/data the small ones hold every form
+LARGEST_FOR_KUBELET = 1500  # bytes: the small files under tests/data cover every form
 
 
 @pytest.mark.parametrize("name", targets.TARGETS)
@@ -60,7 +60,7 @@ def test_any_kubelet_file_is_judged(kind: int, blob: bytes) -> None:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """With one good claim; the others are what a test puts there."""
+    """With one good claim; tests add the others."""
     with CheckpointManager(tmp_path / "claims") as manager:
         manager.create_checkpoint("good", {"any": "thing"})
     return tmp_path / "claims"
@@ -91,7 +91,7 @@ def test_a_manager_reads_removes_and_replaces_any_file(
 
 @contextmanager
 def _recursion_limit_kept() -> Iterator[None]:
-    """The command raises it for its own process, and hypothesis minds."""
+    """The command raises it for its own process, and hypothesis objects."""
     limit = sys.getrecursionlimit()
     try:
         yield

@@ -65,7 +65,7 @@ def test_nvidia_374_two_drivers_in_a_rolling_update_lose_no_change(
     first.ask("create", "prepared", 0)
 
     for driver in (first, second):
-        driver.tell("count_in_threads", "prepared", 2, 25)
+        driver.send("count_in_threads", "prepared", 2, 25)
     generations = [generation for driver in (first, second) for generation in driver.answer()]
 
     assert first.ask("get", "prepared") == 100
@@ -78,7 +78,7 @@ def test_nvidia_378_a_lock_that_is_not_had_in_time_names_its_holder(
     """With a lock around each change a caller may have to wait, and wants to know how long and for which process."""
     first.ask("open", real_directory, sharing=True, owner="driver v1")
     second.ask("open", real_directory, sharing=True, lock_timeout=0.05)
-    first.tell("stop_before", "rename", "prepared", 1)
+    first.send("stop_before", "rename", "prepared", 1)
     first.wait_until_stopped()  # in the middle of a write
 
     with pytest.raises(DirectoryLocked, match=r"after waiting 0.05 s .*'driver v1'"):

@@ -1,4 +1,4 @@
-"""An agent in a process of its own, whose system calls the kernel refuses: for want of something, or told by strace."""
+"""An agent in a process of its own, whose system calls the kernel refuses: for lack of resources, or through strace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CHANGES: dict[str, Callable[[Manager], object]] = {
 
 
 class Obedient(programs.RemoteAgent):
-    """Does one of CHANGES, and can be put into misery first."""
+    """Makes one of CHANGES, and can be starved of resources first."""
 
     def change(self, name: str) -> None:
         CHANGES[name](self.manager)
@@ -49,7 +49,7 @@ class Obedient(programs.RemoteAgent):
         return self.manager.recover_checkpoint(key, rollback=True).outcome
 
     def reset(self) -> None:
-        """Back to where each change starts from, with all that was learned on the way forgotten."""
+        """Back to the state from which each change starts; the manager forgets what it has learned."""
         for key in KEYS:
             self.manager.create_checkpoint(key, "older")
             self.manager.create_checkpoint(key, OLD)
@@ -60,7 +60,7 @@ class Obedient(programs.RemoteAgent):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size if size >= 0 else most, most))
 
     def use_up_descriptors(self, spare: int) -> None:
-        """From now on only so many more files can be open at a time."""
+        """From now on only `spare` more files can be open at a time."""
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
         self._used: list[int] = []
@@ -79,7 +79,7 @@ class Obedient(programs.RemoteAgent):
 
 
 class Victim(Agent):
-    """As Agent, but of an Obedient one that lets itself be traced."""
+    """Like Agent, but runs Obedient, and lets itself be traced."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")

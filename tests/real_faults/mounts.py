@@ -40,7 +40,7 @@ Disk = Tmpfs | Volume
 
 
 def fill(disk: Disk) -> None:
-    """Until not one more byte fits."""
+    """Until not a single byte more fits."""
     with open(disk.path / FILLER, "ab", buffering=0) as filler:
         for size in PIECES:
             with suppress(OSError):
@@ -50,7 +50,7 @@ def fill(disk: Disk) -> None:
 
 
 def use_up_inodes(disk: Disk) -> None:
-    """Until not one more file can be made."""
+    """Until no more files can be made."""
     folder = disk.path / FILLER
     folder.mkdir()
     with suppress(OSError):

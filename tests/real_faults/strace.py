@@ -1,4 +1,4 @@
-"""strace, attached to a running process, as the hand that makes its system calls fail."""
+"""strace, attached to a running process, makes its system calls fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..checkpointmanager.processes import LIMIT
 
-# Those by which a directory is changed, whatever a kernel or an architecture calls them.
+# The calls that change a directory, by all their names on different kernels and architectures.
 CALLS = "openat,write,fsync,fdatasync,ftruncate,mkdirat,/^link,/^rename,/^unlink"
 
 _LINE = re.compile(r"(\d+) +(\w+)\((.*)")
@@ -47,30 +47,30 @@ class Strace:
     def __enter__(self) -> Strace:
         self._log.unlink(missing_ok=True)
         self._strace = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        told = self._first_words()
-        if b"attached" not in told:
+        output = self._first_words()
+        if b"attached" not in output:
             self._strace.kill()
             self._strace.communicate()
-            raise Unavailable(f"strace may not trace here: {told.decode().strip()}")
+            raise Unavailable(f"strace may not trace here: {output.decode().strip()}")
         return self
 
     def _first_words(self) -> bytes:
-        """It says "attached" when the process is stopped; the kernel names the tracer a moment before, too early."""
+        """strace prints "attached" once the process is stopped; the kernel names the tracer before that, too early."""
         assert self._strace.stderr
-        said, told, deadline = self._strace.stderr.fileno(), b"", time.monotonic() + LIMIT
-        while b"attached" not in told and select.select([said], [], [], max(deadline - time.monotonic(), 0))[0]:
+        said, output, deadline = self._strace.stderr.fileno(), b"", time.monotonic() + LIMIT
+        while b"attached" not in output and select.select([said], [], [], max(deadline - time.monotonic(), 0))[0]:
             piece = os.read(said, 4096)
             if not piece:
                 break
-            told += piece
-        return told
+            output += piece
+        return output
 
     def __exit__(self, *_: object) -> None:
         self._strace.terminate()
         self._strace.communicate(timeout=LIMIT)
 
     def calls(self) -> list[Call]:
-        """What it saw of the directory, once it has ended."""
+        """The calls that concern the directory; complete once strace has ended."""
         seen: Counter[tuple[str, str]] = Counter()
         calls = []
         for thread, name, arguments in self._lines():
@@ -81,7 +81,7 @@ class Strace:
         return calls
 
     def _lines(self) -> list[tuple[str, str, str]]:
-        """Thread, name and the rest of each call; those that another thread's cut in two are put together."""
+        """Thread, name and the rest of each call; calls split by output of another thread are joined."""
         lines: list[tuple[str, str, str]] = []
         begun: dict[str, int] = {}  # by thread
         for line in self._log.read_text(errors="replace").splitlines():

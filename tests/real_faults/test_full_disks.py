@@ -1,4 +1,4 @@
-"""A file system without room, without inodes, and one that has become read-only under a living owner."""
+"""A file system without room, one without inodes, and one that has become read-only under a live owner."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_sharer_s_file_system_made_read_only_refuses_writes_serves_reads_and_w
 
 
 @on_ext4
-def test_an_owner_whose_file_system_gives_up_is_told_serves_reads_and_loses_nothing(disk: Disk) -> None:
+def test_an_owner_whose_file_system_gives_up_gets_an_error_serves_reads_and_loses_nothing(disk: Disk) -> None:
     """As with errors=remount-ro after a disk error. An owner has its lock file open, so a mere remount is refused."""
     directory = disk.path / "claims"
     with CheckpointManager(directory) as manager:

@@ -24,7 +24,7 @@ def victim() -> Iterator[Victim]:
 
 @pytest.fixture
 def directory(tmp_path: Path, victim: Victim) -> Iterator[Path]:
-    """Owned by the victim; each change has been made once, so that all is loaded that Python loads late."""
+    """Owned by the victim; each change has been made once, so that Python has loaded all lazy imports."""
     directory = tmp_path / "claims"
     victim.ask("open", directory)
     for change in CHANGES:

@@ -1,7 +1,7 @@
-"""Every system call by which a real process changes its directory, refused by the kernel's own hand.
+"""Every system call by which a real process changes its directory, refused by the kernel itself.
 
-Each call of each change is made to fail once, with each errno; the process goes on after each. What is there
-afterwards is the old content or the new, the error says which, and the same call repeated succeeds.
+Each call of each change is made to fail once, with each errno; the process goes on after each. The directory then
+holds the old content or the new, the error says which, and the same call repeated succeeds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def victim() -> Iterator[Victim]:
 
 @pytest.fixture(params=[False, True], ids=["owner", "sharer"])
 def directory(request: pytest.FixtureRequest, tmp_path: Path, victim: Victim) -> Iterator[Path]:
-    """Owned, or shared, by the victim; each change has been made once, so that all is loaded that Python loads late."""
+    """Owned, or shared, by the victim; each change has been made once, so that Python has loaded all lazy imports."""
     directory = tmp_path / "claims"
     victim.ask("open", directory, sharing=request.param)
     for change in CHANGES:
@@ -72,7 +72,7 @@ def _calls_of(victim: Victim, directory: Path, change: str, log: Path) -> list[C
     victim.ask("reset")
     with Strace(victim.pid, directory, log) as seen:
         victim.ask("change", change)
-    # In threads two calls may both be the n-th of their name, each in its own: they fail together, so once is enough.
+    # Calls in two threads may both be the n-th of their name in their thread: they fail together, so once is enough.
     return list({(call.name, call.number): call for call in seen.calls()}.values())
 
 
@@ -108,7 +108,7 @@ def _check(directory: Path, change: str, error: CheckpointError | None, name: st
     where = f"{name} in {injected}: {error}"
     if error is None:
         assert found == after, where
-        assert all(_is_harmless(call, name) for call in injected), f"told as a success: {where}"
+        assert all(_is_harmless(call, name) for call in injected), f"reported as a success: {where}"
         return
     assert isinstance(error, OSError), where
     assert error.errno == getattr(errno, name), where
@@ -122,13 +122,13 @@ def _check(directory: Path, change: str, error: CheckpointError | None, name: st
     assert error.in_doubt == any(call.of_directory and call.name == "fsync" for call in injected), where
     for key in BEFORE | after:
         one = failures.get(key, error if not failures else None)
-        # A removal in doubt is taken back, so that it can be made again.
+        # A removal in doubt is taken back, so that it can be repeated.
         failed = isinstance(one, CheckpointWriteFailed) and (not one.in_doubt or key not in after)
         assert found.get(key) == (BEFORE if failed else after).get(key), f"{key}: {where}"
 
 
 def _is_harmless(call: Call, name: str) -> bool:
-    """Python repeats what was interrupted; a reader looks twice; what is only to be cleared away may stay for now;
+    """Python repeats what was interrupted; a reader looks twice; leftovers may stay for now;
     the holder's name in the lock file is a courtesy; and on a full disk the previous generation makes room."""
     looked_at = call.name == "openat" and "O_CREAT" not in call.text
     cleared = "unlink" in call.name or (".previous-" in call.text and "-removed-" in call.text)

@@ -1,4 +1,4 @@
-"""A right agent that keeps the functions of `os` in each way in which Python programs do, and a careless one."""
+"""A correct agent that holds the functions of `os` in every way Python programs do, and a careless one."""
 
 # ruff: noqa: PLW0108  (each lambda looks its function up when it is called)
 

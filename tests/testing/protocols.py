@@ -1,6 +1,6 @@
-"""Ways to keep one value in one file, some right and some wrong, as programs really do it.
+"""Ways to keep one value in one file, some right and some wrong, as real programs do it.
 
-Each starts with the value OLD under NAME, durable, and acknowledges NEW when it thinks that it is safe.
+Each starts with the value OLD, durable under NAME, and acknowledges NEW when it believes that NEW is durable.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def classic_with_pathlib(directory: Path) -> None:
 
 
 def recycled(directory: Path) -> None:
-    """The spare file is overwritten in entry and changes places with the value; twice."""
+    """The spare file is overwritten entirely and changes places with the value; twice."""
     for value in (NEW, NEWEST):
         write(directory / SPARE, value, flags=0)
         with opened(directory) as descriptor:
@@ -86,7 +86,7 @@ def recycled(directory: Path) -> None:
 
 
 def removed(directory: Path) -> None:
-    """First what would come back, then the value."""
+    """First the file that would come back, then the value."""
     for name in (PREVIOUS, NAME):
         (directory / name).unlink()
         sync(directory)
@@ -147,7 +147,7 @@ def deleted_before_rename(directory: Path) -> None:
 
 
 def removed_in_the_wrong_order(directory: Path) -> None:
-    """A reader who finds no value takes the previous one."""
+    """A reader that finds no value takes the previous one."""
     (directory / NAME).unlink()
     (directory / PREVIOUS).unlink()
     sync(directory)
@@ -155,7 +155,7 @@ def removed_in_the_wrong_order(directory: Path) -> None:
 
 
 def recycled_too_early(directory: Path) -> None:
-    """The second update overwrites what the disk may still hold for the value: the exchange is not durable."""
+    """The second update overwrites the file that the disk may still name the value: the exchange is not durable."""
     for value in (NEW, NEWEST):
         write(directory / SPARE, value, flags=0)
         with opened(directory) as descriptor:
@@ -169,7 +169,7 @@ def synced_again_after_a_failure(directory: Path) -> None:
         os.write(descriptor, NEW)
         with suppress(OSError), failing(directory, "fsync", errno.EIO):
             os.fsync(descriptor)
-        os.fsync(descriptor)  # succeeds, and means nothing
+        os.fsync(descriptor)  # succeeds, and proves nothing
     os.rename(directory / "temp", directory / NAME)
     sync(directory)
     acknowledge(NEW)

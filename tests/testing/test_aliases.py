@@ -1,4 +1,4 @@
-"""However a program came by a function of `os`, its calls are seen; where that is impossible, nothing is proved."""
+"""However a program holds a function of `os`, its calls are seen; where that is impossible, nothing is proved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(crash: Crash) -> None:
 
 @pytest.fixture
 def held_for_good() -> Iterator[InTuple]:
-    """In a tuple nothing can be put in its place."""
+    """The function in a tuple cannot be replaced."""
     held = InTuple(os.fsync)
     yield held
     del held
@@ -53,7 +53,7 @@ def test_a_careless_agent_is_caught_though_it_imported_its_functions() -> None:
     assert {"replace", "fsync"} <= {fault.call.name for fault in unnoticed}
 
 
-def test_everybody_has_his_own_function_again_afterwards() -> None:
+def test_every_holder_has_the_real_function_again_afterwards() -> None:
     real = os.fsync
     assert "built-in" in repr(real)
     every_crash(lambda directory: save(directory, WAYS["os.fsync"]))
@@ -105,7 +105,7 @@ def test_a_function_in_the_hands_of_pytest_is_no_error(call: Any, monkeypatch: p
 
 
 def test_a_function_of_the_test_in_the_place_of_the_real_one_is_seen(tmp_path: Path) -> None:
-    """Most often it is to save the time of a real sync."""
+    """Most often it saves the time of a real sync."""
     for stand_in in [lambda _: None, os.fstat]:
         with mock.patch.object(os, "fsync", stand_in), watching(tmp_path) as calls:
             every_crash(lambda directory: save(directory, WAYS["os.fsync"])).check(check)

@@ -1,4 +1,4 @@
-"""Each damage is what it says: the manager names the expected reason, and another checkpoint is not concerned."""
+"""Each damage does what it says: the manager names the expected reason, and no other checkpoint is affected."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_an_older_generation_is_valid(manager: Manager) -> None:
     assert manager.get_checkpoint("a").data == "first"
 
 
-def test_the_path_of_the_directory_will_do(tmp_path: Path) -> None:
+def test_the_path_of_the_directory_is_enough(tmp_path: Path) -> None:
     with CheckpointManager(tmp_path / "claims") as manager:
         manager.create_checkpoint("a", 1)
         damage.empty(tmp_path / "claims", "a").expect(manager)

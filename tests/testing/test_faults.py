@@ -1,4 +1,4 @@
-"""The injector meets every call, fails it once, always takes itself away, and a death is one."""
+"""The injector makes every call fail once, always removes itself, and a death stops everything."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_every_call_of_a_write_over_a_spare_fails_as_well() -> None:
         assert faults.runs == len(OVER_A_SPARE) * 6 + 1
 
 
-def test_what_the_scenario_raised_is_told(classic: None) -> None:
+def test_what_the_scenario_raised_is_reported(classic: None) -> None:
     for fault in every_fault(write, setup=two_generations, errors=[errno.EIO], deaths=False):
         if isinstance(fault.failure, ShortWrite):
             assert (fault.error, fault.acknowledged) == (None, (2,))
@@ -124,7 +124,7 @@ def test_the_dead_leave_what_they_left() -> None:
     assert ["temp"] in left
 
 
-def test_a_death_that_somebody_swallows_stays_one() -> None:
+def test_a_death_that_the_program_swallows_stays_one() -> None:
     def stubborn(directory: Path) -> None:
         for name in ("one", "two"):
             try:
@@ -202,7 +202,7 @@ def test_a_death_in_another_thread_is_a_death_of_all(tmp_path: Path) -> None:
 
 
 class WithFinalizer:
-    """Lets go of what it has when it is collected, with calls that are not made any more."""
+    """Releases what it holds when it is collected, with calls that a dead process no longer makes."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "file"
@@ -251,7 +251,7 @@ def test_another_error_in_a_finalizer_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_death_in_a_finalizer_frees_the_lock_as_well(tmp_path: Path) -> None:
-    """Nothing comes out of a finalizer, so the scenario ends as if it had lived."""
+    """No exception leaves a finalizer, so the scenario ends as if the process had lived."""
     for nth in itertools.count(1):
         directory = tmp_path / str(nth)
         with dying(directory, nth=nth) as death:

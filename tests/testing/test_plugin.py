@@ -1,4 +1,4 @@
-"""The plugin in a pytest run of its own: it is found, tells the story of a failure, and costs others nothing."""
+"""The plugin in a pytest run of its own: it is found, reports the story of a failure, and costs other runs nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_claim_survives_faults(checkpoint_faults):
 
 def pytest_run(folder: Path, *arguments: str, path: Path | None = None) -> str:
     """As a user would: outside of this project, with the package on the path."""
-    (folder / "pytest.ini").write_text("[pytest]\n")  # else this project's own settings apply below its folder
+    (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise this project's settings apply below its folder
     places = os.pathsep.join(str(place) for place in (path, ROOT) if place)
     environment = {**os.environ, "PYTHONPATH": places, "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(folder), *arguments]
@@ -63,14 +63,14 @@ def test_naming_it_as_well_does_no_harm(tmp_path: Path) -> None:
     assert "2 passed" in pytest_run(tmp_path, "-p", PLUGIN)
 
 
-def test_a_failure_tells_the_story_of_the_crash(tmp_path: Path) -> None:
+def test_a_failure_reports_the_story_of_the_crash(tmp_path: Path) -> None:
     (tmp_path / "test_agent.py").write_text(AGENT_TEST.format(durability="atomic"))
-    told = pytest_run(tmp_path, "-p", PLUGIN, "-k", "not faults")
-    assert "1 failed" in told
-    assert "checkpoint_chaos" in told
-    assert "the power failed after:" in told
-    assert "and this was acknowledged: 'claim'" in told
-    assert "does not survive a reboot" not in told, "of a thousand folders in memory"
+    output = pytest_run(tmp_path, "-p", PLUGIN, "-k", "not faults")
+    assert "1 failed" in output
+    assert "checkpoint_chaos" in output
+    assert "the power failed after:" in output
+    assert "and this was acknowledged: 'claim'" in output
+    assert "does not survive a reboot" not in output, "not for each of a thousand folders in memory"
 
 
 def test_a_run_that_does_not_use_it_loads_nothing_of_it(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_testing_works_without_pytest() -> None:
 
 
 def test_a_run_in_which_every_warning_is_an_error_passes(tmp_path: Path) -> None:
-    """The dead have finalizers, which must not complain."""
+    """Dead processes have finalizers, which must not complain."""
     agent = AGENT_TEST.format(durability="full").replace(", deaths=False", "")
     (tmp_path / "test_agent.py").write_text(agent)
     assert "2 passed" in pytest_run(tmp_path, "-p", PLUGIN, "-W", "error")

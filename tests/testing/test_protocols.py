@@ -1,4 +1,4 @@
-"""The simulator is worth something only if it finds what is wrong: right protocols pass, each wrong one is caught."""
+"""The simulator is useful only if it finds what is wrong: right protocols pass, each wrong one is caught."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorder sees what programs do, in which way they ever do it, and says so when it cannot."""
+"""The recorder sees what programs do, however they do it, and says so when it cannot."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ def test_an_acknowledgement_belongs_to_every_crash_after_it() -> None:
 
 
 def test_outside_of_a_scenario_an_acknowledgement_does_nothing() -> None:
-    acknowledge("nobody listens")
+    acknowledge("outside")
 
 
 def test_what_explodes_is_bounded_and_counted() -> None:

@@ -1,4 +1,4 @@
-"""What a window on the system calls shows, and every way in which one call can be made to fail."""
+"""What `watching` shows of the system calls, and every way to make one call fail."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_directory_behind_a_link_is_the_same_directory(tmp_path: Path) -> None
     assert [call.name for call in calls] == ["mkdir", "mkdir"]
 
 
-def test_somebody_may_stand_before_and_after_each_call(tmp_path: Path) -> None:
+def test_a_callback_may_run_before_and_after_each_call(tmp_path: Path) -> None:
     seen: list[tuple[str, bool]] = []
 
     def look(call: Call) -> None:
@@ -78,7 +78,7 @@ def test_somebody_may_stand_before_and_after_each_call(tmp_path: Path) -> None:
 
     with watching(tmp_path, before=look, after=look) as calls:
         save(tmp_path / "file")
-    assert [call.name for call in calls] == NAMES, "what they do themselves is not seen"
+    assert [call.name for call in calls] == NAMES, "calls made by the callbacks are not recorded"
     assert seen == [("rename", False), ("rename", True)]
 
 
@@ -149,7 +149,7 @@ def test_a_sync_that_is_repeated_after_it_failed_is_noted(tmp_path: Path) -> Non
 
 
 def test_an_interrupt_before_a_sync_is_no_failed_sync() -> None:
-    """The kernel was never asked, so a later sync makes durable what this one would have."""
+    """The call never reached the kernel, so a later sync makes durable what this one would have."""
 
     def interrupted(directory: Path) -> None:
         descriptor = os.open(directory / "file", os.O_WRONLY | os.O_CREAT)

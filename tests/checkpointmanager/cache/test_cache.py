@@ -89,7 +89,7 @@ def test_reads_touch_no_disk(cache: LeaseCache, directory: Path) -> None:
     assert cache.entries() == [CacheEntry("a", OLD, 1, True)]
 
 
-def test_a_change_sees_what_is_there_and_writes_what_it_returns(cache: LeaseCache, directory: Path) -> None:
+def test_a_change_sees_the_current_entries_and_writes_what_it_returns(cache: LeaseCache, directory: Path) -> None:
     cache.put("a", OLD)
     cache.put("b", OLD)
     seen: list[Mapping[str, CacheEntry[Lease]]] = []
@@ -173,7 +173,7 @@ def test_a_value_that_cannot_be_stored_changes_nothing(cache: LeaseCache, direct
     assert on_disk(directory) == {}
 
 
-def test_of_independent_changes_it_costs_none_of_the_others(cache: LeaseCache, directory: Path) -> None:
+def test_among_independent_changes_it_costs_none_of_the_others(cache: LeaseCache, directory: Path) -> None:
     with pytest.raises(BatchFailed) as failed:
         cache.change(["a", "b"], lambda _: {"a": WRONG, "b": NEW}, independent=True)
 
@@ -197,7 +197,7 @@ def test_writers_of_one_key_wait_for_each_other(cache: LeaseCache) -> None:
         pool.submit(cache.put, "b", NEW).result(LIMIT)
         with pytest.raises(TimeoutError):
             second.result(0.1)
-        assert "a" not in cache, "a reader waits for nobody"
+        assert "a" not in cache, "a reader waits for no writer"
         go_on.set()
         first.result(LIMIT)
         second.result(LIMIT)

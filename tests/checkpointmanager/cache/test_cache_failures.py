@@ -1,4 +1,4 @@
-"""Whatever the disk answers, memory says what is certainly there, and what may be there instead."""
+"""Whatever the disk answers, memory holds what is certainly stored, and what may be stored instead."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def opened(directory: Path) -> LeaseCache:
 
 @pytest.fixture
 def cache(real_directory: Path) -> Iterator[LeaseCache]:
-    """Key a is there, in its second generation."""
+    """Key a exists, in its second generation."""
     with opened(real_directory) as cache:
         cache.put("a", Lease("oldest"))
         cache.put("a", OLD)
@@ -46,7 +46,7 @@ def cache(real_directory: Path) -> Iterator[LeaseCache]:
 
 
 def unsynced(directory: Path, error: int | BaseException = errno.EIO) -> AbstractContextManager[object]:
-    """The names are changed, but whether that survives a power loss is not known."""
+    """The names have changed, but the change may not survive a power loss."""
     return failing(directory, "fsync", error, about=".", lasting=True)
 
 
@@ -110,7 +110,7 @@ def test_every_outcome_that_is_in_doubt_is_kept(cache: LeaseCache, real_director
     assert cache["a"] == OLD
 
 
-def test_a_new_key_in_doubt_is_there_without_a_value(cache: LeaseCache, real_directory: Path) -> None:
+def test_a_new_key_in_doubt_is_listed_without_a_value(cache: LeaseCache, real_directory: Path) -> None:
     with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
         cache.put("b", NEW)
 
@@ -123,11 +123,11 @@ def test_a_new_key_in_doubt_is_there_without_a_value(cache: LeaseCache, real_dir
         cache.get("b", OLD)
 
 
-def test_a_removal_in_doubt_of_what_is_not_there_leaves_no_entry(cache: LeaseCache, real_directory: Path) -> None:
+def test_a_removal_in_doubt_of_a_missing_key_leaves_no_entry(cache: LeaseCache, real_directory: Path) -> None:
     with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
-        cache.delete("nobody")
+        cache.delete("missing")
 
-    assert "nobody" not in cache
+    assert "missing" not in cache
 
 
 @pytest.mark.parametrize("settle", ["put", "put the same again", "delete"])
@@ -203,7 +203,7 @@ def test_a_transaction_in_doubt_is_so_for_all_its_keys(cache: LeaseCache, real_d
     assert (cache["a"], cache["b"]) == (OLD, OLD)
 
 
-def test_a_transaction_that_is_committed_is_in_memory_though_it_is_not_finished(
+def test_a_committed_transaction_is_in_memory_though_it_is_not_finished(
     cache: LeaseCache, real_directory: Path
 ) -> None:
     cache.put("b", OLD)
@@ -223,7 +223,9 @@ def test_a_transaction_that_is_committed_is_in_memory_though_it_is_not_finished(
 
 
 @pytest.mark.parametrize("keys", [["a"], ["a", "b"]], ids=["one", "several"])
-def test_what_encode_raises_leaves_no_doubt_since_the_disk_was_not_asked(real_directory: Path, keys: list[str]) -> None:
+def test_an_error_raised_by_encode_leaves_no_doubt_since_nothing_was_written(
+    real_directory: Path, keys: list[str]
+) -> None:
     picky: Schema[int] = Schema("Number", encode=lambda value: 1 // value, decode=lambda plain: plain)
     with CheckpointCache(CheckpointManager(real_directory, picky)) as cache:
         cache.put("a", 1)
@@ -239,7 +241,9 @@ def test_what_encode_raises_leaves_no_doubt_since_the_disk_was_not_asked(real_di
 # Damage
 
 
-def test_what_can_be_repaired_exactly_is_repaired_while_it_is_made(cache: LeaseCache, real_directory: Path) -> None:
+def test_what_can_be_repaired_exactly_is_repaired_while_the_cache_is_built(
+    cache: LeaseCache, real_directory: Path
+) -> None:
     cache.close()
     before = (real_directory / "a.json").read_bytes()
     damage.flip_bit(real_directory, "a")
@@ -316,7 +320,7 @@ def test_damage_outranks_doubt(cache: LeaseCache, real_directory: Path) -> None:
     cache.close()
     damage.truncate(real_directory, "a")
     with opened(real_directory) as again:
-        # The first sync of the directory is that of the quarantine, the second one the commit.
+        # The first sync of the directory belongs to the quarantine, the second one to the commit.
         with failing(real_directory, "fsync", errno.EIO, about=".", nth=2), pytest.raises(CheckpointWriteFailed):
             again.put("a", NEW)
 

@@ -1,4 +1,4 @@
-"""The hook by which indexes and flags of a cache's user change in the same step."""
+"""The hook that lets a user of the cache change its own indexes and flags in the same step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_each_swap_is_seen_once_with_the_old_and_the_new_entry(directory: Path) 
     assert swaps == [("a", None, first), ("a", first, second), ("a", second, None)]
 
 
-def test_what_is_there_at_first_is_no_swap(directory: Path) -> None:
+def test_an_entry_that_exists_at_open_is_no_swap(directory: Path) -> None:
     with opened(directory, []) as cache:
         cache.put("a", OLD)
     swaps: list[Swap] = []
@@ -85,7 +85,7 @@ def test_a_failed_write_is_no_swap_and_a_doubt_is_one(real_directory: Path) -> N
 
 
 class FailingStore(MemoryStore):
-    """Answers each commit as it is told: durable, refused, or in doubt."""
+    """Answers each commit as the test wants: durable, refused, or in doubt."""
 
     answer = "durable"
 
@@ -108,8 +108,8 @@ answers = st.sampled_from(["durable", "durable", "refused", "in doubt"])
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(changes, answers), max_size=10))
-def test_an_index_that_follows_the_swaps_is_always_that_of_the_entries(steps: list[tuple[Any, str]]) -> None:
-    """Checked against a second way to compute it: from the entries, and from a plain dict of what was acknowledged."""
+def test_an_index_that_follows_the_swaps_always_matches_the_entries(steps: list[tuple[Any, str]]) -> None:
+    """Compared with the index computed from the entries, and from a plain dict of what was acknowledged."""
     index: dict[str, CacheEntry[Lease]] = {}
     acknowledged: dict[str, Lease] = {}
 

@@ -95,7 +95,7 @@ def test_a_write_that_changed_no_name_syncs_none(real_directory: Path) -> None:
     with CheckpointManager(real_directory, LEASES) as manager:
         with failing(real_directory, "rename", about="a.json") as injector, pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", NEW)
-        assert [call.name for call in injector.calls].count("fsync") == 1, "of the data"
+        assert [call.name for call in injector.calls].count("fsync") == 1, "only the data"
 
 
 def test_a_batch_has_few_files_open_at_once(real_directory: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_batch_has_few_files_open_at_once(real_directory: Path) -> None:
 
 
 def test_a_descriptor_is_closed_once_even_if_a_batch_ends_before_its_threads(real_directory: Path) -> None:
-    """A second Ctrl-C while a batch waits for its syncs: by then the number may be somebody else's."""
+    """A second Ctrl-C while a batch waits for its syncs: by then the number may belong to another file."""
     directory = Directory(real_directory, create=True, allow_insecure=False)
     commit = Commit(directory, Spares(directory, Quarantine(directory), allowed=False, max_bytes=1 << 20))
     step = commit._stage(Put("a", b"{}", Current.ABSENT))
@@ -132,7 +132,7 @@ def test_a_descriptor_is_closed_once_even_if_a_batch_ends_before_its_threads(rea
         assert syncing.wait(20)
         commit._clean_up()
         bystander = os.open(os.devnull, os.O_RDONLY)
-        assert bystander == step.descriptor, "the number is given out again"
+        assert bystander == step.descriptor, "the kernel gives out the same number again"
         go_on.set()
         worker.result(20)
     os.close(bystander)

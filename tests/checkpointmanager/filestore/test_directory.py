@@ -1,4 +1,4 @@
-"""Opening a directory: made private and durable, refused when others could write to it, swept of the dead."""
+"""Opening a directory: made private and durable, refused when others could write to it, swept of leftovers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_directory_that_all_may_write_to_is_refused_with_the_way_out(directory
 
 
 def test_a_directory_of_another_user_is_refused_with_the_way_out(directory: Path) -> None:
-    set_uid(0)  # of pyfakefs: only root gives directories away
+    set_uid(0)  # in pyfakefs: only root gives directories away
     directory.mkdir(mode=0o700)
     os.chown(directory, 4711, 4711)
 
@@ -106,7 +106,7 @@ def test_a_directory_of_root_or_of_this_user_is_accepted(fs: FakeFilesystem, own
 
 
 @pytest.mark.parametrize("why", ["mode", "owner"])
-def test_an_insecure_directory_is_accepted_when_that_is_wanted(directory: Path, why: str) -> None:
+def test_an_insecure_directory_is_accepted_on_request(directory: Path, why: str) -> None:
     set_uid(0)
     directory.mkdir()
     if why == "mode":
@@ -142,7 +142,7 @@ def test_files_of_dead_writers_are_swept(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "sort"), [(".tmp-1", "1 unfinished and 0"), (".previous-gone", "0 unfinished and 1")])
-def test_either_sort_of_stale_file_is_swept_and_told_alone(directory: Path, name: str, sort: str) -> None:
+def test_either_sort_of_stale_file_is_swept_and_reported_alone(directory: Path, name: str, sort: str) -> None:
     events: list[Event] = []
     directory.mkdir(mode=0o700)
     (directory / name).write_bytes(b"of a dead writer")
@@ -164,8 +164,8 @@ def test_a_reader_sweeps_nothing(directory: Path) -> None:
     assert names(directory) == [".tmp-1"]
 
 
-def test_a_leftover_of_a_killed_process_does_not_disturb_one_that_shares(real_directory: Path) -> None:
-    """Both count their temp files from one, so they must not count in the same names."""
+def test_a_leftover_of_a_killed_process_does_not_disturb_a_sharer(real_directory: Path) -> None:
+    """Both count their temp files from one, so their names must differ otherwise."""
     with CheckpointManager(real_directory, LEASES, sharing=True) as manager:
         with watching(real_directory) as calls:
             manager.create_checkpoint("a", OLD)
@@ -204,7 +204,7 @@ def test_the_kernel_names_the_file_system(real_directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("path", "error"), [(5, TypeError), ("claims\0", ValueError)])
-def test_a_path_that_is_none_is_refused_quietly(
+def test_an_invalid_path_is_refused_quietly(
     capfd: pytest.CaptureFixture[str], path: Any, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -225,7 +225,7 @@ def test_a_directory_that_cannot_be_listed_is_an_error_and_not_an_empty_one(real
 def test_a_directory_that_cannot_be_listed_cannot_be_opened(real_directory: Path) -> None:
     with failing(real_directory, "listdir"), pytest.raises(DirectoryUnusable, match="Input/output error"):
         CheckpointManager(real_directory)
-    CheckpointManager(real_directory).close()  # nothing of the attempt is in the way
+    CheckpointManager(real_directory).close()  # the failed attempt blocks nothing
 
 
 @pytest.mark.timeout(20)
@@ -238,7 +238,7 @@ def test_a_fifo_in_a_directory_s_place_is_refused_and_not_waited_for(tmp_path: P
 
 
 def test_a_relative_path_is_meant_from_where_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lock is taken by path at every write of one that shares."""
+    """A sharing manager takes the lock by path at every write."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     with CheckpointManager("claims", sharing=True) as manager:

@@ -39,7 +39,7 @@ def test_a_refused_directory_is_let_go_while_its_error_is_kept(tmp_path: Path, w
     with broken if why == "no status" else nullcontext(), pytest.raises(CheckpointError) as refusal:
         CheckpointManager(tmp_path, read_only=True)
 
-    assert refusal.value.__traceback__ is not None  # it has the frames, and all that is in them
+    assert refusal.value.__traceback__ is not None  # it holds the frames, and all that is in them
     assert open_descriptors() == before
 
 
@@ -68,7 +68,7 @@ def test_a_directory_that_got_the_number_of_a_closed_standard_input_is_closed_to
     assert in_forked_child(in_child) == (0, False)
 
 
-def test_an_error_of_closing_it_is_none_of_the_caller_s(tmp_path: Path) -> None:
+def test_an_error_of_closing_it_does_not_reach_the_caller(tmp_path: Path) -> None:
     """Nothing was written through it."""
     close = os.close
 

@@ -1,4 +1,4 @@
-"""Writers share the syncs of their directory: one serves all who waited, and fails for all of them."""
+"""Writers share the syncs of their directory: one sync serves all waiting writers, and fails for all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from checkpointmanager._filestore.directory import Directory
 
 
 def outcomes_of_syncs_that_wait_for_one(directory: Directory, then: list[BaseException | None]) -> list[Any]:
-    """What three threads get that come while a sync runs; `then` has what the kernel says to each further one."""
+    """The results of three threads that arrive during a sync; `then` holds the kernel's answer to each further one."""
     running, go_on = threading.Event(), threading.Event()
     answers = iter(then)
 
@@ -30,21 +30,21 @@ def outcomes_of_syncs_that_wait_for_one(directory: Directory, then: list[BaseExc
         first = pool.submit(directory.sync)
         assert running.wait(20)
         others = [pool.submit(directory.sync) for _ in range(3)]
-        time.sleep(0.1)  # until they wait
+        time.sleep(0.1)  # until all three wait
         go_on.set()
         first.result(20)
         outcomes = [other.exception(20) for other in others]
-    assert list(answers) == [], "not one sync more than that"
+    assert list(answers) == [], "no further sync is made"
     return sorted(type(outcome).__name__ for outcome in outcomes)
 
 
-def test_one_sync_serves_all_who_waited(real_directory: Path) -> None:
+def test_one_sync_serves_all_waiting_writers(real_directory: Path) -> None:
     directory = Directory(real_directory, create=True, allow_insecure=False)
     assert outcomes_of_syncs_that_wait_for_one(directory, [None]) == ["NoneType"] * 3
     directory.close()
 
 
-def test_a_failed_sync_is_told_to_all_who_waited_for_it(real_directory: Path) -> None:
+def test_a_failed_sync_fails_for_all_waiting_writers(real_directory: Path) -> None:
     directory = Directory(real_directory, create=True, allow_insecure=False)
     failure = OSError(errno.EIO, "Input/output error")
     assert outcomes_of_syncs_that_wait_for_one(directory, [failure]) == ["OSError"] * 3
@@ -52,7 +52,7 @@ def test_a_failed_sync_is_told_to_all_who_waited_for_it(real_directory: Path) ->
     directory.close()
 
 
-def test_a_sync_that_was_interrupted_serves_nobody(real_directory: Path) -> None:
+def test_an_interrupted_sync_serves_no_waiting_writer(real_directory: Path) -> None:
     directory = Directory(real_directory, create=True, allow_insecure=False)
     outcomes = outcomes_of_syncs_that_wait_for_one(directory, [KeyboardInterrupt(), None])
     assert outcomes == ["KeyboardInterrupt", "NoneType", "NoneType"]

@@ -32,14 +32,14 @@ from ..leases import LEASES, NEW, OLD, LeaseManager
 from ..processes import open_descriptors
 from ..scenarios import CURES, WRITES, Scenario, data_of
 
-pytestmark = pytest.mark.usefixtures("way", "stood_in_for", "no_waiting_for_the_disk")
+pytestmark = pytest.mark.usefixtures("way", "kit_standing_by", "no_waiting_for_the_disk")
 
 ERRORS = [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.EACCES, errno.ENOENT]
 by_errno = pytest.mark.parametrize("number", ERRORS, ids=lambda number: errno.errorcode[number])
 
 
 class Attempt(NamedTuple):
-    """What came of one, with the call that failed in it (None: there were not so many) and all that were made."""
+    """The outcome, the call that failed (None: there were fewer calls) and all calls that were made."""
 
     nth: int
     outcome: Any  # a result, or one of our errors
@@ -49,7 +49,7 @@ class Attempt(NamedTuple):
 
 
 def attempt(directory: Path, number: int, nth: int, act: Any, *arguments: Any, lasting: bool = False) -> Attempt:
-    """The n-th call fails. What comes out is a result or one of our errors; anything else fails the test."""
+    """The n-th call fails. The outcome is a result or one of our errors; anything else fails the test."""
     failure = OSError(number, os.strerror(number))
     with failing(directory, failure=failure, nth=nth, lasting=lasting) as injector:
         try:
@@ -62,7 +62,7 @@ def attempt(directory: Path, number: int, nth: int, act: Any, *arguments: Any, l
 
 
 def is_an_answer(tried: Attempt) -> bool:
-    """ENOENT of the checkpoint itself is no failure but says that there is none, and is believed."""
+    """ENOENT of the checkpoint itself is no failure: it says that there is none, and is believed."""
     call = tried.failed
     return (
         tried.failure.errno == errno.ENOENT
@@ -116,7 +116,7 @@ def check_error(error: CheckpointError, tried: Attempt) -> None:
 
 
 def is_the_last_sync(tried: Attempt) -> bool:
-    """The one of the directory, when a name that matters has changed."""
+    """The sync of the directory, after a name that matters has changed."""
     assert tried.failed is not None
     earlier = tried.calls[: tried.nth - 1]
     changed = any(call.name in ("rename", "exchange") and ".json" in call.about for call in earlier)
@@ -207,14 +207,14 @@ def leftovers(directory: Path) -> None:
 
 
 def is_forgiven_at_opening(number: int, tried: Attempt) -> bool:
-    """What may not be read cannot be synced either, nor what is read-only above; a new lock file is missing.
+    """A parent that may not be read or is read-only cannot be synced either; a new lock file is missing.
 
-    No other sync and no look is left out.
+    No other sync and no read is skipped.
     """
     call = tried.failed
     assert call is not None
     if call.name == "fsync" and number == errno.EROFS:
-        return any(later.name == "fsync" for later in tried.calls[tried.nth :])  # the last is the directory's own
+        return any(later.name == "fsync" for later in tried.calls[tried.nth :])  # the last sync is the directory's own
     if call.name in ("open", "fchmod"):
         return number == errno.EACCES
     if call.name == "stat" and call.about.endswith(".lock"):
@@ -238,7 +238,7 @@ def test_an_open_that_fails_at_any_call_can_be_repeated(tmp_path: Path, number: 
             assert failed is None or is_forgiven_at_opening(number, tried)
             outcome.close()
         elif failed and failed.about.endswith(".lock") and number in (errno.ENOENT, errno.EACCES):
-            assert isinstance(outcome, DirectoryLocked | DirectoryUnusable)  # filelock takes it for contention
+            assert isinstance(outcome, DirectoryLocked | DirectoryUnusable)  # filelock mistakes it for contention
         else:
             assert isinstance(outcome, DirectoryUnusable)
             assert number in (outcome.errno, errno.ENOENT)  # filelock then tries to make the directory
@@ -274,8 +274,8 @@ def test_a_write_under_sharing_that_fails_at_any_call_gives_the_lock_back(tmp_pa
 
 
 @by_errno
-def test_a_read_that_fails_is_told_and_forgotten(tmp_path: Path, number: int) -> None:
-    """A single failure is not even seen: readers look twice. One that lasts is `unreadable`."""
+def test_a_read_that_fails_is_reported_and_forgotten(tmp_path: Path, number: int) -> None:
+    """A single failure goes unnoticed: readers look twice. A lasting one is `unreadable`."""
     directory = tmp_path / "leases"
     with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
@@ -309,7 +309,7 @@ def test_a_question_that_cannot_be_answered_is_an_error_and_not_a_no(tmp_path: P
 
 
 def test_the_enumeration_is_as_large_as_it_claims(tmp_path: Path) -> None:
-    """Each scenario's calls, times seven errors. The number is only here to be noticed when it falls."""
+    """Each scenario's calls, times seven errors. The number is here only so that a drop is noticed."""
     made = 0
     for number, scenario in enumerate(WRITES.values()):
         directory = tmp_path / str(number)

@@ -1,4 +1,4 @@
-"""Which file systems are reported when a directory is opened on them, and what they cannot do without harm."""
+"""Which file systems are reported when a directory is opened on them, and what they may lack without harm."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_parent_that_cannot_be_synced_is_no_reason_to_refuse(real_directory: P
 def test_a_parent_whose_sync_fails_is(real_directory: Path, number: int) -> None:
     with failing_sync_of(real_directory.parent, number), pytest.raises(DirectoryUnusable):
         CheckpointManager[Any](real_directory)
-    assert not real_directory.exists(), "so that the next attempt makes it anew"
+    assert not real_directory.exists(), "the next attempt makes it anew"
 
 
 @by_refusal
@@ -60,7 +60,7 @@ def failing_sync_of(path: Path, number: int) -> Any:
         *("fuse", "fuseblk", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs"),
     ],
 )
-def test_a_network_or_a_program_behind_it_is_reported(directory: Path, kind: str) -> None:
+def test_a_file_system_over_a_network_or_a_program_is_reported(directory: Path, kind: str) -> None:
     events: list[Event] = []
     with mock.patch("checkpointmanager._filestore.directory.file_system_of", return_value=kind):
         CheckpointManager[Any](directory, on_event=events.append).close()
@@ -126,5 +126,5 @@ def test_names_are_known_to_become_durable_in_order_on_few_file_systems(
     assert keeps_order(kind, os.makedev(8, 1)) == expected
 
 
-def test_where_the_kernel_does_not_tell_ext4_has_no_journal(fs: FakeFilesystem) -> None:
+def test_where_the_kernel_does_not_say_ext4_counts_as_without_a_journal(fs: FakeFilesystem) -> None:
     assert not keeps_order("ext4", os.makedev(8, 1))

@@ -40,13 +40,15 @@ def test_a_closed_store_refuses_every_call(directory: Path, call: str, sharing: 
 
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, math.nan])
-def test_a_lock_timeout_that_is_no_time_is_refused_and_nothing_made(directory: Path, seconds: float) -> None:
+def test_a_lock_timeout_that_is_no_time_is_refused_and_nothing_is_made(directory: Path, seconds: float) -> None:
     with pytest.raises(ValueError, match="lock_timeout is a number of seconds from 0"):
         FileStore(directory, lock_timeout=seconds)
     assert not directory.exists()
 
 
-def test_a_system_without_posix_files_is_told_what_works(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_system_without_posix_files_the_error_says_what_works(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(CheckpointError, match="a MemoryStore works here"):
         FileStore(directory)
@@ -68,7 +70,7 @@ def test_an_interrupted_opening_leaves_neither_lock_nor_descriptor(
 
 
 @pytest.mark.parametrize(("sharing", "seconds"), [(False, 0.0), (True, 10.0)], ids=["owner", "sharer"])
-def test_without_options_an_owner_waits_for_nobody_and_a_sharer_ten_seconds(
+def test_by_default_an_owner_does_not_wait_for_the_lock_and_a_sharer_waits_ten_seconds(
     directory: Path, sharing: bool, seconds: float
 ) -> None:
     with mock.patch("checkpointmanager._filestore.Ownership", wraps=Ownership) as ownership:

@@ -1,4 +1,4 @@
-"""A folder stands in a checkpoint's place. Until a checkpoint is ready to take it, nothing is moved."""
+"""A folder has the name of a checkpoint. It stays until a checkpoint is ready to replace it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ACTIONS: dict[str, tuple[Callable[[Manager], object], object]] = {
     "create": (lambda manager: manager.create_checkpoint("a", 3), 3),
     "rollback": (lambda manager: manager.recover_checkpoint("a", rollback=True), 1),
 }
-all_calls = pytest.mark.usefixtures("stood_in_for")
+all_calls = pytest.mark.usefixtures("kit_standing_by")
 by_way = pytest.mark.parametrize("way", WAYS)
 by_action = pytest.mark.parametrize("action", ACTIONS)
 
@@ -50,7 +50,7 @@ def prepared(directory: Path, on_event: Callable[[Event], object] | None = None)
         manager.create_checkpoint("a", 2)
     (directory / "a.json").unlink()
     (directory / "a.json").mkdir()
-    (directory / "a.json" / "inside").write_bytes(b"somebody's")
+    (directory / "a.json" / "inside").write_bytes(b"foreign")
     return CheckpointManager(directory, on_event=on_event)
 
 
@@ -191,12 +191,12 @@ def test_a_kill_at_any_call_of_a_removal_loses_nothing_of_it(tmp_path: Path) -> 
     assert nth > 5
 
 
-def test_one_that_comes_under_a_running_owner_is_moved_by_a_removal_too(real_directory: Path) -> None:
+def test_one_that_appears_under_a_running_owner_is_moved_by_a_removal_too(real_directory: Path) -> None:
     with CheckpointManager[Any](real_directory) as manager:
         manager.create_checkpoint("a", 1)
         (real_directory / "a.json").unlink()
         (real_directory / "a.json").mkdir()
-        (real_directory / "a.json" / "inside").write_bytes(b"somebody's")
+        (real_directory / "a.json" / "inside").write_bytes(b"foreign")
 
         manager.remove_checkpoint("a")
 

@@ -148,7 +148,7 @@ def test_a_living_child_does_not_keep_the_lock_of_its_dead_parent(directory: Pat
             with pytest.raises(DirectoryLocked):
                 CheckpointManager(directory)
             agent.kill()
-            os.kill(child, 0)  # it lives
+            os.kill(child, 0)  # raises if the child is dead
             with CheckpointManager(directory, lock_timeout=0) as manager:
                 assert manager.create_checkpoint("claim", 2).generation == 2
         finally:
@@ -210,7 +210,7 @@ def test_a_fork_while_another_thread_closes_the_gate_does_not_hang_the_child() -
             assert go_on.wait(LIMIT)
 
     def in_child() -> None:
-        in_flight.close(lambda: pytest.fail("what is the parent's"))
+        in_flight.close(lambda: pytest.fail("a child must not close what belongs to the parent"))
         with in_flight:
             pass
 

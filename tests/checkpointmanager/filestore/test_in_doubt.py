@@ -33,7 +33,7 @@ Unsynced = Callable[[], AbstractContextManager[object]]
 
 @pytest.fixture
 def unsynced(real_directory: Path) -> Unsynced:
-    """No sync of the directory succeeds; files are synced."""
+    """No sync of the directory succeeds; syncs of files do."""
     return partial(failing, real_directory, "fsync", about=".", lasting=True)
 
 
@@ -101,7 +101,7 @@ def test_a_removal_in_doubt_is_synced_when_it_is_repeated(
     with unsynced(), pytest.raises(CheckpointWriteFailed) as caught:
         manager.remove_checkpoint("a")
     assert caught.value.in_doubt
-    assert data_of(manager) == OLD, "taken back"
+    assert data_of(manager) == OLD, "the removal is taken back"
 
     with unsynced(), pytest.raises(CheckpointWriteFailed):
         manager.remove_checkpoint("a")
@@ -146,7 +146,7 @@ def test_every_write_of_a_batch_that_waited_for_the_sync_is_in_doubt(manager: Le
 def test_a_failed_sync_of_one_thread_puts_those_in_doubt_that_renamed_before_it(
     manager: LeaseManager, unsynced: Unsynced, real_directory: Path
 ) -> None:
-    """The kernel tells of a lost write once a descriptor, so the one that hears of it must tell the others."""
+    """The kernel reports a lost write once per descriptor, so the writer that gets the error must warn the others."""
     others: list[CheckpointWriteFailed] = []
 
     def write_another() -> None:
@@ -210,7 +210,7 @@ def test_repeating_a_create_that_was_refused_before_the_rename_is_no_doubt_at_al
 
 
 def test_a_failed_sync_is_not_missed_by_a_writer_whose_own_sync_succeeded_meanwhile(manager: LeaseManager) -> None:
-    """The kernel tells one of two overlapping syncs of the failure, and that one may be slow to pass it on."""
+    """The kernel reports the failure to one of two overlapping syncs, and that one may be slow to pass it on."""
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("b", OLD)
     fsync = os.fsync
@@ -222,7 +222,7 @@ def test_a_failed_sync_is_not_missed_by_a_writer_whose_own_sync_succeeded_meanwh
             fsync(descriptor)
         elif first.acquire(blocking=False):
             fails.set()
-            other_is_done.wait(0.5)  # it must not be before this has failed: so this is waited for in vain
+            other_is_done.wait(0.5)  # must not be set before this sync has failed, so this wait times out
             raise OSError(errno.EIO, "Input/output error")
 
     def write(key: str) -> bool:

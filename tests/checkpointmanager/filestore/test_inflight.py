@@ -1,4 +1,4 @@
-"""The in_flight that every call passes: closing waits for all who are inside, and for nobody else.
+"""The in_flight that every call passes: closing waits for all calls inside, and for nothing else.
 
 What a fork does to it is in test_fork.py, closing a whole manager in test_ownership.py.
 """
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class Visitor:
-    """A thread that stays inside until it is told to leave; before that it has gone in and out once more."""
+    """A thread that goes in and out once, then stays inside until `leave` is called."""
 
     def __init__(self, in_flight: InFlight, then: Callable[[], object]) -> None:
         self._inside, self._go = threading.Event(), threading.Event()
@@ -51,7 +51,7 @@ Visit = Callable[..., Visitor]
 
 
 class Closer:
-    """Closes the in_flight when it is called, and counts how often it was given back."""
+    """Closes the in_flight when called, and counts how often it was given back."""
 
     def __init__(self, in_flight: InFlight) -> None:
         self._in_flight = in_flight
@@ -80,13 +80,13 @@ def visit(in_flight: InFlight) -> Visit:
 
 
 def in_a_thread(work: Callable[[], R]) -> Future[R]:
-    """One that does not keep the test alive if it waits for ever."""
+    """The thread does not keep the test alive if it waits for ever."""
     future: Future[R] = Future()
 
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+        except BaseException as error:  # noqa: BLE001 - raised by result()
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
@@ -101,7 +101,7 @@ def is_barred(in_flight: InFlight) -> bool:
         return True
 
 
-def test_closing_waits_for_all_who_are_inside(in_flight: InFlight, visit: Visit, close: Closer) -> None:
+def test_closing_waits_for_all_threads_inside(in_flight: InFlight, visit: Visit, close: Closer) -> None:
     first, second = visit(), visit()
     closing = in_a_thread(close)
     until(lambda: is_barred(in_flight))
@@ -112,7 +112,7 @@ def test_closing_waits_for_all_who_are_inside(in_flight: InFlight, visit: Visit,
     assert close.given_back == 1
 
 
-def test_who_is_inside_may_go_on_while_it_closes(in_flight: InFlight, visit: Visit, close: Closer) -> None:
+def test_a_thread_inside_may_go_on_while_another_closes(in_flight: InFlight, visit: Visit, close: Closer) -> None:
     def another_call() -> None:
         in_flight.check()
         with in_flight:
@@ -125,7 +125,7 @@ def test_who_is_inside_may_go_on_while_it_closes(in_flight: InFlight, visit: Vis
     closing.result(LIMIT)
 
 
-def test_nobody_is_waited_for_who_has_left(visit: Visit, close: Closer) -> None:
+def test_closing_does_not_wait_for_a_thread_that_has_left(visit: Visit, close: Closer) -> None:
     visit().leave()
     in_a_thread(close).result(LIMIT)
     assert close.given_back == 1
@@ -140,7 +140,7 @@ def test_only_the_first_closes(in_flight: InFlight, close: Closer) -> None:
             refused()
 
 
-def test_whoever_closes_as_well_returns_when_it_is_given_back(in_flight: InFlight, visit: Visit, close: Closer) -> None:
+def test_a_second_closer_returns_when_it_is_given_back(in_flight: InFlight, visit: Visit, close: Closer) -> None:
     visitor = visit()
     first = in_a_thread(close)
     until(lambda: is_barred(in_flight))
@@ -153,7 +153,7 @@ def test_whoever_closes_as_well_returns_when_it_is_given_back(in_flight: InFligh
     assert close.given_back == 1
 
 
-def test_who_closes_from_inside_does_not_wait_for_the_one_that_waits_for_it(
+def test_closing_from_inside_does_not_wait_for_the_closer_that_waits_for_this_thread(
     in_flight: InFlight, visit: Visit, close: Closer
 ) -> None:
     visitor = visit(close)
@@ -164,7 +164,7 @@ def test_who_closes_from_inside_does_not_wait_for_the_one_that_waits_for_it(
     assert close.given_back == 1
 
 
-def test_who_is_inside_cannot_close_and_bars_nobody(in_flight: InFlight, close: Closer) -> None:
+def test_a_thread_inside_cannot_close_and_bars_no_other(in_flight: InFlight, close: Closer) -> None:
     with in_flight, pytest.raises(ManagerClosed, match="cannot be closed from within one of its own calls"):
         close()
     assert not is_barred(in_flight)
@@ -197,7 +197,7 @@ def test_after_an_interrupt_while_it_waits_it_is_open_and_the_next_one_closes(
     def interrupt() -> None:
         second.append(in_a_thread(close))
         with suppress(TimeoutError):
-            second[0].result(0.1)  # it must not take this one's word for it
+            second[0].result(0.1)  # it must not rely on the interrupted close
         raise KeyboardInterrupt
 
     visitor = visit()
@@ -222,7 +222,7 @@ def test_an_interrupt_while_it_waits_leaves_it_open(in_flight: InFlight, visit: 
     assert close.given_back == 1
 
 
-def test_an_interrupt_while_it_is_given_back_is_made_up_for_by_the_next_one(in_flight: InFlight) -> None:
+def test_after_an_interrupt_while_it_is_given_back_the_next_close_gives_it_back(in_flight: InFlight) -> None:
     attempts: list[int] = []
 
     def give_back() -> None:
@@ -251,11 +251,11 @@ def test_a_signal_handler_may_close_while_its_thread_closes(in_flight: InFlight,
 
 
 def test_a_signal_handler_that_closes_keeps_its_thread_out_or_is_refused() -> None:
-    """At each of the places where Python runs it while its thread goes in and out twice."""
+    """At each place where Python runs the handler while its thread goes in and out twice."""
     outcomes: list[str] = []
 
     def close_at(place: int) -> bool:
-        """False if there are not so many."""
+        """False if there are fewer places."""
         fresh = InFlight("/var/lib/claims")
         closer, done = Closer(fresh), False
 
@@ -283,7 +283,7 @@ def test_a_signal_handler_that_closes_keeps_its_thread_out_or_is_refused() -> No
     assert set(outcomes) == {"closed", "refused"}
 
 
-def test_a_handler_that_raises_anywhere_leaves_nobody_inside() -> None:
+def test_a_handler_that_raises_anywhere_leaves_no_thread_inside() -> None:
     in_flight = InFlight("/var/lib/claims")
 
     def twice() -> None:
@@ -316,11 +316,11 @@ def test_closing_that_is_interrupted_anywhere_can_be_repeated_in_another_thread(
         assert at > 8
 
 
-def test_nobody_slips_in_while_another_thread_closes(in_flight: InFlight, close: Closer) -> None:
-    """It had looked, and found nobody, just before the newcomer took its lock."""
+def test_no_thread_slips_in_while_another_one_closes(in_flight: InFlight, close: Closer) -> None:
+    """The closing thread had found no call inside just before the newcomer took its lock."""
 
     class Late:
-        """The newcomer's lock. Just before it is taken, somebody closes."""
+        """The newcomer's lock. Just before it is taken, another thread closes."""
 
         def __init__(self) -> None:
             self._lock = in_flight._thread.lock
@@ -334,16 +334,16 @@ def test_nobody_slips_in_while_another_thread_closes(in_flight: InFlight, close:
 
     in_flight._thread.lock = Late()  # type: ignore[assignment]
     with pytest.raises(ManagerClosed, match="is closed"), in_flight:
-        pytest.fail("inside of what is closed")
+        pytest.fail("it is inside although the in_flight is closed")
     assert close.given_back == 1
 
 
-def test_who_is_turned_away_holds_up_nobody(in_flight: InFlight, close: Closer) -> None:
-    """It had its lock for a moment, and whoever closes may have waited for that."""
+def test_a_thread_that_is_turned_away_does_not_delay_the_closer(in_flight: InFlight, close: Closer) -> None:
+    """The newcomer held its lock for a moment, and a closing thread may have waited for that."""
     closing: list[Future[None]] = []
 
     class Early:
-        """The newcomer's lock. Just after it is taken, somebody closes."""
+        """The newcomer's lock. Just after it is taken, another thread closes."""
 
         def __init__(self) -> None:
             self._lock = in_flight._thread.lock
@@ -361,7 +361,7 @@ def test_who_is_turned_away_holds_up_nobody(in_flight: InFlight, close: Closer) 
     lock = in_flight._thread.lock
     in_flight._thread.lock = Early()  # type: ignore[assignment]
     with pytest.raises(ManagerClosed, match="is closed"), in_flight:
-        pytest.fail("inside of what is closed")
+        pytest.fail("it is inside although the in_flight is closed")
     closing[0].result(LIMIT)
     assert close.given_back == 1
     assert not is_mine(lock)

@@ -21,7 +21,7 @@ from ..processes import open_descriptors
 from ..scenarios import CURES, WRITES, data_of, neither_links_nor_leases
 from .test_faults import leftovers
 
-pytestmark = pytest.mark.usefixtures("way", "stood_in_for", "no_waiting_for_the_disk")
+pytestmark = pytest.mark.usefixtures("way", "kit_standing_by", "no_waiting_for_the_disk")
 
 
 by_moment = pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
@@ -36,7 +36,7 @@ class Moment(NamedTuple):
 
 
 def interrupted(directory: Path, moment: Moment, act: Callable[..., object], *arguments: object) -> Call | None:
-    """The call at which it came; None if there were not so many."""
+    """The interrupted call; None if there were fewer calls."""
     with failing(directory, failure=moment.interrupt, nth=moment.nth, after=moment.after) as injector:
         try:
             act(*arguments)
@@ -48,7 +48,7 @@ def interrupted(directory: Path, moment: Moment, act: Callable[..., object], *ar
 
 
 def killed(directory: Path, nth: int, act: Callable[..., object], *arguments: object) -> bool:
-    """False if there were not so many calls."""
+    """False if there were fewer calls."""
     lived = False
     with dying(directory, nth=nth) as injector:
         act(*arguments)
@@ -83,7 +83,7 @@ def test_an_interrupt_at_any_call_leaves_nothing_behind(tmp_path: Path, name: st
             with scenario.world(directory):
                 call = interrupted(directory, Moment(nth, after, KeyboardInterrupt()), scenario.act, manager)
             if not (after and call and call.name == "open"):
-                # An interrupt just when open returns leaves a number that nobody has seen: no Python program can
+                # An interrupt just as open returns leaves a descriptor that no variable holds: no Python program can
                 # close it. All others are closed.
                 assert open_descriptors() == descriptors
             if after or not call or call.name != "unlink":

@@ -1,4 +1,4 @@
-"""SIGKILL at any moment: what was acknowledged is there, everything is whole, nothing unfinished is left."""
+"""SIGKILL at any moment: what was acknowledged is stored, everything is whole, nothing unfinished is left."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..journal import Journal
 from ..processes import Child
 from ..programs import die_before_call, write_without_end
 
-pytestmark = pytest.mark.usefixtures("way", "stood_in_for")
+pytestmark = pytest.mark.usefixtures("way", "kit_standing_by")
 
 KILLS = 60
 OLD, NEW = "old", "new"
-MOST_CALLS = 200  # of one operation
+MOST_CALLS = 200  # at most, in one operation
 
 Manager = CheckpointManager[Any]
 
@@ -60,7 +60,7 @@ def _kill_before_each_call(
 ) -> Iterator[Path]:
     """A directory for each system call of the work, as a kill just before that call left it.
 
-    `work` does what goes before, and returns what is to be killed. The last directory is of the work undisturbed.
+    `work` prepares the directory, and returns the action to kill. In the last directory the action ran undisturbed.
     """
     for number in range(1, MOST_CALLS):
         directory = tmp_path / str(number)
@@ -71,7 +71,7 @@ def _kill_before_each_call(
         yield directory
         if ended == 0:
             return
-    pytest.fail("the work never came to its end")
+    pytest.fail("the work never ended")
 
 
 def _three_with_previous(directory: Path) -> None:

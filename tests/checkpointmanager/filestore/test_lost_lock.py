@@ -1,4 +1,4 @@
-"""Somebody lays hands on `.lock` under a live owner: it must never go on beside another."""
+"""`.lock` is removed or replaced under a live owner: it must never go on writing beside another owner."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _put_a_link_to_it(lock: Path) -> None:
 
 
 HANDS: list[Callable[[Path], None]] = [_remove, _replace, _rename_away, _rename_away_and_link, _put_a_link_to_it]
-lay_hands = pytest.mark.parametrize("lay_hands", HANDS, ids=lambda hands: hands.__name__.strip("_"))
+tamper = pytest.mark.parametrize("tamper", HANDS, ids=lambda hands: hands.__name__.strip("_"))
 
 
 @pytest.fixture
@@ -69,11 +69,11 @@ def agent() -> Iterator[Agent]:
         yield agent
 
 
-@lay_hands
+@tamper
 def test_no_kind_of_write_goes_on_and_nothing_changes(
-    manager: CheckpointManager[int], directory: Path, lay_hands: Callable[[Path], None]
+    manager: CheckpointManager[int], directory: Path, tamper: Callable[[Path], None]
 ) -> None:
-    lay_hands(directory / ".lock")
+    tamper(directory / ".lock")
     before = (directory / "claim.json").read_bytes()
 
     def batch() -> None:
@@ -95,9 +95,9 @@ def test_no_kind_of_write_goes_on_and_nothing_changes(
     assert manager.list_checkpoints() == ["claim"]
 
 
-@lay_hands
-def test_reads_still_work(manager: CheckpointManager[int], directory: Path, lay_hands: Callable[[Path], None]) -> None:
-    lay_hands(directory / ".lock")
+@tamper
+def test_reads_still_work(manager: CheckpointManager[int], directory: Path, tamper: Callable[[Path], None]) -> None:
+    tamper(directory / ".lock")
     with pytest.raises(DirectoryLocked):
         manager.create_checkpoint("claim", 2)
     assert manager.get_checkpoint("claim").data == 1
@@ -106,11 +106,11 @@ def test_reads_still_work(manager: CheckpointManager[int], directory: Path, lay_
     assert manager.verify().intact == 1
 
 
-@pytest.mark.parametrize("lay_hands", HANDS[:-1], ids=lambda hands: hands.__name__.strip("_"))
+@pytest.mark.parametrize("tamper", HANDS[:-1], ids=lambda hands: hands.__name__.strip("_"))
 def test_a_second_process_can_own_it_and_the_first_stays_out_for_good(
-    manager: CheckpointManager[int], directory: Path, agent: Agent, lay_hands: Callable[[Path], None]
+    manager: CheckpointManager[int], directory: Path, agent: Agent, tamper: Callable[[Path], None]
 ) -> None:
-    lay_hands(directory / ".lock")
+    tamper(directory / ".lock")
     with pytest.raises(DirectoryLocked):
         manager.create_checkpoint("claim", 2)
 
@@ -200,11 +200,11 @@ def test_a_sharer_whose_directory_is_gone_refuses_and_creates_nothing(directory:
         assert not directory.exists() or not list(directory.iterdir())
 
 
-@lay_hands
-def test_a_sharer_goes_on_with_the_new_lock_file(directory: Path, lay_hands: Callable[[Path], None]) -> None:
+@tamper
+def test_a_sharer_goes_on_with_the_new_lock_file(directory: Path, tamper: Callable[[Path], None]) -> None:
     with CheckpointManager(directory, sharing=True) as manager:
         manager.create_checkpoint("claim", 1)
-        lay_hands(directory / ".lock")
+        tamper(directory / ".lock")
         if (directory / ".lock").is_symlink():
             (directory / ".lock").unlink()
         assert manager.create_checkpoint("claim", 2).generation == 2

@@ -1,4 +1,4 @@
-"""One owner: who has the directory, how long, and what the others are told. With real processes."""
+"""One owner: who holds the directory, how long, and which error other processes get. With real processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def second() -> Iterator[Agent]:
         yield agent
 
 
-def test_a_second_process_is_told_who_holds_the_directory(directory: Path, first: Agent) -> None:
+def test_the_error_in_a_second_process_names_the_holder_of_the_directory(directory: Path, first: Agent) -> None:
     pid = first.ask("open", directory, owner="gpu-driver v2")
 
     with pytest.raises(DirectoryLocked) as refusal:
@@ -55,8 +55,8 @@ def test_a_second_process_is_told_who_holds_the_directory(directory: Path, first
     )
     assert datetime.now(UTC) - datetime.fromisoformat(owner.since) < timedelta(minutes=1)
     assert refusal.value.path == str(directory)
-    for told in (str(directory), f"pid {pid}", socket.gethostname(), COMMAND, owner.since, "gpu-driver v2"):
-        assert told in str(refusal.value)
+    for part in (str(directory), f"pid {pid}", socket.gethostname(), COMMAND, owner.since, "gpu-driver v2"):
+        assert part in str(refusal.value)
 
 
 def test_a_refused_process_leaves_the_holder_its_lock_and_its_label(
@@ -72,7 +72,7 @@ def test_a_refused_process_leaves_the_holder_its_lock_and_its_label(
 def test_a_waiting_process_takes_over_when_the_holder_closes(directory: Path, first: Agent, second: Agent) -> None:
     first.ask("open", directory)
     first.ask("create", "claim", "from the old agent")
-    second.tell("open", directory, lock_timeout=LIMIT)
+    second.send("open", directory, lock_timeout=LIMIT)
     assert not second.has_answered(within=0.2)
 
     first.ask("close")
@@ -84,7 +84,7 @@ def test_a_waiting_process_takes_over_when_the_holder_closes(directory: Path, fi
 
 def test_a_waiting_process_takes_over_when_the_holder_is_killed(directory: Path, first: Agent, second: Agent) -> None:
     first.ask("open", directory)
-    second.tell("open", directory, lock_timeout=LIMIT)
+    second.send("open", directory, lock_timeout=LIMIT)
     assert not second.has_answered(within=0.2)
 
     os.kill(first.pid, signal.SIGKILL)
@@ -121,7 +121,7 @@ def test_a_lock_file_that_is_merely_there_means_nothing(directory: Path, text: b
     (directory / ".lock").write_bytes(text)
     with CheckpointManager(directory) as manager:
         manager.create_checkpoint("claim", 1)
-        assert (directory / ".lock").stat().st_size < 1000  # what was there is replaced
+        assert (directory / ".lock").stat().st_size < 1000  # the old text is replaced
 
 
 @pytest.mark.parametrize("text", [b"", b"\0" * 300, b"garbage", b"[]", b'{"pid":"x"}'])
@@ -134,7 +134,7 @@ def test_a_holder_that_cannot_be_read_is_another_owner_all_the_same(directory: P
 
 
 @pytest.mark.parametrize("sharing", [False, True])
-def test_a_second_manager_of_one_process_is_told_that_it_is_the_second(directory: Path, sharing: bool) -> None:
+def test_the_error_of_a_second_manager_in_one_process_says_so(directory: Path, sharing: bool) -> None:
     with CheckpointManager(directory), pytest.raises(DirectoryLocked, match="by another manager in this process: "):
         CheckpointManager(directory, sharing=sharing, lock_timeout=0)
     CheckpointManager(directory).close()
@@ -144,13 +144,13 @@ def test_neither_the_pid_nor_an_earlier_manager_makes_another_process_this_one(d
     """In containers every pid is 1."""
     CheckpointManager(directory).close()
     first.ask("open", directory)
-    told = json.loads((directory / ".lock").read_bytes())
-    (directory / ".lock").write_text(json.dumps(told | {"pid": os.getpid()}))
+    holder = json.loads((directory / ".lock").read_bytes())
+    (directory / ".lock").write_text(json.dumps(holder | {"pid": os.getpid()}))
     with pytest.raises(DirectoryLocked, match=f"locked by another owner: .*pid {os.getpid()}"):
         CheckpointManager(directory)
 
 
-def test_the_child_of_a_fork_is_told_of_another_owner(directory: Path) -> None:
+def test_the_error_in_a_forked_child_names_another_owner(directory: Path) -> None:
     with CheckpointManager(directory):
         ours, theirs = os.pipe()
         if not (child := os.fork()):
@@ -300,7 +300,7 @@ def test_close_from_inside_a_change_function_is_refused_and_not_waited_for(direc
         assert manager.create_checkpoint("other", 1).generation == 1
 
 
-def test_a_manager_that_nobody_closed_gives_lock_and_descriptors_back(directory: Path, first: Agent) -> None:
+def test_a_manager_that_was_never_closed_gives_lock_and_descriptors_back(directory: Path, first: Agent) -> None:
     gc.collect()
     before = set(os.listdir("/proc/self/fd"))
     manager = CheckpointManager(directory)

@@ -21,7 +21,7 @@ from ..programs import write_without_end
 from ..volume import Volume, mounted
 
 CUTS = 20
-CUTS_THAT_SHOW_A_LOSS = 60  # at most: the first few do
+CUTS_THAT_SHOW_A_LOSS = 60  # at most; usually the first few show it
 
 Manager = CheckpointManager[Any]
 Durability = Literal["full", "atomic"]
@@ -67,7 +67,7 @@ def _calls_of(directory: Path, change: Callable[[Manager], object], durability: 
 
 
 def _commits(calls: list[str]) -> dict[str, int]:
-    """Each file that got its final name: the temp file's name and the place of the rename."""
+    """Each file that got its final name: the temp file's name and the index of the rename."""
     renames = [(call.split(), place) for place, call in enumerate(calls) if call.startswith("rename ")]
     return {words[1]: place for words, place in renames if words[2].endswith(".json")}
 
@@ -90,7 +90,7 @@ def test_names_are_synced_after_the_last_change_and_before_it_is_acknowledged(
     directory: Path, change: Callable[[Manager], object], files: int
 ) -> None:
     calls = _calls_of(directory, change)
-    # What was removed has a temp name by then, and whether that is there does not matter.
+    # A removed file has a temp name by then, and whether that name survives does not matter.
     named = [(place, call) for place, call in enumerate(calls) if not call.startswith("unlink .tmp-")]
     changes = [place for place, call in named if call.split()[0] in ("rename", "unlink", "link")]
     synced = max(place for place, call in enumerate(calls) if call == "fsync .")
@@ -150,7 +150,7 @@ def test_the_same_cuts_do_lose_something_where_syncs_are_left_out(
 
 
 def _losses_of_a_cut(volume: Volume, journal: Journal, seed: int, options: dict[str, Any]) -> list[str]:
-    """Cut the power under a writer, bring it back, and hold what is found against what was acknowledged before."""
+    """Cut the power under a writer, bring it back, and compare what is found with what was acknowledged before."""
     directory = volume.path / "claims"
     dice = random.Random(seed)
     with Child(partial(write_without_end, directory, seed=seed, first=journal.last + 1, **options)) as writer:

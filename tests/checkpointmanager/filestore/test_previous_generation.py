@@ -149,7 +149,7 @@ def test_an_orphan_is_gone_and_synced_before_a_new_checkpoint_gets_its_name(real
 
 @pytest.mark.parametrize("how", ["removed", "in a batch"])
 def test_a_removed_checkpoint_never_comes_back(tmp_path: Path, how: str) -> None:
-    """Killed at each call of the removal: the checkpoint is there or gone, and once gone it stays gone."""
+    """Killed at each call of the removal: the checkpoint is present or gone, and once gone it stays gone."""
     for nth in itertools.count(1):
         directory = tmp_path / str(nth)
         manager = known(directory)
@@ -177,7 +177,7 @@ def test_a_removed_checkpoint_never_comes_back(tmp_path: Path, how: str) -> None
     assert gone
 
 
-def test_a_previous_generation_that_cannot_be_removed_is_an_orphan_that_nobody_reads(real_directory: Path) -> None:
+def test_a_previous_generation_that_cannot_be_removed_is_an_orphan_and_never_read(real_directory: Path) -> None:
     with CheckpointManager(real_directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
@@ -221,7 +221,7 @@ def test_a_value_that_could_not_be_written_never_becomes_the_previous_generation
         assert manager.get_checkpoint("a").data == Lease("a", 2)
         previous = manager.previous_checkpoint("a")
         assert previous is not None
-        assert previous.data == Lease("a", 1), "a rollback would have brought the failed value"
+        assert previous.data == Lease("a", 1), "a rollback would have brought back the failed value"
         manager.create_checkpoint("a", Lease("a", 3))
         previous = manager.previous_checkpoint("a")
         assert previous is not None

@@ -32,7 +32,7 @@ def test_a_damaged_file_stays_under_its_name_however_often_it_is_read(manager: L
     assert quarantined(directory) == []
 
 
-def test_the_name_tells_key_time_and_reason(directory: Path) -> None:
+def test_the_name_states_key_time_and_reason(directory: Path) -> None:
     with CheckpointManager(directory, LEASES) as manager:
         (directory / "pod.7.json").write_bytes(b"")
         manager.create_checkpoint("pod.7", NEW)
@@ -91,7 +91,7 @@ def test_it_is_synced_before_the_name_is_taken(real_directory: Path) -> None:
 
 
 def test_a_folder_whose_name_could_not_be_synced_is_made_anew(real_directory: Path) -> None:
-    """Another sync would succeed, and the name be lost all the same."""
+    """Another sync would succeed, and the name would be lost all the same."""
     with ruined(real_directory) as manager:
         with failing(real_directory, "fsync", lasting=True), pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", NEW)
@@ -121,7 +121,7 @@ def test_a_copy_that_fails_leaves_no_half_copy(real_directory: Path, error: Base
     assert quarantined(real_directory) == []
 
 
-def test_a_copy_that_fails_is_told_as_such_even_if_half_of_it_is_stuck(real_directory: Path) -> None:
+def test_a_copy_that_fails_is_reported_as_such_even_if_half_of_it_is_stuck(real_directory: Path) -> None:
     with ruined(real_directory) as manager:
         full = mock.patch.object(os, "write", side_effect=OSError(errno.ENOSPC, "full"))
         stuck = mock.patch.object(os, "unlink", side_effect=OSError(errno.EPERM, "immutable"))
@@ -155,7 +155,7 @@ def test_without_a_copy_nothing_is_written(real_directory: Path) -> None:
         assert (real_directory / "a.json").read_bytes() == damaged
 
 
-def test_a_removal_is_possible_without_a_copy_and_tells(real_directory: Path) -> None:
+def test_a_removal_is_possible_without_a_copy_and_is_reported(real_directory: Path) -> None:
     events: list[Event] = []
     ruined(real_directory).close()
     (real_directory / ".quarantine").write_bytes(b"a file where the folder belongs")

@@ -1,4 +1,4 @@
-"""What is pruned from quarantine, whatever the clock says: never what has just been kept."""
+"""What is pruned from quarantine, whatever the clock says: never the copy that was just made."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_clock_that_was_wrong_costs_no_copy_that_has_just_been_made(
     assert sorted(quarantined(directory)) == sorted([*right, b"wrong clock 3"])
 
 
-def test_a_clock_that_stands_still_gives_every_copy_a_name_of_its_own(manager: Manager, directory: Path) -> None:
+def test_with_a_stopped_clock_every_copy_still_gets_a_name_of_its_own(manager: Manager, directory: Path) -> None:
     class Stopped(datetime):
         @classmethod
         def now(cls, zone: tzinfo | None = None) -> datetime:  # type: ignore[override]
@@ -89,7 +89,7 @@ def test_all_keys_together_keep_no_more_bytes_than_the_limit(
     assert quarantined(directory) == [b"3" * 400, b"4" * 400]
 
     replaced(manager, directory, "large", b"5" * 4000)
-    assert quarantined(directory) == [b"5" * 4000], "what has just been kept is kept, whatever its size"
+    assert quarantined(directory) == [b"5" * 4000], "the newest copy stays, whatever its size"
 
 
 def test_the_last_copy_of_what_is_still_damaged_is_not_pruned(

@@ -1,4 +1,4 @@
-"""How much quarantine keeps, and of which key; kept again it costs no second copy, and never a descriptor."""
+"""How much quarantine keeps, and of which key. Keeping the same bytes again makes no copy and leaks no descriptor."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_attempt_that_failed_after_its_copy_was_made_is_not_copied_again(real
 
 
 def test_a_link_that_points_to_the_damaged_file_is_no_copy_of_it(real_directory: Path) -> None:
-    """It would point to the new file as soon as that is there."""
+    """It would point to the new file as soon as that exists."""
     with CheckpointManager(real_directory, LEASES) as manager:
         (real_directory / "a.json").write_bytes(b"damaged")
         (real_directory / ".quarantine").mkdir()

@@ -1,4 +1,4 @@
-"""read_only=True: looks on beside any owner, takes no lock, changes nothing."""
+"""read_only=True: reads beside any owner, takes no lock, changes nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_reader_works_beside_an_owner_and_takes_no_lock(agent: Agent, director
 
 def test_a_reader_does_not_keep_an_owner_out_nor_touch_its_temp_file(agent: Agent, directory: Path) -> None:
     agent.ask("open", directory)
-    agent.tell("stop_before", "rename", "claim", 1)
+    agent.send("stop_before", "rename", "claim", 1)
     agent.wait_until_stopped()
     temps = _temps(directory)
     with CheckpointManager(directory, read_only=True) as reader:

@@ -19,14 +19,14 @@ from .test_filestore import CALLS, open_files
 
 @pytest.fixture
 def store(real_directory: Path) -> Iterator[FileStore]:
-    """Of ten bytes a file at most; in the file of key `a` there are ten."""
+    """Limited to ten bytes per file; the file of key `a` has ten."""
     with closing(FileStore(real_directory, max_bytes=10)) as store:
         (real_directory / "a.json").write_bytes(b"0123456789")
         yield store
 
 
 @pytest.mark.parametrize("piece", [1, 3, 10])
-def test_a_file_that_the_system_hands_out_in_pieces_is_read_whole(store: FileStore, piece: int) -> None:
+def test_a_file_that_the_system_returns_in_pieces_is_read_whole(store: FileStore, piece: int) -> None:
     read = os.read
     with mock.patch.object(os, "read", lambda descriptor, size: read(descriptor, min(size, piece))):
         assert store.read("a") == b"0123456789"
@@ -34,7 +34,7 @@ def test_a_file_that_the_system_hands_out_in_pieces_is_read_whole(store: FileSto
 
 @contextmanager
 def growing(file: Path, tail: bytes) -> Iterator[None]:
-    """The file grows between the look at its size and the first read."""
+    """The file grows between the check of its size and the first read."""
     fstat = os.fstat
 
     def grow(descriptor: int) -> os.stat_result:

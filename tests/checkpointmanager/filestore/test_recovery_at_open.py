@@ -1,4 +1,4 @@
-"""What an owner does with the spares of a dead one, and what a reader sees before that: the rules one by one."""
+"""What an owner does with the spares of a dead owner, and what a reader sees before that: the rules one by one."""
 
 from __future__ import annotations
 
@@ -140,13 +140,13 @@ def test_a_spare_with_one_flipped_bit_is_repaired(directory: Path) -> None:
 
 
 def test_a_torn_spare_is_an_event(directory: Path) -> None:
-    """An unfinished write, or rot of one that was acknowledged: nobody can tell."""
+    """An unfinished write, or rot of an acknowledged one: nothing distinguishes them."""
     left(directory, ".spare-1", blob_of("a", 6, "six")[:60] + blob_of("b", 2, "two")[60:])
     events: list[Event] = []
     with opened(directory, on_event=events.append) as manager:
         assert manager.get_checkpoint("a").data == "five"
-    told = [event.detail for event in events if event.kind == "stale-files"]
-    assert any("not whole" in detail for detail in told)
+    details = [event.detail for event in events if event.kind == "stale-files"]
+    assert any("not whole" in detail for detail in details)
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ENOMEM])
@@ -217,7 +217,7 @@ def test_it_works_on_pyfakefs(fs: FakeFilesystem) -> None:
 
 
 @pytest.mark.parametrize("what", ["folder", "symlink", "large"])
-def test_what_is_none_of_ours_under_the_name_of_a_spare_is_no_reason_to_stop(
+def test_a_foreign_entry_under_the_name_of_a_spare_does_not_stop_the_open(
     directory: Path, tmp_path: Path, what: str
 ) -> None:
     if what == "folder":
@@ -246,7 +246,7 @@ def test_a_sharing_writer_recovers_before_it_writes_if_an_owner_came_and_died(sp
 
 
 def test_a_reader_beside_a_living_owner_does_not_read_spares(spare_directory: Path) -> None:
-    """Hazard 8: its names are right, and what it writes just now is nobody's business."""
+    """Hazard 8: its names are right, and a write under way does not concern readers."""
     with with_spares(spare_directory, 3) as manager, reader_of(spare_directory) as reader:
         manager.create_checkpoint("a", 1)
         generation = manager.get_checkpoint("a").generation
@@ -257,7 +257,7 @@ def test_a_reader_beside_a_living_owner_does_not_read_spares(spare_directory: Pa
         assert not [call for call in calls if call.about == spare]
 
 
-def test_a_reader_that_looks_never_keeps_an_owner_out(directory: Path) -> None:
+def test_a_reader_never_keeps_an_owner_out(directory: Path) -> None:
     left(directory, ".spare-1", blob_of("a", 6, "six"))
     with reader_of(directory) as reader:
         for _ in range(50):
@@ -266,8 +266,8 @@ def test_a_reader_that_looks_never_keeps_an_owner_out(directory: Path) -> None:
                 manager.create_checkpoint("a", 1)
 
 
-def test_a_reader_that_was_there_before_the_owner_came_back_sees_what_it_does_then(directory: Path) -> None:
-    """What it has read of the spares counts only as long as nobody has put it in place."""
+def test_a_reader_opened_before_the_owner_came_back_sees_what_that_owner_does(directory: Path) -> None:
+    """What it has read from the spares counts only until an owner has put it in place."""
     left(directory, ".spare-1", blob_of("a", 9, "nine"))
     with reader_of(directory) as reader:
         assert reader.get_checkpoint("a").data == "nine"
@@ -277,7 +277,7 @@ def test_a_reader_that_was_there_before_the_owner_came_back_sees_what_it_does_th
             assert reader.get_checkpoint("a").data == "new"
 
 
-def test_a_directory_that_was_copied_while_it_was_written_opens(spare_directory: Path, tmp_path: Path) -> None:
+def test_a_directory_that_was_copied_during_writes_can_be_opened(spare_directory: Path, tmp_path: Path) -> None:
     """Hazard 11: whole spares of a moment later or earlier are candidates like any others."""
     with with_spares(spare_directory, 3) as manager:
         for number in range(5):

@@ -1,4 +1,4 @@
-"""What an owner makes of a directory with spares and the record of a transaction, and what a reader sees before it."""
+"""How an owner recovers a directory with spares and a transaction record, and what a reader sees before that."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ FILE = ".tmp-0-1"  # with the new checkpoint of "a"
 
 
 class Case(NamedTuple):
-    """Generations of key "a": under its names (-1: damaged, 0: absent), in spares, and of the member of the record."""
+    """Generations of key "a": under its names (-1: damaged, 0: absent), in spares, and in the record."""
 
     current: int
     spares: tuple[int, ...]
     kind: MemberKind
     member: int
     has_file: bool
-    then: object  # what counts in the end: a generation, or one of the words above
+    then: object  # what holds in the end: a generation, or one of the words above
     previous: int | None
 
 
@@ -41,7 +41,7 @@ CASES = {
     "an update from before the transaction is the generation before": Case(4, (5, 3), PUT, 6, True, 6, 5),
     "an update from after it wins": Case(6, (7, 5), PUT, 6, False, 7, 6),
     "a member that is made already": Case(6, (5, 3), PUT, 6, False, 6, 3),
-    "a removal wins over what was there before": Case(4, (5, 3), REMOVE, 6, False, GONE, None),
+    "a removal wins over an older update": Case(4, (5, 3), REMOVE, 6, False, GONE, None),
     "a removal that is made already": Case(0, (5, 3), REMOVE, 6, False, GONE, None),
     "created again after the removal": Case(7, (5, 3), REMOVE, 6, False, 7, 3),
     "created again and updated": Case(7, (8, 5), REMOVE, 6, False, 8, 7),
@@ -56,7 +56,7 @@ CASES = {
 
 
 def made(directory: Path, case: Case) -> None:
-    """As a dead owner left it. Key "b" is a member too, and "c" is none and has a spare."""
+    """As a dead owner left it. Key "b" is a member too; "c" is not, and has a spare."""
     directory.mkdir(mode=0o700)
     left(directory, ".spares", b"spares\n")
     if case.current:
@@ -92,7 +92,7 @@ def expected(case: Case) -> Mapping[str, object]:
     return {"a": case.then, "b": 2, "c": 2, "previous": case.previous}
 
 
-pytestmark = pytest.mark.usefixtures("stood_in_for", "no_waiting_for_the_disk")
+pytestmark = pytest.mark.usefixtures("kit_standing_by", "no_waiting_for_the_disk")
 KILLED = list(CASES) if LONG else list(CASES)[:2] + list(CASES)[3::4]
 by_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 

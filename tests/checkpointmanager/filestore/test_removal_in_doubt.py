@@ -1,4 +1,4 @@
-"""A removal whose sync failed is taken back, so that it can be made again: another sync alone would not do."""
+"""A removal whose sync failed is taken back, so that it can be repeated: another sync alone would not do."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_after_any_failed_sync_a_missing_name_is_left_as_it_is(manager: Manager,
     assert [name for name in seen if "ghost" in name] == []
 
 
-def test_the_key_is_there_again_and_the_removal_can_be_made_anew(manager: Manager, real_directory: Path) -> None:
+def test_the_key_is_back_and_the_removal_can_be_repeated(manager: Manager, real_directory: Path) -> None:
     for _ in range(2):
         with no_sync(real_directory), pytest.raises(CheckpointWriteFailed) as failure:
             manager.remove_checkpoint("a")
@@ -153,7 +153,7 @@ def test_an_orphan_whose_removal_at_open_was_in_doubt_is_removed_by_the_next_ope
 
     with failing(real_directory, "fsync", errno.EIO), pytest.raises(OSError, match="Input/output error"):
         CheckpointManager[Any](real_directory)
-    assert names(real_directory) == [".lock", ".previous-a"], "so that the next one makes that change anew"
+    assert names(real_directory) == [".lock", ".previous-a"], "kept, so that the next open repeats the removal"
 
     CheckpointManager[Any](real_directory).close()
     assert names(real_directory) == [".lock"]

@@ -23,7 +23,7 @@ from checkpointmanager.testing import Call, watching
 from ..processes import LIMIT, Agent, Child
 
 PROCESSES = 4
-UPDATES = 40  # of each process
+UPDATES = 40  # per process
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def _temps(directory: Path) -> list[str]:
 def test_no_update_of_one_key_by_four_processes_is_lost(agents: list[Agent], directory: Path) -> None:
     agents[0].ask("create", "counter", 0)
     for agent in agents:
-        agent.tell("count", "counter", UPDATES)
+        agent.send("count", "counter", UPDATES)
     generations = sorted(generation for agent in agents for generation in agent.answer())
     assert generations == list(range(2, PROCESSES * UPDATES + 2))
     assert agents[0].ask("get", "counter") == PROCESSES * UPDATES
@@ -69,7 +69,7 @@ def test_no_update_of_one_key_by_four_processes_is_lost(agents: list[Agent], dir
 def test_four_processes_count_on_keys_of_their_own(agents: list[Agent]) -> None:
     for number, agent in enumerate(agents):
         agent.ask("create", f"counter-{number}", 0)
-        agent.tell("count", f"counter-{number}", UPDATES)
+        agent.send("count", f"counter-{number}", UPDATES)
     for agent in agents:
         assert agent.answer() == list(range(2, UPDATES + 2))
     for number in range(PROCESSES):
@@ -79,7 +79,7 @@ def test_four_processes_count_on_keys_of_their_own(agents: list[Agent]) -> None:
 def test_threads_of_two_processes_count_together(agents: list[Agent]) -> None:
     agents[0].ask("create", "counter", 0)
     for agent in agents[:2]:
-        agent.tell("count_in_threads", "counter", 4, 10)
+        agent.send("count_in_threads", "counter", 4, 10)
     generations = sorted(generation for agent in agents[:2] for generation in agent.answer())
     assert generations == list(range(2, 82))
     assert agents[3].ask("get", "counter") == 80
@@ -129,7 +129,7 @@ def test_a_change_function_that_raises_gives_the_lock_back(sharer: CheckpointMan
     CheckpointManager(directory, lock_timeout=0).close()
 
 
-def test_nothing_is_remembered_what_another_process_wrote_is_seen(
+def test_what_another_process_wrote_is_seen_because_nothing_is_remembered(
     sharer: CheckpointManager[int], agent: Agent, directory: Path
 ) -> None:
     agent.ask("open", directory, sharing=True)
@@ -168,7 +168,7 @@ def test_an_open_sharer_cannot_write_beside_an_exclusive_owner(agent: Agent, dir
 
 def test_a_writing_sharer_keeps_an_exclusive_owner_out(agent: Agent, directory: Path) -> None:
     agent.ask("open", directory, sharing=True, owner="sharer")
-    agent.tell("stop_before", "rename", "claim", 1)
+    agent.send("stop_before", "rename", "claim", 1)
     agent.wait_until_stopped()
     with pytest.raises(DirectoryLocked, match=f"'sharer', pid {agent.pid} "):
         CheckpointManager(directory)
@@ -179,7 +179,7 @@ def test_a_writing_sharer_keeps_an_exclusive_owner_out(agent: Agent, directory: 
 
 def test_the_sweep_never_takes_the_temp_file_of_a_living_sharer(agent: Agent, directory: Path) -> None:
     agent.ask("open", directory, sharing=True)
-    agent.tell("stop_before", "rename", "claim", 1)
+    agent.send("stop_before", "rename", "claim", 1)
     agent.wait_until_stopped()
     temps = _temps(directory)
     assert len(temps) == 1
@@ -200,7 +200,7 @@ def test_a_sharer_killed_amid_a_write_does_not_block_the_others(
     agent.ask("open", directory, sharing=True)
     with Agent() as victim:
         victim.ask("open", directory, sharing=True)
-        victim.tell("stop_before", call, "claim", 2)
+        victim.send("stop_before", call, "claim", 2)
         victim.wait_until_stopped()
         victim.kill()
     for number in range(2, 12):
@@ -209,9 +209,7 @@ def test_a_sharer_killed_amid_a_write_does_not_block_the_others(
     assert not _temps(directory)
 
 
-def test_what_a_killed_child_left_is_not_in_the_way_of_its_parent(
-    sharer: CheckpointManager[int], directory: Path
-) -> None:
+def test_what_a_killed_child_left_does_not_hinder_its_parent(sharer: CheckpointManager[int], directory: Path) -> None:
     sharer.create_checkpoint("claim", 1)
 
     def die(call: Call) -> None:

@@ -1,4 +1,4 @@
-"""Batches, and awaited calls, when the main thread has ended already; and where no more threads are to be had."""
+"""Batches and awaited calls after the main thread has ended, and where no more threads can be started."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_is_written_after_the_main_thread_has_ended_is_written(tmp_path: Pa
 
 
 @pytest.mark.parametrize("threads", range(4))
-def test_a_batch_is_written_where_few_threads_or_none_are_to_be_had(tmp_path: Path, threads: int) -> None:
+def test_a_batch_is_written_where_few_threads_or_none_can_be_started(tmp_path: Path, threads: int) -> None:
     left = threads
     start = _thread.start_new_thread
 
@@ -84,8 +84,8 @@ def test_a_batch_is_written_where_few_threads_or_none_are_to_be_had(tmp_path: Pa
 
 
 @pytest.mark.parametrize("threads", range(3))
-def test_each_awaited_call_is_made_once_where_few_threads_or_none_are_to_be_had(threads: int) -> None:
-    """A pool that cannot start a thread has queued the call already: one that it has may still come to it."""
+def test_each_awaited_call_is_made_once_where_few_threads_or_none_can_be_started(threads: int) -> None:
+    """A pool that cannot start a thread has queued the call already: one of its threads may still run it."""
     calls: list[int] = []
     left = threads
     start = threading.Thread.start

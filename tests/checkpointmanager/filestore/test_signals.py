@@ -72,7 +72,7 @@ def test_a_handler_that_raises_anywhere_leaves_nothing_held(
     real_directory: Path, name: str, sharing: bool, more: int
 ) -> None:
     manager = filled(real_directory, sharing=sharing)
-    # Of two handlers in a row the second may keep the lock from being given back. The next call makes up for it.
+    # The second of two handlers in a row may prevent the release of the lock. Then the next call releases it.
     others = [CheckpointManager(real_directory, LEASES, sharing=True, lock_timeout=0)] if sharing and not more else []
     values = itertools.count()
 

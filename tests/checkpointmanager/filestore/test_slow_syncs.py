@@ -1,4 +1,4 @@
-"""A slow sync is told, whichever of the two of a write it was."""
+"""A slow sync is reported, whichever of the two syncs of a write it was."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SECONDS = 5.0
 
 
 @pytest.mark.parametrize("slow", ["file", "directory"])
-def test_the_sync_of_the_data_and_that_of_the_names_are_both_timed(real_directory: Path, slow: str) -> None:
-    """The clock stands still, but for the sync that is slow."""
+def test_the_syncs_of_the_data_and_of_the_names_are_both_timed(real_directory: Path, slow: str) -> None:
+    """Only the slow sync advances the clock."""
     events: list[Event] = []
     now = [0.0]
     sync = os.fsync
@@ -41,27 +41,27 @@ def test_the_sync_of_the_data_and_that_of_the_names_are_both_timed(real_director
 
 
 @pytest.mark.parametrize("took", [(0.25, 0.5), (0.5, 0.25)])
-def test_a_meter_is_told_of_the_slower_one(real_directory: Path, took: tuple[float, float]) -> None:
-    told: list[float] = []
+def test_on_sync_gets_the_time_of_the_slower_one(real_directory: Path, took: tuple[float, float]) -> None:
+    reported: list[float] = []
     now = [0.0]
     times = iter(took)
 
     def take_time(_: int) -> None:
         now[0] += next(times)
 
-    store = FileStore(real_directory, on_sync=lambda _, seconds: told.append(seconds))
+    store = FileStore(real_directory, on_sync=lambda _, seconds: reported.append(seconds))
     clock = mock.patch.object(time, "perf_counter", side_effect=lambda: now[0])
     with clock, mock.patch.object(os, "fsync", take_time):
         store.commit([Put("a", b"{}", Current.ABSENT)])
     store.close()
 
-    assert told == [0.5]
+    assert reported == [0.5]
 
 
-def test_only_a_commit_that_synced_is_told_as_a_sync(real_directory: Path) -> None:
-    told: list[str] = []
-    with closing(FileStore(real_directory, on_sync=lambda path, _: told.append(path))) as store, store.writing():
+def test_only_a_commit_that_synced_is_reported_as_a_sync(real_directory: Path) -> None:
+    synced: list[str] = []
+    with closing(FileStore(real_directory, on_sync=lambda path, _: synced.append(path))) as store, store.writing():
         store.commit([])
-        assert told == []
+        assert synced == []
         store.commit([Put("a", b"1", Current.ABSENT)])
-        assert told == [str(real_directory)]
+        assert synced == [str(real_directory)]

@@ -1,4 +1,4 @@
-"""What fails while a spare is written over, and systems that cannot do it: nothing is lost, and nobody notices."""
+"""Failures while a spare is overwritten, and systems where spares cannot work: nothing is lost, no caller notices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from checkpointmanager.testing import Killed, failing, watching
 from ..contents import names
 from ..spares import Manager, free_in, goes_over_a_spare, previous_of, put, spares_in, with_spares
 
-pytestmark = pytest.mark.usefixtures("stood_in_for")
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def manager(directory: Path) -> Iterator[Manager]:
 def test_what_failed_is_durably_gone_before_it_is_called_failed(
     manager: Manager, directory: Path, call: str, number: int
 ) -> None:
-    """Hazard 4: it may be on the disk all the same, and whole."""
+    """Hazard 4: it may be on the disk nevertheless, and whole."""
     before = manager.get_checkpoint("a").data
     with failing(directory, call, number) as injector, pytest.raises(CheckpointWriteFailed) as caught:
         manager.create_checkpoint("a", 3)
@@ -70,7 +70,7 @@ def test_as_long_as_it_is_not_gone_it_is_in_doubt_and_the_next_generation_is_abo
 def test_no_spare_that_was_pending_when_a_directory_sync_failed_is_used_again(
     manager: Manager, directory: Path
 ) -> None:
-    """Hazard 6: a later sync succeeds, and means nothing."""
+    """Hazard 6: a later sync that succeeds proves nothing."""
     for number in range(3):
         manager.create_checkpoint("a", number)
     pending = set(spares_in(directory))
@@ -120,7 +120,7 @@ def test_after_an_interrupt_at_any_call_the_next_write_goes_into_a_new_file(dire
                 with failing(folder, failure=KeyboardInterrupt(), nth=nth, after=after):
                     manager.create_checkpoint("a", 2)
             except KeyboardInterrupt:
-                # At the first call it was only looked whether the lock is still ours.
+                # The first call only checks whether the lock is still ours.
                 assert goes_over_a_spare(folder, put(manager, 3)) == (nth == 1)
                 assert manager.get_checkpoint("a").generation > generation
                 assert goes_over_a_spare(folder, put(manager, 4))
@@ -158,7 +158,7 @@ def test_a_spare_that_was_torn_is_no_damage(directory: Path, failure: str) -> No
 def test_a_short_write_over_equal_padding_may_be_whole_and_is_in_doubt_until_it_is_gone(
     manager: Manager, directory: Path
 ) -> None:
-    """Hazard 4: all that was not written was there already."""
+    """Hazard 4: the bytes that were not written were there already."""
     before = manager.get_checkpoint("a").data
     write = os.write
 
@@ -177,7 +177,7 @@ def test_a_short_write_over_equal_padding_may_be_whole_and_is_in_doubt_until_it_
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM])
-def test_where_names_cannot_be_exchanged_it_is_found_out_once(manager: Manager, directory: Path, number: int) -> None:
+def test_that_names_cannot_be_exchanged_is_found_out_once(manager: Manager, directory: Path, number: int) -> None:
     before = manager.get_checkpoint("a").data
     with failing(directory, "exchange", number, lasting=True) as injector:
         for value in (3, 4, 5):
@@ -190,7 +190,7 @@ def test_where_names_cannot_be_exchanged_it_is_found_out_once(manager: Manager, 
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EACCES, errno.ENOLCK, errno.ENOSYS])
-def test_where_there_are_no_leases_it_is_found_out_once(manager: Manager, directory: Path, number: int) -> None:
+def test_that_there_are_no_leases_is_found_out_once(manager: Manager, directory: Path, number: int) -> None:
     with failing(directory, "fcntl", number, lasting=True) as injector:
         for value in range(3, 6):
             assert not goes_over_a_spare(directory, put(manager, value))
@@ -209,7 +209,7 @@ def test_an_exchange_with_the_previous_generation_that_fails_costs_only_that(man
 
 
 def test_spares_are_given_up_when_the_disk_is_full(manager: Manager, directory: Path) -> None:
-    """What they take may be what is missing, so a write that needs a new file is tried once more."""
+    """They may take up the missing space, so a write that needs a new file is tried once more."""
     with failing(directory, "write", errno.ENOSPC) as injector:
         manager.create_checkpoint("new", 1)
     assert [call.name for call in injector.calls].count("write") == 2

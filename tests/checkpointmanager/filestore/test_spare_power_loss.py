@@ -1,4 +1,4 @@
-"""Power cuts of real file systems under threads that write over spares; and that they would show a loss.
+"""Power cuts of real file systems under threads that write over spares, with proof that the cuts would show a loss.
 
 Eight threads create, update and remove checkpoints of all sizes, some of them in transactions. The journal of the test
 counts only what was acknowledged before the power was cut. First a reader looks, then the next owner.
@@ -28,7 +28,7 @@ from ..programs import change_in_threads
 from ..volume import Volume, mounted
 
 CUTS = times(15, 1000)
-CUTS_THAT_SHOW_A_LOSS = 1000  # at most: mostly the first few do, but it is a matter of luck
+CUTS_THAT_SHOW_A_LOSS = 1000  # at most; usually the first few show it, but that is a matter of luck
 THREADS = 8
 WITH_SPARES = ["ext4", "ext4-writeback", "xfs"]
 
@@ -58,7 +58,7 @@ def without_recovery() -> Any:
 
 
 def with_pending_spares() -> Any:
-    """They are free as soon as their names are exchanged."""
+    """They become free as soon as their names are exchanged."""
     return mock.patch.object(Spares, "put_back", Spares._set_free)
 
 
@@ -67,7 +67,7 @@ def without_data_sync() -> Any:
 
 
 def without_transactions() -> Any:
-    """The members of a transaction are written as those of a batch."""
+    """The members of a transaction are written like the changes of a batch."""
 
     def transact(store: FileStore, puts: Any, removals: Any) -> None:
         store.commit(puts, list(removals))

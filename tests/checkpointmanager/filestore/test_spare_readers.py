@@ -1,4 +1,4 @@
-"""Whoever has a checkpoint open reads it to the end as it was; whoever opens one is never told of damage."""
+"""A reader with a checkpoint open reads it to the end unchanged; a reader that opens one never sees damage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from checkpointmanager._filestore.spares import Spares
 from ..processes import LIMIT, Child, run_together
 from ..spares import Manager, previous_of, with_spares
 
-READS = 2000  # of each reader
+READS = 2000  # per reader
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def manager(directory: Path) -> Iterator[Manager]:
 
 
 def value_of(number: int) -> list[Any]:
-    """Of several blocks and any length; a mixture of two of them is found out by looking, checksum or not."""
+    """Of several blocks and any length; a mixture of two values shows in the value itself, without a checksum."""
     return [number] * (1000 + number * 7919 % 3000)
 
 
@@ -57,7 +57,7 @@ def descriptor_of(path: Path) -> Iterator[Callable[[], bytes]]:
 
 @contextmanager
 def mapping_of(path: Path) -> Iterator[Callable[[], bytes]]:
-    """A file that is mapped stays open, although its descriptor is closed."""
+    """A mapped file stays open although its descriptor is closed."""
     with path.open("rb") as file:
         mapping = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
     with mapping:
@@ -77,12 +77,12 @@ def other_process_with(path: Path) -> Iterator[Callable[[], bytes]]:
 
         def read() -> bytes:
             os.write(say, b"?")
-            told = b""
-            while not told.endswith(b"END"):
+            received = b""
+            while not received.endswith(b"END"):
                 piece = child.read(LIMIT)
                 assert piece, "the reader has ended"
-                told += piece
-            return told.removesuffix(b"END")
+                received += piece
+            return received.removesuffix(b"END")
 
         try:
             yield read
@@ -96,7 +96,7 @@ Open = Callable[[Path], Any]
 
 
 def is_cut(manager: Manager, directory: Path, reader: Open, updates: int) -> bool:
-    """Open the current checkpoint, update it so often, and see whether the reader has other bytes than before."""
+    """Open the current checkpoint, update it that often, and say whether the reader gets other bytes than before."""
     with reader(directory / "a.json") as read:
         before = read()
         for number in range(updates):
@@ -141,8 +141,8 @@ def test_a_reader_of_the_previous_generation_is_not_cut_either(manager: Manager,
         assert read() == before
 
 
-def somebody_opens_while_it_is_leased(directory: Path, *, harmless_signal: bool) -> Any:
-    """The kernel tells the holder of a lease by a signal when somebody else opens the file."""
+def opened_by_another_while_it_is_leased(directory: Path, *, harmless_signal: bool) -> Any:
+    """The kernel sends the holder of a lease a signal when another descriptor is opened on the file."""
     real = system.fcntl_at_once
     opened: list[OSError] = []
 
@@ -166,14 +166,14 @@ def somebody_opens_while_it_is_leased(directory: Path, *, harmless_signal: bool)
     return write
 
 
-def test_whoever_opens_the_file_at_that_moment_does_not_kill_the_writer(directory: Path) -> None:
-    with Child(somebody_opens_while_it_is_leased(directory, harmless_signal=True)) as writer:
-        assert int(writer.read_to_end()) > 10, "most go over spares"
+def test_opening_the_file_at_that_moment_does_not_kill_the_writer(directory: Path) -> None:
+    with Child(opened_by_another_while_it_is_leased(directory, harmless_signal=True)) as writer:
+        assert int(writer.read_to_end()) > 10, "most updates go over spares"
         assert writer.wait() == 0
 
 
 def test_with_the_usual_signal_it_would(directory: Path) -> None:
-    with Child(somebody_opens_while_it_is_leased(directory, harmless_signal=False)) as writer:
+    with Child(opened_by_another_while_it_is_leased(directory, harmless_signal=False)) as writer:
         assert writer.read_to_end() == b""
         assert writer.wait() == -signal.SIGIO
 

@@ -1,6 +1,6 @@
-"""A new generation over a spare: what it must never touch, when it must not be tried, and what becomes of the spares.
+"""A new generation over a spare: what it must never touch, when it must not be tried, and what happens to the spares.
 
-What fails on the way is in test_spare_failures.py, readers in test_spare_readers.py, what the next owner does with
+Failures are in test_spare_failures.py, readers in test_spare_readers.py, what the next owner does with
 spares in test_recovery_at_open.py; power cuts are in test_spare_power_loss.py and tests/crashes, every failing call
 is in test_faults.py and test_interrupts.py.
 """
@@ -44,7 +44,7 @@ def test_a_spare_is_written_over_and_the_directory_is_not_synced(manager: Manage
 
 
 def test_after_each_of_many_updates_the_previous_generation_is_the_one_before(manager: Manager) -> None:
-    """Of all lengths, so that each overwrites longer ones and shorter ones."""
+    """Of all lengths, so that each overwrites longer and shorter ones."""
     before = manager.get_checkpoint("a").data
     for number in range(100):
         value = [number, "x" * (number * 7919 % 9000)]
@@ -72,7 +72,7 @@ def test_a_pending_spare_is_not_written_to(manager: Manager, directory: Path) ->
         assert written[-1] in spare_files.values()
     assert free_in(manager) == 0
     assert not goes_over_a_spare(directory, put(manager, 4)), "into a new file, and the directory is synced"
-    assert free_in(manager) == 4, "that one is a spare more"
+    assert free_in(manager) == 4, "the replaced file is one more spare"
 
 
 def test_when_there_are_enough_the_directory_is_synced_for_all_that_are_pending(
@@ -104,14 +104,16 @@ def test_what_is_large_goes_into_a_new_file_and_leaves_no_spare(manager: Manager
 
 
 def test_a_clean_close_leaves_nothing_behind(manager: Manager, directory: Path) -> None:
-    """So that nothing left over overrides a backup which is put back while the agent is stopped."""
+    """So that no leftover overrides a backup that is restored while the agent is stopped."""
     backup = (directory / "a.json").read_bytes()
     for number in range(3):
         manager.create_checkpoint("a", number)
     with watching(directory) as calls:
         manager.close()
     assert names(directory, ".spare") == []
-    assert [call.name for call in calls][:2] == ["fsync", "unlink"], "first the names that the spares stand in for"
+    assert [call.name for call in calls][:2] == ["fsync", "unlink"], (
+        "first the names whose data only spares hold durably"
+    )
     (directory / "a.json").write_bytes(backup)
     with CheckpointManager[Any](directory) as another:
         assert another.get_checkpoint("a").data != 2
@@ -128,7 +130,7 @@ def test_a_batch_goes_over_spares_too(manager: Manager, directory: Path) -> None
     assert manager.verify().problems == {}
 
 
-def test_going_back_finds_the_right_generation(manager: Manager, directory: Path) -> None:
+def test_a_rollback_finds_the_right_generation(manager: Manager, directory: Path) -> None:
     for number in range(3):
         manager.create_checkpoint("a", number)
     damage.ruin(directory, "a")
@@ -141,7 +143,7 @@ def test_going_back_finds_the_right_generation(manager: Manager, directory: Path
 
 
 def test_a_created_key_starts_above_all_generations_that_spares_hold(manager: Manager) -> None:
-    """Hazard 3: else a crash would bring the removed one back."""
+    """Hazard 3: otherwise a crash would bring the removed one back."""
     for number in range(5):
         manager.create_checkpoint("a", number)
     highest = manager.get_checkpoint("a").generation
@@ -150,7 +152,7 @@ def test_a_created_key_starts_above_all_generations_that_spares_hold(manager: Ma
 
 
 def test_what_is_rolled_back_or_written_over_damage_counts_spares_too(manager: Manager, directory: Path) -> None:
-    """Hazard 12: also where the damaged file states nothing, and there is no previous generation to count from."""
+    """Hazard 12: even if the damaged file states no generation, and there is no previous one to count from."""
     for number in range(5):
         manager.create_checkpoint("a", number)
     highest = manager.get_checkpoint("a").generation
@@ -160,7 +162,7 @@ def test_what_is_rolled_back_or_written_over_damage_counts_spares_too(manager: M
 
 
 def test_the_first_write_of_an_owner_goes_into_a_new_file(manager: Manager, directory: Path) -> None:
-    """Whoever wrote before may not have made its last change durable."""
+    """The writer before may not have made its last change durable."""
     manager.close()
     with CheckpointManager[Any](directory) as another:
         assert not goes_over_a_spare(directory, put(another, 3))
@@ -177,7 +179,7 @@ def test_never_where_directories_are_shared_or_not_synced(directory: Path, optio
 
 
 def test_never_on_pyfakefs(fs: FakeFilesystem) -> None:
-    """There leases and exchanges would be calls to the real kernel, about whatever has the same number."""
+    """There leases and exchanges would reach the real kernel, and whatever file has the same descriptor number."""
     with CheckpointManager("/claims") as manager:
         store = manager._store
         assert isinstance(store, FileStore)
@@ -197,13 +199,13 @@ def test_a_file_with_a_second_link_is_left_alone(manager: Manager, directory: Pa
 
 
 @pytest.mark.parametrize("how", ["mode", "owner", "gone", "symlink", "fifo", "directory"])
-def test_a_spare_that_somebody_has_changed_is_given_up(
+def test_a_spare_that_was_changed_from_outside_is_given_up(
     manager: Manager, directory: Path, tmp_path: Path, how: str
 ) -> None:
     """A new generation is private and a file of its own, whatever was done to the file of an old one."""
     if how == "owner" and os.geteuid() != 0:
         pytest.skip("only root can give files away")
-    (tmp_path / "target").write_text("somebody else's")
+    (tmp_path / "target").write_text("foreign")
     for name in spares_in(directory):
         place = directory / name
         if how == "mode":
@@ -225,11 +227,11 @@ def test_a_spare_that_somebody_has_changed_is_given_up(
         assert (status.st_mode & 0o777, status.st_uid, status.st_nlink) == (0o600, os.geteuid(), 1)
     assert (manager.get_checkpoint("a").data, previous_of(manager)) == (7, 6)
     assert not changed & set(spares_in(directory))
-    assert (tmp_path / "target").read_text() == "somebody else's"
+    assert (tmp_path / "target").read_text() == "foreign"
 
 
 @pytest.mark.parametrize("what", ["symlink", "fifo", "directory"])
-def test_what_is_no_file_in_the_place_of_the_previous_generation_stops_nobody(
+def test_what_is_no_file_in_the_place_of_the_previous_generation_stops_no_writer(
     manager: Manager, directory: Path, tmp_path: Path, what: str
 ) -> None:
     place = directory / ".previous-a"

@@ -95,7 +95,7 @@ def spare_of(temp: str) -> str:
 
 
 def test_a_shorter_value_costs_one_call_more(spared: LeaseManager, spare_directory: Path) -> None:
-    """What was longer is cut off after the write, and before the sync."""
+    """The rest of the longer value is cut off after the write and before the sync."""
     spared.create_checkpoint("a", Lease("long" * 300))
     for lease in (NEW, OLD, NEW, OLD):
         with watching(spare_directory) as calls:
@@ -105,11 +105,11 @@ def test_a_shorter_value_costs_one_call_more(spared: LeaseManager, spare_directo
     assert [call.name for call in calls] == [*OVER_A_SPARE[:7], "truncate", *OVER_A_SPARE[7:]]
 
 
-def test_the_first_write_of_a_key_by_its_owner_learns_what_is_there(real_directory: Path) -> None:
+def test_the_first_write_of_a_key_by_its_owner_learns_what_the_file_holds(real_directory: Path) -> None:
     for lease in (OLD, NEW):
         with CheckpointManager(real_directory, LEASES) as manager, watching(real_directory) as calls:
             manager.create_checkpoint("a", lease)
-    # A dead writer may have left both names on one file; then the last rename leaves a name that is to be removed.
+    # A dead writer may have left both names on one file; then the last rename leaves a name to remove.
     assert [call.name for call in calls] == ["stat", *READ, *CLASSIC[1:], "unlink"]
 
 

@@ -1,4 +1,4 @@
-"""What stands where a file of ours belongs is never followed, never waited for, and never trusted."""
+"""A foreign entry under the name of one of our files is never followed, never waited for, and never trusted."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def test_a_link_to_a_good_checkpoint_is_not_followed_either(real_directory: Path
 
 
 @pytest.mark.parametrize("put", REPLACEABLE)
-@pytest.mark.parametrize("owner", ["who knows the key", "who finds it"])
+@pytest.mark.parametrize("owner", ["that knows the key", "that finds it"])
 def test_a_write_replaces_it_and_not_its_target(
     real_directory: Path, target: Path, put: Callable[[Path, Path], None], owner: str
 ) -> None:
     with CheckpointManager(real_directory, LEASES) as manager:
-        if owner == "who knows the key":
+        if owner == "that knows the key":
             manager.create_checkpoint("a", OLD)
             (real_directory / "a.json").unlink()
         put(real_directory / "a.json", target)
@@ -217,7 +217,7 @@ def test_a_temp_name_that_is_no_file_is_swept_and_not_its_target(
 def test_a_planted_temp_name_costs_at_most_one_write(
     real_directory: Path, target: Path, put: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody guesses the next name: the write that meets it fails, and the next one has another name."""
+    """An attacker guesses the next name: the write that meets it fails, and the next one has another name."""
     monkeypatch.setattr("os.urandom", bytes)
     monkeypatch.setattr("checkpointmanager._filestore.directory._numbers", iter(range(1, 10)))
     with CheckpointManager(real_directory, LEASES) as manager:

@@ -1,4 +1,4 @@
-"""While `.lock` is taken the disk fails, or somebody lays hands on it: nobody owns by mistake, and nothing is stuck."""
+"""The disk fails or `.lock` is replaced while the lock is taken: no process owns by mistake, and nothing gets stuck."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_lock_file_that_cannot_be_written_locks_all_the_same(directory: Path, 
 
 @contextmanager
 def replaced_while_taken(directory: Path) -> Iterator[None]:
-    """As soon as the kernel has given the lock, `.lock` is another file."""
+    """As soon as the kernel has granted the lock, `.lock` is another file."""
     flock = fcntl.flock
 
     def replace(descriptor: int, operation: int) -> None:
@@ -46,7 +46,7 @@ def replaced_while_taken(directory: Path) -> Iterator[None]:
         yield
 
 
-def test_nobody_owns_by_a_lock_file_that_was_replaced_while_it_was_taken(directory: Path) -> None:
+def test_a_lock_file_that_was_replaced_while_it_was_taken_makes_no_owner(directory: Path) -> None:
     CheckpointManager(directory).close()
     with replaced_while_taken(directory), pytest.raises(DirectoryLocked, match=r"replaced while .* try again"):
         CheckpointManager(directory)
@@ -76,5 +76,5 @@ for descriptor in real:
 
 
 def test_a_lock_that_a_test_leaves_open_closes_no_real_descriptor() -> None:
-    """In a process of its own: a descriptor that is missing here could be anybody's."""
+    """In a process of its own: here a closed descriptor could belong to any part of the test run."""
     subprocess.run([sys.executable, "-c", LEFT_OPEN_UNDER_PYFAKEFS], check=True, timeout=60)

@@ -1,7 +1,7 @@
 """A transaction of a put, a create and a removal: every error, kill, interrupt and signal at every place in it.
 
-Afterwards all of it is there or nothing, the error says which, and the directory can be used. The power losses are in
-tests/crashes.
+Afterwards either all of it happened or nothing, the error says which, and the directory is usable. The power losses are
+in tests/crashes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ..three_keys import (
 )
 from .test_interrupts import Moment, interrupted, killed
 
-pytestmark = pytest.mark.usefixtures("stood_in_for", "no_waiting_for_the_disk")
+pytestmark = pytest.mark.usefixtures("kit_standing_by", "no_waiting_for_the_disk")
 
 ERRORS = [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.EACCES]
 by_moment = pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])

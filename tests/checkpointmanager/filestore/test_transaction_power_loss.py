@@ -1,5 +1,4 @@
-"""Transactions on a real file system whose power is cut: all of the last one or nothing, and none that was acknowledged
-is lost."""
+"""Power cuts under transactions on a real file system: the last is whole or absent, no acknowledged one is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def volume(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Volume]:
 
 
 def outcome_of(number: int) -> dict[str, int]:
-    """What transaction `number` leaves: it removes one key, makes another one, and replaces the rest."""
+    """What transaction `number` leaves: it removes one key, creates another, and replaces the rest."""
     return {key: number for key in KEYS if key != KEYS[number % len(KEYS)]} if number else {}
 
 
@@ -49,8 +48,8 @@ def transact_without_end(directory: Path, say: int, *, first: int, **options: An
             os.write(say, f"done {number}\n".encode())
 
 
-def numbers(told: bytes, word: bytes) -> list[int]:
-    return [int(line.split()[1]) for line in told.split(b"\n")[:-1] if line.startswith(word)]
+def numbers(output: bytes, word: bytes) -> list[int]:
+    return [int(line.split()[1]) for line in output.split(b"\n")[:-1] if line.startswith(word)]
 
 
 def found_in(directory: Path, *, read_only: bool = False) -> dict[str, int]:
@@ -67,17 +66,17 @@ def test_no_power_cut_leaves_half_of_a_transaction_or_loses_one(volume: Volume, 
     for cut in range(CUTS):
         dice = random.Random(cut)
         wanted = dice.randrange(1, 12)
-        told = b""
+        output = b""
         with Child(partial(transact_without_end, directory, first=last + 1, **options)) as writer:
-            while len(done := numbers(told, b"done")) < wanted:
+            while len(done := numbers(output, b"done")) < wanted:
                 piece = writer.read(LIMIT)
                 assert piece, "the writer has ended, or hangs"
-                told += piece
-            told += writer.read(dice.random() * 0.004)
-            done = numbers(told, b"done")
+                output += piece
+            output += writer.read(dice.random() * 0.004)
+            done = numbers(output, b"done")
             volume.cut()
             writer.kill()
-            told += writer.read_to_end()
+            output += writer.read_to_end()
         volume.unmount()
         volume.mount()
         acknowledged += len(done)
@@ -86,5 +85,5 @@ def test_no_power_cut_leaves_half_of_a_transaction_or_loses_one(volume: Volume, 
         last = max(seen.values())
         assert seen == outcome_of(last), f"half of a transaction after cut {cut}"
         assert last >= max(done), f"an acknowledged transaction is lost after cut {cut}"
-        assert last in numbers(told, b"begin")
+        assert last in numbers(output, b"begin")
     print(f"{CUTS} cuts, {acknowledged} transactions")

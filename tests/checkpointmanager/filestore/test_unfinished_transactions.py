@@ -1,4 +1,4 @@
-"""A transaction that is committed but not finished: what readers see, who finishes it, and what may go wrong then."""
+"""A transaction that is committed but not finished: what readers see, who finishes it, and what may go wrong."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ..three_keys import (
 )
 from .test_interrupts import killed
 
-pytestmark = pytest.mark.usefixtures("stood_in_for", "no_waiting_for_the_disk")
+pytestmark = pytest.mark.usefixtures("kit_standing_by", "no_waiting_for_the_disk")
 
 by_sharing = pytest.mark.parametrize("sharing", [False, True], ids=["owner", "sharer"])
 
@@ -102,12 +102,12 @@ def test_an_unfinished_transaction_blocks_its_keys_and_no_others(real_directory:
         assert names(real_directory, ".t") == []
 
 
-def test_one_that_another_process_left_is_finished_by_whoever_shares_the_directory(real_directory: Path) -> None:
+def test_one_that_another_process_left_is_finished_by_a_sharer_of_the_directory(real_directory: Path) -> None:
     with (
         unfinished(real_directory, sharing=True),
         CheckpointManager(real_directory, LEASES, sharing=True) as other,
     ):
-        assert names(real_directory, ".t") == [], "when it was opened"
+        assert names(real_directory, ".t") == [], "finished at the open"
         assert values(other) == AFTER
 
 
@@ -120,7 +120,7 @@ def test_a_sharer_that_was_open_before_finishes_it_too(tmp_path: Path) -> None:
                 transact(manager)
             assert record.exists()
             other.create_checkpoint("d", NEW)
-            assert record.exists(), "which is not one of its keys"
+            assert record.exists(), "the key of this write is none of its keys"
             assert values(other) == AFTER | {"d": NEW}
 
             assert other.update_checkpoint("b", lambda lease: Lease(lease.holder, 7)).generation == 2
@@ -183,7 +183,7 @@ def test_finishing_it_may_fail_at_any_call_and_is_done_again(tmp_path: Path, num
     assert lasting or finished_without_room > 3
 
 
-def test_where_there_is_no_room_it_is_finished_with_the_files_that_are_there(real_directory: Path) -> None:
+def test_on_a_full_disk_it_is_finished_with_the_existing_files(real_directory: Path) -> None:
     """All writes are refused, and opening the directory still finishes what was committed."""
     unfinished(real_directory).close()
 
@@ -240,7 +240,7 @@ def test_a_record_with_one_flipped_bit_is_finished_all_the_same(real_directory: 
 
 @pytest.mark.parametrize("blob", [b"rubbish", b"\0" * 300], ids=["rubbish", "nul"])
 def test_a_damaged_record_is_an_event_and_everything_goes_on(real_directory: Path, blob: bytes) -> None:
-    """The one limit: what the record said is lost, and half of it may have been made."""
+    """The one limit: the content of the record is lost, and half of its changes may have been made."""
     unfinished(real_directory).close()
     by_hand(real_directory, ".transaction", blob)
     events: list[Event] = []
@@ -270,12 +270,12 @@ def test_a_record_of_a_newer_release_is_left_alone(real_directory: Path) -> None
 
 
 def test_a_removal_whose_sync_failed_is_made_anew(real_directory: Path) -> None:
-    """So that it does not come back when the same is removed by another transaction."""
+    """So that the checkpoint does not come back after another change removes the same key."""
     manager = filled(real_directory)
     with failing(real_directory, "fsync", errno.EIO, nth=5), pytest.raises(TransactionFailed) as failed:
         transact(manager)
     assert failed.value.committed
-    assert (real_directory / "c.json").exists(), "put back, for whoever makes the removal again"
+    assert (real_directory / "c.json").exists(), "put back, so that the removal can be repeated"
     assert values(manager) == AFTER
 
     calls: list[Call] = []

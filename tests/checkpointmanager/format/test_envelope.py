@@ -1,4 +1,4 @@
-"""Every small damage of a file is noticed, and named for what it is. By enumeration, over a sample of 266 bytes."""
+"""Every small damage to a file is noticed, and named correctly. By enumeration, over a sample of 266 bytes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_nul_fill_from_every_one_of_266_offsets_is_named_with_its_offset() -> No
 
 
 def test_every_one_of_256_appended_bytes_is_named_as_trailing() -> None:
-    """An appended NUL is as well the start of a block that was never written: that is what it is called."""
+    """An appended NUL could also be the start of a block that was never written, and is reported as that."""
     reasons = [damage_of(SEALED + bytes([byte])).reason for byte in range(256)]
     assert reasons == [Reason.NUL_FILLED] + [Reason.TRAILING_BYTES] * 255
 
@@ -73,7 +73,7 @@ def test_whatever_follows_a_whole_checkpoint_is_trailing(tail: bytes) -> None:
     assert f"{len(tail)} bytes that do not belong" in damage.detail
 
 
-def test_a_mismatch_tells_both_checksums() -> None:
+def test_a_mismatch_states_both_checksums() -> None:
     damage = damage_of(SEALED.replace(b"agent-a", b"agent-b"))
     assert damage.expected == SEALED[13:34].decode()
     assert damage.actual.startswith("xxh3:")
@@ -106,7 +106,7 @@ def test_members_that_are_not_known_are_ignored() -> None:
     assert opened(with_checksum(body)) == (HEADER, DATA)
 
 
-def test_members_may_stand_in_any_order() -> None:
+def test_members_may_be_in_any_order() -> None:
     body = b",".join(reversed(MEMBERS.split(b","))) + b',"data":null}\n'
     assert opened(with_checksum(body)) == (HEADER, b"null")
 

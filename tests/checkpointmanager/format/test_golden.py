@@ -1,4 +1,4 @@
-"""A file that was written once. If a test here fails, every file in the field is unreadable: change the code back."""
+"""A file written once, for good. If a test here fails, every file in the field is unreadable: change the code back."""
 
 from __future__ import annotations
 

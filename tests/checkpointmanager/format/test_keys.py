@@ -68,7 +68,7 @@ NO_TEXT = [None, 1, b"a", ["a"], ("a",), Text.A, MixedIn.A, Str.A]
 
 @pytest.mark.parametrize("key", [*BAD_TEXT, *NO_TEXT])
 def test_what_is_no_key_is_refused(key: Any) -> None:
-    """Text that only equals a key too: formatted, MixedIn.A is "MixedIn.A", and its file would be of a wrong key."""
+    """Also text that merely equals a key: formatted, MixedIn.A is "MixedIn.A", and its file would have a wrong key."""
     with pytest.raises(InvalidKey) as caught:
         check_key(key)
     assert "1 to 200 letters" in str(caught.value)

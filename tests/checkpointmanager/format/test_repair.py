@@ -1,4 +1,4 @@
-"""What repair gives back is what was written, to the byte; where that cannot be proved it gives nothing."""
+"""Repair returns exactly the bytes that were written; where that cannot be proved it returns nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_none_of_3000_double_flips_is_repaired() -> None:
 
 
 def test_two_flips_within_the_first_36_bytes_are_not_repaired() -> None:
-    """There a body that is whole proves nothing about the digest, so only one bit may differ. Every 77th pair."""
+    """There an intact body proves nothing about the digest, so only one bit may differ. Every 77th pair."""
     bits = range(8 * CHECKSUM_BYTES)
     for first in bits[::7]:
         for second in bits[first + 1 :: 11]:
@@ -80,7 +80,7 @@ def test_upper_case_in_the_digest_is_one_flip_only_where_it_is_one_letter() -> N
 
 
 def test_a_flip_in_a_file_of_64_kib_is_repaired() -> None:
-    """The last byte of the largest file takes all the tries that there are."""
+    """The last byte of the largest file takes the greatest number of tries."""
     assert MAX_SEARCH_BYTES == 64 * 1024
     blob = sealed_with_size(MAX_SEARCH_BYTES)
     repaired = repair(flipped(blob, 8 * (MAX_SEARCH_BYTES - 2) - 1))

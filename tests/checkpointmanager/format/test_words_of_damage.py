@@ -1,4 +1,4 @@
-"""What the envelope tells besides the reason: sizes, places and the two checksums, so that an operator can look."""
+"""What the envelope reports besides the reason: sizes, offsets and the two checksums, for an operator to check."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def damage_of(blob: bytes) -> Damaged:
     return caught.value
 
 
-def test_a_file_of_nothing_but_nul_bytes_is_told_from_one_with_a_lost_tail() -> None:
+def test_a_file_of_nothing_but_nul_bytes_is_distinguished_from_one_with_a_lost_tail() -> None:
     assert damage_of(b"\0" * 50).detail == "all 50 bytes are NUL"
     assert damage_of(SEALED[:40] + b"\0" * 10).detail == "NUL bytes from offset 40 to the end at 50"
 
 
-def test_first_bytes_that_are_no_checksum_are_told_as_such() -> None:
+def test_first_bytes_that_are_no_checksum_are_reported_as_such() -> None:
     damage = damage_of(b"x" + SEALED[1:])
 
     assert damage.reason is Reason.CHECKSUM_MISMATCH
     assert damage.detail == "the first 36 bytes are no checksum"
 
 
-def test_both_checksums_are_told_where_there_are_two() -> None:
+def test_both_checksums_are_reported_where_there_are_two() -> None:
     damage = damage_of(SEALED.replace(b"agent-a", b"agent-b"))
     stated, actual = SEALED[13:34].decode(), checksum_of(SEALED[CHECKSUM_BYTES:].replace(b"agent-a", b"agent-b"))
 

@@ -1,4 +1,4 @@
-"""A reboot is visible: each checkpoint says in which boot it was written, where the kernel has a name for it."""
+"""A reboot is visible: each checkpoint says in which boot it was written, if the kernel names its boots."""
 
 from __future__ import annotations
 

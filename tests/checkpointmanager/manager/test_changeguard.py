@@ -1,4 +1,4 @@
-"""What a change holds is given back however it ends: the store, its keys, and the events that wait for both."""
+"""A change releases what it holds however it ends: the store, its keys, and the events that wait for both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMIT = 20.0  # seconds, for a test that hangs
 
 
 class Refusing(MemoryStore):
-    """Raises `error` at the step of a change that has this name, and counts who is inside."""
+    """Raises `error` at the step of a change that has this name, and counts the changes inside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def test_after_a_rollback_the_lost_value_is_written_again(store: Refusing) -> No
     assert manager.get_checkpoint("a").data == 2
 
 
-def test_damaged_bytes_that_are_gone_before_they_can_be_kept_are_not_told_as_kept(store: Refusing) -> None:
+def test_damaged_bytes_that_vanish_before_they_can_be_kept_are_not_reported_as_kept(store: Refusing) -> None:
     events: list[Event] = []
     manager = CheckpointManager(store, on_event=events.append)
     store.current["a"] = b"damaged"
@@ -124,7 +124,7 @@ def test_damaged_bytes_that_are_gone_before_they_can_be_kept_are_not_told_as_kep
     assert manager.get_checkpoint("a").data == 1
 
 
-def test_a_meter_is_told_how_long_the_locks_took_from_the_first_to_the_last(store: Refusing) -> None:
+def test_the_reported_wait_for_locks_runs_from_the_first_to_the_last(store: Refusing) -> None:
     clock = itertools.count(1000.0, 3.0)
     metrics = mock.Mock(spec=MetricsSink)
     manager = CheckpointManager(store, metrics=metrics)

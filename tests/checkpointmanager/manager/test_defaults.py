@@ -1,4 +1,4 @@
-"""What get and update do where there is no checkpoint: a default stands for "not found" and for nothing else."""
+"""What get and update do where there is no checkpoint: a default replaces "not found" and no other error."""
 
 from __future__ import annotations
 

@@ -72,10 +72,10 @@ def raise_error(number: int) -> None:
     raise ERRORS[number]
 
 
-def told(error: BaseException) -> object:
-    """All that a caller can see; of the failures of a batch by the same measure."""
+def visible(error: BaseException) -> object:
+    """All that a caller can see, also of each failure in a batch."""
     state = dict(vars(error)) | {"errno": getattr(error, "errno", None)}
-    state["failures"] = {key: told(failure) for key, failure in state.get("failures", {}).items()}
+    state["failures"] = {key: visible(failure) for key, failure in state.get("failures", {}).items()}
     return type(error), str(error), error.args, state
 
 
@@ -89,12 +89,12 @@ def test_every_public_error_is_among_those_tested() -> None:
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickling_keeps_type_text_and_attributes(error: CheckpointError, protocol: int) -> None:
-    assert told(pickle.loads(pickle.dumps(error, protocol))) == told(error)
+    assert visible(pickle.loads(pickle.dumps(error, protocol))) == visible(error)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_copying_keeps_type_text_and_attributes(error: CheckpointError) -> None:
-    assert told(copy.copy(error)) == told(copy.deepcopy(error)) == told(error)
+    assert visible(copy.copy(error)) == visible(copy.deepcopy(error)) == visible(error)
 
 
 def test_errors_cross_a_process_pool() -> None:
@@ -102,8 +102,8 @@ def test_errors_cross_a_process_pool() -> None:
         for number, error in enumerate(ERRORS):
             with pytest.raises(CheckpointError) as caught:
                 pool.submit(raise_error, number).result(timeout=60)
-            assert told(caught.value) == told(error)
-    gc.collect()  # the processes of the pool, while `os` is the real one
+            assert visible(caught.value) == visible(error)
+    gc.collect()  # collects the processes of the pool while `os` is the real one
 
 
 @pytest.mark.parametrize(

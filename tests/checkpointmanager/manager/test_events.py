@@ -1,4 +1,4 @@
-"""What an agent hears: every kind once, in the log and in the callback, outside all locks, and nothing printed."""
+"""The events an agent gets: each once, in the log and in the callback, outside all locks, and nothing printed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ACTIONS: dict[str, tuple[Callable[[LeaseManager], object], list[EventKind]]] = {
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_each_thing_is_told_once(directory: Path, action: str) -> None:
+def test_each_thing_is_reported_once(directory: Path, action: str) -> None:
     with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
@@ -68,7 +68,7 @@ def test_each_thing_is_told_once(directory: Path, action: str) -> None:
     assert kinds(events) == expected
 
 
-def test_a_slow_sync_is_told_with_its_seconds(
+def test_a_slow_sync_is_reported_with_its_seconds(
     manager: LeaseManager, directory: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("checkpointmanager._filestore.SLOW_SYNC_SECONDS", -1.0)
@@ -89,7 +89,7 @@ def test_a_slow_sync_is_told_with_its_seconds(
         ("", []),
     ],
 )
-def test_a_file_system_that_forgets_or_lies_is_told(
+def test_a_file_system_that_forgets_or_lies_is_reported(
     directory: Path, monkeypatch: pytest.MonkeyPatch, kind: str, expected: list[EventKind]
 ) -> None:
     monkeypatch.setattr("checkpointmanager._filestore.directory.file_system_of", lambda _: kind)
@@ -124,7 +124,7 @@ def test_good_news_is_logged_as_information(directory: Path, caplog: pytest.LogC
 
 # Nothing is lost, and nothing needs to be done.
 INFORMATION = {EventKind.RECOVERED, EventKind.STALE_FILES, EventKind.TRANSACTION_FINISHED}
-ERRORS = {EventKind.SCHEMA_MISMATCH}  # of the program
+ERRORS = {EventKind.SCHEMA_MISMATCH}  # the program is wrong
 
 
 @pytest.mark.parametrize("kind", EventKind)
@@ -198,7 +198,7 @@ def test_the_callback_may_use_the_manager_even_for_the_same_key(directory: Path,
         (directory / "a.json").write_bytes(b"")
         manager.create_checkpoint("a", NEW)
 
-        assert seen == [NEW], "the write is done when it is told"
+        assert seen == [NEW], "the write is done when it is reported"
         assert manager.get_checkpoint("a").data == OLD
         assert "b" in manager
 
@@ -245,13 +245,13 @@ def test_what_the_callback_raises_is_logged_and_goes_no_further(
         manager.create_checkpoint("a", NEW)
         assert manager.get_checkpoint("a").data == NEW
 
-    assert len(events) == 2, "one that fails does not cost the next"
+    assert len(events) == 2, "a failing callback still gets the next event"
     errors = [record for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 2
     assert all("on_event callback failed" in record.getMessage() and record.exc_info for record in errors)
 
 
-def test_events_of_a_failed_call_are_told_too(directory: Path) -> None:
+def test_events_of_a_failed_call_are_reported_too(directory: Path) -> None:
     events: list[Event] = []
     with CheckpointManager(directory, LEASES, on_event=events.append) as manager:
         (directory / "a.json").write_bytes(b"")

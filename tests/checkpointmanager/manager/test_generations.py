@@ -1,4 +1,4 @@
-"""The number of a write that replaces damaged bytes is above all that were seen, wherever that can be learned from."""
+"""The generation of a write over damaged bytes is above all earlier ones, wherever they can be learned from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEADER_ONLY = 250  # bytes: the header is whole, the data is cut
 
 @pytest.fixture
 def file(directory: Path, manager: LeaseManager) -> Path:
-    """Of generation 3, with generation 2 beside it."""
+    """Generation 3, with generation 2 beside it."""
     for seconds in (1, 2, 3):
         manager.create_checkpoint("pod-7", type(OLD)("old", seconds))
     return directory / "pod-7.json"
@@ -21,7 +21,7 @@ def file(directory: Path, manager: LeaseManager) -> Path:
 
 def _damage(file: Path, manager: LeaseManager, blob: bytes) -> None:
     file.write_bytes(blob)
-    manager.verify()  # so that what the manager knows of the key is not believed any longer
+    manager.verify()  # makes the manager forget what it knows of the key
 
 
 def test_a_damaged_header_states_it_where_there_is_no_previous_generation(file: Path, manager: LeaseManager) -> None:
@@ -31,7 +31,7 @@ def test_a_damaged_header_states_it_where_there_is_no_previous_generation(file: 
     assert manager.create_checkpoint("pod-7", NEW).generation == 4
 
 
-def test_the_previous_generation_tells_it_where_the_file_says_nothing(file: Path, manager: LeaseManager) -> None:
+def test_the_previous_generation_shows_it_where_the_file_states_nothing(file: Path, manager: LeaseManager) -> None:
     _damage(file, manager, b"\0" * 100)
 
     assert manager.create_checkpoint("pod-7", NEW).generation == 4
@@ -53,7 +53,9 @@ def test_it_starts_anew_where_nothing_is_known(file: Path, manager: LeaseManager
     assert manager.create_checkpoint("pod-7", NEW).generation == 1
 
 
-def test_a_previous_generation_of_another_key_tells_nothing(file: Path, manager: LeaseManager, directory: Path) -> None:
+def test_a_previous_generation_of_another_key_does_not_count(
+    file: Path, manager: LeaseManager, directory: Path
+) -> None:
     for seconds in range(9):
         manager.create_checkpoint("other", type(OLD)("other", seconds))
     _damage(file, manager, b"")

@@ -1,4 +1,4 @@
-"""Who changes a key holds it; who wants it meanwhile waits in line."""
+"""A change holds its keys; other changes of the same keys wait in line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT = 20.0  # seconds, for a test that hangs
 
 
 def waiting(locks: KeyLocks, key: str) -> int:
-    """How many wait for whoever holds the key."""
+    """How many callers wait for the holder of the key."""
     turn, count = locks._last.get(key), 0
     while turn and (before := turn._before.get(key)):
         turn, count = before, count + 1
@@ -68,7 +68,7 @@ def test_another_key_does_not_wait() -> None:
         pool.submit(hold, locks, "b").result(LIMIT)
 
 
-def test_who_waits_is_served_in_the_order_of_coming() -> None:
+def test_waiting_callers_are_served_in_the_order_of_arrival() -> None:
     locks = KeyLocks()
     served: list[int] = []
 
@@ -98,7 +98,7 @@ def test_callers_with_several_keys_never_wait_for_each_other_in_a_circle() -> No
     assert not locks._last
 
 
-def test_who_raises_while_holding_gives_back_what_it_held() -> None:
+def test_a_holder_that_raises_gives_back_what_it_held() -> None:
     locks = KeyLocks()
     with pytest.raises(ZeroDivisionError), locks.locked("a", "b"):
         raise ZeroDivisionError
@@ -126,7 +126,7 @@ def test_a_refusal_does_not_allow_the_next_attempt() -> None:
 
 @contextmanager
 def held_elsewhere(locks: KeyLocks, key: str) -> Iterator[None]:
-    """Another thread has the key inside."""
+    """Inside the block another thread holds the key."""
     inside, go_on = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -166,7 +166,7 @@ def a_signal_when(condition: Callable[[], object]) -> Iterator[None]:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_who_is_interrupted_while_waiting_leaves_the_line_and_what_it_had() -> None:
+def test_a_caller_interrupted_while_waiting_leaves_the_line_and_what_it_held() -> None:
     locks = KeyLocks()
     with held_elsewhere(locks, "b"):
         with a_signal_when(lambda: waiting(locks, "b") == 1):
@@ -176,7 +176,7 @@ def test_who_is_interrupted_while_waiting_leaves_the_line_and_what_it_had() -> N
     assert not locks._last
 
 
-def test_whoever_waits_behind_one_that_is_interrupted_still_waits_for_the_holder() -> None:
+def test_a_caller_behind_an_interrupted_one_still_waits_for_the_holder() -> None:
     locks = KeyLocks()
     with ThreadPoolExecutor(1) as pool:
         with held_elsewhere(locks, "a"):

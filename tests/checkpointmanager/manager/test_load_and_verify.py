@@ -1,4 +1,4 @@
-"""Everything at once: one bad file costs one checkpoint. And readers look twice."""
+"""Reading everything: one bad file costs one checkpoint, and readers look twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
 
 @pytest.fixture
 def zoo(directory: Path) -> Path:
-    """Two good checkpoints among one of each sort of bad."""
+    """Two good checkpoints among one of each bad sort."""
     with CheckpointManager(directory, Schema("Lease", version=2, type=Lease)) as manager:
         manager.create_checkpoint("newer", OLD)
     with CheckpointManager(directory, Schema("Claim", type=Lease)) as manager:
@@ -38,7 +38,7 @@ def zoo(directory: Path) -> Path:
     with CheckpointManager(directory, LEASES, boot_id=BOOT) as manager:
         for key in ("good-1", "good-2", "flipped", "original"):
             manager.create_checkpoint(key, OLD)
-        manager.remove_checkpoint("nobody")
+        manager.remove_checkpoint("missing")
     damage.flip_bit(directory, "flipped")
     (directory / "copied.json").write_bytes((directory / "original.json").read_bytes())
     (directory / "empty.json").write_bytes(b"")
@@ -114,7 +114,7 @@ def test_load_leaves_the_garbage_collector_as_it_was(manager: LeaseManager) -> N
 
 
 class Replaced(MemoryStore):
-    """Somebody replaces the file between a reader's first look and its second."""
+    """The file is replaced between a reader's first look and its second."""
 
     def __init__(self, between: Callable[[Replaced], object]) -> None:
         super().__init__()

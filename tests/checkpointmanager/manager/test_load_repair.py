@@ -1,4 +1,4 @@
-"""load(repair=True): what can be repaired exactly is, on the way; nothing else is touched, and nothing raises."""
+"""load(repair=True) repairs what can be repaired exactly, touches nothing else, and never raises."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..contents import names, quarantined
 from ..leases import BOOT, LEASES, NEW, OLD, LeaseManager
 
 
-def test_without_being_asked_nothing_is_repaired(manager: LeaseManager, directory: Path) -> None:
+def test_by_default_nothing_is_repaired(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     damage.flip_bit(directory, "a")
     loaded = manager.load()
@@ -42,7 +42,7 @@ def test_without_being_asked_nothing_is_repaired(manager: LeaseManager, director
     assert quarantined(directory) == []
 
 
-def test_a_flipped_bit_is_repaired_on_the_way(manager: LeaseManager, directory: Path) -> None:
+def test_a_flipped_bit_is_repaired_during_the_load(manager: LeaseManager, directory: Path) -> None:
     for key in "abc":
         manager.create_checkpoint(key, OLD)
     good = (directory / "b.json").read_bytes()

@@ -1,4 +1,4 @@
-"""The verbs of a manager: create, get, remove, list, and how it counts and when it need not write."""
+"""The verbs of a manager: create, get, remove, list; how it counts generations, and when it need not write."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_was_created_is_got(manager: LeaseManager) -> None:
     assert timedelta() <= datetime.now(UTC) - got.written < timedelta(minutes=1)
 
 
-def test_a_directory_has_one_file_a_checkpoint(manager: LeaseManager, directory: Path) -> None:
+def test_a_directory_has_one_file_per_checkpoint(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("b", OLD)
 
@@ -54,7 +54,7 @@ def test_create_replaces(manager: LeaseManager) -> None:
     assert manager.get_checkpoint("a").data == NEW
 
 
-def test_create_without_overwrite_refuses_what_is_there(manager: LeaseManager, directory: Path) -> None:
+def test_create_without_overwrite_refuses_an_existing_checkpoint(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD, overwrite=False)
 
     with pytest.raises(CheckpointExists, match=str(directory / "a.json")):

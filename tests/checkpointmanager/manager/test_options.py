@@ -68,10 +68,10 @@ OF_A_MANAGER: list[tuple[str, object, str]] = [
     ("no_such_option", 1, "no_such_option is not an option of a directory; the options are sharing, read_only"),
 ]
 managers = pytest.mark.parametrize("opener", [CheckpointManager, AsyncCheckpointManager])
-everybody = pytest.mark.parametrize("opener", [CheckpointManager, AsyncCheckpointManager, FileStore])
+all_openers = pytest.mark.parametrize("opener", [CheckpointManager, AsyncCheckpointManager, FileStore])
 
 
-@everybody
+@all_openers
 @pytest.mark.parametrize("wrong", DIRECTORIES, ids=lambda wrong: repr(wrong[0])[:30])
 def test_what_is_no_directory_is_refused(
     opener: Opener, wrong: tuple[object, type[Exception], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -84,7 +84,7 @@ def test_what_is_no_directory_is_refused(
     assert os.listdir(tmp_path) == []
 
 
-@everybody
+@all_openers
 @pytest.mark.parametrize("wrong", OPTIONS, ids=lambda wrong: f"{wrong[0]}={wrong[1]!r}")
 def test_a_wrong_option_is_refused_by_its_name(
     opener: Opener, wrong: tuple[str, object, type[Exception], str], tmp_path: Path
@@ -107,8 +107,8 @@ def test_a_wrong_argument_of_a_manager_is_refused_by_its_name(
     assert os.listdir(tmp_path) == []
 
 
-@everybody
-def test_one_that_only_reads_cannot_share(opener: Opener, tmp_path: Path) -> None:
+@all_openers
+def test_a_read_only_manager_cannot_share(opener: Opener, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="pass only one of the two"):
         opener(tmp_path / "claims", sharing=True, read_only=True)
 

@@ -1,4 +1,4 @@
-"""Loading from a cold disk tells the store early what will be read; from a warm one it does not."""
+"""Loading from a cold disk announces to the store what will be read; loading from the page cache does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from checkpointmanager._readahead import AHEAD, PROBED, read_ahead
 
 
 class WatchedStore(MemoryStore):
-    """Notes what it was told to expect, and what was read before it was told."""
+    """Notes the announced keys, and the keys that were read without an announcement."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -73,11 +73,13 @@ def test_from_the_page_cache_nothing_is_expected(monkeypatch: pytest.MonkeyPatch
     assert store.expected == []
 
 
-def test_the_kernel_is_told_of_the_file_and_of_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, int, int]] = []
+def test_the_kernel_gets_a_hint_for_the_file_and_for_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hints: list[tuple[str, int, int]] = []
 
     def fadvise(descriptor: int, _start: int, _size: int, advice: int) -> None:
-        told.append((os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")), os.lseek(descriptor, 0, 1), advice))
+        hints.append((os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")), os.lseek(descriptor, 0, 1), advice))
 
     monkeypatch.setattr(os, "posix_fadvise", fadvise)
     with CheckpointManager(tmp_path / "claims") as manager:
@@ -85,7 +87,7 @@ def test_the_kernel_is_told_of_the_file_and_of_nothing_else(tmp_path: Path, monk
         manager.create_checkpoint("b", 1)
     with closing(FileStore(tmp_path / "claims", read_only=True)) as store:
         store.expect(["a"])
-    assert told == [("a.json", 0, os.POSIX_FADV_WILLNEED)]
+    assert hints == [("a.json", 0, os.POSIX_FADV_WILLNEED)]
 
 
 def test_what_is_gone_or_no_file_is_passed_over(directory: Path) -> None:

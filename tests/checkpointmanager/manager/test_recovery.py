@@ -1,4 +1,4 @@
-"""recover_checkpoint: exactly where it can be proved, by going back only when asked, else not at all."""
+"""recover_checkpoint: an exact repair where it can be proved, a rollback only on request, else nothing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_trailing_bytes_are_cut_off(manager: LeaseManager, directory: Path) -> N
     assert (directory / "a.json").read_bytes() == good
 
 
-def test_going_back_must_be_asked_for(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
+def test_a_rollback_needs_consent(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
     damage.ruin(directory, "a")
@@ -90,7 +90,7 @@ def test_going_back_must_be_asked_for(manager: LeaseManager, directory: Path, ev
     assert kinds(events) == [EventKind.DAMAGE]
 
 
-def test_going_back_gives_the_old_data_a_generation_above_all_seen(directory: Path) -> None:
+def test_a_rollback_gives_the_old_data_a_generation_above_all_seen(directory: Path) -> None:
     with CheckpointManager(directory, LEASES, boot_id="boot-before") as manager:
         before = manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
@@ -109,7 +109,7 @@ def test_going_back_gives_the_old_data_a_generation_above_all_seen(directory: Pa
     assert quarantined(directory) == [damaged]
 
 
-def test_going_back_from_bytes_that_tell_nothing_goes_above_the_previous(
+def test_a_rollback_from_bytes_that_state_nothing_goes_above_the_previous_generation(
     manager: LeaseManager, directory: Path
 ) -> None:
     for n in range(5):
@@ -123,13 +123,15 @@ def test_going_back_from_bytes_that_tell_nothing_goes_above_the_previous(
     assert manager.create_checkpoint("a", NEW).generation == 7
 
 
-def test_going_back_goes_above_what_the_damaged_bytes_state(manager: LeaseManager, directory: Path) -> None:
+def test_a_rollback_goes_above_the_generation_that_the_damaged_bytes_state(
+    manager: LeaseManager, directory: Path
+) -> None:
     for n in range(9):
         manager.create_checkpoint("a", Lease("a", n))
         if n == 3:
             fourth = (directory / "a.json").read_bytes()
     damage.ruin(directory, "a")
-    (directory / ".previous-a").write_bytes(fourth)  # as a failed write may leave it: older than one before
+    (directory / ".previous-a").write_bytes(fourth)  # as a failed write may leave it: older by more than one
 
     manager.recover_checkpoint("a", rollback=True)
 
@@ -176,7 +178,7 @@ def test_bytes_that_would_be_whole_but_another_programs_are_not_put_back(
     assert (directory / "a.json").read_bytes() == damaged
 
 
-def test_a_torn_previous_generation_is_not_gone_back_to(manager: LeaseManager, directory: Path) -> None:
+def test_a_torn_previous_generation_is_not_rolled_back_to(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
     damage.ruin(directory, "a")
@@ -185,7 +187,7 @@ def test_a_torn_previous_generation_is_not_gone_back_to(manager: LeaseManager, d
     assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
 
 
-def test_the_previous_generation_of_another_key_is_not_gone_back_to(manager: LeaseManager, directory: Path) -> None:
+def test_the_previous_generation_of_another_key_is_not_rolled_back_to(manager: LeaseManager, directory: Path) -> None:
     for key in "ab":
         manager.create_checkpoint(key, OLD)
         manager.create_checkpoint(key, NEW)
@@ -204,7 +206,7 @@ def test_bytes_that_hold_but_have_the_wrong_shape_are_not_repaired(directory: Pa
 
 
 @pytest.mark.parametrize("stand_in", ["symlink", "dangling"])
-def test_going_back_replaces_a_link_and_not_its_target(manager: LeaseManager, directory: Path, stand_in: str) -> None:
+def test_a_rollback_replaces_a_link_and_not_its_target(manager: LeaseManager, directory: Path, stand_in: str) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
     target = directory.parent / "target"
@@ -233,7 +235,7 @@ class Short(MemoryStore):
         return super().read(key, previous=previous)
 
 
-def test_a_shortage_of_descriptors_is_no_reason_to_go_back() -> None:
+def test_a_shortage_of_descriptors_causes_no_rollback() -> None:
     store = Short()
     manager: CheckpointManager[Any] = CheckpointManager(store)
     manager.create_checkpoint("a", 1)
@@ -245,14 +247,14 @@ def test_a_shortage_of_descriptors_is_no_reason_to_go_back() -> None:
     assert manager.get_checkpoint("a").data == 2
 
 
-def test_a_shortage_that_comes_while_it_repairs_is_no_reason_to_go_back(
+def test_a_shortage_during_a_repair_causes_no_rollback(
     manager: LeaseManager, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
     damage.flip_bit(directory, "a")
     damaged = (directory / "a.json").read_bytes()
-    read, left = manager._store.read, iter([True])  # the second look, before damage is told, comes to nothing
+    read, left = manager._store.read, iter([True])  # the second look, before damage is reported, fails
 
     def reads(key: str, *, previous: bool = False) -> bytes:
         if not previous and not next(left, False):
@@ -288,11 +290,11 @@ def test_bytes_that_would_be_whole_but_of_another_key_are_not_put_back(manager: 
     assert (directory / "a.json").read_bytes() == damaged
 
 
-def test_writing_anew_over_bytes_that_tell_nothing_counts_on_from_the_previous(directory: Path) -> None:
+def test_writing_over_bytes_that_state_nothing_counts_on_from_the_previous_generation(directory: Path) -> None:
     with CheckpointManager(directory, LEASES) as manager:
         for n in range(5):
             manager.create_checkpoint("a", Lease("a", n))
     (directory / "a.json").write_bytes(bytes(300))
 
     with CheckpointManager(directory, LEASES) as manager:
-        assert manager.create_checkpoint("a", NEW).generation == 6, "the fifth is lost, but was there"
+        assert manager.create_checkpoint("a", NEW).generation == 6, "the fifth is lost, but existed"

@@ -1,4 +1,4 @@
-"""plan_recovery: says what could be done and at what cost, touches nothing; apply does exactly that, or refuses."""
+"""plan_recovery says what could be done and at what cost, and touches nothing; apply does exactly that, or refuses."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_file_that_has_changed_since_the_plan_is_left_alone(
     assert names(directory) == before
 
 
-def test_a_previous_generation_that_has_changed_since_the_plan_is_not_gone_back_to(
+def test_a_previous_generation_that_has_changed_since_the_plan_is_not_rolled_back_to(
     manager: LeaseManager, directory: Path
 ) -> None:
     for key in "ab":
@@ -269,7 +269,7 @@ class Sight(MemoryStore):
 
 @pytest.mark.parametrize("looks", [1, 2])
 def test_a_disk_that_fails_to_read_a_good_file_costs_no_generation(looks: int) -> None:
-    """Whatever the looks of the plan saw, a file that is whole when it is applied is never replaced."""
+    """Whatever the plan saw, a file that is whole when the plan is applied is never replaced."""
     store = Sight()
     store.answers = []
     manager = CheckpointManager(store, LEASES)

@@ -1,4 +1,4 @@
-"""Somebody restores, removes or copies a file under a running owner: nothing is "unchanged" that is not there."""
+"""An admin restores, removes or copies a file under a running owner: a value that is not stored is not "unchanged"."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def written(directory: Path) -> Manager:
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("seen_unchanged_before", [False, True])
 @pytest.mark.parametrize("in_a_batch", [False, True])
-def test_create_writes_what_is_no_longer_there(
+def test_create_writes_what_is_no_longer_stored(
     directory: Path, change: Callable[[Path], None], seen_unchanged_before: bool, in_a_batch: bool
 ) -> None:
     with written(directory) as manager:
@@ -90,7 +90,7 @@ def test_an_update_that_changes_nothing_writes_nothing(directory: Path) -> None:
 
 
 def test_the_same_bytes_in_another_file_are_written_again(directory: Path) -> None:
-    """Nobody knows whether whoever copied them has synced them."""
+    """The copy may not have been synced."""
     with written(directory) as manager:
         assert manager.create_checkpoint("a", {"renewals": 2}).unchanged
         shutil.copy(directory / "a.json", directory / "copy")

@@ -34,8 +34,8 @@ SECRET = "s3cr3t-t0ken"
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Iterator[list[object]]:
-    """Everything that anybody gets to see; checked at the end."""
+def visible(caplog: pytest.LogCaptureFixture) -> Iterator[list[object]]:
+    """Everything that users, logs and callbacks get to see; checked at the end."""
     seen: list[object] = []
     with caplog.at_level(logging.DEBUG):
         yield seen
@@ -49,48 +49,48 @@ def told(caplog: pytest.LogCaptureFixture) -> Iterator[list[object]]:
     assert all(SECRET not in repr(vars(record)) for record in caplog.records)
 
 
-def attempt(told: list[object], action: Any, *arguments: Any, **options: Any) -> None:
+def attempt(visible: list[object], action: Any, *arguments: Any, **options: Any) -> None:
     try:
-        told.append(action(*arguments, **options))
+        visible.append(action(*arguments, **options))
     except CheckpointError as error:
-        told.append(error)
+        visible.append(error)
 
 
-def test_through_a_whole_life(directory: Path, told: list[object]) -> None:
+def test_through_a_whole_life(directory: Path, visible: list[object]) -> None:
     def listen(event: Event) -> None:
-        told.append(event)
+        visible.append(event)
 
     secret = Lease(SECRET, 1, [SECRET])
     with CheckpointManager(directory, LEASES, on_event=listen) as manager:
-        told.append(manager)
-        attempt(told, manager.create_checkpoint, "a", secret)
-        attempt(told, manager.create_checkpoint, "a", Lease(SECRET, 2))
-        attempt(told, manager.get_checkpoint, "a")
-        attempt(told, manager.load)
-        attempt(told, manager.batch)
+        visible.append(manager)
+        attempt(visible, manager.create_checkpoint, "a", secret)
+        attempt(visible, manager.create_checkpoint, "a", Lease(SECRET, 2))
+        attempt(visible, manager.get_checkpoint, "a")
+        attempt(visible, manager.load)
+        attempt(visible, manager.batch)
         for hurt in (damage.flip_bit, damage.ruin, damage.flip_bit):
             hurt(directory, "a")
-            attempt(told, manager.get_checkpoint, "a")
-            attempt(told, manager.load)
-            attempt(told, manager.verify)
-            attempt(told, manager.recover_checkpoint, "a")
-            attempt(told, manager.recover_checkpoint, "a", rollback=True)
-        attempt(told, manager.previous_checkpoint, "a")
+            attempt(visible, manager.get_checkpoint, "a")
+            attempt(visible, manager.load)
+            attempt(visible, manager.verify)
+            attempt(visible, manager.recover_checkpoint, "a")
+            attempt(visible, manager.recover_checkpoint, "a", rollback=True)
+        attempt(visible, manager.previous_checkpoint, "a")
 
 
 @pytest.mark.parametrize("value", [{"holder": SECRET, "seconds": SECRET}, SECRET, [SECRET], {SECRET: 1}])
-def test_of_the_wrong_shape(told: list[object], value: Any) -> None:
+def test_of_the_wrong_shape(visible: list[object], value: Any) -> None:
     store = MemoryStore()
     CheckpointManager(store, Schema("Lease")).create_checkpoint("a", value)
-    manager = CheckpointManager(store, LEASES, on_event=told.append)
+    manager = CheckpointManager(store, LEASES, on_event=visible.append)
 
-    attempt(told, manager.get_checkpoint, "a")
-    attempt(told, manager.load)
+    attempt(visible, manager.get_checkpoint, "a")
+    attempt(visible, manager.load)
 
 
 @dataclass
 class Sessions:
-    """Keys of dicts are data, as the tokens here; the names of fields are the program's."""
+    """The keys of dicts are data, like the tokens here; the names of fields belong to the program."""
 
     tokens: dict[str, Any] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
@@ -108,16 +108,16 @@ KEYED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("value", "where"), KEYED, ids=[where for _, where in KEYED])
-def test_the_keys_of_dicts_that_are_read(told: list[object], value: Any, where: str) -> None:
+def test_the_keys_of_dicts_that_are_read(visible: list[object], value: Any, where: str) -> None:
     store = MemoryStore()
     CheckpointManager(store, Schema("Sessions")).create_checkpoint("a", value)
-    manager = CheckpointManager(store, SESSIONS, on_event=told.append)
+    manager = CheckpointManager(store, SESSIONS, on_event=visible.append)
 
-    attempt(told, manager.get_checkpoint, "a")
-    attempt(told, manager.load)
-    attempt(told, manager.recover_checkpoint, "a")
+    attempt(visible, manager.get_checkpoint, "a")
+    attempt(visible, manager.load)
+    attempt(visible, manager.recover_checkpoint, "a")
 
-    assert where in str(told)
+    assert where in str(visible)
 
 
 TOO_LARGE = 2**64
@@ -134,35 +134,35 @@ UNWRITTEN: list[tuple[Sessions, str]] = [
 
 
 @pytest.mark.parametrize(("value", "where"), UNWRITTEN)
-def test_the_keys_of_dicts_that_cannot_be_stored(told: list[object], value: Sessions, where: str) -> None:
+def test_the_keys_of_dicts_that_cannot_be_stored(visible: list[object], value: Sessions, where: str) -> None:
     manager = CheckpointManager(MemoryStore(), SESSIONS)
 
-    attempt(told, manager.create_checkpoint, "a", value)
-    attempt(told, manager.create_checkpoint, "b", value)
+    attempt(visible, manager.create_checkpoint, "a", value)
+    attempt(visible, manager.create_checkpoint, "b", value)
 
-    assert [getattr(error, "where", None) for error in told] == [where, where]
+    assert [getattr(error, "where", None) for error in visible] == [where, where]
 
 
-def test_the_keys_of_what_encode_returns(told: list[object]) -> None:
+def test_the_keys_of_what_encode_returns(visible: list[object]) -> None:
     foreign: Schema[Any] = Schema("Sessions", encode=lambda value: value, decode=dict)
     manager = CheckpointManager(MemoryStore(), foreign)
 
     for value in ({SECRET: {1}}, {SECRET: TOO_LARGE}, {SECRET: {SECRET + "\ud800": 1}}):
-        attempt(told, manager.create_checkpoint, "a", value)
+        attempt(visible, manager.create_checkpoint, "a", value)
 
 
-def test_in_what_is_handed_from_room_to_room(told: list[object]) -> None:
+def test_in_what_is_handed_from_room_to_room(visible: list[object]) -> None:
     schema = Schema("Lease", type=Lease)
-    told.append(schema.encode(Lease(SECRET)))
+    visible.append(schema.encode(Lease(SECRET)))
     value, unknowns = schema.decode(orjson.dumps({"holder": SECRET, SECRET: SECRET}), 2, 1)
-    told.append(unknowns)
-    told.append(Found(Header("Lease", 2, 1, "a", 1, "", datetime.now(UTC)), value, unknowns))
-    told.append(Put("a", SECRET.encode(), Current.ABSENT))
+    visible.append(unknowns)
+    visible.append(Found(Header("Lease", 2, 1, "a", 1, "", datetime.now(UTC)), value, unknowns))
+    visible.append(Put("a", SECRET.encode(), Current.ABSENT))
 
 
 @pytest.mark.parametrize("value", [Lease(SECRET, 2**70), Lease("a", SECRET), {SECRET: SECRET}])  # type: ignore[arg-type]
-def test_that_cannot_be_stored(told: list[object], value: Any) -> None:
+def test_that_cannot_be_stored(visible: list[object], value: Any) -> None:
     manager = CheckpointManager(MemoryStore(), LEASES)
 
-    attempt(told, manager.create_checkpoint, "a", value)
-    attempt(told, manager.create_checkpoint, "a", value, overwrite=False)
+    attempt(visible, manager.create_checkpoint, "a", value)
+    attempt(visible, manager.create_checkpoint, "a", value, overwrite=False)

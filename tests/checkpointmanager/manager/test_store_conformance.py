@@ -1,4 +1,4 @@
-"""Our stores are held to the suite that the kit offers for everybody's, and to what only they promise."""
+"""Our stores pass the suite that the kit offers for any store, and keep the promises that only they make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of a directory on a store that is none: what makes sense is honoured, the rest is accepted."""
+"""The options of a directory on a store without one: those that make sense are honoured, the rest are accepted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from draState import ClaimInfoCache, PodConfigStore
 
 
 class TestView(StoreConformance):
-    """One with a limit, which is the only view that claims to be exclusive."""
+    """With a limit: no other view claims to be exclusive."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -115,7 +115,7 @@ def test_managers_that_share_take_turns_so_that_no_update_is_lost() -> None:
 
     def count(number: int) -> int:
         rival.start()
-        assert not ended.wait(0.2), "it came between the reading and the writing"
+        assert not ended.wait(0.2), "the other update came between the read and the write"
         return number + 1
 
     one.update_checkpoint("a", count)

@@ -1,4 +1,4 @@
-"""Many threads and one manager: nothing is lost, nobody waits without need, no reader sees a half-written file."""
+"""Many threads and one manager: nothing is lost, no thread waits without need, no reader sees a half-written file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from checkpointmanager.testing import Call, watching
 from ..processes import LIMIT, Child, run_together
 
 THREADS = 16
-WRITES = 40  # of each thread
+WRITES = 40  # per thread
 RACE_SECONDS = 1.5
 
 
@@ -85,7 +85,7 @@ def test_no_update_of_sixteen_threads_is_lost(quick: CheckpointManager[Any]) -> 
 
 
 def test_batches_that_overlap_neither_deadlock_nor_lose(directory: Path) -> None:
-    manager = CheckpointManager(directory, durability="atomic")  # closed at the end only: close would wait, too
+    manager = CheckpointManager(directory, durability="atomic")  # closed only at the end: close would wait, too
     keys = ["a", "b", "c", "d"]
 
     def write(thread: int) -> None:
@@ -108,7 +108,7 @@ def test_a_writer_that_hangs_holds_up_its_own_key_only(
     with ThreadPoolExecutor(3) as pool:
         with _first_write_hanging_at(call, directory) as go_on:
             stuck = pool.submit(manager.create_checkpoint, "stuck", 1)
-            assert go_on.somebody_hangs.wait(LIMIT)
+            assert go_on.hanging.wait(LIMIT)
             behind = pool.submit(manager.create_checkpoint, "stuck", 2)
             assert manager.get_checkpoint("stuck").data == 0
             other = pool.submit(manager.create_checkpoint, "other", 1)
@@ -147,7 +147,7 @@ def test_the_callback_may_use_the_manager_while_other_threads_write(directory: P
 
 
 def _torn_or_going_back(manager: CheckpointManager[Any], keys: list[str], stop: threading.Event) -> tuple[int, str]:
-    """How often was read until `stop`, and what was wrong with it."""
+    """The number of reads until `stop`, and what was wrong with them."""
     newest = dict.fromkeys(keys, 0)
     reads = 0
     while not stop.is_set():
@@ -195,12 +195,12 @@ def test_readers_that_race_with_writers_never_see_damage(directory: Path) -> Non
         writing = [pool.submit(write, manager, key) for key in keys]
         reading = [pool.submit(_torn_or_going_back, manager, keys, stop) for _ in range(3)]
         started = time.monotonic()
-        told = child.read_to_end()
+        output = child.read_to_end()
         assert time.monotonic() - started < LIMIT
         stop.set()
         assert all(future.result(LIMIT) for future in writing)
         assert [wrong for reads, wrong in (future.result(LIMIT) for future in reading) if wrong or not reads] == []
-        assert told == b"1 or more reads, all good"
+        assert output == b"1 or more reads, all good"
         assert child.wait() == 0
     assert not [event for event in events if event.key]
 
@@ -208,7 +208,7 @@ def test_readers_that_race_with_writers_never_see_damage(directory: Path) -> Non
 class _Hanging(threading.Event):
     def __init__(self) -> None:
         super().__init__()
-        self.somebody_hangs = threading.Event()
+        self.hanging = threading.Event()
 
 
 @contextmanager
@@ -218,7 +218,7 @@ def _first_write_hanging_at(call: str, directory: Path) -> Iterator[_Hanging]:
 
     def hang(met: Call) -> None:
         if met.name == call and first.acquire(blocking=False):
-            go_on.somebody_hangs.set()
+            go_on.hanging.set()
             assert go_on.wait(LIMIT)
 
     try:

@@ -150,7 +150,7 @@ def test_what_is_the_same_is_not_written_again(manager: LeaseManager, directory:
     assert [manager.get_checkpoint(key).generation for key in "ab"] == [1, 2]
 
 
-def test_one_key_is_a_write_as_any_other(manager: LeaseManager, directory: Path) -> None:
+def test_a_transaction_of_one_key_is_an_ordinary_write(manager: LeaseManager, directory: Path) -> None:
     with watching(directory) as calls, manager.transaction() as transaction:
         transaction.create_checkpoint("a", OLD)
     assert not [call for call in calls if ".transaction" in call.about]

@@ -1,4 +1,4 @@
-"""Single changes and transactions in any order, also failing and interrupted ones, held against a dict."""
+"""Single changes and transactions in any order, also failing and interrupted ones, compared with a dict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from checkpointmanager.testing import failing
 from ...long import times
 from ..spares import is_possible_in, kept_order
 
-pytestmark = pytest.mark.usefixtures("stood_in_for", "no_waiting_for_the_disk")
+pytestmark = pytest.mark.usefixtures("kit_standing_by", "no_waiting_for_the_disk")
 
 Model = dict[str, Any]
 KEYS = st.sampled_from("abcd")
@@ -93,7 +93,7 @@ def test_a_transaction_is_one_step_of_a_dict(steps: Any, sharing: bool, over_spa
 def attempted(
     manager: CheckpointManager[Any], directory: Path, changes: dict[str, tuple[str, int]], nth: int, model: Model
 ) -> Model:
-    """With an error at the n-th call, if there are so many; what it claims to be is what there is."""
+    """With an error at the n-th call, if there are that many; the stored values are those that the error claims."""
     if nth == NEVER:
         together(manager, changes)
         return after(model, changes)
@@ -101,7 +101,7 @@ def attempted(
         with failing(directory, failure=OSError(errno.EIO, "made up"), nth=nth):
             together(manager, changes)
     except TransactionFailed as failed:
-        if failed.in_doubt:  # of a single key, which the names show, or of several, where they show what was before
+        if failed.in_doubt:  # with one key the names show the outcome, with several the state before
             now = values(manager)
             assert now in (model, after(model, changes))
             return now

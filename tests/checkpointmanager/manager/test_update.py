@@ -1,4 +1,4 @@
-"""update_checkpoint: read, change, write, with nobody between."""
+"""update_checkpoint: read, change, write, with no other write in between."""
 
 from __future__ import annotations
 

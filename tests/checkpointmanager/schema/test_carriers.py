@@ -96,7 +96,7 @@ class Sized(Carrier):
     size: int  # type: ignore[misc]  # the carrier has a default, but mypy does not see that it is keyword-only
 
 
-def test_a_carrier_is_in_nobodys_way() -> None:
+def test_a_carrier_does_not_disturb_its_class() -> None:
     schema = Schema("Sized", 1, type=Sized)
     value, _ = schema.decode(b'{"id":"a","size":7,"more":1}', 2, 1)
     assert value == Sized(id="a", size=7)

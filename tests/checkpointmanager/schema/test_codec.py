@@ -1,4 +1,4 @@
-"""Typed data: what was stored is what is read back, and a value of another type is refused with its place."""
+"""Typed data: what was stored is read back unchanged, and a value of another type is refused with its place."""
 
 from __future__ import annotations
 
@@ -338,7 +338,7 @@ def test_integer_keys_that_a_migration_left_as_numbers_are_refused() -> None:
         schema.decode(b'{"1":"x"}', 1, 1)
 
 
-def test_objects_nested_beyond_all_measure_are_a_misfit_and_no_crash() -> None:
+def test_objects_nested_without_end_are_a_misfit_and_no_crash() -> None:
     deep = b'{"name":"a","below":[' * 400 + b"]}" * 400
     limit = sys.getrecursionlimit()  # hypothesis may have raised it
     sys.setrecursionlimit(len(inspect.stack(0)) + 400)

@@ -1,4 +1,4 @@
-"""encode= and decode= with the models of others, and what an encode= and decode= pair does not know."""
+"""encode= and decode= with models of other libraries, and fields that such a pair does not know."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from checkpointmanager import CheckpointManager, MemoryStore, Schema, SchemaMism
 from checkpointmanager._format.reason import TooNew
 from checkpointmanager._schema import Misfit
 
-from .test_schema import SECRET, everything_told
+from .test_schema import SECRET, everything_shown
 
 
 class PydanticTag(pydantic.BaseModel):
@@ -98,7 +98,7 @@ def test_a_model_comes_back_as_it_was(schema: Schema[Any], lease: Any, tag: Any)
 def test_what_the_model_does_not_know_is_kept_from_its_version_and_a_newer_one(
     schema: Schema[Any], lease: Any, tag: Any, version: int
 ) -> None:
-    """Along members of objects. A list's elements cannot be told from new ones, so theirs are not."""
+    """Along members of objects. Elements of a list cannot be distinguished from new ones, so theirs are not kept."""
     store = MemoryStore()
     CheckpointManager(store, Schema("Lease", version, readable_by=1)).create_checkpoint("k", NEWER)
 
@@ -122,7 +122,7 @@ def test_what_the_model_does_not_know_is_dropped_from_an_older_version(lease: An
 
 
 def test_reading_a_file_of_the_same_version_calls_decode_once_and_encode_never() -> None:
-    """A restart reads thousands: only an update needs to know what the pair does not."""
+    """A restart reads thousands: only an update needs the fields that the pair does not know."""
     calls: list[str] = []
 
     def encode(value: Any) -> Any:
@@ -168,16 +168,16 @@ def test_what_is_removed_from_a_foreign_model_stays_removed() -> None:
 
 @pytest.mark.parametrize(("schema", "lease", "tag"), MODELS)
 @pytest.mark.parametrize("newer", [False, True])
-def test_what_the_model_refuses_is_told_without_its_text(
+def test_what_the_model_refuses_is_reported_without_its_text(
     schema: Schema[Any], lease: Any, tag: Any, newer: bool
 ) -> None:
-    """pydantic quotes the input, attrs shows the value: so nothing of their errors goes on but the type."""
+    """pydantic quotes the input, attrs shows the value: so only the type of their errors is passed on."""
     data = orjson.dumps({"holder": "a", "seconds": SECRET})
     with pytest.raises(TooNew if newer else Misfit) as caught:
         schema.decode(data, 2 if newer else 1, 1)
     assert "$ is refused by decode with" in str(caught.value)
     assert "Error" in str(caught.value)
-    assert SECRET not in everything_told(caught.value)
+    assert SECRET not in everything_shown(caught.value)
 
 
 def test_a_refusal_reaches_the_caller_as_a_mismatch_of_this_one_file() -> None:
@@ -189,7 +189,7 @@ def test_a_refusal_reaches_the_caller_as_a_mismatch_of_this_one_file() -> None:
     assert loaded.checkpoints["good"].data == PydanticLease(holder="a")
     assert isinstance(loaded.problems["bad"], SchemaMismatch)
     assert "ValidationError" in str(loaded.problems["bad"])
-    assert SECRET not in everything_told(loaded.problems["bad"])
+    assert SECRET not in everything_shown(loaded.problems["bad"])
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_what_encode_raises_is_the_callers_own() -> None:
     schema: Schema[Any] = Schema("Lease", encode=fail, decode=lambda plain: plain)
     with pytest.raises(LookupError, match="no such thing"):
         schema.encode({})
-    with pytest.raises(TooNew, match="refused by encode with LookupError"):  # reading asks what is not known
+    with pytest.raises(TooNew, match="refused by encode with LookupError"):  # reading looks for unknown fields
         schema.decode(b"{}", 2, 1)
 
 

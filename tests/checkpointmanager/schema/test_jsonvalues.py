@@ -1,4 +1,4 @@
-"""Data without a schema: what JSON gives back as it was is stored, anything else is refused with its place."""
+"""Data without a schema: a value that JSON returns unchanged is stored, anything else is refused with its place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ json_values = st.recursive(scalars, lambda below: st.lists(below) | st.dictionar
 
 
 def exactly(value: Any) -> str:
-    """Tells 1, 1.0 and True apart, and 0.0 from -0.0, which == does not."""
+    """Distinguishes 1, 1.0 and True, and 0.0 from -0.0, which == does not."""
     return repr(value)
 
 
@@ -140,7 +140,7 @@ def test_data_that_contains_itself_is_refused() -> None:
     assert "contains itself" in refusal(ring).why
 
 
-def test_an_object_that_stands_in_two_places_is_no_circle() -> None:
+def test_an_object_in_two_places_is_no_circle() -> None:
     shared = [1]
     assert ANY.encode([shared, shared]).json == b"[[1],[1]]"
 

@@ -1,4 +1,4 @@
-"""The checksum holds and the program does not fit: an error of the program, which never costs the file."""
+"""The checksum is right and the program does not fit: an error of the program, which never costs the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from checkpointmanager import (
 )
 from checkpointmanager._format.reason import Damaged
 
-from .test_schema import SECRET, everything_told
+from .test_schema import SECRET, everything_shown
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Validated:
 
 
 class Holder(Enum):
-    NOBODY = "nobody"
+    ONLY = "only"
 
     @classmethod
     def _missing_(cls, value: object) -> Any:
@@ -162,7 +162,7 @@ def test_it_is_named_with_its_place_and_cause_and_never_called_corrupt(name: str
     assert "the file is whole" in str(error)
     assert "diagnose" not in str(error)
     assert (type(error.__cause__).__name__ if error.__cause__ else None) == cause
-    assert SECRET not in everything_told(error)
+    assert SECRET not in everything_shown(error)
 
 
 @each_program
@@ -281,7 +281,7 @@ def test_no_text_of_any_error_gets_out(make: Callable[[], Exception]) -> None:
 
     assert type(error.__cause__).__name__ == type(make()).__name__
     assert traceback.extract_tb(error.__cause__.__traceback__ if error.__cause__ else None)[-1].name == "fail"
-    assert SECRET not in everything_told(error)
+    assert SECRET not in everything_shown(error)
 
 
 def test_it_survives_pickling() -> None:
@@ -320,10 +320,10 @@ def test_the_same_in_a_newer_file_stays_too_new(name: str) -> None:
     with pytest.raises(CheckpointTooNew) as caught:
         CheckpointManager(store, schema).get_checkpoint("a")
     assert (type(caught.value.__cause__).__name__ if caught.value.__cause__ else None) == cause
-    assert SECRET not in everything_told(caught.value)
+    assert SECRET not in everything_shown(caught.value)
 
 
-def test_the_error_can_be_told_from_one_of_another_generation() -> None:
+def test_the_error_names_its_generation() -> None:
     store = written()
     CheckpointManager(store, V1).update_checkpoint("a", lambda lease: replace(lease, holder="third"))
     error = mismatch(CheckpointManager(store, PROGRAMS["another type"][0]).get_checkpoint, "a")

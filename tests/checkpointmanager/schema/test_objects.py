@@ -164,7 +164,7 @@ def test_a_class_with_a_new_of_its_own_is_built_by_it() -> None:
         (b'{"name":"a","sizes":[1,"b"]}', r"\$.sizes\[1\] is str, not int"),
     ],
 )
-def test_the_place_of_a_misfit_is_told(cls: Any, data: bytes, says: str) -> None:
+def test_the_place_of_a_misfit_is_reported(cls: Any, data: bytes, says: str) -> None:
     with pytest.raises(Misfit, match=says):
         Schema("Object", type=cls).decode(data, 1, 1)
 

@@ -107,7 +107,7 @@ def test_a_file_of_this_version_keeps_the_stricter_readable_by_with_its_unknown_
 
 def test_a_migration_that_fails_is_a_misfit() -> None:
     with pytest.raises(Misfit, match=r"refused by the migration from version 1 with KeyError") as caught:
-        LEASES.decode(b'{"nobody":"a"}', 1, 1)
+        LEASES.decode(b'{"unknown":"a"}', 1, 1)
     assert isinstance(caught.value.__cause__, KeyError)
 
 
@@ -166,14 +166,14 @@ def refuse(plain: Any) -> Vault:
     raise ValueError(f"cannot read {plain}")
 
 
-def everything_told(error: BaseException) -> str:
-    """All that a log, a debugger or a crash reporter would show of an error and of those it came from."""
-    told = "".join(traceback.format_exception(error))
+def everything_shown(error: BaseException) -> str:
+    """All that a log, a debugger or a crash reporter would show of an error and of its causes."""
+    shown = "".join(traceback.format_exception(error))
     seen: BaseException | None = error
     while seen is not None:
-        told += repr(seen) + str(seen) + repr(getattr(seen, "__dict__", ""))
+        shown += repr(seen) + str(seen) + repr(getattr(seen, "__dict__", ""))
         seen = seen.__cause__ or seen.__context__
-    return told
+    return shown
 
 
 BY_TYPE = Schema("Vault", type=Vault)
@@ -200,7 +200,7 @@ BY_MIGRATION = Schema("Vault", version=2, type=Vault, migrations={1: refuse})
 def test_no_error_of_reading_quotes_the_data(schema: Schema[Vault], data: str, version: int) -> None:
     with pytest.raises((Damaged, TooNew, Misfit)) as caught:
         schema.decode(data.encode(), version, 1)
-    assert SECRET not in everything_told(caught.value)
+    assert SECRET not in everything_shown(caught.value)
 
 
 def test_not_even_the_manager_quotes_the_data() -> None:
@@ -208,7 +208,7 @@ def test_not_even_the_manager_quotes_the_data() -> None:
     CheckpointManager(store, Schema("Vault")).create_checkpoint("v", {"guarded": {"word": SECRET}})
     with pytest.raises(CheckpointError) as caught:
         CheckpointManager(store, BY_TYPE).get_checkpoint("v")
-    assert SECRET not in everything_told(caught.value)
+    assert SECRET not in everything_shown(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -225,11 +225,11 @@ def test_not_even_the_manager_quotes_the_data() -> None:
 def test_no_error_of_writing_quotes_the_data(vault: Vault) -> None:
     with pytest.raises(UnstorableValue) as caught:
         BY_TYPE.encode(vault)
-    assert SECRET not in everything_told(caught.value)
+    assert SECRET not in everything_shown(caught.value)
 
 
 def test_no_error_about_plain_data_quotes_it() -> None:
     for value in ({"a": (SECRET,)}, {"a": SECRET + "\udfff"}, {"a": {(SECRET,): 1}}, [{SECRET}], SECRET.encode()):
         with pytest.raises(UnstorableValue) as caught:
             Schema("Any").encode(value)
-        assert SECRET not in everything_told(caught.value)
+        assert SECRET not in everything_shown(caught.value)

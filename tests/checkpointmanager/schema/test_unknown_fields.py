@@ -34,7 +34,7 @@ from ..fleets import (
 )
 from .test_codec import Colour
 
-RICH = Schema("Fleet", 1, type=Fleet3)  # of the version of V1, and yet with all the fields of V3
+RICH = Schema("Fleet", 1, type=Fleet3)  # the version of V1 with all the fields of V3
 
 
 def after(change: Callable[[Fleet1], Fleet1]) -> Fleet3:
@@ -118,7 +118,7 @@ def test_objects_that_change_places_do_not_take_fields_of_each_other() -> None:
     assert rewritten["by_name"] == {"x": {"id": "y"}, "y": {"id": "f", "only_f": 1}}
 
 
-def test_a_new_object_in_a_list_never_gets_the_fields_of_the_one_that_stood_there() -> None:
+def test_a_new_object_in_a_list_never_gets_the_fields_of_the_one_it_replaces() -> None:
     def renew(fleet: Fleet1) -> Fleet1:
         fleet.devices = [replace(old) for old in fleet.devices]
         fleet.spares = (Device1("new"),)
@@ -197,7 +197,7 @@ class Rack:
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_key_in_another_spelling_is_not_taken_for_an_unknown_field(version: int, fresh: bool) -> None:
-    """It would be put back beside ours, and nobody could read a file with two keys that mean the same."""
+    """It would be put back beside ours, and no program could read a file with two keys that mean the same."""
     schema = Schema("Rack", 1, type=Rack)
     name, spelled = UUID(int=0xAB), UUID(int=0xAB).hex.upper()
     plain: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What a type checker must know about the public names. Read by mypy and pyright; test_typing.py runs it, too."""
+"""What a type checker must infer for the public names. mypy and pyright check it; test_typing.py runs it, too."""
 
 from __future__ import annotations
 
