@@ -47,8 +47,8 @@ def _put_a_link_to_it(lock: Path) -> None:
     lock.symlink_to(".lock.old")
 
 
-HANDS: list[Callable[[Path], None]] = [_remove, _replace, _rename_away, _rename_away_and_link, _put_a_link_to_it]
-tamper = pytest.mark.parametrize("tamper", HANDS, ids=lambda hands: hands.__name__.strip("_"))
+TAMPERINGS: list[Callable[[Path], None]] = [_remove, _replace, _rename_away, _rename_away_and_link, _put_a_link_to_it]
+tamper = pytest.mark.parametrize("tamper", TAMPERINGS, ids=lambda act: act.__name__.strip("_"))
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_reads_still_work(manager: CheckpointManager[int], directory: Path, tamp
     assert manager.verify().intact == 1
 
 
-@pytest.mark.parametrize("tamper", HANDS[:-1], ids=lambda hands: hands.__name__.strip("_"))
+@pytest.mark.parametrize("tamper", TAMPERINGS[:-1], ids=lambda act: act.__name__.strip("_"))
 def test_a_second_process_can_own_it_and_the_first_stays_out_for_good(
     manager: CheckpointManager[int], directory: Path, agent: Agent, tamper: Callable[[Path], None]
 ) -> None:
