@@ -91,7 +91,7 @@ def test_orphans_are_found(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_caller_whose_time_is_over_gets_nothing_done(tmp_path: Path) -> None:
+def test_a_caller_whose_deadline_has_passed_gets_nothing_done(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as (node, preparer):
             answers = await preparer.prepare([node.server.allocate("a", "gpu-0")], deadline=0.0)

@@ -21,7 +21,7 @@ def claim(number: int, *pods: str) -> ClaimInfoState:
 
 
 def make_claims(directory: Path, count: int = 3, *, previous: tuple[int, ...] = ()) -> Path:
-    """Claims by their UIDs; those in `previous` have a generation before, with another pod."""
+    """Claims by their UIDs; those in `previous` have a previous generation, with another pod."""
     with CheckpointManager(directory, CLAIMS, durability="atomic") as manager:
         for number in range(count):
             manager.create_checkpoint(uid(number), claim(number))

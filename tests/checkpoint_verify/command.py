@@ -1,4 +1,4 @@
-"""The command as its users meet it: a process of its own, in a pipe or on a terminal, as this or another user."""
+"""The command as users run it: a separate process, in a pipe or on a terminal, as this or another user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from checkpoint_verify import cli, screen
 LIMIT = 60.0  # seconds that a run may take; only a hang takes that long
 NOBODY = 65534
 
-# The interpreter may lie where only root can read it, so the other user takes over when all is loaded.
+# The interpreter may be where only root can read it, so switch to the other user after all is loaded.
 _AS_USER = """
 import contextlib, encodings.ascii, encodings.idna, io, os, sys
 from checkpoint_verify import cli
@@ -46,7 +46,7 @@ _COLOURS = re.compile(rb"\x1b\[(?:\d+;)*[39]\dm")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run ended. `colours` tells whether the terminal was sent any."""
+    """How a run ended. `colours`: whether any were sent to the terminal."""
 
     code: int
     out: str
@@ -86,7 +86,7 @@ def checkpoint_verify(*words: object, user: int | None = None, cwd: Path | None 
 
 
 def called(*words: object) -> Ended:
-    """The same within this process, for tests that ask for much and where a process of its own proves nothing more."""
+    """The same within this process, for tests with many runs, where a separate process would prove nothing more."""
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main([str(word) for word in words])
@@ -95,7 +95,7 @@ def called(*words: object) -> Ended:
 
 
 def rendered(*words: object, columns: int) -> str:
-    """What a terminal of this width is sent, without the terminal: for tests that ask for many screens."""
+    """The output for a terminal of this width, without the terminal: for tests of many screens."""
     with (
         mock.patch.object(screen, "_can_do_more", lambda stream: stream is sys.stdout),
         mock.patch.dict(os.environ, {"COLUMNS": str(columns)}),
@@ -104,7 +104,7 @@ def rendered(*words: object, columns: int) -> str:
 
 
 def on_terminal(*words: object, typed: bytes = b"", columns: int = 100, **env: str) -> Ended:
-    """Run the command on a terminal of its own; `typed` is entered once it asks."""
+    """Run the command on a terminal of its own; `typed` is entered when it asks."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     settings = environment(**{"TERM": "xterm-256color", "NO_COLOR": "", **env})
@@ -115,7 +115,7 @@ def on_terminal(*words: object, typed: bytes = b"", columns: int = 100, **env: s
         stderr=theirs,
         env=settings,
         start_new_session=True,
-        preexec_fn=_be_told_of_ctrl_c,  # noqa: PLW1509 - no thread runs here
+        preexec_fn=_receive_ctrl_c,  # noqa: PLW1509 - no thread runs here
     ) as process:
         os.close(theirs)
         shown = _watch(ours, process, typed)
@@ -124,7 +124,7 @@ def on_terminal(*words: object, typed: bytes = b"", columns: int = 100, **env: s
     return Ended(process.returncode, plain.decode(), colours=_COLOURS.search(shown) is not None)
 
 
-def _be_told_of_ctrl_c() -> None:
+def _receive_ctrl_c() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
@@ -135,10 +135,10 @@ def _watch(terminal: int, process: subprocess.Popen[bytes], typed: bytes) -> byt
         readable, _, _ = select.select([terminal], [], [], deadline - time.monotonic())
         if not readable:
             process.kill()
-            raise AssertionError(f"the command hangs; so far it said {shown!r}")
+            raise AssertionError(f"the command hangs; its output so far is {shown!r}")
         try:
             piece = os.read(terminal, 1 << 16)
-        except OSError:  # what Linux answers when the other side is closed
+        except OSError:  # how Linux reports that the other side is closed
             return shown
         if not piece:
             return shown

@@ -21,7 +21,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reachable_directory() -> Iterator[Path]:
-    """The same, where other users can get at it: pytest's own folders are private to whoever runs it."""
+    """The same, where other users can reach it: pytest's folders are private to the user who runs it."""
     places = [Path(place).resolve() for place in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")]
     reachable = next((place for place in places if others_may_enter(place)), None)
     if reachable is None:
@@ -33,5 +33,5 @@ def reachable_directory() -> Iterator[Path]:
 
 
 def others_may_enter(folder: Path) -> bool:
-    """A clone may lie below a home that only its owner may enter, and its temporary files with it."""
+    """A clone and its temporary files may be below a home that only its owner may enter."""
     return folder.is_dir() and all(place.stat().st_mode & stat.S_IXOTH for place in (folder, *folder.parents))

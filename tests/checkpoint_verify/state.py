@@ -1,4 +1,4 @@
-"""Directories to look at, made by the library itself; checkpointmanager.testing hurts what is in them."""
+"""Directories to check, made by the library itself; checkpointmanager.testing damages their files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def claim(number: int) -> dict[str, Any]:
 
 
 def make(directory: Path, count: int = 4) -> Path:
-    """So many claims, the first of them written twice, so that it has a previous generation."""
+    """This many claims, the first of them written twice, so that it has a previous generation."""
     shutil.copytree(_template(count), directory, dirs_exist_ok=True)
     return directory
 
 
 @cache
 def _template(count: int) -> Path:
-    """Made once by the library, since its syncs take their time; every test gets a copy."""
+    """Made once by the library, because syncs are slow; every test gets a copy."""
     directory = Path(tempfile.mkdtemp(prefix="checkpoint-verify-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     with CheckpointManager(directory, CLAIMS) as manager:
@@ -38,7 +38,7 @@ def _template(count: int) -> Path:
 
 
 def snapshot(directory: Path) -> dict[str, tuple[bytes, int, int]]:
-    """Every file below, with its bytes, inode and time: what must not change when somebody only looks."""
+    """Every file below, with its bytes, inode and time: what must not change when the tool only reads."""
     return {
         str(path.relative_to(directory)): (path.read_bytes(), path.stat().st_ino, path.stat().st_mtime_ns)
         for path in sorted(directory.rglob("*"))

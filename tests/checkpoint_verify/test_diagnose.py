@@ -29,13 +29,13 @@ def test_a_flipped_bit_is_found_wherever_it_is(directory: Path, byte: int, bit: 
     offset = byte % path.stat().st_size
     damage.flip_bit(directory, "claim-1", byte * 8 + bit)
 
-    told = diagnosis(path)
+    found = diagnosis(path)
 
-    assert told["cause"] == "A single bit flipped, in memory or on the disk."
-    assert told["certainty"] == "proved"
-    assert told["evidence"][0].startswith(f"Byte {offset}, bit {bit}: ")
-    assert told["place"]["offset"] == offset
-    assert told["remedies"][-1]["commands"] == [f"checkpoint-verify repair {shlex.quote(str(path))}"]
+    assert found["cause"] == "A single bit flipped, in memory or on the disk."
+    assert found["certainty"] == "proved"
+    assert found["evidence"][0].startswith(f"Byte {offset}, bit {bit}: ")
+    assert found["place"]["offset"] == offset
+    assert found["remedies"][-1]["commands"] == [f"checkpoint-verify repair {shlex.quote(str(path))}"]
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,20 @@ def test_a_flipped_bit_is_found_wherever_it_is(directory: Path, byte: int, bit: 
     ],
     ids=range(9),
 )
-def test_what_power_loss_full_disks_and_strangers_leave(tmp_path: Path, blob: bytes, cause: str, evidence: str) -> None:
-    # G stands for the good bytes of a large checkpoint, as far as they go.
+def test_what_power_loss_full_disks_and_other_programs_leave(
+    tmp_path: Path, blob: bytes, cause: str, evidence: str
+) -> None:
+    # G means the good bytes of a large checkpoint, up to their end.
     good = _large_checkpoint(tmp_path / "claims")
     path = tmp_path / "claims" / "large.json"
     filled = bytes(good[place] if byte == ord("G") else byte for place, byte in enumerate(blob))
     path.write_bytes(filled)
 
-    told = diagnosis(path)
+    found = diagnosis(path)
 
-    assert cause in told["cause"]
-    assert any(evidence in sentence for sentence in told["evidence"])
-    assert told["certainty"] == "likely"
+    assert cause in found["cause"]
+    assert any(evidence in sentence for sentence in found["evidence"])
+    assert found["certainty"] == "likely"
 
 
 def _large_checkpoint(directory: Path) -> bytes:
@@ -75,26 +77,28 @@ def _large_checkpoint(directory: Path) -> bytes:
     return (directory / "large.json").read_bytes()
 
 
-def test_an_edit_by_hand_is_told_from_rot_also_by_the_time_of_the_file(directory: Path) -> None:
+def test_an_edit_by_hand_is_distinguished_from_rot_also_by_the_time_of_the_file(directory: Path) -> None:
     path = directory / "claim-1.json"
     damage.edit_by_hand(directory, "claim-1")
     os.utime(path, (time.time() + 3600, time.time() + 3600))
 
-    told = diagnosis(path)
+    found = diagnosis(path)
 
-    assert told["cause"].startswith("The file was edited")
-    assert any("whole JSON document" in sentence for sentence in told["evidence"])
-    assert any("modified 1 h after" in sentence or "modified 59 min after" in sentence for sentence in told["evidence"])
+    assert found["cause"].startswith("The file was edited")
+    assert any("whole JSON document" in sentence for sentence in found["evidence"])
+    assert any(
+        "modified 1 h after" in sentence or "modified 59 min after" in sentence for sentence in found["evidence"]
+    )
 
 
 def test_a_file_that_was_only_reformatted_is_proved_to_be(directory: Path) -> None:
     path = directory / "claim-1.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()), indent=2, ensure_ascii=False))
 
-    told = diagnosis(path)
+    found = diagnosis(path)
 
-    assert told["cause"].startswith("The file was reformatted")
-    assert told["certainty"] == "proved"
+    assert found["cause"].startswith("The file was reformatted")
+    assert found["certainty"] == "proved"
 
 
 def test_a_copy_from_another_key_is_named_and_given_its_name_back_only_if_that_is_free(directory: Path) -> None:
@@ -114,10 +118,10 @@ def test_bytes_appended_are_cut_off_exactly(directory: Path) -> None:
     path = directory / "claim-1.json"
     path.write_bytes(path.read_bytes() + b"garbage")
 
-    told = diagnosis(path)
+    found = diagnosis(path)
 
-    assert told["cause"] == "Bytes were appended to a whole checkpoint."
-    assert told["repairable"] is True
+    assert found["cause"] == "Bytes were appended to a whole checkpoint."
+    assert found["repairable"] is True
 
 
 def test_a_newer_program_s_file_is_not_damaged(directory: Path) -> None:
@@ -163,14 +167,14 @@ def test_the_commands_it_prints_work(directory: Path) -> None:
     assert called("--strict", directory).code == 0
 
 
-def test_what_is_not_there_is_looked_for_in_the_list(directory: Path) -> None:
-    ended = called("diagnose", directory, "nobody")
+def test_for_a_missing_key_it_suggests_the_list(directory: Path) -> None:
+    ended = called("diagnose", directory, "missing")
 
     assert ended.code == 3
     assert f"1. Check the path: there is no such file.\n     checkpoint-verify list {directory}\n" in ended.out
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_file_without_the_right_to_read_it_comes_with_the_command_that_gives_it(reachable_directory: Path) -> None:
     path = reachable_directory / "claim-1.json"
     for one in (reachable_directory, *reachable_directory.iterdir()):

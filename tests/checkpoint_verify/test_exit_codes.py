@@ -16,7 +16,7 @@ from checkpointmanager.testing import damage
 from .command import LIMIT, NOBODY, arguments, called, checkpoint_verify, environment
 from .state import snapshot
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_usage_errors_end_with_2(words: tuple[str, ...], tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["verify", "list", "show", "diagnose", "export"])
-def test_what_is_not_there_ends_with_3(command: str) -> None:
+def test_a_missing_path_ends_with_3(command: str) -> None:
     assert checkpoint_verify(command, "/nonexistent/claims").code == 3
 
 
@@ -164,14 +164,16 @@ def test_an_interrupt_ends_with_3(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("word", "meant"), [("lsit", "list"), ("veriyf", "verify"), ("diagnoze", "diagnose"), ("quarantin", "quarantine")]
 )
-def test_a_subcommand_with_a_slip_is_asked_about(word: str, meant: str) -> None:
+def test_a_misspelt_subcommand_gets_a_suggestion(word: str, meant: str) -> None:
     ended = called(word, ".")
 
     assert ended.code == 2
     assert ended.err == f"checkpoint-verify: {word} is neither a subcommand nor a path; did you mean {meant}?\n"
 
 
-def test_a_path_that_looks_like_a_slip_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_looks_like_a_misspelt_subcommand_is_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "lists").mkdir()
 
     monkeypatch.chdir(tmp_path)
@@ -196,12 +198,12 @@ def test_closed_output_ends_with_3_and_no_file_gets_what_was_meant_for_it(
     )
 
     assert process.returncode == 3
-    told = (
+    expected = (
         b""
         if "2>&-" in closed
         else b"checkpoint-verify: standard output is closed; use --quiet, which writes nothing\n"
     )
-    assert process.stderr == told
+    assert process.stderr == expected
     assert snapshot(directory) == before
 
 

@@ -15,12 +15,12 @@ from .kubelet.test_nvidia import written as nvidia
 from .kubelet.vectors import blob_of
 from .state import make
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
-    """A /var/lib with state in four places, and much that is none."""
+    """A /var/lib with state in four places, and much other content."""
     lib = tmp_path / "lib"
     kubelet = lib / "kubelet"
     (kubelet / "device-plugins").mkdir(parents=True)
@@ -71,7 +71,7 @@ def test_one_sign_is_enough(node: Path, name: str) -> None:
     assert "agent/claims" in places(node)
 
 
-def test_damage_in_any_place_is_found_and_told(node: Path) -> None:
+def test_damage_in_any_place_is_found_and_reported(node: Path) -> None:
     damage.flip_bit(node / "deep" / "er" / "still" / "claims", "claim-1")
 
     ended = called("--find", node)

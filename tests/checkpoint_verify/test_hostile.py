@@ -1,4 +1,4 @@
-"""Whatever it is pointed at, it comes back with an answer: no hang, no traceback, no step outside."""
+"""Whatever path it gets, it answers: no hang, no traceback, no step outside."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_names_that_are_no_utf8_or_hold_commands_for_the_terminal_are_escaped(di
     named = checkpoint_verify(os.fsdecode(os.fsencode(directory) + b"/\xff\xfe.json"))
     document = checkpoint_verify("--json", os.fsdecode(os.fsencode(directory) + b"/\xff\xfe.json")).document
 
-    assert listed.code == 0  # they are no keys, so they are somebody else's
+    assert listed.code == 0  # they are no keys, so they belong to another program
     assert "other files  2" in listed.out
     assert named.code == 1
     assert "\\xff\\xfe.json" in named.out
@@ -102,7 +102,7 @@ def test_a_non_utf8_directory_is_verified_listed_and_repaired(tmp_path: Path) ->
     for words in (("verify",), ("list",), ("export",), ("diagnose", "-d"), ("show", "-d")):
         target = ["claim-1"] if "-d" in words else []
         assert called(*words, directory, *target).code == 1
-    # In a process of its own: what the library logs there holds the name, and xdist cannot pass that on.
+    # In a separate process: the library's log contains the name, which xdist cannot pass on.
     assert checkpoint_verify("repair", "--all", "--yes", directory).code == 0
     assert checkpoint_verify(directory).code == 0
 
@@ -210,7 +210,7 @@ def test_bytes_made_to_break_a_reader_are_damaged_and_no_more(tmp_path: Path, bl
 
 @pytest.fixture
 def mount() -> Iterator[Callable[..., None]]:
-    """Mounts that are gone after the test; skips where they are not allowed."""
+    """Mounts that end with the test; skips where mounting is not allowed."""
     mounted: list[Path] = []
 
     def mount_at(place: Path, *options: str) -> None:
@@ -241,4 +241,4 @@ def test_other_file_systems_below_are_left_out_and_said_so(
     assert "is a separate mount and was not checked" in called(kubelet).out
     assert ended.code == 3
     assert "claim-1.json: unreadable: a separate mount (tmpfs), not checked" in ended.out
-    assert called(directory / "claim-1.json").code == 0  # by name it is looked at
+    assert called(directory / "claim-1.json").code == 0  # given by name, it is checked

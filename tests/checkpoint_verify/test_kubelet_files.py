@@ -17,7 +17,7 @@ from .kubelet.test_health import state as health
 from .kubelet.test_nvidia import written as nvidia
 from .kubelet.vectors import VECTORS, Vector, blob_of
 
-TELL_NOTHING = (b"{}", b"null")
+UNRECOGNISABLE = (b"{}", b"null")
 
 
 def test_the_exit_code_is_kubelet_s_verdict_on_all_509_vectors_under_their_own_name(tmp_path: Path) -> None:
@@ -28,10 +28,10 @@ def test_the_exit_code_is_kubelet_s_verdict_on_all_509_vectors_under_their_own_n
 
 
 @pytest.mark.parametrize("name", ["copy.json", "a b\n"])
-def test_and_under_any_other_name(tmp_path: Path, name: str) -> None:
-    telling = [vector for vector in VECTORS if vector.blob not in TELL_NOTHING][:: times(5, 1)]
+def test_the_exit_code_is_the_same_under_any_other_name(tmp_path: Path, name: str) -> None:
+    recognisable = [vector for vector in VECTORS if vector.blob not in UNRECOGNISABLE][:: times(5, 1)]
 
-    wrong = [vector.file for vector in telling if _code(tmp_path / name, vector) != (0 if vector.valid else 1)]
+    wrong = [vector.file for vector in recognisable if _code(tmp_path / name, vector) != (0 if vector.valid else 1)]
 
     assert wrong == []
 
@@ -51,7 +51,7 @@ def test_the_process_says_the_same(tmp_path: Path, vector: Vector) -> None:
 
 @pytest.fixture
 def kubelet(tmp_path: Path) -> Path:
-    """A node's /var/lib/kubelet with all that lies there beside the state files."""
+    """A node's /var/lib/kubelet with everything else that is beside the state files."""
     root = tmp_path / "kubelet"
     (root / "device-plugins").mkdir(parents=True)
     (root / "pods" / "uid").mkdir(parents=True)
@@ -74,8 +74,8 @@ def test_the_whole_picture_of_a_node(kubelet: Path) -> None:
 
     assert ended.code == 0
     assert ended.lines[0].startswith("GOOD: 5 kubelet state files in ")
-    for told in ("kubelet_internal_checkpoint", "v4", "1.30 to 1.37"):
-        assert told in ended.out
+    for text in ("kubelet_internal_checkpoint", "v4", "1.30 to 1.37"):
+        assert text in ended.out
 
 
 def test_one_damaged_file_is_named_with_both_checksums_and_the_versions_that_load_it(kubelet: Path) -> None:
@@ -93,7 +93,7 @@ def test_one_damaged_file_is_named_with_both_checksums_and_the_versions_that_loa
     assert (found["loads_in"]["1.36"], found["loads_in"]["1.37"]) == (True, False)
 
 
-def test_another_kubelet_version_can_be_asked_for(kubelet: Path) -> None:
+def test_another_kubelet_version_can_be_given(kubelet: Path) -> None:
     (kubelet / "cpu_manager_state").write_bytes(blob_of("cpu_manager_state/v4-several.corrupt-flip"))
 
     assert called("--kubelet-version", "v1.36.2", kubelet).code == 0
@@ -153,9 +153,9 @@ def test_show_diff_diagnose_list_and_export_understand_them(kubelet: Path) -> No
     assert "dra_manager_state" in called("list", kubelet).out
     assert len(called("export", kubelet).document["checkpoints"]) == 5
     dra.write_bytes(dra.read_bytes().replace(b"rack4", b"rack5"))
-    told = called("diagnose", dra)
-    assert told.code == 1
-    assert f"mv -n {shlex.quote(str(dra))} " in told.out
+    text = called("diagnose", dra)
+    assert text.code == 1
+    assert f"mv -n {shlex.quote(str(dra))} " in text.out
 
 
 def test_a_well_known_name_behind_a_link_is_not_followed_and_not_called_damaged(kubelet: Path) -> None:
@@ -185,10 +185,10 @@ def test_damage_says_what_that_manager_does_and_the_remedies_begin_with_one(tmp_
     (tmp_path / kind).write_bytes(b'{"half')
 
     verified = called(tmp_path / kind).out
-    told = called("diagnose", tmp_path / kind).out
+    text = called("diagnose", tmp_path / kind).out
 
     assert CONSEQUENCES[kind] in verified
-    remedies = told.partition("What to do\n")[2]
+    remedies = text.partition("What to do\n")[2]
     assert remedies.startswith("  1. ")
     assert "Or " not in remedies
     goes_on = kind in ("kubelet_internal_checkpoint", "dra_health_state")
@@ -262,7 +262,7 @@ def test_a_bundle_of_export_among_checkpoints_never_was_one(directory: Path) -> 
     for name, what in (("bundle", "the output of checkpoint-verify export"), ("other", "a JSON document, but neither")):
         assert f"{directory}/{name}.json: unrecognised: {what}" in ended.out
         assert "changed after it was written" not in ended.out
-        told = called("diagnose", directory / f"{name}.json").out
-        assert "This was never a checkpoint" in told
-        assert f"1. Move it out of the directory; it is not a checkpoint.\n     mv -n {directory}/{name}.json" in told
-        assert "2." not in told
+        text = called("diagnose", directory / f"{name}.json").out
+        assert "This was never a checkpoint" in text
+        assert f"1. Move it out of the directory; it is not a checkpoint.\n     mv -n {directory}/{name}.json" in text
+        assert "2." not in text

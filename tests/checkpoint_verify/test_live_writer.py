@@ -1,4 +1,4 @@
-"""Beside an agent at work: nothing of it is ever called damaged, and it never notices that somebody looks."""
+"""Beside a working agent: its files are never called damaged, and the check never disturbs it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with CheckpointManager(sys.argv[1], Schema("ClaimInfo", version=3), owner="the a
 
 @pytest.fixture
 def writer_process(tmp_path: Path) -> Iterator[tuple[Path, int]]:
-    """A directory in which a process writes without end."""
+    """A directory in which a process writes until it is killed."""
     directory = make(tmp_path / "claims")
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, str(directory)], stdout=subprocess.PIPE, env=environment()
@@ -66,7 +66,7 @@ def test_list_and_export_beside_a_writer(writer_process: tuple[Path, int], comma
         assert checkpoint_verify(command, directory).code == 0
 
 
-def test_export_passes_over_what_is_removed_while_it_looks(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_skips_what_is_removed_while_it_reads(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def removed_first(path: str, circumstances: Circumstances) -> Content:
         if path.endswith("claim-1.json"):
             os.unlink(path)
@@ -81,7 +81,7 @@ def test_export_passes_over_what_is_removed_while_it_looks(directory: Path, monk
     assert "claim-1" not in keys
 
 
-def test_a_temp_file_is_left_over_only_if_nobody_can_be_writing_it(directory: Path) -> None:
+def test_a_temp_file_is_left_over_only_if_no_process_can_be_writing_it(directory: Path) -> None:
     temp = directory / ".tmp-now-1"
     temp.write_bytes(b"half")
 
@@ -96,7 +96,7 @@ def test_a_temp_file_is_left_over_only_if_nobody_can_be_writing_it(directory: Pa
         assert count() == 1
 
 
-def test_the_kernel_tells_who_holds_the_lock_when_the_lock_file_does_not(directory: Path) -> None:
+def test_the_kernel_names_the_holder_of_the_lock_when_the_lock_file_does_not(directory: Path) -> None:
     with CheckpointManager(directory):
         (directory / ".lock").write_bytes(b"")
         lock = called("--json", directory).document["paths"][0]["lock"]

@@ -42,7 +42,7 @@ def _fill(directory: Path, count: int) -> None:
 
 
 def _memory_for(directory: Path) -> int:
-    """The most memory in use, in kB, as the kernel counts it for a process of its own."""
+    """The peak memory, in kB, as the kernel counts it for a separate process."""
     program = (
         "import resource, subprocess, sys\n"
         "code = subprocess.run([arg.encode() for arg in sys.argv[1:]], stdout=subprocess.DEVNULL).returncode\n"

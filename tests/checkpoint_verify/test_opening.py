@@ -1,4 +1,4 @@
-"""GOOD means that the agent can start: verify makes its opening checks, for the user that the directory belongs to."""
+"""GOOD means that the agent can start: verify makes the agent's opening checks, for the user who owns the directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from draState import CLAIMS, POD_CONFIGS
 from .command import NOBODY, called, checkpoint_verify
 from .state import make
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave files to somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
 
 def test_a_directory_that_the_agent_refuses_is_not_good_and_the_next_step_mends_it(directory: Path) -> None:
@@ -48,7 +48,7 @@ def test_while_an_agent_runs_there_it_is_a_warning_only(directory: Path) -> None
     assert called(directory).code == 1
 
 
-def test_somebody_else_s_directory_is_not_held_to_the_agent_s_rules(tmp_path: Path) -> None:
+def test_a_directory_of_another_program_is_not_held_to_the_agent_s_rules(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     (tmp_path / "package.json").write_text("{}")
 
@@ -66,7 +66,7 @@ def test_somebody_else_s_directory_is_not_held_to_the_agent_s_rules(tmp_path: Pa
     ],
     ids=["file of root", "file without the right to read", "lock of root", "directory without the right to write"],
 )
-def test_what_the_owner_of_the_directory_cannot_use_is_not_good_whoever_looks(
+def test_what_the_owner_of_the_directory_cannot_use_is_not_good_whichever_user_checks(
     reachable_directory: Path, hurt: Callable[[Path], Any], name: str, step: str
 ) -> None:
     directory = reachable_directory
@@ -104,7 +104,7 @@ def test_the_rule_by_stat_agrees_with_the_kernel_for_all_512_modes(
         for mode in range(0o1000):
             path = directory / f"{mode:o}"
             refused = refusal_of_file(str(path), path.stat(), user) is not None
-            in_doubt = owner == (0, 0) and mode & 0o040 and not mode & 0o004  # of a group it may be in
+            in_doubt = owner == (0, 0) and mode & 0o040 and not mode & 0o004  # of a group that the user may be in
             assert refused is (not in_doubt and not os.access(path, os.R_OK, effective_ids=True)), path
 
 
@@ -124,7 +124,7 @@ def test_a_version_that_this_installation_cannot_read_is_not_good(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["ClaimInfo", "Lease"])
-def test_a_newer_version_that_may_be_read_and_a_kind_of_somebody_else_are_good(tmp_path: Path, kind: str) -> None:
+def test_a_newer_version_that_may_be_read_and_a_kind_of_another_program_are_good(tmp_path: Path, kind: str) -> None:
     readable_by = CLAIMS.version if kind == "ClaimInfo" else 99
     with CheckpointManager(tmp_path / "state", Schema(kind, version=99, readable_by=readable_by)) as manager:
         manager.create_checkpoint("a", {})

@@ -18,7 +18,7 @@ from .claims import make_claims, uid
 from .command import NOBODY, called, on_terminal
 from .state import snapshot
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave files to somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_show_shows_a_copy_by_its_key_its_name_or_its_path(kept: Path) -> None:
     assert len({ended.out for ended in shown}) == 1
     assert "DAMAGED" in shown[0].out
     assert called("quarantine", "show", "--json", "-d", kept, uid(0)).document["key"] == uid(0)
-    assert called("quarantine", "show", "-d", kept, "nobody").code == 2
+    assert called("quarantine", "show", "-d", kept, "missing").code == 2
 
 
 def test_restore_puts_the_bytes_back_and_keeps_the_copy(kept: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_restore_that_fails_leaves_everything_as_it_was(
 
     after = snapshot(kept)
     for name in [name for name in after if name.endswith(".replaced.json")]:
-        del after[name]  # a copy more does no harm
+        del after[name]  # one more copy does no harm
     assert after == before
 
 
@@ -157,12 +157,12 @@ def test_purge_deletes_nothing_that_the_library_has_not_named(kept: Path) -> Non
 
 
 @pytest.mark.parametrize("words", [("restore", "-d", "{d}", uid(1)), ("purge", "--all", "{d}")])
-def test_changes_need_the_lock_and_somebody_s_consent(kept: Path, words: tuple[str, ...]) -> None:
+def test_changes_need_the_lock_and_a_user_s_consent(kept: Path, words: tuple[str, ...]) -> None:
     filled = [word.format(d=kept) for word in words]
     before = snapshot(kept)
 
-    with open(os.devnull) as nobody, mock.patch("sys.stdin", nobody):
-        assert called("quarantine", *filled).code == 2  # in a pipe nobody can be asked
+    with open(os.devnull) as no_terminal, mock.patch("sys.stdin", no_terminal):
+        assert called("quarantine", *filled).code == 2  # no user can answer in a pipe
     for typed in (b"n\n", b"\x03"):
         declined = on_terminal("quarantine", *filled, typed=typed)
         assert (declined.code, declined.lines[-1]) == (3, "Nothing was changed.")

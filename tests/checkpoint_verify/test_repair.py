@@ -21,7 +21,7 @@ from checkpointmanager.testing import damage
 from .command import NOBODY, called, checkpoint_verify, on_terminal
 from .state import CLAIMS, claim, snapshot
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave files to somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
 
 def kept(directory: Path) -> list[bytes]:
@@ -68,14 +68,14 @@ def test_rollback_brings_the_previous_generation_and_says_what_is_lost(directory
     assert len(kept(directory)) == 1
 
 
-def test_discard_removes_only_what_is_hopeless_and_keeps_its_bytes(directory: Path) -> None:
+def test_discard_removes_only_what_is_beyond_repair_and_keeps_its_bytes(directory: Path) -> None:
     for key in ("claim-0", "claim-1"):
         damage.truncate(directory, key, 60)
     hopeless = (directory / "claim-1.json").read_bytes()
 
     ended = checkpoint_verify("repair", "--all", "--discard", "--yes", directory)
 
-    assert ended.code == 1  # claim-0 has a previous generation, so it is not hopeless
+    assert ended.code == 1  # claim-0 has a previous generation, so it is not beyond repair
     assert (directory / "claim-0.json").exists()
     assert not (directory / "claim-1.json").exists()
     assert kept(directory) == [hopeless]
@@ -107,7 +107,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(directory: Path) -> None:
     assert snapshot(directory) == before
 
 
-def test_in_a_pipe_nobody_can_be_asked_so_yes_is_needed(directory: Path) -> None:
+def test_in_a_pipe_no_user_can_answer_so_yes_is_needed(directory: Path) -> None:
     damage.flip_bit(directory, "claim-1")
     before = snapshot(directory)
 
@@ -119,7 +119,7 @@ def test_in_a_pipe_nobody_can_be_asked_so_yes_is_needed(directory: Path) -> None
 
 
 @pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
-def test_on_a_terminal_it_asks_and_does_as_it_is_told(directory: Path, typed: bytes, code: int) -> None:
+def test_on_a_terminal_it_asks_and_obeys_the_answer(directory: Path, typed: bytes, code: int) -> None:
     path = directory / "claim-1.json"
     damage.flip_bit(directory, "claim-1")
     damaged = path.read_bytes()
@@ -193,7 +193,7 @@ def test_root_repairs_as_the_agent_would(reachable_directory: Path) -> None:
 
 
 @as_root
-def test_in_a_directory_of_root_the_lock_file_shows_who_the_agent_is(reachable_directory: Path) -> None:
+def test_in_a_directory_of_root_the_lock_file_shows_the_agent_s_user(reachable_directory: Path) -> None:
     directory = reachable_directory  # as Kubernetes makes a volume with an fsGroup
     directory.chmod(0o2777)
     for path in directory.iterdir():
@@ -225,7 +225,7 @@ def test_a_file_that_the_agent_cannot_read_is_left_with_the_command_that_helps(r
 
 
 @as_root
-def test_a_directory_that_the_agent_cannot_reach_from_here_is_said_so(reachable_directory: Path) -> None:
+def test_a_directory_that_the_agent_cannot_reach_from_here_is_reported(reachable_directory: Path) -> None:
     directory = reachable_directory
     for path in (directory, *directory.iterdir()):
         os.chown(path, NOBODY, NOBODY)
@@ -280,7 +280,7 @@ def test_the_json_document_of_a_repair(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("--yes", "--rollback", "--discard"), ()])
-def test_while_the_lock_is_held_one_line_says_by_whom_and_nothing_is_asked(
+def test_while_the_lock_is_held_one_line_names_the_holder_and_nothing_is_asked(
     directory: Path, words: tuple[str, ...]
 ) -> None:
     for key in ("claim-1", "claim-2", "claim-3"):

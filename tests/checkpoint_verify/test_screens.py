@@ -24,19 +24,21 @@ def test_298_files_with_one_reason_are_one_line_with_a_count(tmp_path: Path) -> 
     damage.flip_bit(claims, uid(299))
 
     ended = called(claims)
-    told = [line for line in ended.lines if line.startswith("damaged: ")]
+    problems = [line for line in ended.lines if line.startswith("damaged: ")]
 
     assert ended.lines[0].startswith("DAMAGED: 299 of 300 checkpoints")
-    assert len(told) == 2
-    assert told[0].startswith(f"damaged: 298 files in {claims}: truncated: such as {uid(0)} (ml/train-0), {uid(1)} ")
-    assert told[0].endswith(f"Next: checkpoint-verify repair --dry-run --all {claims}")
-    assert f"{uid(299)}.json: checksum-mismatch" in told[1]
+    assert len(problems) == 2
+    assert problems[0].startswith(
+        f"damaged: 298 files in {claims}: truncated: such as {uid(0)} (ml/train-0), {uid(1)} "
+    )
+    assert problems[0].endswith(f"Next: checkpoint-verify repair --dry-run --all {claims}")
+    assert f"{uid(299)}.json: checksum-mismatch" in problems[1]
     assert len([line for line in called("--all", claims).lines if line.startswith("damaged: ")]) == 299
     assert len(called("--json", claims).document["problems"]) == 299
 
 
 @pytest.mark.parametrize(("number", "lines"), [(5, 5), (6, 1)])
-def test_a_handful_are_told_each(tmp_path: Path, number: int, lines: int) -> None:
+def test_a_handful_are_listed_one_by_one(tmp_path: Path, number: int, lines: int) -> None:
     claims = make_claims(tmp_path / "claims", 7)
     hurt_many(claims, number)
 
@@ -117,11 +119,11 @@ def test_lines_are_wrapped_at_spaces_under_their_indent(tmp_path: Path, columns:
 
     lines = rendered(claims, columns=columns).splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("  The end of the file is missing."))
-    told = lines[start : next(number for number, line in enumerate(lines) if line.startswith("  holds"))]
+    evidence = lines[start : next(number for number, line in enumerate(lines) if line.startswith("  holds"))]
 
-    assert len(told) > 1
-    assert all(line.startswith("  ") and len(line) <= columns for line in told)
-    assert " ".join(line.strip() for line in told).endswith("before its closing brace and newline.")
+    assert len(evidence) > 1
+    assert all(line.startswith("  ") and len(line) <= columns for line in evidence)
+    assert " ".join(line.strip() for line in evidence).endswith("before its closing brace and newline.")
 
 
 def test_no_command_to_copy_is_wrapped(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ def test_a_good_checkpoint_is_shown_with_header_and_data(directory: Path) -> Non
     ended = checkpoint_verify("show", directory / "claim-1.json")
 
     assert ended.code == 0
-    for told in ("GOOD", "ClaimInfo, version 3", "in the current boot", '"name": "claim-1"', '"token": "secret-1"'):
-        assert told in ended.out
+    for part in ("GOOD", "ClaimInfo, version 3", "in the current boot", '"name": "claim-1"', '"token": "secret-1"'):
+        assert part in ended.out
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,12 @@ HURTS: list[tuple[Callable[[Path], Any], bool, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("hurt", "with_previous", "told"), HURTS, ids=["flip", "edit", "cut", "cut short", "previous", "empty", "directory"]
+    ("hurt", "with_previous", "holds"),
+    HURTS,
+    ids=["flip", "edit", "cut", "cut short", "previous", "empty", "directory"],
 )
-def test_verify_says_whose_a_damaged_file_is_and_where_it_knows_it_from(
-    tmp_path: Path, hurt: Callable[[Path], Any], with_previous: bool, told: str
+def test_verify_names_the_claim_of_a_damaged_file_and_the_source_of_that_knowledge(
+    tmp_path: Path, hurt: Callable[[Path], Any], with_previous: bool, holds: str
 ) -> None:
     claims = make_claims(tmp_path / "claims", previous=(1,) if with_previous else ())
     hurt(claims)
@@ -77,12 +79,12 @@ def test_verify_says_whose_a_damaged_file_is_and_where_it_knows_it_from(
     [problem] = called("--json", claims).document["problems"]
 
     assert ended.code == 1
-    assert (f". Holds {told}. Next: " if told else ". Next: ") in ended.out
-    assert (". Holds " in ended.out) is bool(told)
-    assert (problem["subject"] or {}).get("claims", []) == (["ml/train-1"] if told else [])
+    assert (f". Holds {holds}. Next: " if holds else ". Next: ") in ended.out
+    assert (". Holds " in ended.out) is bool(holds)
+    assert (problem["subject"] or {}).get("claims", []) == (["ml/train-1"] if holds else [])
 
 
-def test_only_so_many_flipped_bits_are_searched_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_for_flipped_bits_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claims = make_claims(tmp_path / "claims")
     damage.flip_bit(claims, uid(1), 100 * 8)
     monkeypatch.setattr(tally, "SEARCH_COST", 1000)
@@ -112,14 +114,14 @@ def test_a_kind_that_is_not_known_shows_no_data(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("phase", [None, *ClaimPhase])
-def test_the_phase_of_a_driver_s_claim_is_told(tmp_path: Path, phase: ClaimPhase | None) -> None:
+def test_the_phase_of_a_driver_s_claim_is_shown(tmp_path: Path, phase: ClaimPhase | None) -> None:
     state = replace(claim(1), driver_states={DRIVER: replace(claim(1).driver_states[DRIVER], phase=phase)})
     with CheckpointManager(tmp_path / "claims", CLAIMS) as manager:
         manager.create_checkpoint(uid(1), state)
 
-    told = called("diagnose", tmp_path / "claims" / f"{uid(1)}.json").out
+    text = called("diagnose", tmp_path / "claims" / f"{uid(1)}.json").out
 
-    assert f"holds  {WHOLE}{f', {phase}' if phase else ''}\n" in told
+    assert f"holds  {WHOLE}{f', {phase}' if phase else ''}\n" in text
 
 
 def test_many_pods_are_counted(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_many_pods_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "blob", "told"),
+    ("name", "blob", "named"),
     [
         ("dra_manager_state", blob_of("dra_manager_state/one"), "claim vision/ingest-0-2da51, pod e7f05ec4"),
         (
@@ -141,11 +143,11 @@ def test_many_pods_are_counted(tmp_path: Path) -> None:
     ],
 )
 def test_diagnose_lists_the_claims_that_a_file_of_kubelet_or_of_nvidia_names(
-    tmp_path: Path, name: str, blob: bytes, told: str
+    tmp_path: Path, name: str, blob: bytes, named: str
 ) -> None:
     (tmp_path / name).write_bytes(blob)
 
-    assert told in called("diagnose", tmp_path / name).out
+    assert named in called("diagnose", tmp_path / name).out
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,14 @@ HURTS: dict[str, Callable[[Path], Any]] = {
 
 
 def commands_in(out: str) -> list[str]:
-    """What is to be copied: the next steps of verify, and the indented lines under a remedy."""
+    """The commands to copy: the next steps of verify, and the indented lines under a remedy."""
     return re.findall(r"(?:Next: |^ {5})((?:checkpoint-verify|mv|cp|chmod|chown|ls) .+)$", out, re.MULTILINE)
 
 
 def run_as_printed(command: str, outside: Path, *, on_a_terminal: bool) -> int:
     words = shlex.split(command)
     if words[1] == "repair" and on_a_terminal:
-        return on_terminal(*words[1:], typed=b"y\n").code  # it asks, as it does an operator
+        return on_terminal(*words[1:], typed=b"y\n").code  # it asks for confirmation, as for an operator
     if words[0] == "checkpoint-verify":
         return called(*words[1:], *(["--yes"] if words[1] == "repair" else [])).code
     moved = command.replace(" /root/", f" {outside}/")
@@ -99,10 +99,10 @@ def test_what_diagnose_and_verify_suggest_works_as_printed(
 
     hurt_anew()
     [diagnose] = [step for step in commands_in(called("--", name).out) if " diagnose " in step]
-    told = called(*shlex.split(diagnose)[1:])
-    suggested = [command for command in commands_in(told.out) if not _PLACEHOLDER.search(command)]
+    diagnosed = called(*shlex.split(diagnose)[1:])
+    suggested = [command for command in commands_in(diagnosed.out) if not _PLACEHOLDER.search(command)]
 
-    assert told.code == 1
+    assert diagnosed.code == 1
     assert suggested
     for command in suggested:
         hurt_anew()
@@ -129,7 +129,7 @@ def test_a_folder_in_a_file_s_place_is_repaired_by_its_path(directory: Path, cho
     assert f"the damaged bytes are kept in {kept}" in ended.out
 
 
-def test_what_stands_in_a_file_s_place_is_moved_away_before_a_backup_comes_there(directory: Path) -> None:
+def test_what_is_in_a_file_s_place_is_moved_away_before_a_backup_is_put_there(directory: Path) -> None:
     folder(directory)
     path = directory / f"{KEY}.json"
 

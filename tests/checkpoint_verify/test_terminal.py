@@ -61,7 +61,7 @@ def test_colour_can_be_refused(directory: Path) -> None:
         assert shown.lines[0].startswith("DAMAGED: 1 of 4")
 
 
-def test_a_progress_bar_only_where_there_is_much_to_do_and_somebody_to_see_it(tmp_path: Path) -> None:
+def test_a_progress_bar_only_where_there_is_much_to_do_and_a_terminal_to_show_it(tmp_path: Path) -> None:
     directory = tmp_path / "many"
     directory.mkdir()
     for number in range(6000):

@@ -1,4 +1,4 @@
-"""checkpoint-verify PATH: the verdict, a line a problem, the summary."""
+"""checkpoint-verify PATH: the verdict, one line per problem, the summary."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def test_a_good_directory_is_good_and_stays_untouched(directory: Path) -> None:
     assert not ended.err
 
 
-def test_the_summary_tells_counts_kinds_generations_boots_and_the_lock(directory: Path) -> None:
+def test_the_summary_shows_counts_kinds_generations_boots_and_the_lock(directory: Path) -> None:
     out = checkpoint_verify(directory).out
 
-    for told in (
+    for part in (
         "4 good",
         "ClaimInfo v3: 4",
         "1 to 2",
@@ -40,7 +40,7 @@ def test_the_summary_tells_counts_kinds_generations_boots_and_the_lock(directory
         "1 kept for a rollback",
         "free; last held by",
     ):
-        assert told in out
+        assert part in out
 
 
 def test_each_damaged_file_is_one_line_with_reason_meaning_and_next_step(directory: Path) -> None:
@@ -94,7 +94,7 @@ def test_damage_of_every_sort_has_the_library_s_word(directory: Path) -> None:
     assert document["paths"][0]["states"]["good"] == 3
 
 
-def test_a_right_checksum_over_what_is_no_json_is_damage(directory: Path) -> None:
+def test_a_right_checksum_over_bytes_that_are_not_json_is_damage(directory: Path) -> None:
     from checkpointmanager._format.envelope import checksum_of
 
     blob = (directory / "claim-1.json").read_bytes()
@@ -187,7 +187,7 @@ def test_quarantined_copies_are_counted_and_not_judged(directory: Path) -> None:
     assert "quarantined  1 copy" in ended.out
 
 
-def test_several_paths_are_told_apart_and_the_worst_counts(directory: Path, tmp_path: Path) -> None:
+def test_several_paths_are_reported_separately_and_the_worst_counts(directory: Path, tmp_path: Path) -> None:
     other = make(tmp_path / "others", 2)
     damage.edit_by_hand(other, "claim-1")
 
@@ -197,14 +197,14 @@ def test_several_paths_are_told_apart_and_the_worst_counts(directory: Path, tmp_
     assert ended.lines[0] == "DAMAGED: 1 of 6 checkpoints, 1 not checked in 3 places"
 
 
-def test_quiet_says_nothing_and_the_exit_code_tells(directory: Path) -> None:
+def test_quiet_prints_nothing_and_the_exit_code_is_the_verdict(directory: Path) -> None:
     assert (called("--quiet", directory).out, called("-q", directory).code) == ("", 0)
     damage.flip_bit(directory, "claim-1")
     assert (called("--quiet", directory).out, called("-q", directory).code) == ("", 1)
 
 
 def test_a_path_that_holds_nothing_is_not_good_and_what_was_looked_for_is_named(tmp_path: Path) -> None:
-    (tmp_path / "package.json").write_text('{"name": "somebody else\'s"}')
+    (tmp_path / "package.json").write_text('{"name": "another program\'s"}')
 
     ended = called(tmp_path)
 

@@ -73,14 +73,16 @@ def warnings_in(directory: Path) -> list[str]:
 def test_the_newer_generation_is_in_the_transaction_and_the_spare_becomes_the_previous_one(directory: Path) -> None:
     leave_transaction(directory)
 
-    told = warnings_in(directory)
+    warnings = warnings_in(directory)
 
-    [newer] = [line for line in told if "a newer generation is waiting" in line and "/a.json: " in line]
+    [newer] = [line for line in warnings if "a newer generation is waiting" in line and "/a.json: " in line]
     assert newer.startswith(f"warning: {directory}/a.json: unfinished-transaction: ")
     assert "a newer generation is waiting, 4 in .tmp-" in newer
-    assert [line for line in told if f"a.json: generation 3 is waiting in {SPARE}; it will become the previous" in line]
-    assert [line for line in told if "(a, b) is not finished: 2 newer generations waiting" in line]
-    assert not [line for line in told if "temp-files" in line]
+    assert [
+        line for line in warnings if f"a.json: generation 3 is waiting in {SPARE}; it will become the previous" in line
+    ]
+    assert [line for line in warnings if "(a, b) is not finished: 2 newer generations waiting" in line]
+    assert not [line for line in warnings if "temp-files" in line]
     assert generation_that_a_reader_gets(directory) == 4
     assert generations_after_recovery(directory) == (4, 3)
     assert warnings_in(directory) == []
@@ -90,10 +92,10 @@ def test_damaged_bytes_under_the_name_change_nothing_in_that(directory: Path) ->
     leave_transaction(directory)
     (directory / "a.json").write_bytes(b"rot")
 
-    told = warnings_in(directory)
+    warnings = warnings_in(directory)
 
-    assert [line for line in told if "/a.json: " in line and "a newer generation is waiting, 4 in .tmp-" in line]
-    assert [line for line in told if f"generation 3 is waiting in {SPARE}; it will become the previous" in line]
+    assert [line for line in warnings if "/a.json: " in line and "a newer generation is waiting, 4 in .tmp-" in line]
+    assert [line for line in warnings if f"generation 3 is waiting in {SPARE}; it will become the previous" in line]
     assert generation_that_a_reader_gets(directory) == 4
     assert generations_after_recovery(directory) == (4, 3)
 
@@ -101,11 +103,13 @@ def test_damaged_bytes_under_the_name_change_nothing_in_that(directory: Path) ->
 def test_a_removal_in_the_transaction_wins_over_the_spare(directory: Path) -> None:
     leave_transaction(directory, removing=True)
 
-    told = warnings_in(directory)
+    warnings = warnings_in(directory)
 
-    assert [line for line in told if f"generation 3 is waiting in {SPARE}, but the unfinished transaction rem" in line]
-    assert [line for line in told if "(a, b) is not finished: 1 removal waiting" in line]
-    assert not [line for line in told if "a newer generation is waiting" in line and "a.json" in line]
+    assert [
+        line for line in warnings if f"generation 3 is waiting in {SPARE}, but the unfinished transaction rem" in line
+    ]
+    assert [line for line in warnings if "(a, b) is not finished: 1 removal waiting" in line]
+    assert not [line for line in warnings if "a newer generation is waiting" in line and "a.json" in line]
     with pytest.raises(CheckpointNotFound):
         generation_that_a_reader_gets(directory)
 
@@ -119,11 +123,11 @@ def test_a_spare_wins_over_a_completed_transaction_whose_record_came_back(direct
     lose_the_name(directory, fourth)
     (directory / ".transaction").write_bytes(record)
 
-    told = warnings_in(directory)
+    warnings = warnings_in(directory)
 
-    assert [line for line in told if f"a.json: a newer generation is waiting, 5 in {SPARE}; readers" in line]
-    assert [line for line in told if "is not finished: everything is in place, and only its record is left" in line]
-    assert sum("a newer generation is waiting" in line for line in told) == 1
+    assert [line for line in warnings if f"a.json: a newer generation is waiting, 5 in {SPARE}; readers" in line]
+    assert [line for line in warnings if "is not finished: everything is in place, and only its record is left" in line]
+    assert sum("a newer generation is waiting" in line for line in warnings) == 1
     assert generation_that_a_reader_gets(directory) == 5
 
 
@@ -132,10 +136,10 @@ def test_a_spare_with_a_higher_generation_than_the_transaction_wins(directory: P
     header, data = open_sealed((directory / SPARE).read_bytes(), "a")
     (directory / SPARE).write_bytes(seal(header._replace(generation=9), bytes(data)))
 
-    told = warnings_in(directory)
+    warnings = warnings_in(directory)
 
-    assert [line for line in told if f"a.json: a newer generation is waiting, 9 in {SPARE}; readers" in line]
-    assert [line for line in told if "(a, b) is not finished: 1 newer generation waiting" in line]
+    assert [line for line in warnings if f"a.json: a newer generation is waiting, 9 in {SPARE}; readers" in line]
+    assert [line for line in warnings if "(a, b) is not finished: 1 newer generation waiting" in line]
     assert generation_that_a_reader_gets(directory) == 9
 
 
@@ -144,10 +148,10 @@ def test_a_record_whose_files_never_reached_the_disk_counts_for_nothing(director
     for file in directory.glob(".tmp-*"):
         file.unlink()
 
-    told = warnings_in(directory)
+    warnings = warnings_in(directory)
 
-    assert [line for line in told if f"a.json: a newer generation is waiting, 3 in {SPARE}; readers" in line]
-    assert not [line for line in told if "transaction" in line]
+    assert [line for line in warnings if f"a.json: a newer generation is waiting, 3 in {SPARE}; readers" in line]
+    assert not [line for line in warnings if "transaction" in line]
     assert generation_that_a_reader_gets(directory) == 3
 
 
@@ -157,7 +161,7 @@ def test_a_record_with_a_flipped_bit_is_mended_as_the_library_does_it(directory:
     blob[100] ^= 1
     (directory / ".transaction").write_bytes(blob)
 
-    told = warnings_in(directory)
+    warnings = warnings_in(directory)
 
-    assert [line for line in told if "a newer generation is waiting, 4 in .tmp-" in line]
+    assert [line for line in warnings if "a newer generation is waiting, 4 in .tmp-" in line]
     assert generation_that_a_reader_gets(directory) == 4

@@ -54,7 +54,7 @@ def for_group(name: str, **more: Any) -> dict[str, Any]:
 def pod_object(
     *claims: dict[str, Any], status: dict[str, Any] | None = None, group: str = "", **containers: dict[str, Any]
 ) -> dict[str, Any]:
-    """The pod with UID 1; the containers with their resources."""
+    """The pod with UID 1 and its containers with their resources."""
     spec: dict[str, Any] = {
         "resourceClaims": list(claims),
         "containers": [{"name": name, "resources": resources} for name, resources in containers.items()],
@@ -66,7 +66,7 @@ def pod_object(
 
 
 def named(key: str, claim: str) -> dict[str, Any]:
-    """An entry of the pod for a claim that is there already."""
+    """An entry of the pod for an existing claim."""
     return {"name": key, "resourceClaimName": claim}
 
 

@@ -14,7 +14,7 @@ NIC = "nic.example.com"
 def claim_of(
     uid: str, *drivers: str, name: str = "", skipped: Iterable[str] = (), devices: Iterable[Device] = ()
 ) -> ResourceClaim:
-    """An allocated claim; each driver, by default the GPU one, with the same allocation. Pods reserve it."""
+    """An allocated claim; each driver, by default the GPU one, has the same allocation. It is reserved for the pods."""
     allocation = Allocation(tuple(devices), tuple(skipped))
     return ResourceClaim(uid, name or f"claim-{uid}", "default", dict.fromkeys(drivers or (GPU,), allocation))
 
@@ -27,7 +27,7 @@ def pod_of(uid: str, *claims: ResourceClaim, containers: Mapping[str, tuple[Cont
 
 
 def state_of(uid: str, pods: Iterable[str] = (), devices: Iterable[str] = (), *, name: str = "") -> ClaimInfoState:
-    """What the files hold of a claim with these devices of the GPU driver."""
+    """The state in the file of a claim with these devices of the GPU driver."""
     driver = DriverState(tuple(Device("pool", device) for device in devices))
     return ClaimInfoState(uid, name or f"claim-{uid}", "default", frozenset(pods), {GPU: driver})
 

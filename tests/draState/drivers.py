@@ -1,4 +1,4 @@
-"""A driver that keeps what it was asked, and goes wrong in every way that a driver can."""
+"""A driver that records its calls, and fails in every way that a driver can."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Hook = Callable[[str], object]
 
 
 class Died(BaseException):
-    """The process is gone at this very moment: nothing that catches errors may catch this."""
+    """The process dies at this moment: no error handling may catch this."""
 
 
 class RecordingDriver:
-    """Outlives the agent, as hardware does: `prepared` is what it holds, whoever has forgotten it.
+    """Outlives the agent, as hardware does: `prepared` is what it holds, even if the agent has forgotten it.
 
     calls           the operation and the claim UIDs of each call, in order
-    refs            all that it was told about a claim, by UID
-    errors          claim UID -> the error that it answers
-    silent          claims for which it gives no answer
+    refs            all references to a claim that it received, by UID
+    errors          claim UID -> the error that it returns
+    silent          claims for which it returns no answer
     raises          operation -> what the whole call raises
     before, after   called with the operation inside each call, around the work: to look, to wait or to die
     """
@@ -30,7 +30,7 @@ class RecordingDriver:
         self.calls: list[tuple[str, tuple[str, ...]]] = []
         self.refs: dict[str, ClaimRef] = {}
         self.prepared: set[str] = set()
-        self.devices: dict[str, tuple[Device, ...]] = {}  # claim UID -> what it answers instead of the usual one
+        self.devices: dict[str, tuple[Device, ...]] = {}  # claim UID -> devices to return instead of the usual one
         self.errors: dict[str, str] = {}
         self.silent: set[str] = set()
         self.raises: dict[str, Exception] = {}
@@ -79,7 +79,7 @@ class RecordingDriver:
 
 
 class Doorstop:
-    """Holds whoever comes by until it is let go, and tells that somebody came."""
+    """Blocks a calling thread until `let_go`; `wait_until_reached` returns when one has arrived."""
 
     def __init__(self, limit: float = 20.0) -> None:
         self.reached = threading.Event()
@@ -88,10 +88,10 @@ class Doorstop:
 
     def __call__(self, *_: object) -> None:
         self.reached.set()
-        assert self.released.wait(self._limit), "nobody let go"
+        assert self.released.wait(self._limit), "let_go was not called"
 
     def wait_until_reached(self) -> None:
-        assert self.reached.wait(self._limit), "nobody came"
+        assert self.reached.wait(self._limit), "no thread arrived"
 
     def let_go(self) -> None:
         self.released.set()

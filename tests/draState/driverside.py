@@ -28,7 +28,7 @@ PARTITION = {"partition": [7]}
 
 
 class Server:
-    """What the API server has. `down`: it refuses; `hanging`: it gives no answer before that is set."""
+    """The API server. `down`: it refuses connections; `hanging`: it does not answer before that is set."""
 
     def __init__(self) -> None:
         self.claims: dict[str, DriverClaim] = {}
@@ -78,7 +78,7 @@ class Hardware(DriverHooks):
             file = self._file(device)
             assert not file.exists() or file.read_text() in ("", claim.uid), "one device for two claims"
             file.write_text(claim.uid)
-            self._called("set_up", claim)  # fails when something is done
+            self._called("set_up", claim)  # fails after part of the work is done
         ready = [replace(device, cdi_device_ids=(f"{GPU}/d={device.device_name}",)) for device in claim.devices]
         return replace(claim, devices=tuple(ready), driver_data=PARTITION)
 
@@ -112,7 +112,7 @@ class Hardware(DriverHooks):
 
 
 class DriverNode:
-    """A ClaimPreparer with all that is around it. A restart leaves hardware, server and files as they are."""
+    """A ClaimPreparer with its surroundings. A restart leaves hardware, server and files as they are."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
         self.directory = directory
@@ -151,7 +151,7 @@ class DriverNode:
 
 
 def names(prepared: Prepared) -> list[str]:
-    """The devices of an answer that must be one."""
+    """The devices of an answer that must be a success."""
     assert not prepared.error, prepared.error
     return [device.device_name for device in prepared.devices]
 
@@ -171,7 +171,7 @@ def held_twice(cache: ClaimInfoCache) -> list[str]:
 
 
 def not_set_up(hardware: Hardware, cache: ClaimInfoCache) -> list[str]:
-    """Claims that would be answered although a device of theirs is not set up."""
+    """Claims that would be answered although one of their devices is not set up."""
     holdings = hardware.holdings()
     return [
         claim.uid

@@ -1,4 +1,4 @@
-"""A disk that is full, or loses syncs or removals, for the time of a with block; all with checkpointmanager.testing."""
+"""A disk that is full, or loses syncs or removals, inside a with block; all with checkpointmanager.testing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def full(directory: Path) -> AbstractContextManager[object]:
 
 
 def unsynced(directory: Path, error: int | BaseException = errno.EIO) -> AbstractContextManager[object]:
-    """The names are changed, but whether that survives a power loss is not known."""
+    """The names are changed, but may not survive a power loss."""
     return failing(directory, "fsync", error, about=".", lasting=True)
 
 

@@ -1,4 +1,4 @@
-"""A node on which drivers report the health of devices, with a clock that goes when it is told to."""
+"""A node on which drivers report the health of devices, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def device(
 
 
 class Untimed(DeviceHealthStore):
-    """Its own thread notices nothing: it would look at the test's clock whenever it happens to get its turn."""
+    """Its own thread does nothing: it would read the test's clock at arbitrary moments."""
 
     def _expire_in_time(self) -> None:
         pass
 
 
 class HealthNode:
-    """`store` is that of the running process. `changes` has the devices of each change, in short."""
+    """`store` belongs to the running process. `changes` has the devices of each change, in short form."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -42,19 +42,19 @@ class HealthNode:
         self.store = Untimed(self.disk, on_change=self._changed, clock=lambda: self.time, boot_id=self.boot_id)
 
     def restart(self) -> None:
-        """What a kill leaves behind is the same: the store writes nothing when it ends."""
+        """The same as after a kill: the store writes nothing when it closes."""
         self.store.close()
         self.start()
 
     def report(self, *devices: DeviceHealth, driver: str = GPU) -> list[str]:
-        """What was announced of it."""
+        """Report these devices; returns the changes announced."""
         del self.changes[:]
         self.store.report(driver, devices)
         assert [name for name, _ in self.changes] in ([], [driver])
         return [name for _, names in self.changes for name in names]
 
     def passed(self, seconds: float) -> list[str]:
-        """What was announced when this time had passed."""
+        """Let this time pass; returns the changes announced."""
         del self.changes[:]
         self.time += seconds
         self.store.expire()
@@ -67,7 +67,7 @@ class HealthNode:
         return self.store.get(GPU, "p", name).message
 
     def writes(self) -> list[str]:
-        """Each commit since this was last asked."""
+        """Each commit since the last call."""
         operations = [operation for operation, _ in self.disk.calls]
         del self.disk.calls[:]
         return operations

@@ -15,7 +15,7 @@ BOOT = "boot-a"
 
 
 class Node:
-    """The directory and the two drivers outlive the agent; `cache` and `manager` are those of the running one."""
+    """The directory and the two drivers outlive the agent; `cache` and `manager` belong to the running agent."""
 
     def __init__(self, directory: Path, boot_id: str = BOOT) -> None:
         self.directory = directory
@@ -53,7 +53,7 @@ class Node:
         return on_disk(self.directory)
 
     def files(self) -> list[str]:
-        """All that claims have left behind: names of checkpoints and of their previous generations."""
+        """All files of claims: names of checkpoints and of their previous generations."""
         names = [path.name for path in self.directory.iterdir()]
         return sorted(name for name in names if name.endswith(".json") or name.startswith((".previous-", ".tmp-")))
 
@@ -67,7 +67,7 @@ def on_disk(directory: Path) -> dict[str, ClaimInfoState]:
 
 
 def assert_indexes_agree(cache: ClaimInfoCache) -> None:
-    """The indexes are what one would make from the records; only when nobody changes them meanwhile."""
+    """The indexes match the records. No other thread may change them meanwhile."""
     names: dict[tuple[str, str], list[str]] = {}
     pods: dict[str, list[str]] = {}
     holders: dict[tuple[str, str, str], list[str]] = {}
@@ -100,7 +100,7 @@ def assert_indexes_agree(cache: ClaimInfoCache) -> None:
 
 
 def assert_memory_equals_disk(node: Node) -> None:
-    """For claims that can be trusted; the others are in memory only as a guess."""
+    """For trusted claims; others are in memory only as a guess."""
     trusted = {claim.uid: claim.state for claim in node.cache if not claim.unknown}
     kept = node.on_disk()
     assert {uid: kept.get(uid) for uid in trusted} == trusted

@@ -1,4 +1,4 @@
-"""Short ways to write down a device's config, and to look at what a store has left on disk."""
+"""Short ways to write down a device's config, and to read the files of a store."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def filled(directory: Path) -> PodConfigStore:
 
 
 def restarted(store: PodConfigStore, directory: Path) -> dict[str, dict[str, int]]:
-    """What the next process serves, in short."""
+    """What the next process serves, in short form."""
     store.close()
     with opened(directory) as after:
         return mtus(after)
 
 
 def mtus(store: PodConfigStore) -> dict[str, dict[str, int]]:
-    """All that is served, in short: pod -> device -> MTU."""
+    """All configs served, in short form: pod -> device -> MTU."""
     found: dict[str, dict[str, int]] = {}
     for pod in store:
         config = store.get_pod_config(pod)
@@ -48,7 +48,7 @@ def mtus(store: PodConfigStore) -> dict[str, dict[str, int]]:
 
 
 def mtus_on_disk(directory: Path) -> dict[str, dict[str, int]]:
-    """The same of the files, which must all be whole JSON."""
+    """The same from the files, all of which must be whole JSON."""
     found: dict[str, dict[str, int]] = {}
     for path in sorted(directory.glob("[!.]*.json")):
         data: dict[str, Any] = json.loads(path.read_bytes())["data"]

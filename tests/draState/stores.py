@@ -1,4 +1,4 @@
-"""A store with a window: tests look at each commit, count it, hold it, let it fail or die in it."""
+"""A store with hooks: tests can inspect, count or block each commit, and let it fail or die."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def no_space(uid: str) -> CheckpointWriteFailed:
 
 
 def lost_sync(uid: str) -> CheckpointWriteFailed:
-    """The change was made, but nobody knows whether it survives a power loss."""
+    """The change was made, but may not survive a power loss."""
     return CheckpointWriteFailed(uid, f"/claims/{uid}.json", OSError(errno.EIO, "I/O error"), in_doubt=True)
 
 
 class WatchedStore:
     """`before` and `after` are called around each commit with "store" or "delete" and its keys; they may raise.
 
-    What `fail` was given, the commit answers: of a failure in doubt the change is made all the same.
+    A commit fails with the error given to `fail`; if that is in doubt, the change is made all the same.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -48,7 +48,7 @@ class WatchedStore:
         return failures
 
     def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
-        """The first failure is that of all of it."""
+        """The first failure fails the whole transaction."""
         operation = "store" if puts else "delete"
         keys = tuple(sorted({*(put.key for put in puts), *removals}))
         self.calls.append((operation, keys))
@@ -63,9 +63,9 @@ class WatchedStore:
             raise TransactionFailed(key, failure.path, failure, in_doubt=True) from failure
 
     def fail(self, operation: str, error: BaseException) -> None:
-        """Every such commit: a BatchFailed says which keys fail, a CheckpointWriteFailed is of all of them.
+        """Make every such commit fail: a BatchFailed for its keys only, a CheckpointWriteFailed for all.
 
-        Anything else is raised, when all has changed on disk; a CheckpointError before that.
+        A CheckpointError is raised before any change; any other error after all changes are on disk.
         """
         if isinstance(error, CheckpointWriteFailed):
             self._failing[operation] = error

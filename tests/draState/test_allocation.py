@@ -1,4 +1,4 @@
-"""What a ResourceClaim object gives to a driver, as every client of the API server delivers it."""
+"""What a ResourceClaim object gives a driver, in the form that API clients return."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_where_nothing_is_given_the_claim_is_gone(given: Any, error: str) -> Non
         resource_claim(result("a", "d0"), reserved=[{"resource": "pods"}]),
     ],
 )
-def test_what_is_no_resource_claim_is_refused_and_is_no_orphan(given: Any) -> None:
+def test_anything_but_a_resource_claim_is_refused_and_is_no_orphan(given: Any) -> None:
     with pytest.raises(ClaimInvalid) as caught:
         read_allocation(REF, given, GPU)
     assert not isinstance(caught.value, ClaimGone)

@@ -102,7 +102,7 @@ def test_a_driver_skips_what_none_of_its_results_needs(results: list[dict[str, A
         assert {driver: each.skipped_operations for driver, each in allocations.items()} == {GPU: skipped, NIC: ()}
 
 
-def test_an_operation_that_nobody_knows_skips_nothing() -> None:
+def test_an_unknown_operation_skips_nothing() -> None:
     allocations = read_resource_claim(claim_object("c", skipping("a", "Unheard"))).allocations
     assert allocations
     assert allocations[GPU].needs_driver
@@ -132,7 +132,7 @@ NO_CLAIMS: list[Any] = [
 
 
 @pytest.mark.parametrize("given", NO_CLAIMS)
-def test_what_is_no_claim_is_refused_without_its_data(given: Any) -> None:
+def test_anything_but_a_claim_is_refused_without_showing_its_data(given: Any) -> None:
     with pytest.raises(ClaimInvalid, match="is not a ResourceClaim") as caught:
         read_resource_claim(given)
     assert SECRET not in str(caught.value)
@@ -177,7 +177,7 @@ def test_a_claim_without_a_name_is_refused(pod: dict[str, Any], error: str) -> N
 # A pod.
 
 
-def test_a_pod_has_its_claims_and_who_uses_what_of_them() -> None:
+def test_a_pod_has_its_claims_and_the_requests_that_each_container_uses() -> None:
     pod = pod_object(
         named("a", "x"),
         templated("b"),
@@ -205,7 +205,7 @@ def test_a_pod_has_its_claims_and_who_uses_what_of_them() -> None:
 
 
 @pytest.mark.parametrize("claims", [{}, {"y": claim_object("y")}, {"x": None}])
-def test_a_pod_whose_claim_is_not_there_is_refused(claims: Any) -> None:
+def test_a_pod_whose_claim_does_not_exist_is_refused(claims: Any) -> None:
     with pytest.raises(ClaimInvalid, match="pod ns/pod: there is no claim x"):
         read_pod(pod_object(named("a", "x")), claims)
 
@@ -228,7 +228,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("case", STRANGERS)
-def test_a_generated_claim_that_somebody_else_owns_is_refused(case: str) -> None:
+def test_a_generated_claim_with_another_owner_is_refused(case: str) -> None:
     pod, claim = STRANGERS[case]
     with pytest.raises(ClaimInvalid, match=r"claim ns/c \(UID uid-of-c\) was not created for pod ns/pod"):
         read_pod(pod, {"c": claim})
@@ -255,7 +255,7 @@ def test_a_claim_of_another_namespace_is_refused(pod: dict[str, Any]) -> None:
             read_pod(pod, {"c": claim})
 
 
-def test_a_claim_that_is_named_may_be_owned_by_anybody() -> None:
+def test_a_claim_given_by_name_may_have_any_owner() -> None:
     claim = claim_object("c", owners=owned_by("2"))
     assert read_pod(pod_object(named("a", "c")), {"c": claim}).needed_claims().keys() == {"uid-of-c"}
 
@@ -303,7 +303,7 @@ def extended(*mappings: tuple[str, str, str]) -> dict[str, Any]:
     ("amount", "used"),
     [("1", True), ("2k", True), (3, True), ("0.5", True), ("0", False), ("0Mi", False), ("0e7", False), ("0.0", False)],
 )
-def test_a_container_uses_the_requests_that_stand_for_its_extended_resources(amount: Any, used: bool) -> None:
+def test_a_container_uses_the_requests_made_for_its_extended_resources(amount: Any, used: bool) -> None:
     status = extended(("one", "x.com/gpu", "r0"), ("one", "x.com/gpu", "r1"), ("two", "x.com/gpu", "r2"))
     pod = pod_object(
         status=status,
@@ -345,7 +345,7 @@ NO_PODS: list[Any] = [
 
 
 @pytest.mark.parametrize("given", NO_PODS)
-def test_what_is_no_pod_is_refused_without_its_data(given: Any) -> None:
+def test_anything_but_a_pod_is_refused_without_showing_its_data(given: Any) -> None:
     with pytest.raises(ClaimInvalid, match="is not a Pod") as caught:
         read_pod(given, {})
     assert SECRET not in str(caught.value)

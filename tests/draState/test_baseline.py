@@ -1,4 +1,4 @@
-"""The persisted shapes are frozen: a state class that changes needs a version of its own."""
+"""The persisted shapes are frozen: a changed state class needs a new version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache: rebuilt from files, looked up in four ways, and its indexes right after any change."""
+"""The cache: rebuilt from files, searched in four ways, with correct indexes after any change."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_claim_cannot_take_the_name_of_another_by_a_change(node: Node) -> None
 
 
 def test_of_two_claims_with_one_name_the_trusted_one_is_found() -> None:
-    """Their files were written by programs that did not look."""
+    """Their files were written by programs that did not check for the name."""
     store = MemoryStore()
     with CheckpointManager(store, CLAIMS) as manager:
         manager.create_checkpoint("b", state_of("b", name="same"))
@@ -218,7 +218,7 @@ def test_one_change_costs_the_same_with_10_claims_and_with_1000(real_directory: 
 
 
 def calls_of(directory: Path, work: Callable[[], object]) -> list[str]:
-    """The system calls that it makes there."""
+    """The system calls that it makes in that directory."""
     with watching(directory) as calls:
         work()
     return [call.name for call in calls]
@@ -246,7 +246,7 @@ steps = st.lists(
 
 
 def spoilt() -> MemoryStore:
-    """Has two claims of one name, and one that is unknown, but for the generation before."""
+    """Has two claims of one name, and an unknown one with a previous generation."""
     store = MemoryStore()
     with CheckpointManager(store, CLAIMS) as manager:
         manager.create_checkpoint("a", state_of("a", ["p"], ["gpu-0"], name="x"))

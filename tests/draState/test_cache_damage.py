@@ -1,4 +1,4 @@
-"""A claim whose file is damaged, too new or of another kind: neither lost nor trusted, and alone with it."""
+"""A claim whose file is damaged, too new or of another kind: neither lost nor trusted, and no other claim suffers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .node import Node, assert_indexes_agree
 
 @pytest.fixture
 def damaged_node(node: Node) -> Node:
-    """Claim a is hopeless, and was used by pod-1 and gpu-0 in the generation before; b and c are good."""
+    """Claim a is beyond repair, and its previous generation has pod-1 and gpu-0; b and c are good."""
     node.cache.put(info_of("b", ["pod-1"], ["gpu-1"]), info_of("c"))
     node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
     node.cache.put(info_of("a", ["pod-1", "pod-2"], ["gpu-0", "gpu-2"]))
@@ -47,7 +47,7 @@ def test_a_flipped_bit_is_repaired_at_the_start(node: Node, byte: int) -> None:
     assert node.file_of("a").read_bytes() == before
 
 
-def test_a_hopeless_file_is_unknown_with_what_the_generation_before_said(damaged_node: Node) -> None:
+def test_a_file_beyond_repair_is_unknown_with_the_content_of_its_previous_generation(damaged_node: Node) -> None:
     cache = damaged_node.cache
     claim = cache.get("a")
 
@@ -71,7 +71,7 @@ def test_the_report_names_it_and_the_others_are_fine(damaged_node: Node) -> None
     assert damaged_node.cache.get("b") == info_of("b", ["pod-9"])
 
 
-def test_a_hopeless_file_without_a_generation_before_is_unknown_by_its_uid(node: Node) -> None:
+def test_a_file_beyond_repair_without_a_previous_generation_is_unknown_by_its_uid(node: Node) -> None:
     node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
     node.file_of("a").write_bytes(b"")
 
@@ -140,7 +140,7 @@ def test_a_strange_file_is_unknown_and_not_overwritten_by_prepare(
 
     node.stop()
     assert isinstance(failed.value.__cause__, error)
-    assert "b" not in node.cache, "the intent of a pod is all or nothing"
+    assert "b" not in node.cache, "the claims of a pod are recorded all or none"
     assert node.cache.report().unknown.keys() == {"a"}
     assert (directory / "a.json").read_bytes() == before
     assert node.gpu.calls == []
@@ -186,7 +186,7 @@ def test_unprepare_by_uid_that_fails_is_tried_again_by_the_next_reconcile(damage
     assert "a" not in damaged_node.cache
 
 
-def test_preparing_again_heals_it_and_keeps_the_pods_of_the_generation_before(damaged_node: Node) -> None:
+def test_preparing_again_heals_it_and_keeps_the_pods_of_the_previous_generation(damaged_node: Node) -> None:
     damaged_node.manager.prepare_resources(pod_of("pod-3", claim_of("a", NIC)))
 
     claim = damaged_node.cache.get("a")

@@ -1,4 +1,4 @@
-"""Disk first, then memory: whatever the disk answers, memory says what is certainly there."""
+"""Disk first, then memory: whatever the disk returns, memory has only what is certainly stored."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_is_in_doubt_is_unknown_with_the_pods_of_both(node: Node) -> None:
     assert claim
     assert claim.state.pod_uids == {"pod-1", "pod-2"}
     assert (claim.prepared, claim.in_doubt, claim.guessed) == (True, True, False)
-    assert claim.served == state_of("a", ["pod-1"], ["gpu-0"]), "containers get what was acknowledged before"
+    assert claim.served == state_of("a", ["pod-1"], ["gpu-0"]), "containers get the devices acknowledged before"
     assert "may not survive" in node.cache.report().unknown["a"]
     assert node.cache.report().degraded
     assert node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
@@ -181,7 +181,7 @@ def test_a_delete_that_did_not_return_keeps_the_claim(node: Node, error: BaseExc
     assert (bool(claim.unknown), claim.in_doubt, claim.guessed) == (doubt, doubt, False)
 
 
-# What the manager makes of it
+# What the manager does about it
 
 
 def test_a_delete_in_doubt_is_tried_again_by_the_next_unprepare(node: Node) -> None:
@@ -244,7 +244,7 @@ def test_a_write_in_doubt_is_settled_by_the_next_prepare(node: Node) -> None:
     assert_memory_equals_disk(node)
 
 
-def test_a_neighbour_in_doubt_unprepares_nobody(node: Node) -> None:
+def test_a_neighbour_in_doubt_unprepares_no_claim(node: Node) -> None:
     """Two pods share a claim. While the second joins, a directory sync fails; then it leaves again."""
     claim = claim_of("a")
     first, second = pod_of("pod-1", claim), pod_of("pod-2", claim)
@@ -257,7 +257,7 @@ def test_a_neighbour_in_doubt_unprepares_nobody(node: Node) -> None:
     assert node.manager.get_resources(first, "main") == devices
     with pytest.raises(ClaimNotPrepared):
         node.manager.get_resources(second, "main")
-    assert node.manager.pod_might_need_to_unprepare("pod-2"), "its reference may be on the disk"
+    assert node.manager.pod_might_need_to_unprepare("pod-2"), "its reference may be on disk"
 
     node.store.work_again()
     node.manager.unprepare_resources(second)
@@ -289,7 +289,7 @@ def test_a_result_in_doubt_is_not_served_until_it_is_recorded(node: Node) -> Non
         node.manager.prepare_resources(pod)
     with pytest.raises(ClaimNotPrepared):
         node.manager.get_resources(pod, "main")
-    assert node.cache.holders(GPU, "pool", "dev-a") == {"a"}, "the driver has given it away"
+    assert node.cache.holders(GPU, "pool", "dev-a") == {"a"}, "the driver has handed out the device"
 
     node.gpu.after = lambda _: None
     node.store.work_again()
@@ -298,7 +298,7 @@ def test_a_result_in_doubt_is_not_served_until_it_is_recorded(node: Node) -> Non
     assert node.manager.get_resources(pod, "main").cdi_devices
 
 
-def test_an_error_that_says_nothing_of_doubt_leaves_none(node: Node) -> None:
+def test_an_error_without_doubt_leaves_no_claim_in_doubt(node: Node) -> None:
     node.cache.put(info_of("a", ["pod-1"]))
     node.store.fail("store", CheckpointError("refused"))
 
@@ -322,7 +322,7 @@ def test_a_deletion_that_is_refused_without_doubt_keeps_a_trusted_claim(node: No
     assert_memory_equals_disk(node)
 
 
-def test_deleting_a_claim_that_is_not_there_is_no_error(node: Node) -> None:
+def test_deleting_a_claim_that_does_not_exist_is_no_error(node: Node) -> None:
     node.cache.delete("nobody")
     node.store.fail("delete", CheckpointError("refused"))
     with pytest.raises(CheckpointError, match="refused"):

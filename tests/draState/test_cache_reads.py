@@ -50,7 +50,7 @@ def add_another_claim(node: Node) -> None:
 @pytest.mark.parametrize("write", [put_another_pod, delete, add_another_claim])
 def test_a_reader_finishes_while_a_writer_waits_for_the_disk(real_node: Node, write: Callable[[Node], None]) -> None:
     real_node.cache.put(info_of("a", ["pod-1"], ["dev-a"]))
-    real_node.cache.mark("a", unpreparing=write is delete)  # which a deletion says before the disk is asked
+    real_node.cache.mark("a", unpreparing=write is delete)  # as a deletion marks it before it goes to the disk
     before = read_everything(real_node)
     disk = Doorstop()
     real_node.store.before = disk
@@ -66,7 +66,7 @@ def test_a_reader_finishes_while_a_writer_waits_for_the_disk(real_node: Node, wr
     assert read_everything(real_node) != before
 
 
-def test_a_reader_finishes_while_a_change_is_being_thought_out(real_node: Node) -> None:
+def test_a_reader_finishes_while_a_change_is_being_computed(real_node: Node) -> None:
     real_node.cache.put(info_of("a", ["pod-1"], ["dev-a"]))
     before = read_everything(real_node)
     thinking = Doorstop()
@@ -124,7 +124,7 @@ def test_readers_and_other_claims_go_on_while_a_driver_works(real_node: Node, op
 
 
 def test_a_reader_that_finds_an_index_older_or_newer_than_the_claims_leaves_those_out(node: Node) -> None:
-    """Reads take no lock, so they may come between the two. Here the index is as such a reader would see it."""
+    """Reads take no lock, so they may run between the two updates. Here the index is as such a reader sees it."""
     node.cache.put(info_of("a", ["pod-1"]))
     node.cache._pods["pod-9"] = ("gone", "a")
     node.cache._uids["default", "other"] = ("gone", "a")

@@ -1,4 +1,4 @@
-"""What the files of claims promise: one per claim, nothing written for nothing, and a start whatever they hold."""
+"""What the files of claims promise: one per claim, no needless writes, and a start whatever they contain."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNSTORABLE = ClaimInfoState("wrong", "w", "ml", driver_states={GPU: DriverState(
 
 @pytest.fixture(params=["files on pyfakefs", "files on disk", "memory"])
 def reopen(request: pytest.FixtureRequest) -> Iterator[Open]:
-    """Opens the same place again, as an agent does that restarts."""
+    """Opens the same place again, like an agent that restarts."""
     opened: list[ClaimInfoCache] = []
     place: Path | MemoryStore = MemoryStore()
     if request.param != "memory":
@@ -138,7 +138,7 @@ def test_one_error_names_what_cannot_be_stored_and_what_the_disk_refused(real_di
 
 
 def spoil(directory: Path) -> None:
-    """One claim of each sort that is unknown, and a good one."""
+    """One unknown claim of each sort, and a good one."""
     with CheckpointManager(directory, CLAIMS) as manager:
         manager.create_checkpoint("a", state_of("a", ["pod-1"], ["gpu-0"]))
         manager.create_checkpoint("damaged", state_of("damaged", ["pod-1"]))
@@ -155,7 +155,7 @@ def spoil(directory: Path) -> None:
         other.create_checkpoint("lease", {"holder": "x"})
 
 
-def test_what_cannot_be_trusted_is_unknown_with_what_the_generation_before_said(directory: Path) -> None:
+def test_what_cannot_be_trusted_is_unknown_with_the_content_of_its_previous_generation(directory: Path) -> None:
     spoil(directory)
 
     cache = ClaimInfoCache(directory)
@@ -172,7 +172,7 @@ def test_what_cannot_be_trusted_is_unknown_with_what_the_generation_before_said(
     assert states["damaged"] == state_of("damaged", ["pod-1"])
     assert states["stranger"] == state_of("stranger", ["pod-3"])
     for uid in ("newer", "lease", "confused"):
-        assert states[uid] == ClaimInfoState(uid, "", ""), "what is another claim's says nothing of this one"
+        assert states[uid] == ClaimInfoState(uid, "", ""), "another claim's content says nothing about this one"
 
 
 def test_what_is_unknown_is_not_touched_by_a_change_of_others(directory: Path) -> None:
@@ -214,7 +214,7 @@ def test_damage_that_cannot_be_repaired_on_a_full_disk_does_not_keep_it_from_sta
 def test_a_disk_that_fails_some_reads_does_not_keep_it_from_starting(
     real_directory: Path, nth: int, flipped: bool
 ) -> None:
-    """A flaky EIO, at every read of the start in turn: also at those that come after an exact repair."""
+    """A single EIO, at every read of the start in turn, also at those after an exact repair."""
     cache = ClaimInfoCache(real_directory)
     cache.put(info_of("a", ["pod-1"]), info_of("b"))
     cache.close()

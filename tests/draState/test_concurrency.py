@@ -26,7 +26,7 @@ STRESS_SECONDS = 3.0
 
 
 def race(*contestants: Callable[[], object]) -> None:
-    """All at the same moment, as far as threads allow; what one raises comes out."""
+    """Run all at the same moment, as far as threads allow; raises what one of them raises."""
     start = threading.Barrier(len(contestants))
 
     def run(contestant: Callable[[], object]) -> None:
@@ -112,7 +112,7 @@ def test_reconcile_spares_a_pod_that_comes_after_the_pods_were_listed(real_node:
 
 
 class Stress:
-    """Workers on one node until the time is over or one has failed. Pods never come back under the same UID."""
+    """Workers on one node until the time is up or one has failed. Pods never come back under the same UID."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -133,7 +133,7 @@ class Stress:
             self.done[step.__name__] = self.done.get(step.__name__, 0) + 1
 
     def live(self, dice: random.Random) -> None:
-        """A pod with a claim of its own and perhaps a shared one comes, and goes; or vanishes for reconcile."""
+        """A pod with its own claim and perhaps a shared one starts and ends, or vanishes and is left to reconcile."""
         number = next(self.numbers)
         own = claim_of(f"own-{number}", *dice.choice([(GPU,), (NIC,), (GPU, NIC)]))
         shared = claim_of(f"shared-{dice.randrange(3)}", GPU, NIC)
@@ -149,7 +149,7 @@ class Stress:
             assert not self.node.file_of(own.uid).exists()
 
     def write(self, dice: random.Random) -> None:
-        """Claims that only the cache knows, several at once."""
+        """Write several claims at once that only the cache knows."""
         number = next(self.numbers)
         keeper = f"keeper-{number}"
         self.alive[keeper] = pod_of(keeper)
@@ -166,7 +166,7 @@ class Stress:
         self.node.manager.reconcile(lambda: list(self.alive) if by_uid else list(self.alive.values()), complete=True)
 
     def read(self, dice: random.Random) -> None:
-        """No record is torn, no index points to what is not so."""
+        """No record is torn, and no index has a wrong entry."""
         cache = self.node.cache
         for claim in cache:
             assert_whole(claim)
@@ -175,11 +175,11 @@ class Stress:
         name = f"claim-shared-{dice.randrange(3)}"
         found = cache.by_name("default", name)
         assert found is None or found.name == ("default", name)
-        with cache._indexing:  # so that the four stand still
+        with cache._indexing:  # so that none of the four changes
             assert_indexes_agree(cache)
 
     def assert_durable(self, uid: str) -> None:
-        """Memory equals disk after an acknowledged change of a claim that nobody else changes."""
+        """Memory equals disk after an acknowledged change of a claim that no other thread changes."""
         claim = self.node.cache.get(uid)
         with CheckpointManager(self.node.directory, CLAIMS, read_only=True) as reader:
             assert claim is not None
@@ -219,7 +219,7 @@ SECOND: dict[str, Callable[[ClaimInfoCache], object]] = {
 
 
 @pytest.mark.parametrize("second", SECOND)
-def test_who_changes_a_claim_is_waited_for(node: Node, second: str) -> None:
+def test_a_change_of_a_claim_waits_for_the_one_under_way(node: Node, second: str) -> None:
     node.cache.put(info_of("a", ["pod-1"]))
     inside, go_on = threading.Event(), threading.Event()
 

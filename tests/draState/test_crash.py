@@ -1,6 +1,6 @@
 """The agent dies at every step: before and after each write, and before and after a driver has done its work.
 
-Whatever it did, the next process finds a trace of everything that a driver holds, and reconcile cleans it up.
+The next process always finds a record of everything that a driver holds, and reconcile cleans it up.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Fate:
 
 
 def restarted(node: Node) -> None:
-    """A new process on the same files and hardware, with a long life before it."""
+    """A new process on the same files and hardware, which will not die."""
     node.stop()
     node.start()
     Fate().rules(node)
@@ -106,7 +106,7 @@ def test_a_death_at_any_step_leaks_nothing(directory: Path, scenario: Scenario, 
         died += 1
         restarted(node)
         held = node.gpu.prepared | node.nic.prepared
-        assert held <= {claim.uid for claim in node.cache}, f"step {died}: a driver holds what nobody remembers"
+        assert held <= {claim.uid for claim in node.cache}, f"step {died}: a driver holds a forgotten claim"
         assert_indexes_agree(node.cache)
         assert_memory_equals_disk(node)
 

@@ -1,4 +1,4 @@
-"""A child that is forked while the parent writes reads what it has, is refused when it writes, and never hangs."""
+"""A child forked while the parent writes can read its memory, cannot write, and never hangs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .stores import WatchedStore
 
 @contextmanager
 def another_thread_in(write: Callable[[], object], door: Doorstop) -> Iterator[None]:
-    """Inside, another thread has begun to write and waits at the door."""
+    """Inside the block, another thread has begun to write and is blocked."""
     with ThreadPoolExecutor() as pool:
         writing = pool.submit(write)
         door.wait_until_reached()

@@ -1,4 +1,4 @@
-"""What is known about devices from the reports of their drivers, and who hears of it."""
+"""What is known about devices from their drivers' reports, and which watchers are called."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def node(directory: Path) -> Iterator[HealthNode]:
     node.store.close()
 
 
-# What is read.
+# Reads.
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def node(directory: Path) -> Iterator[HealthNode]:
         ([device(), device(health=UNHEALTHY, pool="q")], 0, ("p", "d0"), HEALTHY),
     ],
 )
-def test_a_device_has_the_health_of_the_last_report_until_its_time_is_over(
+def test_a_device_has_the_health_of_the_last_report_until_it_expires(
     node: HealthNode, reported: list[DeviceHealth], passed: float, asked: tuple[str, str], health: Health
 ) -> None:
     node.report(*(DeviceHealth(d.pool_name, d.device_name, d.health, "why", d.timeout) for d in reported))
-    node.time += passed  # and nobody has looked for what is over
+    node.time += passed  # and no check for expired reports has run
 
     found = node.store.get(GPU, *asked)
 
@@ -116,14 +116,14 @@ def test_the_time_of_a_report_is_that_of_its_arrival(node: HealthNode) -> None:
     assert node.store.get(GPU, "p", "d0").reported == node.time
 
 
-# What is announced.
+# Announcements.
 
 
 def test_the_life_of_two_devices_is_announced(node: HealthNode) -> None:
     assert node.report(device()) == ["d0"]
     assert node.report(device()) == []
     assert node.report(device(health=UNHEALTHY)) == ["d0"]
-    node.time += 60  # and the report comes before anybody has looked for what is over
+    node.time += 60  # and the report comes before any check for expired reports
     assert node.report(device("d1")) == ["d0", "d1"]
     assert (node.health("d0"), node.health("d1")) == (UNKNOWN, HEALTHY)
     node.report(device("d1"), device("d2", UNHEALTHY))
@@ -157,7 +157,7 @@ def test_another_status_message_or_time_out_is_a_change(
     assert node.store.get(GPU, "p", "d0").reported == node.time
 
 
-def test_a_silent_driver_is_announced_when_the_time_is_over_and_once(node: HealthNode) -> None:
+def test_a_silent_driver_is_announced_once_when_its_report_expires(node: HealthNode) -> None:
     node.report(device(), device("d1", timeout=60))
     assert node.passed(30) == []
     assert node.passed(1) == ["d0"]
@@ -166,11 +166,11 @@ def test_a_silent_driver_is_announced_when_the_time_is_over_and_once(node: Healt
     assert node.passed(60) == []
 
 
-def test_a_device_that_comes_back_is_announced_though_it_says_what_it_said_before(node: HealthNode) -> None:
+def test_a_device_that_comes_back_is_announced_though_its_report_is_the_same(node: HealthNode) -> None:
     node.report(device())
     node.passed(31)
     assert node.report(device()) == ["d0"]
-    node.time += 31  # whether or not anybody has looked
+    node.time += 31  # whether or not a check has run
     assert node.report(device()) == ["d0"]
 
 
@@ -184,7 +184,7 @@ def test_a_report_keeps_only_its_own_devices_alive(node: HealthNode) -> None:
 
 
 @pytest.mark.parametrize("looked", [False, True])
-def test_a_device_that_was_unknown_already_goes_without_a_word(node: HealthNode, looked: bool) -> None:
+def test_a_device_that_was_already_unknown_goes_without_an_announcement(node: HealthNode, looked: bool) -> None:
     node.report(device("was-healthy"), device("unknown", UNKNOWN), device("says-why", UNKNOWN, "checking"))
     if looked:
         assert node.passed(31) == ["says-why", "was-healthy"]
@@ -232,7 +232,7 @@ def test_reports_are_followed_until_the_stream_ends(node: HealthNode, end: BaseE
 # Limits.
 
 
-def test_a_driver_has_at_most_so_many_devices_and_known_ones_are_always_updated(
+def test_a_driver_has_a_limited_number_of_devices_and_known_ones_are_always_updated(
     node: HealthNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert limits.MOST_DEVICES == 16_384
@@ -246,7 +246,7 @@ def test_a_driver_has_at_most_so_many_devices_and_known_ones_are_always_updated(
     assert node.report(device("one-too-many"), driver=NIC) == ["one-too-many"]
 
 
-def test_what_is_over_makes_room_but_never_for_a_device_that_is_known(
+def test_expired_devices_make_room_but_never_for_a_device_that_is_known(
     node: HealthNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "MOST_DEVICES", 3)
@@ -263,7 +263,7 @@ def test_what_is_over_makes_room_but_never_for_a_device_that_is_known(
 
 
 @pytest.mark.parametrize("stranger", [7, None, DeviceHealth("p", "d1", HEALTHY, None)])  # type: ignore[arg-type]
-def test_a_report_that_is_none_changes_nothing(node: HealthNode, stranger: Any) -> None:
+def test_an_invalid_report_changes_nothing(node: HealthNode, stranger: Any) -> None:
     node.report(device())
     with pytest.raises((AttributeError, TypeError)):
         node.store.report(GPU, [device(health=UNHEALTHY), stranger])
@@ -272,7 +272,7 @@ def test_a_report_that_is_none_changes_nothing(node: HealthNode, stranger: Any) 
     assert node.report(device(health=UNHEALTHY)) == ["d0"]  # no lock is held
 
 
-def test_a_driver_is_named_as_drivers_are(node: HealthNode) -> None:
+def test_a_driver_needs_a_valid_name(node: HealthNode) -> None:
     with pytest.raises(InvalidKey):
         node.store.report("../x", [])
     with pytest.raises(InvalidKey):
@@ -304,7 +304,7 @@ def test_a_watcher_may_use_the_store(directory: Path) -> None:
     assert not list(directory.glob("*.json"))
 
 
-def test_the_store_itself_notices_when_the_time_is_over() -> None:
+def test_the_store_itself_notices_when_a_report_expires() -> None:
     announced = threading.Event()
     heard: list[tuple[HealthChange, Health]] = []
 
@@ -316,7 +316,7 @@ def test_the_store_itself_notices_when_the_time_is_over() -> None:
     with DeviceHealthStore(MemoryStore(), on_change=changed) as store:
         store.report(GPU, [device(timeout=600), device("d1", timeout=600)])
         until_its_thread_waits(store)
-        store.report(GPU, [device(timeout=0.02), device("d1", timeout=600)])  # sooner than what it waits for
+        store.report(GPU, [device(timeout=0.02), device("d1", timeout=600)])  # expires before the one that it waits for
         assert announced.wait(30)
     change = HealthChange(GPU, frozenset({("p", "d0")}))
     assert heard[2:] == [(change, UNKNOWN)]  # after the two reports
@@ -341,7 +341,7 @@ def test_the_store_notices_it_after_a_restart_too() -> None:
         assert announced.wait(30)
 
 
-def test_a_closed_store_takes_nothing_and_reads_on(node: HealthNode) -> None:
+def test_a_closed_store_refuses_reports_and_can_still_be_read(node: HealthNode) -> None:
     node.report(device())
     node.store.close()
     node.store.close()

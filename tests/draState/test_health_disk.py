@@ -1,4 +1,4 @@
-"""The health of devices on disk: restarts, reboots, damage, a disk that refuses, other versions."""
+"""The health of devices on disk: restarts, reboots, damage, a failing disk, other versions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_restart_changes_nothing_and_is_not_announced(node: HealthNode) -> Non
     assert (node.health("d0"), node.health("d1")) == (UNKNOWN, UNHEALTHY)
 
 
-def test_what_is_over_when_the_next_process_starts_is_unknown(node: HealthNode) -> None:
+def test_a_report_that_expired_before_the_next_process_starts_is_unknown(node: HealthNode) -> None:
     node.report(device(), device("d1", timeout=60))
     node.time += 31
     node.restart()
@@ -60,7 +60,7 @@ def test_what_is_over_when_the_next_process_starts_is_unknown(node: HealthNode) 
 def test_after_a_reboot_nothing_is_known(node: HealthNode, boot_id: str) -> None:
     node.report(device(timeout=10_000))
     node.boot_id = boot_id
-    node.time += 1  # as if the clock had gone on
+    node.time += 1  # as if the clock had kept running
     node.restart()
     assert node.store.drivers() == {}
     assert not node.store.problems
@@ -115,7 +115,7 @@ def test_a_process_that_dies_in_a_write_leaves_the_report_before_or_the_new_one(
 # When something is written.
 
 
-def test_a_report_that_says_nothing_new_is_written_only_so_that_a_restart_still_counts_on_it(node: HealthNode) -> None:
+def test_an_unchanged_report_is_written_only_often_enough_for_a_restart_to_trust_it(node: HealthNode) -> None:
     written = []
     for second in range(61):
         node.report(device(), device("d1", timeout=600))
@@ -136,14 +136,14 @@ def test_a_file_is_refreshed_after_half_a_time_out_but_not_all_the_time(
     assert written == [0, every, 2 * every]
 
 
-def test_changes_are_written_and_what_becomes_over_is_not(node: HealthNode) -> None:
+def test_changes_are_written_and_expiry_is_not(node: HealthNode) -> None:
     node.report(device(), device("d1"))
     node.report(device(health=UNHEALTHY), device("d1"))
     assert node.writes() == ["store"] * 2
     node.passed(60)
     assert node.writes() == []
     node.report()
-    assert node.writes() == []  # nothing was known before and nothing is
+    assert node.writes() == []  # nothing was known before, and nothing is now
     node.store.forget(GPU)
     assert node.writes() == ["delete"]
     node.store.forget(GPU)
@@ -171,14 +171,14 @@ def test_a_restart_does_not_change_when_a_file_is_refreshed(node: HealthNode) ->
 def test_each_device_is_refreshed_in_its_own_time(node: HealthNode) -> None:
     node.report(device("a"))
     node.time += 10
-    node.report(device("b"))  # is written, and so is "a", with its old time
+    node.report(device("b"))  # written, and so is "a", with its old time
     node.time += 5
     node.writes()
     node.report(device("a"), device("b"))
     assert node.writes() == ["store"]
 
 
-# A disk that refuses.
+# A failing disk.
 
 
 @pytest.mark.parametrize("failure", [no_space, lost_sync])
@@ -227,7 +227,7 @@ def test_a_driver_whose_file_cannot_be_removed_is_forgotten_all_the_same(node: H
     assert not node.file().exists()
 
 
-def test_the_disk_of_one_driver_is_not_that_of_another(node: HealthNode) -> None:
+def test_a_failing_file_of_one_driver_does_not_affect_another(node: HealthNode) -> None:
     node.disk.fail("store", no_space(GPU))
     node.report(device())
     node.disk.work_again()
@@ -243,7 +243,7 @@ def test_what_cannot_be_stored_is_a_problem_of_its_driver(node: HealthNode) -> N
     assert node.health() is HEALTHY
 
 
-def test_a_process_that_was_forked_takes_nothing(node: HealthNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_refuses_reports(node: HealthNode, monkeypatch: pytest.MonkeyPatch) -> None:
     node.report(device())
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(ManagerClosed, match="fork"):
@@ -335,7 +335,7 @@ def test_a_whole_file_that_this_program_cannot_use_costs_its_driver(node: Health
     assert "the file is whole" in node.store.problems[GPU]
 
 
-def test_what_a_newer_program_adds_is_read_over_and_goes_with_the_next_report(node: HealthNode) -> None:
+def test_fields_of_a_newer_program_are_ignored_and_go_with_the_next_report(node: HealthNode) -> None:
     newer: Schema[Any] = Schema(DEVICE_HEALTH.kind, version=2, readable_by=1)
     plain = {"pool_name": "p", "device_name": "d0", "health": "Healthy", "reported": node.time, "severity": 3}
     node.store.close()

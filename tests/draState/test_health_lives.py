@@ -1,4 +1,4 @@
-"""Random lives of a health store beside a plain model of it, and many threads at once."""
+"""Random lives of a health store compared with a simple model, and many threads at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def node(directory: Path) -> Iterator[HealthNode]:
 
 
 class Model:
-    """What each device was last said to be, when, and for how long."""
+    """The last report of each device, when it came, and how long it counts."""
 
     def __init__(self) -> None:
         self.said: dict[Key, tuple[Health, str, float, float]] = {}
@@ -40,7 +40,7 @@ class Model:
         return (health, message) if now - at <= timeout else (Health.UNKNOWN, "")
 
     def restarted(self, node: HealthNode) -> None:
-        """Reports that said nothing new may not be on disk, the newest of them at least; and watchers look anew."""
+        """Unchanged reports may not be on disk, at least the newest of them; watchers start again."""
         for key, (health, message, timeout, at) in list(self.said.items()):
             found = node.store.get(key[0], "p", key[1])
             known = found.reported if found.is_known else at - max(10.0, timeout / 2)
@@ -50,7 +50,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(times(20, 2000)))
-def test_a_random_life_is_that_of_the_model_and_watchers_believe_what_is_true(node: HealthNode, seed: int) -> None:
+def test_a_random_life_matches_the_model_and_watchers_believe_what_is_true(node: HealthNode, seed: int) -> None:
     chance, model = random.Random(seed), Model()
 
     def believe() -> None:
@@ -125,7 +125,7 @@ def test_a_disk_that_hangs_holds_up_neither_reads_nor_watchers_nor_other_drivers
             go_on.set()
 
 
-def test_whatever_many_threads_do_the_disk_and_the_watchers_have_the_last_of_it(real_directory: Path) -> None:
+def test_after_many_threads_the_disk_and_the_watchers_have_the_last_report(real_directory: Path) -> None:
     believed: dict[Key, DeviceHealth] = {}
     looking = threading.Lock()
 

@@ -152,7 +152,7 @@ def test_a_force_deleted_claim_of_2023_is_unprepared_by_its_driver(directory: Pa
 
 
 def added(directory: Path) -> tuple[int, int, dict[str, Any]]:
-    """The versions that the file states, and what stands on each level of it."""
+    """The versions that the file states, and the added fields on each level."""
     document = json.loads((directory / f"{OTHER_UID}.json").read_bytes())
     data = document["data"]
     driver = data["driver_states"][GPU]

@@ -27,7 +27,7 @@ from draState import (
 DATA = Path(__file__).parent.parent / "data" / "draState" / "kubelet"
 VECTORS: dict[str, bool] = {row["file"]: row["valid"] for row in json.loads((DATA / "manifest.json").read_text())}
 VALID = [name for name, valid in VECTORS.items() if valid]
-# Not written by kubelet in these bytes, or with a null where a running kubelet writes an empty list or map.
+# Kubelet does not write these exact bytes, or a running kubelet writes an empty list or map instead of null.
 NOT_CANONICAL = {"empty.json", "nils.json", *(name for name in VALID if "quirk" in name)}
 CANONICAL = [name for name in VALID if name not in NOT_CANONICAL]
 
@@ -37,7 +37,7 @@ def vector(name: str) -> bytes:
 
 
 def sealed(data: str) -> bytes:
-    """A file whose checksum is right."""
+    """A file with a correct checksum."""
     return json.dumps({"Data": data, "Checksum": zlib.crc32(data.encode())}).encode()
 
 

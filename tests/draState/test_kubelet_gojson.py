@@ -1,4 +1,4 @@
-"""JSON is decoded as Go decodes it, where that differs from Python and where kubelet's checksum sees it."""
+"""JSON is decoded as Go decodes it, where that differs from Python and affects kubelet's checksum."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_a_failing_unmarshaller_ends_the_decode_where_it_stands() -> None:
         "nul l",
     ],
 )
-def test_what_go_does_not_call_json_is_none(text: str) -> None:
+def test_what_go_does_not_accept_as_json_is_refused(text: str) -> None:
     with pytest.raises(NotJSONError):
         parse(text.encode())
 
@@ -234,7 +234,7 @@ def test_depth_ends_there_also_where_python_would_go_on() -> None:
         sys.setrecursionlimit(limit)
 
 
-def test_a_string_that_was_escaped_can_be_told() -> None:
+def test_a_string_that_was_escaped_can_be_recognised() -> None:
     assert [type(node) for node in (parse(b'"1"'), parse(b'"\\u0031"'))] == [str, Escaped]
     assert type(value_of(STRING, '"\\u0031"')) is str
 

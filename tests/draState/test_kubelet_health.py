@@ -1,4 +1,4 @@
-"""Kubelet's dra_health_state: read where kubelet loads it, refused where it logs that it cannot."""
+"""Kubelet's dra_health_state: read where kubelet loads it, refused where kubelet logs an error."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_time_out_that_is_missing_is_the_default(nanoseconds: int | None, seco
         (None, (1, 1, 1)),
     ],
 )
-def test_a_time_is_what_go_takes_for_one(text: str | None, at: tuple[int, ...]) -> None:
+def test_a_time_is_what_go_accepts_as_one(text: str | None, at: tuple[int, ...]) -> None:
     assert one(of_device(LastUpdated=text)).last_updated == datetime(*at, tzinfo=UTC)  # type: ignore[arg-type,misc]
 
 
@@ -133,7 +133,7 @@ def test_a_time_with_escapes_is_refused_as_go_refuses_it() -> None:
         ({SECRET: {"Devices": {"a/b": {"HealthCheckTimeout": "30s"}}}}, "HealthCheckTimeout is not a signed integer"),
     ],
 )
-def test_what_has_another_shape_is_refused_without_its_data(document: Any, error: str) -> None:
+def test_another_shape_is_refused_without_showing_its_data(document: Any, error: str) -> None:
     with pytest.raises(KubeletStateInvalid, match=error) as caught:
         read_dra_health_state(json.dumps(document).encode())
     assert SECRET not in str(caught.value)

@@ -76,7 +76,7 @@ TREES = st.recursive(
 
 
 def spelled(tree: Any) -> str:
-    """JSON in which a name may stand twice."""
+    """JSON in which a name may occur twice."""
     if isinstance(tree, tuple):
         return "{" + ",".join(f"{json.dumps(name)}:{spelled(value)}" for name, value in tree) + "}"
     if isinstance(tree, list):

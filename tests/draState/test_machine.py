@@ -116,7 +116,7 @@ class NodeMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.references)
     @rule(data=st.data())
     def rot_a_bit(self, data: st.DataObject) -> None:
-        """Repaired exactly: nobody notices."""
+        """It is repaired exactly and changes nothing."""
         uid = data.draw(st.sampled_from(sorted(self.references)))
         if uid not in self.unknown:
             self.node.stop()
@@ -127,10 +127,10 @@ class NodeMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.references)
     @rule(data=st.data())
     def rot_beyond_repair(self, data: st.DataObject) -> None:
-        """What the generation before said is all that is known; other claims are as they were."""
+        """Only the previous generation is known; other claims are unchanged."""
         uid = data.draw(st.sampled_from(sorted(self.references)))
         self.node.stop()
-        damage.edit_by_hand(self.node.directory, uid)  # whatever was done to it before
+        damage.edit_by_hand(self.node.directory, uid)  # whatever damage it had before
         self.node.start()
         self.unknown.add(uid)
         self._learn_about_unknown_claims()
@@ -160,7 +160,7 @@ class NodeMachine(RuleBasedStateMachine):
         return [driver for driver in (self.node.gpu, self.node.nic) if driver.name in allocations]
 
     def _release(self, uids: set[str], pods: set[str]) -> None:
-        """The pods are gone: so are their references, and with the last one the claim."""
+        """The pods are gone, and so are their references; with the last one, the claim goes too."""
         for uid in uids:
             left = self.references[uid] - pods
             if uid in self.unpreparing or not (left or uid in self.unknown):
@@ -169,7 +169,7 @@ class NodeMachine(RuleBasedStateMachine):
                 self.references[uid] = left
 
     def _unprepare(self, uids: set[str]) -> None:
-        """Gone, unless its driver refuses; an unknown one is taken to all drivers."""
+        """It is gone unless its driver refuses; all drivers are called for an unknown one."""
         for uid in uids:
             called = uid in self.unknown or self.node.gpu in self._drivers_of(uid)
             if called and uid in self.node.gpu.errors:
@@ -180,7 +180,7 @@ class NodeMachine(RuleBasedStateMachine):
                 self.unpreparing.discard(uid)
 
     def _learn_about_unknown_claims(self) -> None:
-        """A new process knows of them what the generation before said, and of none that it is being unprepared."""
+        """A new process knows only their previous generation, and not that they are being unprepared."""
         self.unpreparing.clear()
         for uid in self.unknown:
             claim = self.node.cache.get(uid)
@@ -194,7 +194,7 @@ def test_a_node_survives_any_life(fs: FakeFilesystem) -> None:
     run_state_machine_as_test(
         NodeMachine,
         settings=settings(
-            phases=[Phase.generate],  # a failing life is printed whole; to shrink it takes minutes
+            phases=[Phase.generate],  # a failing life is printed in full; shrinking takes minutes
             max_examples=times(15, 300),
             stateful_step_count=30,
             deadline=None,

@@ -1,4 +1,4 @@
-"""Claims that only the driver still knows are found, named, and released when somebody says so."""
+"""Claims that only the driver still knows are found, named, and released on request."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_has_other_devices_now_is_found(node: DriverNode) -> None:
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError("down"), ClaimInvalid("not a ResourceClaim")])
-def test_an_answer_that_says_nothing_makes_no_orphan(
+def test_an_inconclusive_answer_makes_no_orphan(
     node: DriverNode, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look_up(ref: ClaimRef) -> DriverClaim:
@@ -52,7 +52,7 @@ def test_an_answer_that_says_nothing_makes_no_orphan(
     assert node.preparer.find_orphans() == {}
 
 
-def test_while_nobody_can_be_asked_an_orphan_stays_one(node: DriverNode) -> None:
+def test_while_the_api_server_is_down_an_orphan_stays_one(node: DriverNode) -> None:
     del node.server.claims["a"]
     found = node.preparer.find_orphans()["a"]
     node.server.down = True
@@ -87,7 +87,7 @@ def test_an_orphan_that_came_back_is_not_released(node: DriverNode) -> None:
     assert "still has its devices" in node.preparer.release("a")
 
 
-def test_more_orphans_than_are_asked_for_at_once_are_all_found(node: DriverNode) -> None:
+def test_more_orphans_than_are_looked_up_at_once_are_all_found(node: DriverNode) -> None:
     for n in range(40):
         assert node.prepare(node.server.allocate(f"u{n}", f"dev-{n}")).devices
     node.server.claims.clear()

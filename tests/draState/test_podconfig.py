@@ -1,4 +1,4 @@
-"""Pod configs: what is set is got, also after a restart; what is deleted is gone; what is ephemeral stays so."""
+"""Pod configs: get returns what was set, also after a restart; deleted ones are gone; ephemeral state is not stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def store(directory: Path) -> Iterator[PodConfigStore]:
         yield store
 
 
-def test_what_is_set_is_got(store: PodConfigStore) -> None:
+def test_get_returns_what_was_set(store: PodConfigStore) -> None:
     store.set_device_config("pod-1", "eth0", config_of("claim-1", 9000))
     store.set_device_config("pod-1", "eth1", config_of("claim-2"))
     store.set_pod_config("pod-1", {"hostname": "a"})
@@ -71,7 +71,7 @@ def test_a_config_is_any_json_value(config: Any, directory: Path) -> None:
         assert found == PodConfig({"eth0": DeviceConfig(config, "u", "n", "ns")}, config)
 
 
-def test_what_is_no_json_is_refused_and_nothing_changes(store: PodConfigStore, directory: Path) -> None:
+def test_anything_but_json_is_refused_and_nothing_changes(store: PodConfigStore, directory: Path) -> None:
     store.set_device_config("pod-1", "eth0", config_of())
     circle: list[Any] = []
     circle.append(circle)
@@ -94,7 +94,7 @@ def test_a_pod_uid_that_cannot_name_a_file_is_refused(store: PodConfigStore) -> 
     assert store.list_pods() == []
 
 
-def test_nobody_changes_memory_behind_the_disk(store: PodConfigStore, directory: Path) -> None:
+def test_no_caller_can_change_memory_without_the_disk(store: PodConfigStore, directory: Path) -> None:
     given = config_of()
     store.set_device_config("pod-1", "eth0", given)
     store.set_pod_config("pod-1", {"mtu": 1500})
@@ -199,7 +199,7 @@ def test_ephemeral_state_is_remembered_and_survives_a_set(store: PodConfigStore)
     assert store.network_namespace("pod-1") == "/run/netns/a"
 
 
-def test_activity_is_now_unless_it_is_said(store: PodConfigStore) -> None:
+def test_activity_is_now_unless_a_time_is_given(store: PodConfigStore) -> None:
     store.set_device_config("pod-1", "eth0", config_of())
     before = datetime.now(UTC)
 

@@ -47,7 +47,7 @@ def test_the_same_set_succeeds_when_there_is_room_again(store: PodConfigStore, r
     assert mtus(store)["pod-1"] == mtus_on_disk(real_directory)["pod-1"] == {"eth0": 9, "eth1": 2}
 
 
-def test_a_set_in_doubt_is_told_and_memory_does_not_run_ahead(store: PodConfigStore, real_directory: Path) -> None:
+def test_a_set_in_doubt_is_reported_and_memory_does_not_run_ahead(store: PodConfigStore, real_directory: Path) -> None:
     with unsynced(real_directory), pytest.raises(CheckpointWriteFailed) as failed:
         store.set_device_config("pod-1", "eth0", config_of(mtu=9))
 

@@ -1,4 +1,4 @@
-"""Pod configs in many threads: readers wait for nobody, and writers lose nothing of each other."""
+"""Pod configs in many threads: readers never wait, and writers do not lose each other's changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
 class SlowDisk:
-    """From `slow_down` on every sync waits until `go_on` is set; `reached` is set when the first one does."""
+    """After `slow_down`, every sync waits until `go_on` is set; `reached` is set when the first one waits."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
@@ -94,7 +94,7 @@ def test_a_removal_waits_for_a_set_that_has_begun(
     store.close()
 
 
-def test_threads_lose_nothing_of_each_other(real_directory: Path) -> None:
+def test_threads_do_not_lose_each_others_changes(real_directory: Path) -> None:
     store = opened(real_directory)
     rounds = 8
 

@@ -78,7 +78,7 @@ def test_rule_1_no_driver_is_called_when_the_disk_refuses(node: Node) -> None:
     assert len(node.cache) == 0
 
 
-def test_rule_2_one_call_a_driver_with_all_claims_of_the_pod(node: Node) -> None:
+def test_rule_2_one_call_per_driver_with_all_claims_of_the_pod(node: Node) -> None:
     node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b", GPU, NIC), claim_of("c", NIC)))
 
     assert node.gpu.calls == [("prepare", ("a", "b"))]
@@ -291,7 +291,7 @@ HALF: list[Any] = [Prepared((None,)), Prepared(({"pool": "p"},)), Prepared(None)
 
 
 @pytest.mark.parametrize("answer", [*NONSENSE, *HALF], ids=repr)
-def test_an_answer_that_is_none_fails_its_claim_and_no_other(node: Node, answer: Any) -> None:
+def test_an_invalid_answer_fails_its_claim_and_no_other(node: Node, answer: Any) -> None:
     pod = pod_of("pod-1", claim_of("a"), claim_of("b"))
     prepare = node.gpu.prepare
     node.gpu.prepare = lambda claims: {**prepare(claims), "a": answer}  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""The driver's side: what is durable when, who gets a device, and what the present allocation decides."""
+"""The driver's side: what is durable when, which claim gets a device, and what the present allocation decides."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def node(directory: Path) -> Iterator[DriverNode]:
 
 
 def on_disk(node: DriverNode, uid: str) -> Any:
-    """What this driver has recorded of a claim, as another process would read it now."""
+    """This driver's record of a claim, as another process would read it now."""
     with CheckpointManager(node.directory, CLAIMS, read_only=True) as manager:
         return manager.get_checkpoint(uid).data.driver_states[GPU]
 
@@ -143,7 +143,7 @@ def test_two_claims_that_swapped_their_devices_both_get_the_new_one(node: Driver
         node.prepare(ref)
     node.server.allocate("a", "gpu-1")
     node.server.allocate("b", "gpu-0")
-    assert "is held by" in node.prepare(one).error, "until the other one is asked for as well"
+    assert "is held by" in node.prepare(one).error, "until the other one is prepared as well"
     assert names(node.prepare(two)) == ["gpu-0"]
     assert names(node.prepare(one)) == ["gpu-1"]
     assert node.hardware.holdings() == {"gpu-0": "b", "gpu-1": "a"}
@@ -217,7 +217,7 @@ def test_no_device_goes_to_two_claims_unless_it_may(
     node: DriverNode, one: Device, other: Device, possible: bool, restarted: bool
 ) -> None:
     assert names(node.prepare(node.server.allocate("a", one)))
-    node.hardware._file(one).write_text("")  # the hardware of these tests knows no sharing
+    node.hardware._file(one).write_text("")  # the hardware of these tests cannot share devices
     if restarted:
         node.restart("boot-2")
     answer = node.prepare(node.server.allocate("b", other))
@@ -263,7 +263,7 @@ def test_one_claim_of_a_request_fails_and_the_others_are_prepared(node: DriverNo
     assert node.preparer.unprepare([bad, good]) == {"a": "", "b": ""}
 
 
-def test_a_caller_whose_time_is_over_gets_nothing_done(node: DriverNode) -> None:
+def test_a_caller_whose_deadline_has_passed_gets_nothing_done(node: DriverNode) -> None:
     ref = node.server.allocate("a", "gpu-0")
     answers = node.preparer.prepare([ref], deadline=time.monotonic())
     assert "deadline passed" in answers["a"].error

@@ -1,4 +1,4 @@
-"""The driver's side after failures, crashes, reboots and damage: nothing is answered that is not set up."""
+"""The driver's side after failures, crashes, reboots and damage: no claim is answered that is not set up."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_refreshed_at_the_start_is_set_up_again_when_asked_for(
 
 
 def test_a_claim_of_an_older_version_is_set_up_again_and_not_torn_down(node: DriverNode) -> None:
-    """It says not whether its set-up was finished, and a pod may be using it."""
+    """It does not say whether its set-up was finished, and a pod may be using it."""
     ref = node.server.allocate("a", "gpu-0")
     state = ClaimInfoState("a", ref.name, ref.namespace, driver_states={GPU: DriverState((Device(POOL, "gpu-0"),))})
     node.cache.put(ClaimInfo(state))

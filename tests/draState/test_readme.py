@@ -1,4 +1,4 @@
-"""The README's programs are short, and the modules that the README sends its readers to are there."""
+"""The README's programs are short, and the modules that the README refers to exist."""
 
 from __future__ import annotations
 

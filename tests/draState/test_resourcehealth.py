@@ -1,4 +1,4 @@
-"""Whom a change of health concerns, and what then stands in the status of a pod."""
+"""Which pods a change of health concerns, and what their status then contains."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_change_concerns_the_pods_that_use_the_device(kubelet: Kubelet) -> Non
     assert kubelet.concerned == [["1", "2"]]
 
 
-def test_a_change_of_a_device_that_nobody_uses_concerns_nobody(kubelet: Kubelet) -> None:
+def test_a_change_of_an_unused_device_concerns_no_pod(kubelet: Kubelet) -> None:
     kubelet.holds("c", Device("p", "d0"))
     kubelet.report(healthy("free", health=UNHEALTHY))
     kubelet.report(healthy(pool="other"), healthy("free", health=UNHEALTHY))
@@ -88,7 +88,7 @@ def test_a_change_of_a_device_that_nobody_uses_concerns_nobody(kubelet: Kubelet)
     assert kubelet.concerned == [[]] * 3
 
 
-def test_a_report_that_changes_nothing_concerns_nobody(kubelet: Kubelet) -> None:
+def test_a_report_that_changes_nothing_concerns_no_pod(kubelet: Kubelet) -> None:
     kubelet.holds("c", Device("p", "d0"))
     for _ in range(3):
         kubelet.report(healthy(health=UNHEALTHY))
@@ -197,7 +197,7 @@ def test_a_resource_is_called_by_its_first_cdi_id(
     assert pod_health(kubelet.claims, kubelet.health, pod_of(ContainerClaim("c"))) == {"main": (status,)}
 
 
-def test_what_nobody_has_reported_or_is_over_is_unknown(kubelet: Kubelet) -> None:
+def test_a_device_without_a_report_or_with_an_expired_one_is_unknown(kubelet: Kubelet) -> None:
     kubelet.holds("c", Device("p", "d0"))
     unknown = {"main": (ResourceStatus("claim:c", (ResourceHealth(f"{GPU}/p/d0", UNKNOWN),)),)}
     assert pod_health(kubelet.claims, kubelet.health, pod_of(ContainerClaim("c"))) == unknown

@@ -47,7 +47,7 @@ def pod(node: Node) -> Pod:
 
 
 def test_a_claim_that_is_not_needed_is_neither_prepared_nor_missed(node: Node) -> None:
-    """As the pod's status says it: a name without a claim."""
+    """As in the pod's status: a name without a claim."""
     uses = {"main": (ContainerClaim("none"), ContainerClaim("a"))}
     pod = pod_of("pod-1", CLAIM, containers=uses)
     pod = replace(pod, claims={**pod.claims, "none": None})
@@ -89,7 +89,7 @@ def test_rule_8_a_container_gets_the_devices_of_its_requests_in_order_and_once(
     assert node.manager.get_resources(pod, container).cdi_devices == devices
 
 
-def test_rule_8_devices_are_told_by_request(node: Node, pod: Pod) -> None:
+def test_rule_8_devices_are_listed_by_request(node: Node, pod: Pod) -> None:
     assert node.manager.get_resources(pod, "two").by_request == {
         ("a", "spare"): ("x=small", "x=both", "y=common"),
         ("a", "gpu-2"): ("x=other", "y=common"),
@@ -118,7 +118,7 @@ def test_the_claims_of_a_container_each_once(node: Node, pod: Pod) -> None:
     assert node.manager.container_claim_infos(pod, "two") == ()
 
 
-def test_the_pod_resources_view_says_who_uses_which_device(node: Node, pod: Pod) -> None:
+def test_the_pod_resources_view_shows_which_pod_uses_which_device(node: Node, pod: Pod) -> None:
     view = node.manager.pod_resources(pod)
 
     small = ClaimResource(GPU, "pool", "small", ("x=small", "x=both"), "share-1")
@@ -133,7 +133,7 @@ def test_the_pod_resources_view_says_who_uses_which_device(node: Node, pod: Pod)
     assert view.containers["nothing"] == ()
 
 
-def test_the_pod_resources_view_leaves_out_claims_that_are_not_there(node: Node) -> None:
+def test_the_pod_resources_view_leaves_out_missing_claims(node: Node) -> None:
     view = node.manager.pod_resources(pod_of("pod-1", CLAIM))
 
     assert view.containers == {"main": ()}

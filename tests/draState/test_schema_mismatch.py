@@ -13,7 +13,7 @@ from .podconfigs import filled, mtus, opened
 
 
 def misfit(directory: Path, kind: str, version: int, key: str) -> bytes:
-    """Writes data of this kind and version that no class here takes; returns the file."""
+    """Writes data of this kind and version that fits no class here; returns the file."""
     with CheckpointManager(directory, Schema(kind, version)) as program:
         program.create_checkpoint(key, {"devices": "none", "driver_states": "none"})
     return (directory / f"{key}.json").read_bytes()

@@ -53,7 +53,7 @@ def test_rule_5_for_the_last_pod_drivers_are_called_and_entry_and_file_go(node: 
 
     node.manager.unprepare_resources(pod)
 
-    assert seen == [{"a", "b"}], "the files go after the drivers let go"
+    assert seen == [{"a", "b"}], "the files go after the drivers have released the claim"
     assert node.gpu.calls_of("unprepare") == [("a", "b")]
     assert node.nic.calls_of("unprepare") == [("a",)]
     assert len(node.cache) == 0
@@ -166,7 +166,7 @@ def test_a_force_deleted_claim_is_unprepared_from_the_cache_alone(node: Node) ->
     assert node.files() == []
 
 
-def test_unprepare_by_claim_goes_whatever_refers_to_it(node: Node) -> None:
+def test_unprepare_by_claim_works_whatever_refers_to_it(node: Node) -> None:
     claim = claim_of("a")
     node.manager.prepare_resources(pod_of("pod-1", claim))
     node.manager.prepare_resources(pod_of("pod-2", claim))

@@ -1,5 +1,5 @@
 """The rules of CDI for a specification file: its published JSON schema (types, required fields), and the grammar
-and checks of the library that runtimes read it with. Facts from the project's schema folder and parser."""
+and checks of the library with which runtimes read it. Facts from the project's schema folder and parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short ways to talk to an agent from a test that is not asynchronous itself."""
+"""Short ways to call an agent from a synchronous test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT = 20.0  # seconds; only a failure takes that long
 
 
 def talk(node: Node, say: Callable[[Kubelet], Awaitable[R]], **options: float) -> R:
-    """Register, say something, and hang up."""
+    """Register, make these calls, and disconnect."""
 
     async def main() -> R:
         async with Kubelet(node.registry, node.driver, **options) as kubelet:  # type: ignore[arg-type]
@@ -40,10 +40,10 @@ def unprepare(node: Node, claim: Claim) -> str:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait until it is so."""
+    """Wait until the condition holds."""
     end = time.monotonic() + LIMIT
     while not condition():
-        assert time.monotonic() < end, "it did not come to that"
+        assert time.monotonic() < end, "the condition did not become true"
         time.sleep(0.02)
 
 

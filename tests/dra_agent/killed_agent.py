@@ -1,4 +1,4 @@
-"""An agent that is killed at one moment: DIE_AT is "before" or "after", a method of PodConfigs, and the n-th call."""
+"""An agent that dies at a given moment: DIE_AT is "before" or "after", a method of PodConfigs, and the n-th call."""
 
 from __future__ import annotations
 

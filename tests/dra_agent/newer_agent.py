@@ -1,6 +1,6 @@
-"""The agent of a later release, as a program: its schema has version 5, with one field more.
+"""The agent of a later release, as a program: its schema has version 5, with one more field.
 
-NEWER_READABLE_BY says from which version on an agent may read what it writes.
+NEWER_READABLE_BY is the lowest version that may read its files.
 """
 
 from __future__ import annotations

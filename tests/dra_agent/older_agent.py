@@ -1,4 +1,4 @@
-"""The agent of the release before, as a program, as far as its files are concerned: it knows version 3 at most."""
+"""The agent of the previous release, as a program, with regard to its files: it knows version 3 at most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slow, failing or absent API server costs new claims and nothing else."""
+"""A slow, failing or absent API server affects only new claims."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_slow_one_holds_up_neither_known_claims_nor_unprepares(node: Node, clu
         waiting = [asyncio.create_task(kubelet.prepare(claim)) for claim in others]
         await asyncio.sleep(0.2)
         assert (await kubelet.unprepare(gone))["gone"] == ""
-        assert not any(call.done() for call in waiting), "an unprepare needs nobody"
+        assert not any(call.done() for call in waiting), "an unprepare needs no API server"
         assert (await kubelet.prepare(old))["old"] == first, "from memory, when the API server gives no answer"
         answers = await asyncio.gather(waiting[0], waiting[1])
         assert all("no answer within 4 s" in next(iter(answer.values())).error for answer in answers)

@@ -59,7 +59,7 @@ def test_the_server_says_which_versions_it_serves(cluster: LocalApiServer, versi
 
 
 @pytest.mark.parametrize(("status", "text"), [(404, '"c1" not found'), (503, "set to fail"), (403, "set to fail")])
-def test_a_refusal_says_what_was_asked_and_what_was_answered(cluster: LocalApiServer, status: int, text: str) -> None:
+def test_a_refusal_names_the_request_and_the_answer(cluster: LocalApiServer, status: int, text: str) -> None:
     cluster.failing = status if status != 404 else 0
     with pytest.raises(ApiError, match=text) as error:
         client(cluster).claim("default", "c1")
@@ -67,7 +67,7 @@ def test_a_refusal_says_what_was_asked_and_what_was_answered(cluster: LocalApiSe
     assert "GET /namespaces/default/resourceclaims/c1" in str(error.value)
 
 
-def test_a_slow_server_is_given_up_after_the_timeout(cluster: LocalApiServer) -> None:
+def test_a_request_to_a_slow_server_ends_after_the_timeout(cluster: LocalApiServer) -> None:
     cluster.delay = 30
     started = time.monotonic()
     with pytest.raises(ApiError, match=r"no answer within 0\.2 s"):
@@ -75,7 +75,7 @@ def test_a_slow_server_is_given_up_after_the_timeout(cluster: LocalApiServer) ->
     assert time.monotonic() - started < 5
 
 
-def test_nobody_there_is_told_at_once() -> None:
+def test_an_absent_server_is_reported_at_once() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -83,7 +83,7 @@ def test_nobody_there_is_told_at_once() -> None:
         ApiServer(Credentials("127.0.0.1", port), 2).claim("default", "c1")
 
 
-def test_an_idle_connection_that_the_server_closed_is_made_anew(cluster: LocalApiServer) -> None:
+def test_an_idle_connection_that_the_server_closed_is_opened_again(cluster: LocalApiServer) -> None:
     cluster.allocate("u1", "c1", ["gpu-0"], driver=DRIVER, pool="n1")
     server = client(cluster)
     server.claim("default", "c1")
@@ -118,7 +118,7 @@ def test_an_answer_that_is_no_object_is_an_error(answer: bytes) -> None:
             ApiServer(Credentials("127.0.0.1", server.server_address[1]), 2).claim("default", "c")
 
 
-def test_names_cannot_leave_their_place_in_the_path(cluster: LocalApiServer) -> None:
+def test_names_cannot_change_the_path(cluster: LocalApiServer) -> None:
     with pytest.raises(ApiError, match=r"\.\.%2F"):
         client(cluster).claim("default", "../x")
 

@@ -1,4 +1,4 @@
-"""What is counted and logged of kubelet's calls."""
+"""What is counted and logged about kubelet's calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def grpc_calls(registry: CollectorRegistry, status: str) -> float | None:
     return registry.get_sample_value("dra_grpc_operations_duration_seconds_count", labels)
 
 
-def test_a_call_in_which_a_claim_failed_is_an_error_that_came_through() -> None:
+def test_a_call_in_which_a_claim_failed_is_a_failed_operation_but_a_good_grpc_call() -> None:
     registry = CollectorRegistry()
     calls = Calls(DRIVER, registry)
     with calls.call(PATH, ["a", "b"]):

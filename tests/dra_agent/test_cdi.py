@@ -1,4 +1,4 @@
-"""CDI files: whole, only our own, and good by CDI's own rules."""
+"""CDI files: whole, only our own, and valid by CDI's rules."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def test_no_two_devices_of_a_container_have_a_variable_in_common() -> None:
 
 
 @pytest.mark.parametrize("uid", ["a b", "-a", "a/b", ""])
-def test_a_uid_that_cdi_would_not_take_is_refused(folder: CdiFolder, uid: str) -> None:
+def test_a_uid_that_cdi_would_not_accept_is_refused(folder: CdiFolder, uid: str) -> None:
     with pytest.raises(ClaimInvalid, match="CDI"):
         folder.device_id(uid, Device("n", "-" if not uid else "gpu-0"))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"devices": [{}]}', '{"devices": 7}'])
-def test_what_a_file_says_is_believed_only_if_it_can_be_read(folder: CdiFolder, text: str) -> None:
+def test_the_devices_of_a_file_are_used_only_if_it_can_be_read(folder: CdiFolder, text: str) -> None:
     folder.write("u1", edits("u1", "gpu-0", "gpu-1") + edits("u1", "shared", share_id=SHARE))
     expected = (Device("p", "gpu-0"), Device("p", "gpu-1"), Device("q", "shared", SHARE))
     assert folder.devices("u1", lambda name: "q" if name == "shared" else "p") == expected

@@ -54,7 +54,7 @@ class OneByOne:
 
 
 class Desk:
-    """A preparer with what is around it; the API server is a dict by claim name."""
+    """A preparer and its surroundings; the API server is a dict by claim name."""
 
     def __init__(self, tmp_path: Path) -> None:
         self._path = tmp_path
@@ -122,7 +122,7 @@ def test_a_claim_is_recorded_and_has_its_cdi_file_before_it_is_answered(desk: De
     asyncio.run(main())
 
 
-def test_preparing_again_gives_the_same_answer_also_when_nobody_can_be_asked(desk: Desk) -> None:
+def test_preparing_again_gives_the_same_answer_even_without_the_api_server(desk: Desk) -> None:
     async def main() -> None:
         async with desk.open() as preparer:
             ref = desk.offer("a", result("gpu-0"))
@@ -159,7 +159,7 @@ def test_after_a_reboot_it_is_prepared_anew_and_holds_its_device_meanwhile(desk:
             ref = desk.offer("a", result("gpu-0"))
             first = await preparer.prepare(ref)
         async with desk.open("boot-2") as preparer:
-            assert desk.cdi.uids() == set(), "what an earlier boot had is worth nothing"
+            assert desk.cdi.uids() == set(), "the set-up of an earlier boot is worthless"
             other = await preparer.prepare(desk.offer("b", result("gpu-0")))
             assert "held by claim default/c-a (UID a" in other.error
             assert await preparer.prepare(ref) == first
@@ -295,7 +295,7 @@ def test_a_damaged_claim_holds_its_device_and_is_healed_by_a_prepare(
             ref = desk.offer("a", result("gpu-0"))
             await preparer.prepare(ref)
         async with desk.open("boot-2") as preparer:
-            await preparer.prepare(ref)  # a second generation, so that there is a previous one
+            await preparer.prepare(ref)  # a second generation, so that a previous one exists
         desk.file_of("a").write_bytes(damage(desk.file_of("a").read_bytes()))
         async with desk.open("boot-2") as preparer:
             assert preparer.cache.report().unknown.keys() == {"a"}
@@ -351,7 +351,7 @@ def test_a_call_that_kubelet_gave_up_leaves_all_or_nothing(desk: Desk, delay: fl
     asyncio.run(main())
 
 
-def test_a_directory_that_somebody_else_took_is_reported_as_lost(desk: Desk) -> None:
+def test_a_directory_that_another_process_took_is_reported_as_lost(desk: Desk) -> None:
     async def main() -> None:
         async with desk.open() as preparer:
             (desk.file_of("x").parent / ".lock").unlink()

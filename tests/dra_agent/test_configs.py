@@ -1,4 +1,4 @@
-"""Opaque configs, on their way from a claim or its class to the container, and what is kept of them per pod."""
+"""Opaque configs, on their way from a claim or its class to the container, and what is stored per pod."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_a_config_may_say(parameters: Any) -> None:
         ({"annotations": {"a/b/c": ""}}, "annotations: a name"),
     ],
 )
-def test_anything_else_is_refused_by_name_and_without_a_word_of_its_values(parameters: Any, why: str) -> None:
+def test_anything_else_is_refused_by_name_without_showing_its_values(parameters: Any, why: str) -> None:
     for from_class, source in ((True, "class"), (False, "claim")):
         with pytest.raises(ClaimInvalid, match=why) as error:
             check_parameters(claim_with({}, parameters, from_class=from_class))
@@ -88,7 +88,7 @@ def allocate(cluster: LocalApiServer, node: Node, uid: str = "u1", **more: Any) 
 
 
 def kept(node: Node) -> dict[str, dict[str, Any]]:
-    """By pod UID and device the config, from disk."""
+    """The config by pod UID and device, from disk."""
     with PodConfigStore(node.folder / "p" / "pods", boot_id=node.boot_id) as store:
         pods = {uid: store.get_pod_config(uid) for uid in store}
         return {uid: {name: each.config for name, each in pod.devices.items()} for uid, pod in pods.items() if pod}
@@ -175,10 +175,10 @@ FIRST, SECOND = {"env": {"A": "1"}}, {"env": {"B": "2"}}
 
 # By moment: what is on disk then, by pod, and after the next start.
 MOMENTS: dict[str, tuple[Left, Left]] = {
-    # in the set-up of the first claim, which was answered to nobody: it is set up again when kubelet asks
+    # in the set-up of the first claim, which was never answered: it is set up again at the next prepare
     "before follow 1": ({}, {}),
     "after follow 1": ({"p1": {"u1-gpu-0"}}, {"p1": {"u1-gpu-0"}}),
-    # the first claim is there; now its pod gets a second one
+    # the first claim is prepared; now its pod gets a second one
     "before follow 2": ({"p1": {"u1-gpu-0"}}, {"p1": {"u1-gpu-0"}}),
     "after follow 2": ({"p1": {"u1-gpu-0", "u2-gpu-1"}}, {"p1": {"u1-gpu-0", "u2-gpu-1"}}),
     # another pod has joined the first claim, which only the configs know yet: it is not in the claim's file
@@ -215,7 +215,7 @@ def test_after_a_kill_between_a_claim_and_the_configs_of_its_pods_they_agree(
     async def until_it_dies(kubelet: Kubelet) -> None:
         saying = asyncio.create_task(say(kubelet))
         while agent.running:
-            assert not saying.done(), "it has survived"
+            assert not saying.done(), "the agent has survived"
             await asyncio.sleep(0.01)
         saying.cancel()
 
@@ -240,7 +240,7 @@ def leftover(node: Node, pod: str, device: str, claim_uid: str) -> None:
 
 
 @pytest.mark.parametrize("pod", ["p1", "stranger"])
-def test_what_no_claim_speaks_of_goes_at_the_start(cluster: LocalApiServer, node: Node, pod: str) -> None:
+def test_configs_that_belong_to_no_claim_go_at_the_start(cluster: LocalApiServer, node: Node, pod: str) -> None:
     agent = node.start()
     assert not prepare(node, allocate(cluster, node, from_claim=FIRST)).error
     agent.terminate()
@@ -251,7 +251,7 @@ def test_what_no_claim_speaks_of_goes_at_the_start(cluster: LocalApiServer, node
 
 
 def test_nothing_goes_while_a_claim_is_unknown(cluster: LocalApiServer, node: Node) -> None:
-    """Its pods may be among those that no other claim speaks of."""
+    """Its pods may be among those that belong to no other claim."""
     agent = node.start()
     assert not prepare(node, allocate(cluster, node, from_claim=FIRST)).error
     agent.terminate()
@@ -271,7 +271,7 @@ def test_a_file_that_cannot_be_removed_fails_no_unprepare(caplog: pytest.LogCapt
     failure = CheckpointWriteFailed("p1", "p1.json", OSError(errno.EROFS, "read-only"), in_doubt=False)
     with mock.patch.object(MemoryStore, "commit", return_value={"p1": failure}):
         pods.forget("u")
-    assert len(pods.store) == 0, "not served any more"
+    assert len(pods.store) == 0, "no longer served"
     assert "stay on disk until the next start" in caplog.text
 
 

@@ -42,7 +42,7 @@ def server(authority: Authority) -> Iterator[TlsServer]:
 
 @pytest.fixture
 def folder(tmp_path: Path, authority: Authority) -> Path:
-    """Of the kubeconfig, with the files that it names beside it."""
+    """The folder of the kubeconfig, with the files that it names."""
     for name in ("ca.crt", "client.crt", "client.key"):
         (tmp_path / name).write_bytes((authority.folder / name).read_bytes())
     return tmp_path
@@ -97,7 +97,7 @@ def test_a_token(folder: Path, server: TlsServer, form: str) -> None:
     assert (server.seen, server.connections) == (["t", "t"], 1)
 
 
-def test_a_server_of_another_authority_is_not_believed(folder: Path, server: TlsServer, tmp_path: Path) -> None:
+def test_a_server_of_another_authority_is_not_trusted(folder: Path, server: TlsServer, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     Authority(other)
@@ -158,7 +158,7 @@ def test_a_token_file_is_read_for_every_request(folder: Path, server: TlsServer,
         ask(client)
 
 
-def test_a_context_without_a_user_asks_as_nobody(folder: Path, server: TlsServer) -> None:
+def test_a_context_without_a_user_sends_no_credentials(folder: Path, server: TlsServer) -> None:
     path = Path(written(folder, server, {}, form="json"))
     config = json.loads(path.read_text())
     del config["contexts"][0]["context"]["user"]
@@ -185,7 +185,7 @@ def test_the_service_account_of_a_pod_and_its_renewed_token(
 
 
 class Plugin:
-    """A program in the kubeconfig's folder. Each run gives another token: exec-1, exec-2, …"""
+    """A program in the kubeconfig's folder. Each run returns another token: exec-1, exec-2, …"""
 
     def __init__(self, folder: Path, body: str = "", version: str = V1, **status: Any) -> None:
         self._folder = folder
@@ -217,8 +217,8 @@ print(json.dumps({{"apiVersion": {version!r}, "kind": "ExecCredential", "status"
 
 
 def plugged(folder: Path, server: TlsServer, cluster: dict[str, Any] | None = None, **more: Any) -> ApiServer:
-    told = {"apiVersion": V1, "command": "./plugin", "interactiveMode": "IfAvailable", **more}
-    return asking(written(folder, server, {"exec": told}, cluster))
+    command = {"apiVersion": V1, "command": "./plugin", "interactiveMode": "IfAvailable", **more}
+    return asking(written(folder, server, {"exec": command}, cluster))
 
 
 @pytest.mark.parametrize("version", [V1, V1BETA1])
@@ -263,7 +263,7 @@ def test_a_plugin_that_gives_a_certificate(folder: Path, authority: Authority) -
         assert (server.seen, server.peers) == ([""], ["client"])
 
 
-def test_what_a_plugin_is_told(folder: Path, server: TlsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_that_a_plugin_gets(folder: Path, server: TlsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INHERITED", "yes")
     plugin = Plugin(folder)
     extensions = [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}]
@@ -335,7 +335,7 @@ def test_a_plugin_that_is_not_there_says_how_to_install_it(folder: Path, server:
 def test_a_plugin_that_hangs_is_ended_with_all_that_it_has_started(
     folder: Path, server: TlsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its child has the pipe too, and would keep us waiting for the end of it."""
+    """Its child has the pipe too, and reading would wait for the child."""
     monkeypatch.setattr(execplugin, "RUN_SECONDS", 1.0)
     body = "import subprocess; child = subprocess.Popen(['sleep', '600']); (here / 'pid').write_text(str(child.pid)); "
     Plugin(folder, body + "time.sleep(600)")
@@ -345,7 +345,7 @@ def test_a_plugin_that_hangs_is_ended_with_all_that_it_has_started(
 
 
 def is_gone(pid: int) -> bool:
-    """Or dead and waited for by nobody."""
+    """Also true for a zombie, for which no process waits."""
     try:
         return "Z (zombie)" in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -354,7 +354,7 @@ def is_gone(pid: int) -> bool:
 
 @pytest.mark.parametrize("body", ["", "sys.exit(1)"])
 def test_sixteen_threads_share_one_run_of_the_plugin(folder: Path, server: TlsServer, body: str) -> None:
-    """Also of one that fails: otherwise they would wait for sixteen of them, one after the other."""
+    """Also if it fails: otherwise they would wait for sixteen runs, one after another."""
     plugin = Plugin(folder, f"time.sleep(1); {body}")
     client = plugged(folder, server)
     outcomes: list[str] = []
@@ -411,7 +411,9 @@ def test_what_cannot_work_is_refused_at_the_start(
         ({"proxy-url": "http://x"}, "proxy-url is not supported"),
     ],
 )
-def test_so_is_a_cluster_that_cannot_work(folder: Path, server: TlsServer, cluster: dict[str, Any], why: str) -> None:
+def test_a_cluster_that_cannot_work_is_refused_too(
+    folder: Path, server: TlsServer, cluster: dict[str, Any], why: str
+) -> None:
     with pytest.raises(SettingsError, match=why):
         from_kubeconfig(written(folder, server, {"token": "t"}, cluster))
 
@@ -434,8 +436,8 @@ def test_an_agent_works_with_a_yaml_kubeconfig_and_a_plugin(cluster: LocalApiSer
     plugin = Plugin(node.folder)
     config = json.loads((node.folder / "kubeconfig").read_text())
     config["contexts"][0]["context"]["user"] = "me"
-    told = {"apiVersion": V1, "command": "./plugin", "interactiveMode": "Never"}
-    config["users"] = [{"name": "me", "user": {"exec": told}}]
+    command = {"apiVersion": V1, "command": "./plugin", "interactiveMode": "Never"}
+    config["users"] = [{"name": "me", "user": {"exec": command}}]
     (node.folder / "kubeconfig").write_text(yaml.safe_dump(config))
     node.start()
     assert devices_of(prepare(node, claim_for(cluster, node, "u1", "gpu-0"))) == ["gpu-0"]

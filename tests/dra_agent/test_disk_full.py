@@ -53,7 +53,7 @@ def test_the_claim_fails_the_others_go_on_and_all_is_well_when_there_is_space(
         failed = prepare(node, second)
         assert "No space left on device" in failed.error
         assert str(node.file_of("b")) in failed.error
-        assert devices_of(prepare(node, first)) == ["gpu-0"], "what is prepared is answered"
+        assert devices_of(prepare(node, first)) == ["gpu-0"], "prepared claims are still answered"
         assert agent.get("/readyz")[0] == 200
         assert node.cdi_holdings() == node.holdings() == {"a": ("gpu-0",), "c": ("gpu-2",)}
 
@@ -73,5 +73,5 @@ def test_it_starts_on_a_full_disk(cluster: LocalApiServer, small_disk: Path) -> 
         agent.kill()
         agent = node.start()
         assert prepare(node, claim) == first
-        assert unprepare(node, claim) == "", "the previous generation makes room for the record that it begins"
+        assert unprepare(node, claim) == "", "removing the previous generation makes room for the new record"
         assert node.holdings() == {}

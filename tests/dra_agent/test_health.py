@@ -28,7 +28,7 @@ Reports = AsyncIterator[dict[tuple[str, str], HealthReport]]
 
 @contextlib.contextmanager
 def node_with(cluster: LocalApiServer, folder: Path, devices: int = 2) -> Iterator[Node]:
-    """Its devices have one device node each, which is a file here."""
+    """Each of its devices has one device node, which is a file here."""
     nodes = [folder / f"gpu{n}" for n in range(devices)]
     for each in nodes:
         each.touch()
@@ -38,7 +38,7 @@ def node_with(cluster: LocalApiServer, folder: Path, devices: int = 2) -> Iterat
 
 
 async def until(reports: Reports, device: str, health: int) -> HealthReport:
-    """Read until the device is so; what came before may be anything."""
+    """Read reports until the device has this health; earlier reports may say anything."""
     async with asyncio.timeout(LIMIT):
         async for report in reports:
             found = next(each for (_, name), each in report.items() if name == device)
@@ -90,7 +90,7 @@ def test_metrics_and_readyz_name_the_unhealthy_device_and_the_agent_stays_ready(
         }
 
 
-def test_two_clients_hear_the_same_and_one_that_never_reads_holds_up_neither(
+def test_two_clients_receive_the_same_and_one_that_never_reads_delays_neither(
     cluster: LocalApiServer, tmp_path: Path
 ) -> None:
     async def main(kubelet: Kubelet) -> None:
@@ -108,7 +108,7 @@ def test_two_clients_hear_the_same_and_one_that_never_reads_holds_up_neither(
 
 
 async def unread(channel: grpc.aio.Channel) -> grpc.aio.Call:
-    """A stream that is open, and of which nothing is ever read."""
+    """An open stream that is never read."""
     call = channel.unary_stream(
         HEALTH_V1.watch.path,
         request_serializer=HEALTH_V1.watch.request.SerializeToString,
@@ -118,7 +118,7 @@ async def unread(channel: grpc.aio.Channel) -> grpc.aio.Call:
     return call
 
 
-def test_after_a_kill_kubelet_connects_again_and_hears_how_things_are_now(
+def test_after_a_kill_kubelet_connects_again_and_gets_the_present_health(
     cluster: LocalApiServer, tmp_path: Path
 ) -> None:
     async def main(kubelet: Kubelet) -> None:
@@ -137,7 +137,7 @@ def test_after_a_kill_kubelet_connects_again_and_hears_how_things_are_now(
         talk(node, main)
 
 
-def test_sigterm_ends_the_streams_also_one_that_nobody_reads(cluster: LocalApiServer, tmp_path: Path) -> None:
+def test_sigterm_ends_all_streams_even_one_that_is_never_read(cluster: LocalApiServer, tmp_path: Path) -> None:
     async def main(kubelet: Kubelet) -> None:
         reports = kubelet.watch_health()
         await anext(reports)
@@ -187,7 +187,7 @@ def test_the_root_of_the_host_may_be_elsewhere_and_links_stay_inside_it(tmp_path
     (dev / "gpu0").touch()
     (dev / "absolute").symlink_to("/dev/gpu0")
     (dev / "by-id" / "relative").symlink_to("../absolute")
-    (dev / "dangling").symlink_to("/dev/null")  # which is here, and not there
+    (dev / "dangling").symlink_to("/dev/null")  # exists here, but not below that root
     for path, health in {
         "/dev/gpu0": Health.HEALTHY,
         "/dev/absolute": Health.HEALTHY,
@@ -213,7 +213,7 @@ def serve(
     heartbeat: float,
     say: Callable[[grpc.aio.Channel, HealthStreamService], Awaitable[None]],
 ) -> None:
-    """The service alone on a socket, without an agent around it."""
+    """The service alone on a socket, without an agent."""
 
     async def main() -> None:
         service = HealthStreamService(health, heartbeat)
@@ -230,7 +230,7 @@ def serve(
     asyncio.run(main())
 
 
-def test_a_report_is_repeated_before_its_time_is_over_only_if_somebody_has_looked(tmp_path: Path) -> None:
+def test_a_report_is_repeated_before_it_expires_only_after_a_new_check(tmp_path: Path) -> None:
     health = DeviceHealth(inventory)
     assert HEARTBEAT_SECONDS * 2 < TIMEOUT_SECONDS
 
@@ -239,7 +239,7 @@ def test_a_report_is_repeated_before_its_time_is_over_only_if_somebody_has_looke
         await call.read()  # type: ignore[attr-defined]
         again = asyncio.ensure_future(call.read())  # type: ignore[attr-defined]
         done, _ = await asyncio.wait({again}, timeout=0.3)
-        assert not done, "thirty heartbeats, and nobody has looked since"
+        assert not done, "thirty heartbeats without a new check"
         await health.look()
         async with asyncio.timeout(LIMIT):
             assert len((await again).devices) == 1
@@ -271,11 +271,11 @@ def test_for_a_client_that_never_reads_nothing_is_queued(tmp_path: Path) -> None
 
 
 def resident() -> int:
-    """Bytes of memory that this process has now."""
+    """Bytes of memory that this process uses now."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_an_agent_that_nobody_reads_stays_as_small_as_it_was(cluster: LocalApiServer, tmp_path: Path) -> None:
+def test_an_agent_whose_stream_is_never_read_does_not_grow(cluster: LocalApiServer, tmp_path: Path) -> None:
     """A real process with a real client; each change is a report of all devices."""
 
     async def main(kubelet: Kubelet) -> None:

@@ -36,7 +36,7 @@ class Watcher:
     async def run(self) -> None:
         while True:
             self.streams += 1
-            self.last = {}  # kubelet forgets it all when a stream ends
+            self.last = {}  # kubelet forgets all reports when a stream ends
             with suppress(grpc.aio.AioRpcError):
                 async for report in self._kubelet.watch_health():
                     assert len(report) == DEVICES, "each is complete"
@@ -95,7 +95,7 @@ def test_health_flaps_while_the_agent_is_killed_under_load(
                 largest = max(largest, memory_of(agents[-1]))
                 await asyncio.to_thread(agents[-1].kill)
                 kubelet.pause()
-                await asyncio.sleep(0.02)  # answers that were on their way
+                await asyncio.sleep(0.02)  # answers that were being sent
                 deaf.cancel()
                 assert journal.differences(node.holdings()) == []
                 agents.append(await asyncio.to_thread(node.start))
@@ -128,7 +128,7 @@ def test_health_flaps_while_the_agent_is_killed_under_load(
 
 
 async def as_on_disk(watcher: Watcher, nodes: list[Path]) -> None:
-    """Wait until what kubelet knows is what is there."""
+    """Wait until kubelet's reports match the device nodes on disk."""
     expected = {f"gpu-{n}": HEALTHY if each.exists() else UNHEALTHY for n, each in enumerate(nodes)}
     async with asyncio.timeout(LIMIT):
         while {name: report.health for (_, name), report in watcher.last.items()} != expected:  # noqa: ASYNC110

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments under load: what was acknowledged is there, and no device has two claims."""
+"""SIGKILL at random moments under load: what was acknowledged is kept, and no device has two claims."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_nothing_that_was_acknowledged_is_lost(cluster: LocalApiServer, capsys: 
                 await asyncio.sleep(chance.uniform(0.02, 0.5))
                 await asyncio.to_thread(agent.kill)
                 kubelet.pause()
-                await asyncio.sleep(0.02)  # answers that were on their way
+                await asyncio.sleep(0.02)  # answers that were being sent
                 assert journal.differences(node.holdings()) == [], f"kill {kill}, on disk"
                 agent = await asyncio.to_thread(node.start)
                 assert journal.differences(node.holdings()) == [], f"kill {kill}, after the start"
@@ -74,7 +74,7 @@ def test_a_kill_while_it_starts_is_no_different(node: Node, cluster: LocalApiSer
 
 
 def prepared(node: Node) -> dict[str, tuple[str, ...]]:
-    """What is answered as prepared by whoever finds it."""
+    """The claims that the agent answers as prepared."""
     claims = node.claims()
     phases = {uid: state.driver_states[node.driver].phase for uid, state in claims.items()}
     return {uid: devices for uid, devices in node.holdings().items() if phases[uid] is ClaimPhase.PREPARED}

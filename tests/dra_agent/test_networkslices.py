@@ -59,7 +59,7 @@ def test_a_pool_for_all_nodes_has_no_node_and_no_owner(cluster: LocalApiServer, 
     assert not item["metadata"].get("ownerReferences")
     cluster.delete_node("n1")
     cluster.wipe_slices("n1")
-    assert devices(cluster) == ["nic-0"], "it goes with no node"
+    assert devices(cluster) == ["nic-0"], "no node takes it along when it is deleted"
 
 
 def test_a_pool_for_some_nodes_selects_them_by_label(cluster: LocalApiServer, server: ApiServer) -> None:
@@ -92,7 +92,7 @@ def test_agents_with_the_same_file_write_it_once(cluster: LocalApiServer, server
 
 
 def test_agents_that_start_at_once_agree_in_the_end(cluster: LocalApiServer) -> None:
-    """Some find that another one was faster, and look again, as the publisher does."""
+    """Some find that another agent was faster, and try again, as the publisher does."""
     many = pool(*(f"nic-{n}" for n in range(300)))
     barrier = threading.Barrier(8)
 
@@ -134,7 +134,7 @@ def test_agents_with_different_files_do_not_fight_and_the_last_change_stays(
         assert first.publish(old) == second.publish(new) == 0
     assert devices(cluster) == ["nic-0", "nic-1"]
     assert len([line for line in caplog.messages if "fabric: another agent published a different version" in line]) == 1
-    assert first.publish(new) == 0, "its file has changed too, to what is there"
+    assert first.publish(new) == 0, "its file now matches the published slices"
     first.publish(old)  # and back
     assert devices(cluster) == ["nic-0"]
 
@@ -156,11 +156,11 @@ def test_what_is_missing_or_incomplete_is_put_right_by_any_agent(cluster: LocalA
     assert len(devices(cluster)) == 300
 
 
-def test_only_a_pool_that_was_in_the_own_file_is_withdrawn(cluster: LocalApiServer, server: ApiServer) -> None:
+def test_an_agent_withdraws_only_a_pool_that_was_in_its_own_file(cluster: LocalApiServer, server: ApiServer) -> None:
     one, other = ResourceSlices(server, "n1"), ResourceSlices(server, "n2")
     one.publish(file_with(pool("nic-0")))
     other.publish(file_with(node="n2"))
-    assert devices(cluster) == ["nic-0"], "a node without network pools says nothing about them"
+    assert devices(cluster) == ["nic-0"], "a node without network pools does not touch them"
     assert one.publish(file_with()) == 1
     assert devices(cluster) == []
 

@@ -18,12 +18,12 @@ def published(cluster: LocalApiServer) -> list[str]:
 
 
 def looks(cluster: LocalApiServer) -> int:
-    """Each look asks for the node once."""
+    """Each check asks for the node once."""
     return cluster.requests["nodes"]
 
 
 def after_two_looks(cluster: LocalApiServer, node: Node) -> None:
-    """Let kubelet register the agent, and wait for the look that follows at once and the one a second later."""
+    """Let kubelet register the agent, and wait for the check that follows at once and the one a second later."""
     before = looks(cluster)
     talk(node, lambda kubelet: kubelet.health())
     until(lambda: looks(cluster) >= before + 2)
@@ -52,7 +52,7 @@ def test_slices_that_kubelet_wiped_at_its_start_are_back_within_seconds(
 
 
 def test_looking_again_and_restarting_give_no_new_generation(cluster: LocalApiServer) -> None:
-    """Quantities come back in another form, and the server drops what it does not know."""
+    """Quantities come back in another form, and the server drops unknown fields."""
     cluster.disabled = {"allowMultipleAllocations"}
     device = {"name": "gpu-0", "shared": True, "attributes": {}, "capacity": {"memory": {"value": "1024Mi"}}}
     with Node(cluster.address, [device, {"name": "gpu-1"}]) as node:
@@ -117,7 +117,7 @@ def test_a_changed_device_file_is_published_without_a_restart(node: Node, cluste
     assert agent.details()["devices_file"] == "good"
 
 
-def test_a_standby_publishes_the_devices_of_the_day_that_it_takes_over(node: Node, cluster: LocalApiServer) -> None:
+def test_a_standby_publishes_the_present_devices_when_it_takes_over(node: Node, cluster: LocalApiServer) -> None:
     old, standby = node.start(), node.start()
     until(lambda: published(cluster) == node.devices)
     assert standby.details()["phase"] == "standby"
@@ -127,7 +127,7 @@ def test_a_standby_publishes_the_devices_of_the_day_that_it_takes_over(node: Nod
     standby.wait_until_ready("serving")
     after_two_looks(cluster, node)
     assert published(cluster) == ["new"]
-    assert cluster.slices()[0]["spec"]["pool"]["generation"] == 2, "the old ones did not come back for a while"
+    assert cluster.slices()[0]["spec"]["pool"]["generation"] == 2, "the old ones did not reappear, even briefly"
 
 
 def test_a_broken_device_file_is_refused_and_the_devices_stay(node: Node, cluster: LocalApiServer) -> None:
@@ -164,7 +164,7 @@ def test_an_outage_of_the_api_server_leaves_it_ready(node: Node, cluster: LocalA
     agent = node.start()
     until(lambda: published(cluster) == node.devices)
     cluster.failing = 503
-    talk(node, lambda kubelet: kubelet.health())  # registers, which is followed by a look
+    talk(node, lambda kubelet: kubelet.health())  # registers, which is followed by a check
     until(lambda: "503" in agent.details()["resource_slices"])
     assert agent.get("/readyz")[0] == 200
     cluster.failing = 0

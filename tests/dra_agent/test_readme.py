@@ -1,4 +1,4 @@
-"""What the README names is there, and the manifest fits the agent's defaults."""
+"""What the README names exists, and the manifest matches the agent's defaults."""
 
 from __future__ import annotations
 

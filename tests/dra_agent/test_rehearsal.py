@@ -1,4 +1,4 @@
-"""The stand-ins behave as a real cluster was seen to do."""
+"""The rehearsal's kubelet and API server behave as a real cluster was observed to."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_a_pool_without_devices_is_no_change_either(cluster: LocalApiServer, ser
     assert "devices" not in cluster.slices()[0]["spec"]
 
 
-def test_what_somebody_else_changed_is_put_right(cluster: LocalApiServer, server: ApiServer) -> None:
+def test_a_change_by_another_client_is_corrected(cluster: LocalApiServer, server: ApiServer) -> None:
     slices = ResourceSlices(server, "n1")
     slices.publish(with_memory("1024Mi"))
     (item,) = cluster.slices()
@@ -149,7 +149,7 @@ def pools(cluster: LocalApiServer) -> set[str]:
     return {item["spec"]["pool"]["name"] for item in cluster.slices()}
 
 
-def test_slices_that_an_older_agent_named_otherwise_are_replaced(cluster: LocalApiServer, server: ApiServer) -> None:
+def test_slices_that_an_older_agent_named_differently_are_replaced(cluster: LocalApiServer, server: ApiServer) -> None:
     (item,) = slices_of(inventory("gpu-0"), "n1", OWNER, 7)
     item["metadata"] = {"name": "as-it-was-called"}
     server.request("POST", "/resourceslices", item)
@@ -239,7 +239,7 @@ def times(cluster: LocalApiServer) -> dict[str, str]:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_taint_keeps_the_time_when_it_was_added(cluster: LocalApiServer, server: ApiServer, restarted: bool) -> None:
-    """The server sets it in each write that leaves it out; pods are evicted so long after it."""
+    """The server sets it in each write without one; pods are evicted a given time after it."""
     slices = ResourceSlices(server, "n1")
     slices.publish(tainted("a"))
     first = times(cluster)
@@ -294,7 +294,7 @@ def test_they_fit_the_published_schema_of_kubernetes(version: str, name: str) ->
         assert kubernetes_validate.validate(item, version, strict=True) == version
 
 
-def test_the_published_schema_is_really_asked() -> None:
+def test_the_published_schema_is_really_used() -> None:
     (item,) = slices_of(inventory("gpu-0"), "n1", OWNER)
     broken: Mapping[str, Any] = {**item, "spec": {**item["spec"], "node": "n1"}}
     with pytest.raises(kubernetes_validate.ValidationError):

@@ -15,9 +15,7 @@ NEWER = str(Path(__file__).with_name("newer_agent.py"))
 OLDER = str(Path(__file__).with_name("older_agent.py"))
 
 
-def test_after_a_restart_it_answers_from_its_memory_while_nobody_can_be_asked(
-    node: Node, cluster: LocalApiServer
-) -> None:
+def test_after_a_restart_it_answers_from_its_state_without_the_api_server(node: Node, cluster: LocalApiServer) -> None:
     claim = claim_for(cluster, node, "a", "gpu-0")
     agent = node.start()
     first = prepare(node, claim)
@@ -86,7 +84,7 @@ def test_it_starts_degraded_with_a_damaged_claim_and_serves_the_others(
     assert agent.details()["state"] == "good"
 
 
-def test_whatever_was_done_to_the_cdi_folder_meanwhile_is_put_right(node: Node, cluster: LocalApiServer) -> None:
+def test_any_change_to_the_cdi_folder_meanwhile_is_corrected(node: Node, cluster: LocalApiServer) -> None:
     agent = node.start()
     for n, uid in enumerate("abc"):
         assert prepare(node, claim_for(cluster, node, uid, f"gpu-{n}")).devices
@@ -102,7 +100,7 @@ def test_whatever_was_done_to_the_cdi_folder_meanwhile_is_put_right(node: Node, 
 def test_an_upgrade_and_a_downgrade_of_the_schema_keep_every_claim(
     node: Node, cluster: LocalApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Version 5 adds a field that version 4 may carry along."""
+    """Version 5 adds a field that version 4 keeps."""
     monkeypatch.setenv("NEWER_READABLE_BY", "4")
     first, second = claim_for(cluster, node, "a", "gpu-0"), claim_for(cluster, node, "b", "gpu-1")
     agent = node.start()
@@ -153,7 +151,7 @@ def test_a_claim_that_only_a_newer_agent_can_read_is_neither_lost_nor_overwritte
 
 
 def test_going_back_by_one_version_is_refused_clearly_and_loses_nothing(node: Node, cluster: LocalApiServer) -> None:
-    """An agent of version 3 knows no phases: it would answer as prepared what is not."""
+    """An agent of version 3 knows no phases: it would report unprepared claims as prepared."""
     claim, other = claim_for(cluster, node, "a", "gpu-0"), claim_for(cluster, node, "b", "gpu-1")
     agent = node.start()
     first = prepare(node, claim)
@@ -179,7 +177,7 @@ def test_going_back_by_one_version_is_refused_clearly_and_loses_nothing(node: No
 
 
 def test_files_of_the_first_two_versions_are_still_understood(node: Node, cluster: LocalApiServer) -> None:
-    """As an agent of 2023 left them: no devices with names, so only unprepare makes sense, and it works."""
+    """As an agent of 2023 left them: without device names, so only unprepare makes sense, and it works."""
     agent = node.start()
     agent.terminate()
     write_version_1(node)
@@ -191,8 +189,8 @@ def test_files_of_the_first_two_versions_are_still_understood(node: Node, cluste
 
 
 def header(node: Node, uid: str) -> tuple[int, int]:
-    told = json.loads(node.file_of(uid).read_bytes())
-    return told["version"], told["readable_by"]
+    document = json.loads(node.file_of(uid).read_bytes())
+    return document["version"], document["readable_by"]
 
 
 def data(node: Node, uid: str) -> dict[str, object]:

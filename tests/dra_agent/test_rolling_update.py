@@ -1,4 +1,4 @@
-"""Old and new process overlap: the new one stands by and says ready, then the old one goes."""
+"""Old and new process overlap: the new one stands by and reports ready, then the old one stops."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def test_with_surge_no_call_is_lost(cluster: LocalApiServer, capsys: pytest.Capt
             load = asyncio.create_task(pods.run(8))
             await asyncio.sleep(0.3)
 
-            new = await asyncio.to_thread(node.start)  # returns when it says ready
+            new = await asyncio.to_thread(node.start)  # returns when it is ready
             details = await asyncio.to_thread(new.details)
             assert details["phase"] == "standby"
-            assert "'agent-1'" in details["holder"], "says who has the state"
+            assert "'agent-1'" in details["holder"], "names the owner of the state"
             assert old.running
             await asyncio.sleep(0.2)
             started = time.monotonic()

@@ -83,7 +83,7 @@ def test_folders_that_were_there_keep_their_modes(cluster: LocalApiServer) -> No
 
 
 def test_nothing_but_the_socket_ever_appears_in_kubelets_registry(cluster: LocalApiServer) -> None:
-    """Kubelet logs an error for each name that comes and goes before it has looked, also for one with a dot."""
+    """Kubelet logs an error for each name that vanishes before it has looked, even one with a leading dot."""
     with Node(cluster.address) as node, Names(node.registry) as names:
         agent = node.start()
         agent.kill()
@@ -158,7 +158,7 @@ def test_an_empty_request_has_an_empty_reply(node: Node) -> None:
 
 
 @pytest.mark.usefixtures("agent")
-def test_it_lists_who_uses_what(node: Node, cluster: LocalApiServer) -> None:
+def test_it_lists_which_pod_uses_which_device(node: Node, cluster: LocalApiServer) -> None:
     claim = claim_for(cluster, node, "listed", "gpu-2")
     assert devices_of(prepare(node, claim)) == ["gpu-2"]
 
@@ -217,7 +217,7 @@ def test_its_devices_are_published(node: Node, cluster: LocalApiServer) -> None:
     assert [device["name"] for device in published["spec"]["devices"]] == node.devices
 
 
-def test_sigterm_ends_it_in_order_and_tells_who_watches(cluster: LocalApiServer) -> None:
+def test_sigterm_ends_it_in_order_and_notifies_watching_clients(cluster: LocalApiServer) -> None:
     with Node(cluster.address) as node:
         agent = node.start()
 
@@ -229,8 +229,8 @@ def test_sigterm_ends_it_in_order_and_tells_who_watches(cluster: LocalApiServer)
             )(HEALTH_WATCH.request())
             seen: list[int] = []
             ending: asyncio.Task[int] | None = None
-            async for told in watching:
-                seen.append(told.status)
+            async for reply in watching:
+                seen.append(reply.status)
                 ending = ending or asyncio.create_task(asyncio.to_thread(agent.terminate))
             assert ending
             assert await ending == 0
@@ -250,7 +250,7 @@ def test_a_socket_that_a_dead_agent_left_is_replaced(cluster: LocalApiServer) ->
 
 
 def test_a_server_that_ends_leaves_the_socket_of_its_successor(tmp_path: Path) -> None:
-    """gRPC removes whatever has the path of its socket, and not before it is collected."""
+    """gRPC removes whatever has the path of its socket, and only when the server is collected."""
     path = str(tmp_path / "s.sock")
 
     async def main() -> bool:
@@ -271,8 +271,8 @@ def test_a_server_that_ends_leaves_the_socket_of_its_successor(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("calls", [0, 1])
-def test_a_server_waits_for_calls_under_way_and_not_for_a_stream_that_nobody_reads(tmp_path: Path, calls: int) -> None:
-    """gRPC alone would wait for the stream as long as for a call: for all of the grace."""
+def test_a_server_waits_for_running_calls_and_not_for_a_stream_that_is_never_read(tmp_path: Path, calls: int) -> None:
+    """gRPC alone would wait for the stream as for a call, for the whole grace period."""
     stuck, asked, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def write(request: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
@@ -312,7 +312,7 @@ def test_a_server_waits_for_calls_under_way_and_not_for_a_stream_that_nobody_rea
     asyncio.run(main())
 
 
-def test_an_agent_without_its_socket_says_that_it_is_ill(cluster: LocalApiServer) -> None:
+def test_an_agent_without_its_socket_reports_itself_unhealthy(cluster: LocalApiServer) -> None:
     with Node(cluster.address) as node:
         agent = node.start()
         (node.folder / "p" / "dra.sock").unlink()

@@ -123,7 +123,7 @@ WRONG: dict[str, tuple[object, str]] = {
     "a network pool in capitals": (network([pool(pool="P")]), r"network_pools\[0\]\.pool: 'P' is not a DNS subdomain"),
     "the pool of the node": (network([pool(pool="node-1")]), "two pools are called 'node-1'"),
     "two pools of a name": (network([pool(), pool(devices=[])]), r"pools\[1\]\.pool: two pools are called 'net'"),
-    "a pool for nobody": (network([pool(all_nodes=False)]), "all_nodes, which is true, or a node_selector"),
+    "a pool for no node": (network([pool(all_nodes=False)]), "all_nodes, which is true, or a node_selector"),
     "a pool for all and some": (network([pool(node_selector={"a": "b"})]), "and not both"),
     "a selector without labels": (network([selected({})]), r"network_pools\[0\]\.node_selector: an object with labels"),
     "a selector of a list": (network([selected(["a"])]), "an object with labels"),
@@ -162,7 +162,7 @@ RIGHT: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("fields", RIGHT)
-def test_what_both_grammars_allow_is_taken(tmp_path: Path, fields: dict[str, object]) -> None:
+def test_what_both_grammars_allow_is_accepted(tmp_path: Path, fields: dict[str, object]) -> None:
     content = {"driver": "a0-b.example.com", "pool": "rack-1/node.a", "devices": [{"name": "y"} | fields]}
     read = inventory(tmp_path, content)
     assert len(read.devices) == 1

@@ -73,14 +73,14 @@ def test_a_device_of_a_renamed_pool_does_not_go_to_a_second_claim(node: Node, cl
     agent = node.start()
     first = prepare(node, old)
     agent.terminate()
-    told = json.loads((node.folder / "devices.json").read_text())
-    node.write("devices.json", {**told, "pool": "renamed"})
+    devices = json.loads((node.folder / "devices.json").read_text())
+    node.write("devices.json", {**devices, "pool": "renamed"})
     node.start()
     cluster.allocate("b", "claim-b", ["gpu-0"], driver=node.driver, pool="renamed")
     new = Claim("b", "claim-b")
 
     assert "is held by claim default/claim-a (UID a)" in prepare(node, new).error
-    assert prepare(node, old) == first, "what runs goes on under the old name"
+    assert prepare(node, old) == first, "running claims keep the old name"
     assert unprepare(node, old) == ""
     assert devices_of(prepare(node, new)) == ["gpu-0"]
 
@@ -89,8 +89,8 @@ def test_a_device_that_left_the_device_file_stays_with_its_claim(node: Node, clu
     claim = claim_for(cluster, node, "a", "gpu-0")
     agent = node.start()
     first = prepare(node, claim)
-    told = json.loads((node.folder / "devices.json").read_text())
-    node.write("devices.json", {**told, "devices": [{"name": "gpu-1"}, {"name": "new-0"}]})
+    devices = json.loads((node.folder / "devices.json").read_text())
+    node.write("devices.json", {**devices, "devices": [{"name": "gpu-1"}, {"name": "new-0"}]})
     until(lambda: "reloaded, 2 devices" in agent.log)
 
     assert devices_of(prepare(node, claim_for(cluster, node, "b", "new-0"))) == ["new-0"]
@@ -112,7 +112,7 @@ def test_a_cdi_file_that_was_deleted_is_back_after_the_next_prepare(node: Node, 
     assert node.cdi_holdings() == {"a": ("gpu-0",)}
 
 
-def test_a_folder_in_the_place_of_a_cdi_file_ends_no_start(node: Node, cluster: LocalApiServer) -> None:
+def test_a_folder_in_place_of_a_cdi_file_fails_no_start(node: Node, cluster: LocalApiServer) -> None:
     claim, other = claim_for(cluster, node, "a", "gpu-0"), claim_for(cluster, node, "b", "gpu-1")
     agent = node.start()
     for each in (claim, other):
@@ -170,7 +170,7 @@ def test_an_orphan_is_named_and_can_be_released(node: Node, cluster: LocalApiSer
     assert agent.details()["orphaned_claims"] == {}
 
 
-def test_orphans_are_released_by_themselves_if_the_operator_wants_so(node: Node, cluster: LocalApiServer) -> None:
+def test_orphans_are_released_automatically_if_the_operator_wants_it(node: Node, cluster: LocalApiServer) -> None:
     gone, deallocated, running = (claim_for(cluster, node, uid, f"gpu-{n}") for n, uid in enumerate("abc"))
     agent = node.start()
     for claim in (gone, deallocated, running):
@@ -184,7 +184,7 @@ def test_orphans_are_released_by_themselves_if_the_operator_wants_so(node: Node,
 
 
 def test_a_server_that_lost_the_api_makes_no_orphans(node: Node, cluster: LocalApiServer) -> None:
-    """It answers 404 for every claim, and still nobody said that they are gone."""
+    """It answers 404 for every claim, but that does not say that they are gone."""
     claim = claim_for(cluster, node, "a", "gpu-0")
     agent = node.start("--release-orphans-after", "0")
     first = prepare(node, claim)

@@ -43,7 +43,7 @@ class Authority:
 
 class TlsServer:
     """Answers every request with an object. `refused` tokens get 401; `seen` has the token of each request, `peers`
-    the names in the client's certificate. With `mutual` it wants one."""
+    the names in the client's certificate. With `mutual` it requires one."""
 
     def __init__(self, authority: Authority, certificate: str = "server", *, mutual: bool = False) -> None:
         self.refused: set[str] = set()

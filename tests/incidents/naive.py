@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Corrupted(Exception):
-    """What the agents said before they ended."""
+    """The error with which the agents ended."""
 
 
 def rename_without_sync(path: Path, blob: bytes) -> None:
@@ -24,7 +24,7 @@ def rename_without_sync(path: Path, blob: bytes) -> None:
 
 
 def seal_struct(state: Any) -> bytes:
-    """The checksum is that of the object in memory, not of the bytes: kubelet hashes Go's %#v of the struct."""
+    """The checksum covers the object in memory, not the bytes: kubelet hashes Go's %#v of the struct."""
     return json.dumps({"data": asdict(state), "checksum": zlib.crc32(repr(state).encode())}).encode()
 
 

@@ -33,7 +33,7 @@ def reason_for(problem: CheckpointError) -> Reason:
 
 
 def data_in(path: Path) -> str:
-    """The data of a file exactly as it stands there."""
+    """The data of a file exactly as written."""
     return path.read_text().partition(',"data":')[2]
 
 
@@ -42,11 +42,11 @@ def names(directory: Path, prefix: str = "") -> list[str]:
 
 
 def quarantined(directory: Path) -> list[bytes]:
-    """What is kept of damaged files, oldest first."""
+    """The quarantined copies of damaged files, oldest first."""
     folder = directory / ".quarantine"
     return [(folder / name).read_bytes() for name in names(folder)] if folder.is_dir() else []
 
 
 def naive_load(directory: Path) -> dict[str, Any]:
-    """How most of these agents started: one loop, and whatever it meets ends it."""
+    """How most of these agents started: one loop, which any error ends."""
     return {path.stem: json.loads(path.read_bytes()) for path in directory.glob("[!.]*.json")}

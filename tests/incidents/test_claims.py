@@ -32,7 +32,7 @@ def test_kubernetes_81324_the_first_reconcile_after_a_restart_wipes_nothing(dire
         agent.reconcile([POD], complete=True)
         assert len(agent.cache) == 1
         agent.reconcile([], complete=True)
-        assert driver.unprepared == ["uid-1"], "when it is certain that nobody is left"
+        assert driver.unprepared == ["uid-1"], "when it is certain that no pod is left"
 
 
 def test_kubernetes_131617_a_new_claim_of_the_same_name_is_not_the_old_one(directory: Path, driver: GpuDriver) -> None:
@@ -161,7 +161,7 @@ def test_nvidia_840_a_vanished_claim_gives_its_device_back(directory: Path, driv
     with node(directory, driver) as agent:  # meanwhile pod and claim were deleted
         with pytest.raises(PrepareFailed, match="already allocated to different claim uid-1"):
             agent.prepare_resources(anew)
-        assert agent.cache.pods() == {"pod-1", "pod-2"}, "who holds what can be listed"
+        assert agent.cache.pods() == {"pod-1", "pod-2"}, "the holder of each device can be listed"
 
         agent.reconcile([anew], complete=True)
 

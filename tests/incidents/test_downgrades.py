@@ -48,7 +48,7 @@ def test_kubernetes_139069_four_releases_take_turns_on_one_directory(directory: 
             manager.update_checkpoint("cpus", lambda cpus: replace(cpus, **{name: getattr(cpus, name) + 1}))  # noqa: B023
 
     with CheckpointManager(directory, programs[4]) as newest:
-        assert newest.get_checkpoint("cpus").data == cpus_of(4)(24, 24, 24, 24), "in 96 turns nobody lost a count"
+        assert newest.get_checkpoint("cpus").data == cpus_of(4)(24, 24, 24, 24), "in 96 turns no count was lost"
 
 
 @dataclass
@@ -88,8 +88,8 @@ def test_rocm_88_a_newer_file_is_called_newer_with_both_versions(directory: Path
         problem = old.load().problems["claim"]
         assert isinstance(problem, CheckpointTooNew)
         assert not isinstance(problem, CorruptCheckpoint)
-        for told in ("version 7", "version 5", "not damaged", "claim.json"):
-            assert told in str(problem)
+        for part in ("version 7", "version 5", "not damaged", "claim.json"):
+            assert part in str(problem)
         for refused in (
             lambda: old.create_checkpoint("claim", OldClaim()),
             lambda: old.update_checkpoint("claim", lambda claim: claim),

@@ -51,7 +51,7 @@ def test_kubernetes_94305_what_needs_space_fails_and_succeeds_when_there_is_some
         assert manager.get_checkpoint("pod-1").data.ports == [80, 443]
 
 
-def test_kubernetes_141206_a_write_that_failed_is_told_and_memory_stays_as_the_disk(
+def test_kubernetes_141206_a_write_that_failed_is_reported_and_memory_stays_as_the_disk(
     directory: Path, disk: Disk, driver: GpuDriver
 ) -> None:
     """The write error was only logged; memory went ahead of the disk, and a restart brought ghosts or lost devices."""
@@ -91,7 +91,7 @@ def test_cni_plugins_498_a_full_disk_leaves_no_empty_reservations(directory: Pat
             with pytest.raises(CheckpointWriteFailed):
                 manager.create_checkpoint(address, Sandbox("pod-1"), overwrite=False)
 
-        assert len(names(naive)) == 50, "the way that failed: every address is taken, by nobody"
+        assert len(names(naive)) == 50, "the way that failed: every address is taken, and none is used"
         assert manager.list_checkpoints() == []
         assert names(directory) == [".lock"], "a name appears only with its bytes, and no temp file stays"
         disk.free()

@@ -101,7 +101,7 @@ def test_filelock_574_the_lock_file_is_never_unlinked(real_directory: Path) -> N
     assert len(inodes) == 1
 
 
-def test_filelock_574_who_loses_the_lock_file_to_somebody_else_stops_writing(real_directory: Path) -> None:
+def test_filelock_574_an_owner_that_loses_the_lock_file_stops_writing(real_directory: Path) -> None:
     """Two holders on two inodes both believed that they were alone, and both wrote."""
     with CheckpointManager(real_directory) as old:
         old.create_checkpoint("state", "old")

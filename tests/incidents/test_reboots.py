@@ -134,7 +134,7 @@ def test_podman_26823_a_reboot_is_seen_without_a_marker_that_should_vanish(direc
     assert seen == {"boot-1": False}, "every file of the last boot survived, and says that it did"
     with opened(directory, boot_id="") as manager:
         assert manager.get_checkpoint("boot-1").from_this_boot is None, (
-            "where the kernel does not tell, we do not guess"
+            "without a boot id from the kernel, we do not guess"
         )
 
 

@@ -35,7 +35,7 @@ def driver() -> GpuDriver:
 
 @pytest.fixture
 def claim_file(directory: Path, driver: GpuDriver) -> Path:
-    """That of uid-1, one of three prepared claims, each written twice: for the intent and for the result."""
+    """The file of uid-1, one of three prepared claims, each written twice: for the intent and for the result."""
     with node(directory, driver) as agent:
         for each in PODS.values():
             agent.prepare_resources(each)
@@ -72,7 +72,7 @@ def test_nvidia_1259_a_damaged_claim_is_not_reset_to_empty(
 
     with node(directory, driver) as agent:
         assert "uid-1" in agent.cache
-        assert [claim.uid for claim in agent.cache.of_pod("pod-1")] == ["uid-1"], "known from the generation before"
+        assert [claim.uid for claim in agent.cache.of_pod("pod-1")] == ["uid-1"], "known from the previous generation"
         agent.reconcile(PODS.values(), complete=True)
         assert driver.unprepared == [], "it is still in use"
         agent.reconcile([PODS[0], PODS[2]], complete=True)
@@ -211,4 +211,4 @@ def test_tencentdb_agent_memory_770_bytes_that_cannot_be_kept_are_not_replaced(r
         assert (real_directory / "memory.json").read_bytes() == bad
         with mock.patch.object(os, "mkdir", side_effect=no_room):
             manager.remove_checkpoint("memory")
-        assert "memory" not in manager, "to get rid of it must always be possible"
+        assert "memory" not in manager, "removing it must always be possible"

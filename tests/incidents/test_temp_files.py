@@ -21,7 +21,7 @@ KILLS = 20
 
 
 def write_and_die(directory: Path, call: str, _: int) -> None:
-    """Is killed just before the first such system call of a write."""
+    """Dies just before the first such system call of a write."""
     manager = opened(directory)
 
     def die(met: Call) -> None:
@@ -62,7 +62,7 @@ def test_opencodex_499_hundreds_of_old_temp_files_are_swept_when_the_directory_i
 
     with opened(directory, read_only=True) as reader:
         assert reader.list_checkpoints() == ["state"]
-        assert len(names(directory, ".tmp-")) == 263, "who only reads may not clean up: a writer may be alive"
+        assert len(names(directory, ".tmp-")) == 263, "a reader must not clean up: a writer may be alive"
     with opened(directory) as manager:
         assert manager.get_checkpoint("state").data == Sandbox("pod")
     assert names(directory) == [".lock", "state.json"]

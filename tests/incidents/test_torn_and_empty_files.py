@@ -20,7 +20,7 @@ from .sandboxes import Sandbox, data_in, naive_load, names, opened, quarantined,
 
 @pytest.fixture
 def pod_file(directory: Path) -> Path:
-    """That of pod-a, in its second generation, with pod-b beside it."""
+    """The file of pod-a, in its second generation, with pod-b beside it."""
     with opened(directory) as manager:
         manager.create_checkpoint("pod-a", Sandbox("pod-a", ports=[80]))
         manager.create_checkpoint("pod-a", Sandbox("pod-a", ports=[80, 443]))
@@ -44,7 +44,7 @@ def test_kubernetes_135711_valid_json_followed_by_extra_bytes(
         assert list(loaded.checkpoints) == ["pod-b"]
         assert reason_for(loaded.problems["pod-a"]) is Reason.TRAILING_BYTES
         assert [(event.kind, event.key) for event in events] == [(EventKind.DAMAGE, "pod-a")]
-        assert pod_file.read_bytes() == whole + b"443]}}\n", "nothing is repaired before somebody says so"
+        assert pod_file.read_bytes() == whole + b"443]}}\n", "nothing is repaired without a request"
 
         assert manager.recover_checkpoint("pod-a").outcome is Outcome.REPAIRED
 
@@ -94,7 +94,9 @@ def test_azure_container_networking_642_nul_bytes_after_an_os_crash(
         assert before is not None
         assert before.data.ports == [80]
 
-        assert manager.recover_checkpoint("pod-a").outcome is Outcome.NEEDS_ROLLBACK, "to lose is not ours to decide"
+        assert manager.recover_checkpoint("pod-a").outcome is Outcome.NEEDS_ROLLBACK, (
+            "losing data is not ours to decide"
+        )
         assert pod_file.read_bytes() == torn
         assert manager.recover_checkpoint("pod-a", rollback=True).outcome is Outcome.ROLLED_BACK
 

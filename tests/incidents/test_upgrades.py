@@ -179,7 +179,7 @@ def test_kubernetes_102880_a_changed_type_is_reported_and_not_an_empty_state(dir
         assert not loaded.checkpoints
         assert isinstance(loaded.problems["pod-1"], SchemaMismatch)
         assert "$.devices is list, not dict" in str(loaded.problems["pod-1"])
-        assert "pod-1" in forgetful, "not new: nobody may take its devices for free"
+        assert "pod-1" in forgetful, "not new: its devices must not count as free"
     assert (directory / "pod-1.json").read_bytes() == blob
 
     migrating = Schema(

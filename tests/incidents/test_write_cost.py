@@ -108,7 +108,7 @@ def test_opensandbox_1613_while_one_sync_hangs_the_others_go_on(real_directory: 
         assert manager.get_checkpoint("slow").data == Sandbox("after")
 
 
-def test_opensandbox_1613_a_slow_sync_is_told(real_directory: Path, events: list[Event]) -> None:
+def test_opensandbox_1613_a_slow_sync_is_reported(real_directory: Path, events: list[Event]) -> None:
     """The same fsync of 6.26 seconds: the operator of such a disk wants to know."""
     clock = time.perf_counter
     late = 0.0

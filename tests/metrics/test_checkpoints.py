@@ -114,7 +114,7 @@ def test_a_write_that_waits_for_another_thread_is_seen_in_the_lock_waits(directo
     assert figures("lock_wait_seconds_count") == 3
 
 
-def test_failed_writes_are_told_apart_from_those_in_doubt(directory: Path, figures: Figures) -> None:
+def test_failed_writes_are_counted_apart_from_those_in_doubt(directory: Path, figures: Figures) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -185,7 +185,7 @@ def test_a_store_without_files_has_no_syncs() -> None:
     assert figures("sync_seconds_count") == 0
 
 
-def test_the_callback_of_the_agent_hears_events_as_well(directory: Path, figures: Figures) -> None:
+def test_the_agent_s_own_callback_gets_the_events_as_well(directory: Path, figures: Figures) -> None:
     heard: list[Event] = []
     with CheckpointManager(directory, LEASES, metrics=figures.metrics, on_event=heard.append) as manager:
         (directory / "a.json").write_bytes(b"")
@@ -200,7 +200,7 @@ def test_names_and_texts_are_those_of_the_command_where_the_meaning_is_the_same(
     with CheckpointManager(directory, LEASES, metrics=figures.metrics):
         text = generate_latest(figures.registry).decode()
     ours = {line.split()[2]: line.split(maxsplit=3)[3] for line in text.splitlines() if line.startswith("# HELP")}
-    theirs = {f"checkpointmanager_{name}": told for name, told in prometheus._HELP.items()}
+    theirs = {f"checkpointmanager_{name}": text for name, text in prometheus._HELP.items()}
     both = ours.keys() & theirs.keys()
     assert both == {f"checkpointmanager_{name}" for name in ("checkpoints", "damaged", "unreadable", "quarantined")}
     assert {name: ours[name] for name in both} == {name: theirs[name] for name in both}

@@ -1,4 +1,4 @@
-"""Kubelet's figure for a cache."""
+"""Kubelet's metrics for a cache."""
 
 from __future__ import annotations
 

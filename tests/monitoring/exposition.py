@@ -14,14 +14,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from checkpointmanager.testing import damage
 from dra_agent.rehearsal import Claim, Kubelet, LocalApiServer, Node
 
-# What Prometheus itself knows of every target.
+# What Prometheus itself adds for every target.
 OF_PROMETHEUS = {"up": {"instance", "job"}}
 ENDINGS = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 
 
 @dataclass
 class Exposition:
-    """Names of series, each with the labels that it was seen with."""
+    """Names of series, each with the labels seen."""
 
     labels: dict[str, set[str]] = field(default_factory=dict)
 
@@ -34,7 +34,7 @@ class Exposition:
 
 
 def of_an_agent_and_of_verify(folder: Path) -> Exposition:
-    """An agent with a claim, one that is damaged and an orphan; and the file that verify leaves about it."""
+    """An agent with a good claim, a damaged one and an orphan; and verify's metrics file about it."""
     seen = Exposition()
     with LocalApiServer() as cluster, Node(cluster.address, devices=3) as node:
         for number in range(3):

@@ -16,7 +16,7 @@ PAGE = (MONITORING / "README.md").read_text(encoding="utf-8")
 class Alert(NamedTuple):
     name: str
     expression: str
-    minutes: int  # for which it must be so before it fires
+    minutes: int  # for which the condition must hold before it fires
     severity: str
     summary: str
     runbook: str

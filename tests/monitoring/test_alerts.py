@@ -29,7 +29,7 @@ class Case(NamedTuple):
     series: dict[str, str]
     minute: int
     fires: list[dict[str, str]]
-    value: str = ""  # what $value reads as, where the text has it
+    value: str = ""  # the text of $value, where a message has it
 
 
 def always(value: float) -> str:
@@ -41,7 +41,7 @@ def from_minute(minute: int, before: float, after: float) -> str:
 
 
 def histogram(name: str, labels: str, slow: float) -> dict[str, str]:
-    """One observation a second, all of them between `slow` and the bucket above it."""
+    """One observation per second, all of them between `slow` and the bucket above it."""
     buckets = {"0.25": 0, "0.5": 0, "1.0": 0, "2.5": 0, "5.0": 0, "10.0": 0, "+Inf": 60}
     counted = {le: 60 if le == "+Inf" or float(le) > slow else count for le, count in buckets.items()}
     return {f'{name}_bucket{{{labels},le="{le}"}}': f"0+{count}x{STEPS}" for le, count in counted.items()}
@@ -81,8 +81,8 @@ CASES: list[Case] = [
             Case(alert, {series: always(0)}, 90, []),
             Case(alert, {series: from_minute(60, 0, 1)}, 70, [HERE]),
             Case(alert, {series: from_minute(60, 0, 1)}, 200, []),
-            Case(alert, {series: always(1)}, 5, [HERE]),  # it was so at the first scrape
-            Case(alert, {series: always(1)}, 90, []),  # and is no news an hour later
+            Case(alert, {series: always(1)}, 5, [HERE]),  # true at the first scrape
+            Case(alert, {series: always(1)}, 90, []),  # and no news an hour later
         )
     ),
     Case("CheckpointQuarantined", {f"checkpointmanager_quarantined{{{N}}}": always(4)}, 90, []),

@@ -46,7 +46,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Exposition:
     return exposition.of_an_agent_and_of_verify(tmp_path_factory.mktemp("exposed"))
 
 
-def test_a_name_is_told_from_a_function_and_a_label() -> None:
+def test_a_metric_is_distinguished_from_a_function_and_a_label() -> None:
     expression = 'topk(10, sum by (le) (rate(some_bucket{a="x", b!="up"}[5m]))) > 1e3 or other offset 1h'
 
     assert metrics_in(expression) == {"some_bucket", "other"}

@@ -41,7 +41,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
 
 @pytest.fixture(scope="module")
 def unpacked(built: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources, as somebody has them who has only the sdist."""
+    """The sources, as in the sdist alone."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(built.sdist) as archive:
         archive.extractall(folder)
@@ -87,7 +87,7 @@ def test_the_time_of_the_commit_is_in_the_wheel(built: Distributions) -> None:
 
 
 def test_the_wheel_installs_in_a_new_environment_and_its_commands_run(built: Distributions, tmp_path: Path) -> None:
-    # Its dependencies are those of the tests, reached by a path: no test uses the network.
+    # Its dependencies come from the tests' environment by a path: no test uses the network.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
     python = tmp_path / "env" / "bin" / "python"
     (packages,) = (tmp_path / "env").glob("lib/python3*/site-packages")
@@ -125,7 +125,7 @@ def test_sha256sum_reads_the_checksums(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one")
 
     checksums.write(tmp_path)
-    checksums.write(tmp_path)  # a list that is already there is not one of the files
+    checksums.write(tmp_path)  # an existing list is not one of the files
 
     checked = subprocess.run(
         ["sha256sum", "--check", checksums.NAME], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -1,6 +1,6 @@
 """No page and no message names an installation that does not work: the project is on no package index.
 
-A name that nobody owns there is a way in for attackers, so nothing may ask a package index for it.
+Attackers can register a name that has no owner there, so nothing may ask a package index for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SUFFIXES = {".md", ".py", ".toml", ".yaml", ".yml", ".json", ".svg", ".Container
 
 
 def pages() -> list[Path]:
-    """Every text that a reader or a program may take an installation from."""
+    """Every text from which a reader or a program may take an installation command."""
     tops = [
         ROOT / "README.md",
         ROOT / "pyproject.toml",
@@ -84,7 +84,7 @@ def test_nothing_asks_a_package_index_for_the_project() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "tools/checkpoint_verify/README.md", "tools/dra_agent/README.md"])
-def test_every_manual_says_it_in_the_same_words(page: str) -> None:
+def test_every_manual_describes_the_installation_in_the_same_words(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     extra = "agent" if "dra_agent" in page else "cli"
     wheel = f"pip install './checkpointmanager-{__version__}-py3-none-any.whl[{extra}]'"

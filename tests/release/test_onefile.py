@@ -1,4 +1,4 @@
-"""The one file, where nothing else is. Built in the long form only: it takes a minute and needs a package index."""
+"""The one file, in an empty root. Built in the long form only: it takes a minute and needs a package index."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_it_verifies_and_repairs_where_nothing_else_is(jail: Jail) -> None:
     assert (repaired.returncode, repaired.stderr) == (0, "")
     assert (jail.state / "claim-1.json").stat().st_uid == AGENT, "root repairs as the agent's user"
     assert listed.stdout.count("good") == 3
-    assert list((jail.folder / "tmp").iterdir()) == [], "it takes away what it unpacked"
+    assert list((jail.folder / "tmp").iterdir()) == [], "it removes what it unpacked"
 
 
 def test_every_subcommand_finds_what_it_needs_inside(jail: Jail) -> None:

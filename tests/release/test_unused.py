@@ -60,7 +60,7 @@ def test_every_command_runs_without_what_is_left_out(directory: Path, on_termina
 
 
 def run_all(runs: list[list[str]], on_terminal: bool) -> tuple[str, str]:
-    """What a process that runs them all writes to stderr and to stdout."""
+    """The stderr and stdout of a process that runs them all."""
     near, far = pty.openpty() if on_terminal else os.pipe()
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     process = subprocess.Popen(
@@ -77,7 +77,7 @@ def run_all(runs: list[list[str]], on_terminal: bool) -> tuple[str, str]:
         while chunk := os.read(near, 1 << 16):
             output += chunk
     except OSError:
-        pass  # how a terminal says that nobody is at its other end
+        pass  # how a terminal reports that its other end is closed
     os.close(near)
     errors = process.communicate(timeout=60)[1]
     return errors, output.decode()

@@ -1,6 +1,6 @@
 """A DRA agent that lives until it is killed, and hardware that outlives it.
 
-Pods come and go at random. Each has a claim of its own and one that it shares with others, both of two drivers.
+Pods start and end at random. Each has its own claim and one that it shares with others, both of two drivers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PODS: dict[str, Pod] = {
 
 
 class Hardware:
-    """What a driver has prepared, as files that nobody but the driver touches."""
+    """What a driver has prepared, as files that only the driver touches."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder / name
@@ -46,31 +46,31 @@ class Hardware:
 
 
 def live(directory: Path, hardware: Path, say: int, *, seed: int, active: Iterable[str]) -> None:
-    """Start as a node agent does, with the pods that are to run; then let pods come and go without end."""
+    """Start like a node agent, with the pods that should run; then start and end pods until killed."""
     dice = random.Random(seed)
     running = set(active)
     cache = ClaimInfoCache(directory)
     manager = DRAManager(cache, {name: Hardware(hardware, name) for name in DRIVERS})
 
-    def tell(event: str, what: str) -> None:
+    def report(event: str, what: str) -> None:
         os.write(say, f"{event} {what}\n".encode())
 
     def start(pod: str) -> None:
-        tell("begin", f"prepare {pod}")
+        report("begin", f"prepare {pod}")
         manager.prepare_resources(PODS[pod])
-        tell("done", f"prepare {pod}")
+        report("done", f"prepare {pod}")
 
-    tell("begin", "reconcile -")
+    report("begin", "reconcile -")
     manager.reconcile([PODS[pod] for pod in running], complete=True)
-    tell("done", "reconcile -")
+    report("done", "reconcile -")
     for pod in sorted(running):
         start(pod)
     while True:
         pod = dice.choice(sorted(PODS))
         if pod in running:
-            tell("begin", f"unprepare {pod}")
+            report("begin", f"unprepare {pod}")
             manager.unprepare_resources(PODS[pod])
-            tell("done", f"unprepare {pod}")
+            report("done", f"unprepare {pod}")
         else:
             start(pod)
         running ^= {pod}

@@ -1,4 +1,4 @@
-"""A kill takes nothing that the kernel has, so where kills come at chosen calls no sync has to reach a disk."""
+"""A kill loses nothing that the kernel has, so where kills come at chosen calls, no sync has to reach a disk."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ __all__ = ["no_waiting_for_the_disk"]
 
 @pytest.fixture(autouse=True)
 def _stood_in_for() -> Iterator[None]:
-    """The kit looks for whoever holds a function of `os` once, and not in each child that is to be killed."""
+    """The kit searches for references to functions of `os` once, not in each child that will be killed."""
     with standing_by():
         yield

@@ -1,4 +1,4 @@
-"""Writers that go on until they are killed, each telling of every change before it begins and when it is done."""
+"""Writers that run until they are killed; each reports every change before it begins and when it is done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTER = "counter"
 
 
 def write_in_threads(directory: Path, say: int, *, seed: int, first: int) -> None:
-    """As programs.write_without_end, but in threads, each with keys of its own."""
+    """Like programs.write_without_end, but in threads, each with its own keys."""
     numbers = itertools.count(first)
 
     def write(thread: int) -> None:
@@ -28,34 +28,34 @@ def write_in_threads(directory: Path, say: int, *, seed: int, first: int) -> Non
         for number in numbers:
             key = dice.choice(KEYS[thread::THREADS])
             action = dice.choice(("put", "put", "put", "update", "remove"))
-            told = f"{'remove' if action == 'remove' else 'put'}:{key}"
-            os.write(say, f"begin {number} {told}\n".encode())
+            changes = f"{'remove' if action == 'remove' else 'put'}:{key}"
+            os.write(say, f"begin {number} {changes}\n".encode())
             _change(manager, action, key, {"number": number, "filler": "x" * dice.randrange(2000)})
-            os.write(say, f"done {number} {told}\n".encode())
+            os.write(say, f"done {number} {changes}\n".encode())
 
     with CheckpointManager(directory) as manager:
         _in_threads(write, THREADS)
 
 
 def batch_without_end(directory: Path, say: int, *, seed: int, first: int) -> None:
-    """One batch after the other, each over most of the keys: writes and removals together."""
+    """One batch after another, each over most of the keys: writes and removals together."""
     dice = random.Random(seed)
     with CheckpointManager(directory) as manager:
         for number in itertools.count(first):
             actions = {key: dice.choice(("put", "put", "remove")) for key in dice.sample(KEYS, BATCH)}
-            told = " ".join(f"{action}:{key}" for key, action in actions.items())
-            os.write(say, f"begin {number} {told}\n".encode())
+            changes = " ".join(f"{action}:{key}" for key, action in actions.items())
+            os.write(say, f"begin {number} {changes}\n".encode())
             with manager.batch() as batch:
                 for key, action in actions.items():
                     if action == "put":
                         batch.create_checkpoint(key, {"number": number, "filler": "x" * dice.randrange(2000)})
                     else:
                         batch.remove_checkpoint(key)
-            os.write(say, f"done {number} {told}\n".encode())
+            os.write(say, f"done {number} {changes}\n".encode())
 
 
 def count_without_end(directory: Path, say: int) -> None:
-    """Add one to the counter that other processes count with as well."""
+    """Add one to a counter that other processes also increment."""
     with CheckpointManager(directory, sharing=True) as manager:
         while True:
             os.write(say, b"begin\n")

@@ -19,11 +19,11 @@ from ..long import times
 from .agent import DRIVERS, PODS, Hardware, live
 
 KILLS = times(30, 2000)
-STEPS = times(60, 1200)  # the last one is a kill before twice as many system calls
+STEPS = times(60, 1200)  # the last kill comes after twice as many system calls
 
 
 class Ledger:
-    """What the agent said, pod by pod. A pod is running, gone, or in between when its agent died."""
+    """The agent's reports, pod by pod. A pod is running, gone, or in between if its agent died."""
 
     def __init__(self, directory: Path, hardware: Path) -> None:
         self._directory = directory
@@ -35,12 +35,12 @@ class Ledger:
         self.acknowledged = 0
 
     def active(self, dice: random.Random) -> set[str]:
-        """What kubelet would tell the next agent: of the pods in between, some are wanted and some are not."""
+        """The pods that kubelet gives the next agent: of those in between, some should run and some not."""
         self._active = self._running | {pod for pod in sorted(self._between) if dice.random() < 0.5}
         return self._active
 
-    def read(self, told: bytes) -> None:
-        *lines, self._torn = (self._torn + told).split(b"\n")
+    def read(self, output: bytes) -> None:
+        *lines, self._torn = (self._torn + output).split(b"\n")
         for line in lines:
             event, operation, pod = line.decode().split()
             self.acknowledged += event == "done"
@@ -52,22 +52,22 @@ class Ledger:
             elif operation == "unprepare":
                 self._running.discard(pod)
                 self._between.add(pod)
-            elif pod not in self._running:  # one that runs keeps all it has while it is prepared once more
+            elif pod not in self._running:  # a running pod keeps its devices while it is prepared again
                 self._between.add(pod)
 
     def check(self) -> None:
-        """Nothing that was acknowledged is missing, and nothing is held that nobody remembers."""
+        """Nothing that was acknowledged is missing, and no driver holds a forgotten claim."""
         cache = ClaimInfoCache(self._directory)
         try:
             assert not cache.report().degraded
             assert_indexes_agree(cache)
             known = {claim.uid for claim in cache}
             for hardware in self._hardware:
-                assert hardware.held() <= known, "a driver holds what nobody remembers"
+                assert hardware.held() <= known, "a driver holds a forgotten claim"
             for pod in self._running:
                 self._check_running(cache, pod)
             for pod in PODS.keys() - self._running - self._between:
-                assert cache.of_pod(pod) == (), f"{pod} is gone, and was told so"
+                assert cache.of_pod(pod) == (), f"{pod} is gone, and that was acknowledged"
         finally:
             cache.close()
 
@@ -99,9 +99,9 @@ def test_kills_at_random_moments_lose_no_claim_and_leak_no_device(tmp_path: Path
         with Child(agent) as child:
             wanted = ledger.acknowledged + dice.randrange(1, 12)
             while ledger.acknowledged < wanted:
-                told = child.read(LIMIT)
-                assert told, "the agent has ended, or hangs"
-                ledger.read(told)
+                output = child.read(LIMIT)
+                assert output, "the agent has ended, or hangs"
+                ledger.read(output)
             ledger.read(child.read(dice.random() * 0.002))
             child.kill()
             assert child.wait() == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""kill -9 between any two steps of a driver: no device twice, none leaked, none answered that is not set up."""
+"""kill -9 between any two steps of a driver: no device goes out twice, leaks, or is answered before it is set up."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ KILLS = times(40, 500)
 MOST_CALLS = 400  # of the story
 STEP = times(3, 1)  # in CI every third of them
 UIDS = ("a", "b", "c")
-# What kubelet asks for, one after the other: of each claim its devices, or that it is unprepared.
+# Kubelet's requests, in order: prepare a claim with these devices, or unprepare it.
 STORY: list[tuple[str, tuple[str, ...]]] = [
     ("a", ("gpu-0", "gpu-1")),
     ("b", ("gpu-2",)),
-    ("a", ("gpu-3",)),  # allocated anew, under the same UID
+    ("a", ("gpu-3",)),  # allocated again, under the same UID
     ("b", ()),
     ("c", ("gpu-2", "gpu-0")),
     ("a", ()),
 ]
 
 
-def tell(node: DriverNode, say: Callable[[str], object], steps: list[tuple[str, tuple[str, ...]]]) -> None:
-    """Do the steps, and say what begins and what was acknowledged."""
+def take(node: DriverNode, say: Callable[[str], object], steps: list[tuple[str, tuple[str, ...]]]) -> None:
+    """Take the steps, and report what begins and what was acknowledged."""
     for uid, devices in steps:
         say(f"begin {uid} {','.join(devices)}\n")
         if devices:
@@ -44,18 +44,18 @@ def tell(node: DriverNode, say: Callable[[str], object], steps: list[tuple[str, 
 
 
 def live(directory: Path, say: int, *, number: int, steps: list[tuple[str, tuple[str, ...]]], unfinished: str) -> None:
-    """Start, restore, and go through the steps, until the call at which to die. All of it counts."""
+    """Start, restore, and go through the steps, until the call at which to die. Every call counts."""
 
     def work() -> None:
         node = DriverNode(directory, unfinished=unfinished)
-        tell(node, lambda text: os.write(say, text.encode()), steps)
+        take(node, lambda text: os.write(say, text.encode()), steps)
         node.stop()
 
     die_before_call(number, directory.parent, work)
 
 
 def killed(directory: Path, number: int, steps: list[tuple[str, tuple[str, ...]]], unfinished: str) -> list[list[str]]:
-    """What a process said that was killed at its n-th call; with "ended" if it came to its end before."""
+    """The output of a process killed at its n-th call; with "ended" if it finished before that."""
     program = partial(live, directory, number=number, steps=steps, unfinished=unfinished)
     with Child(program) as child:
         ended = child.wait()
@@ -65,7 +65,7 @@ def killed(directory: Path, number: int, steps: list[tuple[str, tuple[str, ...]]
 
 
 class Word:
-    """What the driver has acknowledged, over all its lives. A claim that it was asked about since then is open."""
+    """What the driver has acknowledged, over all its lives. A claim with a later request is open."""
 
     def __init__(self) -> None:
         self.devices: dict[str, list[str]] = {}
@@ -81,7 +81,7 @@ class Word:
 
 
 def check(directory: Path, word: Word, unfinished: str) -> DriverNode:
-    """The next process: what it finds is right, whoever was killed."""
+    """Whatever was killed, the next process finds a correct state."""
     node = DriverNode(directory, unfinished=unfinished)
     assert leaks(node.hardware, node.cache) == []
     assert held_twice(node.cache) == []
@@ -103,9 +103,9 @@ def test_a_kill_before_any_system_call_of_the_story(tmp_path: Path, unfinished: 
         word.hear(said)
         node = check(directory, word, unfinished)
         done = sum(line[0] == "done" for line in said)
-        tell(node, lambda _: None, STORY[done:])
+        take(node, lambda _: None, STORY[done:])
         assert node.hardware.holdings() == {"gpu-2": "c", "gpu-0": "c"}
-        tell(node, lambda _: None, [("c", ())])
+        take(node, lambda _: None, [("c", ())])
         assert (len(node.cache), node.hardware.holdings()) == (0, {})
         node.stop()
         if said[-1:] == [["ended"]]:

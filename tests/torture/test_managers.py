@@ -1,4 +1,4 @@
-"""Writers killed at random moments and at every step of their way: what they acknowledged is there, again and again.
+"""Writers killed at random moments and at every step: what they acknowledged is kept, again and again.
 
 The directory is the same for all kills of a test, so what one left behind is what the next one starts from.
 """
@@ -26,7 +26,7 @@ from .programs import COUNTER, batch_without_end, count_without_end, write_in_th
 Program = Callable[..., None]
 
 KILLS = times(30, 2500)  # of each program
-STEPS = times(80, 1500)  # the last one is a kill before so many system calls
+STEPS = times(80, 1500)  # the last kill comes after this many system calls
 ROUNDS = times(4, 400)
 SHARERS = 3
 
@@ -72,7 +72,7 @@ def test_kills_at_random_moments_lose_nothing_that_was_acknowledged(directory: P
         amid += bool(_unfinished(directory))
         _check(directory, journal)
     assert journal.acknowledged >= KILLS
-    assert amid, "no kill was amid a write, so this shows nothing"
+    assert amid, "no kill came during a write, so this shows nothing"
 
 
 @pytest.mark.usefixtures("no_waiting_for_the_disk")
@@ -130,16 +130,16 @@ def test_sharers_that_are_killed_lose_no_count_and_stop_no_other(directory: Path
     for _ in range(ROUNDS):
         sharers = [Child(partial(count_without_end, directory)) for _ in range(SHARERS)]
         dice.shuffle(sharers)
-        for sharer in sharers:  # those that are left go on
-            told = b""
-            while told.count(b"done") < 2:
+        for sharer in sharers:  # the remaining ones continue
+            output = b""
+            while output.count(b"done") < 2:
                 piece = sharer.read(20.0)
                 assert piece, "a sharer has ended, or waits for a dead one"
-                told += piece
+                output += piece
             sharer.kill()
-            told += sharer.read_to_end()
-            begun += told.count(b"begin\n")
-            done += told.count(b"done\n")
+            output += sharer.read_to_end()
+            begun += output.count(b"begin\n")
+            done += output.count(b"done\n")
             os.close(sharer.said)
     with CheckpointManager(directory) as manager:
         counted = manager.get_checkpoint(COUNTER)

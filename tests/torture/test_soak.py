@@ -1,4 +1,4 @@
-"""The verdict of tools/soak, on figures that are made up: it must fail what grows, and pass what only trembles."""
+"""The verdict of tools/soak, on made-up figures: it must fail for what grows, and pass for what only fluctuates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROUNDS = 40
 
 
 def _rounds(**slopes: float) -> list[dict[str, Any]]:
-    """Figures that go up by so much a round, and down and up by a little."""
+    """Figures that rise by a given amount per round, and fluctuate a little."""
     flat = {"rss": 45_000, "descriptors": 6, "threads": 2, "files": 1_800, "temps": 0}
     return [
         {

@@ -33,7 +33,7 @@ class Installed:
         (site / "agent.pth").write_text("\n".join(map(str, dict.fromkeys([AGENTS / release, *packages]))) + "\n")
 
     def start(self, directory: Path, orders: list[list[Any]], *options: str) -> subprocess.Popen[str]:
-        """One life of the agent, begun; it ends when its orders are done."""
+        """Start one life of the agent; it ends when its orders are done."""
         process = subprocess.Popen(
             [self._python, "-m", "example_agent", directory, *options],
             stdin=subprocess.PIPE,
@@ -54,7 +54,7 @@ class Installed:
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What the agent said at its end."""
+    """The output of the agent at its end."""
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 0, err
     said: dict[str, Any] = json.loads(out)

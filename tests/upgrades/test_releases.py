@@ -1,4 +1,4 @@
-"""Two releases of one agent, each installed in an environment of its own, take turns on one directory."""
+"""Two releases of one agent, each installed in its own environment, take turns on one directory."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def directory(tmp_path: Path) -> Path:
 
 
 def _raw(directory: Path) -> dict[str, Any]:
-    """The files as they are, whatever any release knows of them."""
+    """The files as they are, whichever fields a release knows."""
     with CheckpointManager(directory, read_only=True) as manager:
         return {key: manager._store.read(key) for key in manager}
 
 
 class Model:
-    """What each lease must be, told in the words of release 2; `None` where release 2 has not seen it yet."""
+    """What each lease must be, in the terms of release 2; `None` where release 2 has not seen it yet."""
 
     def __init__(self) -> None:
         self.leases: dict[str, dict[str, Any]] = {}
@@ -107,7 +107,7 @@ class Model:
 
 
 def _without_carriers(held: dict[str, Any]) -> dict[str, Any]:
-    """An agent also shows what it carries for the other release; what counts is what it knows."""
+    """An agent also prints the fields it keeps for the other release; only those it knows count."""
     for lease in held.values():
         for device in lease["devices"]:
             del device["unknown"]

@@ -35,7 +35,7 @@ def test_it_is_known_by_its_content_and_unverified(health: str, name: str) -> No
 
 
 @pytest.mark.parametrize("blob", [b"{}", b"null", b'{"d":{}}', b'{"d":{"Devices":null}}'])
-def test_by_its_name_where_the_content_does_not_tell(blob: bytes) -> None:
+def test_by_its_name_where_the_content_is_ambiguous(blob: bytes) -> None:
     found = inspect(blob, NAME)
 
     assert found

@@ -73,7 +73,7 @@ def test_a_mismatch_names_the_computed_and_the_stored_checksum() -> None:
         "memory_manager_state/v1-several",
     ],
 )
-def test_half_a_document_is_told_by_its_first_members(file: str) -> None:
+def test_half_a_document_is_recognised_by_its_first_members(file: str) -> None:
     found = examine(blob_of(file)[:200], "unknown.json")
 
     assert (found.kind, found.reason) == (file.split("/", maxsplit=1)[0], "truncated")

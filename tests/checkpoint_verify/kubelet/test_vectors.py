@@ -9,7 +9,7 @@ import pytest
 from checkpoint_verify.kubelet import KUBELET_NAMES, KubeletFile, Verdict, inspect
 from tests.checkpoint_verify.kubelet.vectors import VECTORS, Vector, blob_of
 
-TELL_NOTHING = (b"{}", b"null")
+UNRECOGNISABLE = (b"{}", b"null")
 OTHER_NAMES = ("x.json", "state", "dra_manager_state", "memory_manager_state", "allocated_pods_state")
 
 
@@ -39,7 +39,7 @@ def test_under_its_own_name_the_verdict_is_kubelets(vector: Vector) -> None:
     assert bool(found.reason) is not vector.valid
 
 
-@every(tuple(vector for vector in VECTORS if vector.blob not in TELL_NOTHING))
+@every(tuple(vector for vector in VECTORS if vector.blob not in UNRECOGNISABLE))
 def test_under_any_other_name_the_verdict_is_the_same(vector: Vector) -> None:
     for name in OTHER_NAMES:
         found = inspect(vector.blob, name)

@@ -1,4 +1,4 @@
-"""One life of the agent: obeys the orders on standard input, and says at its end what it holds.
+"""One life of the agent: obeys the orders on standard input, and prints at its end what it holds.
 
 python -m example_agent DIRECTORY [--sharing] < orders
 """
