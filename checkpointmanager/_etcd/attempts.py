@@ -12,7 +12,7 @@ import errno
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .._errors import CheckpointWriteFailed, DirectoryLocked
+from .._errors import DirectoryLocked
 from . import operations
 from .client import Call, Client
 from .faults import Compacted, NoAnswer, Refused
@@ -56,8 +56,6 @@ class Attempts:
                 hold = self._ownership.hold
         except (Refused, NoAnswer) as error:
             raise Unmade(error, in_doubt=call.unsure) from error
-        except CheckpointWriteFailed as error:
-            raise Unmade(error, in_doubt=False) from error
         except BaseException as error:
             # A signal handler that raises may have cut off a request.
             call.unanswered = call.unanswered or not isinstance(error, Exception)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from .._errors import CheckpointWriteFailed, DirectoryLocked
+from .._errors import DirectoryLocked
 from .._format.lockowner import LockOwner
 from . import operations
 from .client import Call, Client
-from .faults import NoAnswer, Refused
+from .faults import Refused
 from .layout import Layout
 from .lease import Lease
 from .wire import DELETED, RANGE, TXN, WATCH
@@ -138,10 +138,7 @@ class Ownership:
             request = operations.txn(
                 self.comparisons(self.hold), [operations.put(lock, text, self.lease.id)], [operations.get(lock)]
             )
-            try:
-                reply = self._client.ask(call, TXN, request)
-            except (Refused, NoAnswer) as error:
-                raise CheckpointWriteFailed("", self._path, error, in_doubt=False) from error
+            reply = self._client.ask(call, TXN, request)
             if reply.succeeded:
                 self.hold = self.hold._replace(written=reply.header.revision)
             else:

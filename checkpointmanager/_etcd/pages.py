@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .client import Call, Client
+from .faults import Compacted
 from .wire import RANGE
 
 NAMES = 1000  # per page
@@ -13,12 +14,16 @@ VALUES = 64  # per page: each may be as large as a request
 
 
 def names(client: Client, call: Call, start: bytes, end: bytes) -> list[Any]:
-    """From `start` to `end`, without values. Raises Compacted if that revision is compacted meanwhile."""
-    return [kv for page in _pages(client, call, start, end, limit=NAMES) for kv in page]
+    """From `start` to `end`, without values."""
+    while True:
+        try:
+            return [kv for page in _pages(client, call, start, end, limit=NAMES) for kv in page]
+        except Compacted:
+            continue  # the revision of the first page is compacted: list them as of now
 
 
 def values(client: Client, seconds: float, start: bytes, end: bytes) -> Iterator[Any]:
-    """The same in pages, with values; each page may take `seconds`."""
+    """The same in pages, with values; each page may take `seconds`. Raises Compacted if their moment is compacted."""
     return _pages(client, seconds, start, end, limit=VALUES)
 
 

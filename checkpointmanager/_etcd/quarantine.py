@@ -89,8 +89,14 @@ class Quarantine:
 
     def _change(self, call: Call, compare: Sequence[Any], steps: Sequence[Any]) -> bool:
         """False if something was changed meanwhile; DirectoryLocked if that is the owner."""
-        compare = [*self._ownership.comparisons(self._ownership.hold), *compare]
-        reply = self._client.ask(call, TXN, operations.txn(compare, steps, [operations.get(self._layout.lock)]))
+        hold = self._ownership.hold
+        compare = [*self._ownership.comparisons(hold), *compare]
+        request = operations.txn(compare, steps, [operations.get(self._layout.lock)])
+        try:
+            reply = self._client.ask(call, TXN, request, changing=True)
+        finally:
+            if call.unanswered:
+                self._ownership.doubt(hold)
         if not reply.succeeded:
             self._ownership.learn(reply.responses[0].response_range.kvs)
         return bool(reply.succeeded)
@@ -98,7 +104,7 @@ class Quarantine:
     def _named(self, name: str, path: str) -> tuple[bytes, str]:
         """The full name of a copy, and its key."""
         match = _NAME.fullmatch(name)
-        if match is None or "/" in name:
+        if match is None:
             raise CheckpointNotFound(name, path)
         return self._layout.quarantine + name.encode(), match[1]
 

@@ -18,7 +18,7 @@ from .attempts import Attempts
 from .client import Call, Client
 from .commit import MAX_REQUEST_BYTES, OVERHEAD_BYTES, Commits
 from .endpoints import Credentials, Path
-from .faults import Compacted, NoAnswer, Refused
+from .faults import NoAnswer, Refused
 from .layout import Layout, after_all
 from .ownership import Ownership
 from .pages import names, values
@@ -111,7 +111,8 @@ class EtcdStore:
 
     def keys(self) -> list[str]:
         with self._in_flight, self._answering():
-            return [key for name in self._names() if (key := self._layout.key_of(name)) is not None]
+            found = names(self._client, Call(self._timeout), *self._layout.checkpoints)
+        return [key for kv in found if (key := self._layout.key_of(kv.key)) is not None]
 
     def exists(self, key: str) -> bool:
         return self.identity(key) is not None
@@ -188,7 +189,8 @@ class EtcdStore:
     def restore_copy(self, copy: str) -> str:
         """Put a copy from quarantined() back in its key's place, unchanged; the copy stays.
 
-        Returns the copy of the bytes that it replaced, "" if it replaced none.
+        Returns the copy of the bytes that it replaced, "" if it replaced none. After EtcdUnavailable it may have been
+        put back nevertheless: call it again.
         """
         with self.writing(), self._answering():
             kept = self._quarantine.restore(Call(self._timeout), copy.rpartition("/")[2], copy)
@@ -224,14 +226,6 @@ class EtcdStore:
             self._ownership.close()
         finally:
             self._client.close()
-
-    def _names(self) -> list[bytes]:
-        call = Call(self._timeout)
-        while True:
-            try:
-                return [kv.key for kv in names(self._client, call, *self._layout.checkpoints)]
-            except Compacted:
-                continue  # the revision of the first page is compacted: list them as of now
 
     def _seen(self, found: Any) -> Seen:
         return Seen(found[0].mod_revision, found[0].value) if found else Seen(0)

@@ -16,6 +16,7 @@ from checkpointmanager import (
     Current,
     DirectoryLocked,
     Put,
+    Reason,
     TransactionFailed,
 )
 from checkpointmanager._etcd.client import Call
@@ -362,14 +363,7 @@ def test_when_no_member_answers_the_rest_of_a_batch_is_not_even_tried(
     store: EtcdStore, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = Line(store)
-    make = store._commits._make
-    tried: list[Any] = []
-
-    def making(piece: Any) -> None:
-        tried.append(piece)
-        make(piece)
-
-    monkeypatch.setattr(store._commits, "_make", making)
+    tried = _tried(store, monkeypatch)
     store._commits._timeout = LIMIT
     line.disturb(always=Fate.LOST)
     with pytest.raises(BatchFailed) as failure, manager.batch() as batch:
@@ -379,6 +373,19 @@ def test_when_no_member_answers_the_rest_of_a_batch_is_not_even_tried(
     assert in_doubt == {f"k{number}" for number in range(60)}
     assert len(failure.value.failures) == 200
     assert len(tried) == 1
+
+
+def _tried(store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The pieces of batches that are tried from now on."""
+    make = store._commits._make
+    tried: list[Any] = []
+
+    def making(piece: Any) -> None:
+        tried.append(piece)
+        make(piece)
+
+    monkeypatch.setattr(store._commits, "_make", making)
+    return tried
 
 
 def test_a_lock_lost_in_the_midst_of_a_batch_is_the_error_of_what_was_not_made(
@@ -410,3 +417,46 @@ def test_a_transaction_in_doubt_says_so(store: EtcdStore, manager: Manager) -> N
         _transaction(manager)
     assert failure.value.in_doubt
     assert not failure.value.committed
+
+
+def test_a_copy_is_put_back_once_and_deleted_although_answers_are_lost(store: EtcdStore, manager: Manager) -> None:
+    copy = store.quarantine("damaged", Reason.NOT_JSON)
+    manager.create_checkpoint("damaged", 5)
+    replaced = store.read("damaged")
+    line = Line(store)
+    line.disturb(Fate.ANSWER_LOST)
+    kept = store.restore_copy(copy)
+    assert store.read("damaged") == b"rubbish"
+    assert dict(store.snapshot())[kept.removeprefix(f"{store.path}/")] == replaced
+    assert store.quarantined() == {"damaged": [copy, kept]}
+    line.disturb(Fate.ANSWER_LOST)
+    store.delete_copy(copy)
+    assert store.quarantined() == {"damaged": [kept]}
+
+
+def test_a_copy_that_was_put_back_after_a_lost_answer_and_then_removed_does_not_come_back(
+    store: EtcdStore, manager: Manager
+) -> None:
+    copy = store.quarantine("damaged", Reason.NOT_JSON)
+    manager.remove_checkpoint("damaged")
+    line = Line(store)
+    line.disturb(Fate.LATE)
+    assert store.restore_copy(copy) == ""  # the second attempt makes it, while the first is still on its way
+    manager.remove_checkpoint("damaged")
+    assert line.deliver() == [False]
+    assert "damaged" not in manager
+
+
+def test_when_the_lock_cannot_be_written_again_each_error_says_why_and_the_rest_of_a_batch_is_not_even_tried(
+    store: EtcdStore, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line(store)
+    store._commits._timeout = LIMIT
+    line.disturb(always=Fate.LOST)
+    with pytest.raises(CheckpointWriteFailed):
+        manager.create_checkpoint("a", 2)
+    tried = _tried(store, monkeypatch)
+    failures = store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(200)])
+    assert len(failures) == 200
+    assert all("no answer within 0.1 s" in str(error) and not error.in_doubt for error in failures.values())
+    assert len(tried) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +14,11 @@ from checkpointmanager._etcd import remembered
 from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.remembered import Remembered, Seen
 from checkpointmanager._etcd.wire import LEASE_GRANT, LEASE_KEEP_ALIVE, RANGE, TXN, Method
+from checkpointmanager.etcd import EtcdUnavailable
 
 from ..processes import until
 from .conftest import Opening
-from .line import Broken
+from .line import Broken, Full
 
 Asking = Callable[[Client, Call, int, Method, Any], Any]
 
@@ -75,6 +77,24 @@ def test_whoever_comes_between_the_look_and_the_try_is_the_owner(opening: Openin
     with pytest.raises(DirectoryLocked):
         opening()
     CheckpointManager[Any](others[0]).create_checkpoint("a", 1)
+
+
+def test_a_lock_taken_by_the_request_that_fills_the_database_is_free_again_at_once(
+    opening: Opening, asking: Between
+) -> None:
+    filled: list[Any] = []
+
+    def fill(ask: Callable[[], Any]) -> Any:
+        if filled:
+            return ask()
+        filled.append(ask())
+        raise Full
+
+    asking(TXN, fill)
+    with pytest.raises(EtcdUnavailable) as refusal:
+        opening()
+    assert refusal.value.errno == errno.ENOSPC
+    opening()
 
 
 def test_a_lease_that_could_not_be_renewed_for_a_moment_is_logged_and_kept(
