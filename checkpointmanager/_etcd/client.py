@@ -124,7 +124,6 @@ class Client:
         try:
             yield replies
         except grpc.RpcError:
-            self._use_new_certificates()
             self._go_on_from(member)
             raise
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,17 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointError, CheckpointManager
+from checkpointmanager._etcd.endpoints import Credentials
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
 from ..processes import until
-from .certificates import Authority, Pair
+from .certificates import DAY, Authority, Pair
 from .history import History
 from .load import Load
 from .servers import Cluster, any_etcd
 
-TIMEOUT = 0.5
+TIMEOUT = 0.5  # seconds
+SHORT_LIFE = 4.0  # seconds: enough to connect
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +62,7 @@ def test_a_client_without_a_good_certificate_is_refused_in_time(
 ) -> None:
     options: dict[str, Any] = {"ca": authority.certificate, "timeout": TIMEOUT}
     if client == "expired":
-        options["cert"], options["key"] = authority.sign("expired", expired=True)
+        options["cert"], options["key"] = authority.sign("expired", seconds=-DAY)
     if client == "of another authority":
         options["cert"], options["key"] = Authority(tmp_path / "other").sign("agent")
     with pytest.raises(EtcdUnavailable) as refusal:
@@ -68,7 +71,7 @@ def test_a_client_without_a_good_certificate_is_refused_in_time(
 
 
 def test_a_server_whose_certificate_has_expired_is_not_trusted(authority: Authority, tmp_path: Path) -> None:
-    arguments = _tls(authority.certificate, authority.sign("stale-server", expired=True))
+    arguments = _tls(authority.certificate, authority.sign("stale-server", seconds=-DAY))
     cluster = Cluster(any_etcd(), tmp_path, arguments=arguments)
     cert, key = authority.sign("agent-of-it")
     try:
@@ -119,6 +122,14 @@ class Renewable:
         _replace(self.trusted_by_server, authority.certificate)
         _replace(self.ca, authority.certificate)
 
+    def lets_in(self) -> bool:
+        """Whether a new connection with the agent's files is accepted."""
+        try:
+            EtcdStore(self.cluster.endpoints, "/first", read_only=True, timeout=TIMEOUT, **self.files).keys()
+        except EtcdUnavailable:
+            return False
+        return True
+
     def restart_server(self) -> None:
         """So all connections are made again."""
         (member,) = self.cluster.members
@@ -143,21 +154,11 @@ def renewable(tmp_path: Path, authority: Authority) -> Iterator[Renewable]:
     renewable.cluster.close()
 
 
-class Expired:
-    """The agent's certificate, and then it is renewed."""
-
-    def spoil(self, renewable: Renewable) -> None:
-        replace(renewable.agent, renewable.authority.sign("agent-2", expired=True))
-
-    def mend(self, renewable: Renewable) -> None:
-        replace(renewable.agent, renewable.authority.sign("agent-3"))
-
-
 class ServerExpired:
-    """The server's certificate, and then it is renewed, which etcd notices without a restart."""
+    """The server's certificate has expired, and then it is renewed, which etcd notices without a restart."""
 
     def spoil(self, renewable: Renewable) -> None:
-        replace(renewable.server, renewable.authority.sign("server-2", expired=True))
+        replace(renewable.server, renewable.authority.sign("server-2", seconds=-DAY))
 
     def mend(self, renewable: Renewable) -> None:
         replace(renewable.server, renewable.authority.sign("server-3"))
@@ -187,9 +188,9 @@ class AnotherAuthority:
         replace(renewable.agent, self._other.sign("agent-2"))
 
 
-@pytest.mark.parametrize("trouble", [Expired(), ServerExpired(), HalfReplaced(), AnotherAuthority()], ids=type)
+@pytest.mark.parametrize("trouble", [ServerExpired(), HalfReplaced(), AnotherAuthority()], ids=type)
 def test_writes_go_on_with_new_certificates_and_nothing_acknowledged_is_lost(
-    renewable: Renewable, prefix: str, trouble: Expired | ServerExpired | HalfReplaced | AnotherAuthority
+    renewable: Renewable, prefix: str, trouble: ServerExpired | HalfReplaced | AnotherAuthority
 ) -> None:
     with Load(renewable.cluster, prefix, timeout=TIMEOUT, **renewable.files) as load:
         load.follow(5)
@@ -199,6 +200,42 @@ def test_writes_go_on_with_new_certificates_and_nothing_acknowledged_is_lost(
         trouble.mend(renewable)
         load.follow(5)
     load.check(History(renewable.cluster.endpoints, prefix, **renewable.files))
+
+
+def test_a_connection_outlives_its_certificate_and_a_broken_one_needs_the_renewed_certificate(
+    renewable: Renewable, prefix: str
+) -> None:
+    end = time.time() + SHORT_LIFE
+    replace(renewable.agent, renewable.authority.sign("agent-2", seconds=end - time.time()))
+    with Load(renewable.cluster, prefix, timeout=TIMEOUT, **renewable.files) as load:
+        load.follow(5)
+        until(lambda: time.time() > end)
+        assert not renewable.lets_in(), "no new connection"
+        load.follow(5)  # on the open one
+        renewable.restart_server()
+        load.until_refused()  # gRPC connects again, but with a certificate that has expired
+        replace(renewable.agent, renewable.authority.sign("agent-3"))
+        load.follow(5)
+    load.check(History(renewable.cluster.endpoints, prefix, **renewable.files))
+
+
+@pytest.mark.parametrize("name", ["ca", "cert", "key"])
+def test_each_certificate_file_that_is_replaced_or_rewritten_is_noticed(tmp_path: Path, name: str) -> None:
+    files: dict[str, Any] = {each: tmp_path / each for each in ("ca", "cert", "key")}
+    for path in files.values():
+        path.write_text("old")
+    credentials = Credentials(**files)
+    first = credentials.version()
+    assert credentials.version() == first
+    (tmp_path / "new").write_text("new")
+    (tmp_path / "new").rename(files[name])
+    second = credentials.version()
+    assert second != first
+    files[name].write_text("newer")
+    third = credentials.version()
+    assert third != second
+    files[name].unlink()
+    assert credentials.version() != third
 
 
 def test_certificates_that_cannot_be_read_again_are_logged_and_the_old_ones_kept(
