@@ -1,4 +1,4 @@
-"""The parts of an etcd transaction, in one line each."""
+"""The parts of an etcd transaction."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .wire import CREATE_REVISION, MOD_REVISION, Compare, RequestOp, TxnRequest
 
 
 def created_at(name: bytes, revision: int) -> Any:
-    """True if the name was created at that revision; 0: if it does not exist."""
+    """Holds if the name was created at that revision; 0 means that it does not exist."""
     return Compare(target=CREATE_REVISION, key=name, create_revision=revision)
 
 
 def changed_at(name: bytes, revision: int) -> Any:
-    """True if the name was last written at that revision; 0: if it does not exist."""
+    """Holds if the name was last written at that revision; 0 means that it does not exist."""
     return Compare(target=MOD_REVISION, key=name, mod_revision=revision)
 
 
@@ -31,7 +31,7 @@ def get(name: bytes) -> Any:
 
 
 def nested(operations: Sequence[Any]) -> Any:
-    """Several operations as one: etcd counts each level of nesting by itself."""
+    """Several operations as one, because etcd limits the operations of each level of nesting separately."""
     return RequestOp(request_txn={"success": operations})
 
 

@@ -58,7 +58,7 @@ class EtcdStore:
     owner           a label shown to others that find the prefix locked
     read_only       take no lock and refuse to write
     max_bytes       the limit for one checkpoint. More than 760 KiB needs servers with a larger --max-request-bytes
-    ca, cert, key   PEM files: whom to trust, and the client certificate. Read again when they were replaced
+    ca, cert, key   PEM files: whom to trust, and the client certificate. Read again if replaced when a request fails
     user, password  where authentication is switched on
     """
 

@@ -1,7 +1,7 @@
 """The messages of etcd's v3 API that a store needs, made from their fields when this module is imported.
 
-The lines are proto3, and numbers and types are the contract; what etcd sends beyond them is skipped. There is no
-generated code: it would be tied to one version of protobuf and need a compiler to change.
+The lines are in the syntax of proto3. Numbers and types are the contract with etcd; fields that are not listed are
+ignored. There is no generated code: it would be tied to one version of protobuf, and changing it would need a compiler.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-_PACKAGE = "checkpointmanager.etcd"  # ours: the package of a message is not on the wire
+_PACKAGE = "checkpointmanager.etcd"  # any name will do: it is not sent
 _TYPES = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
     "bool": _TYPES.TYPE_BOOL,
@@ -19,7 +19,7 @@ _SCALARS = {
     "int64": _TYPES.TYPE_INT64,
     "string": _TYPES.TYPE_STRING,
 }
-# The members of a oneof are fields like any other; exactly one of them is set here.
+# The members of a oneof are declared as ordinary fields; this package sets exactly one of them.
 _FIELDS = {
     "ResponseHeader": "int64 revision = 3",
     "KeyValue": "bytes key = 1; int64 create_revision = 2; int64 mod_revision = 3; int64 version = 4; "
@@ -56,7 +56,7 @@ DELETED = 1  # Event.type
 
 
 class Method(NamedTuple):
-    """One call of a service: its path, and how its messages become bytes and back."""
+    """One call of a service: its path, and the classes of its messages."""
 
     path: str
     request: Any
@@ -76,7 +76,7 @@ def _messages() -> dict[str, Any]:
             else:
                 field.type = _TYPES.TYPE_MESSAGE
                 field.type_name = f".{_PACKAGE}.{kind}"
-    pool = descriptor_pool.DescriptorPool()  # not the default one: another package may bring messages of these names
+    pool = descriptor_pool.DescriptorPool()  # the default one may have messages of these names from another package
     pool.Add(file)
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _FIELDS}
 

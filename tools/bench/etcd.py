@@ -2,8 +2,8 @@
 
     cd tools && python -m bench.etcd [--etcd PROGRAM] [--nodes 200] [--claims 100] [--output FILE]
 
-All members share this machine's cores and disk, so three are slower here than on three machines. The figures are for
-comparing with each other, and to see which limit comes first.
+All members share the cores and the disk of this machine, so three of them are slower here than on three machines. Use
+the figures to compare them with each other, and to see which limit is reached first.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def main() -> None:
     parser.add_argument("--etcd", default=shutil.which("etcd"), help="the server to start (default: the one in PATH)")
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--claims", type=int, default=100, help="per node")
-    parser.add_argument("--output", type=Path, help="write the figures here, too")
+    parser.add_argument("--output", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     if not arguments.etcd:
-        sys.exit("bench.etcd: there is no etcd in PATH; give --etcd PROGRAM")
+        sys.exit("bench.etcd: no etcd found in PATH; give --etcd PROGRAM")
     figures: Figures = {"etcd": _version(arguments.etcd)}
     for members in (1, 3):
         with serving(arguments.etcd, members) as endpoints:
@@ -66,7 +66,7 @@ def main() -> None:
 
 @contextmanager
 def serving(program: str, members: int) -> Iterator[list[str]]:
-    """Servers with default settings and their data in a folder that goes with them."""
+    """Servers with default settings. Their data is deleted when they stop."""
     ports = _free_ports(2 * members)
     clients = [f"http://127.0.0.1:{port}" for port in ports[:members]]
     peers = [f"http://127.0.0.1:{port}" for port in ports[members:]]
@@ -75,15 +75,8 @@ def serving(program: str, members: int) -> Iterator[list[str]]:
         started = [
             subprocess.Popen(
                 [
-                    *(
-                        program,
-                        "--name",
-                        f"m{number}",
-                        "--data-dir",
-                        f"{folder}/m{number}",
-                        "--initial-cluster",
-                        cluster,
-                    ),
+                    program,
+                    *("--name", f"m{number}", "--data-dir", f"{folder}/m{number}", "--initial-cluster", cluster),
                     *("--listen-client-urls", client, "--advertise-client-urls", client),
                     *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
                 ],
@@ -102,7 +95,7 @@ def serving(program: str, members: int) -> Iterator[list[str]]:
 
 
 def one_owner(endpoints: list[str]) -> Figures:
-    """Durable updates of claims of about 800 bytes, each with its previous generation."""
+    """Durable updates, each with its previous generation, batches, transactions and reads of one owner."""
     with CheckpointManager(EtcdStore(endpoints, "/bench/one"), CLAIMS) as manager:
         _fill(manager, PRESENT)
         numbers = random_numbers(1_000_000, PRESENT, seed=7)
@@ -136,7 +129,7 @@ def one_owner(endpoints: list[str]) -> Figures:
 
 
 def restart(endpoints: list[str]) -> Figures:
-    """Open, and read everything into objects."""
+    """Open a prefix and read everything into objects."""
     with CheckpointManager(EtcdStore(endpoints, "/bench/restart"), CLAIMS) as manager:
         _fill(manager, RESTART)
     times = []
@@ -149,7 +142,7 @@ def restart(endpoints: list[str]) -> Figures:
 
 
 def many_nodes(endpoints: list[str], nodes: int, claims: int) -> Figures:
-    """Each node owns its prefix, with a lease of its own; all of them are in this process, so Python shares a core."""
+    """Each node owns its prefix, with a lease of its own; all of them are in this process, and so share one core."""
     started = time.perf_counter()
     with ThreadPoolExecutor(16) as pool:
         managers = list(pool.map(lambda node: _node(endpoints, node), range(nodes)))
@@ -191,14 +184,14 @@ def _node(endpoints: list[str], node: int) -> Manager:
 def _has_lost(manager: Manager) -> bool:
     try:
         manager.create_checkpoint(key_of(0), claim(0))
-    except Exception as error:  # noqa: BLE001 - counted, whatever it is
+    except Exception as error:  # noqa: BLE001 - every error counts
         print(error, file=sys.stderr)
         return True
     return False
 
 
 def _fill(manager: Manager, count: int) -> None:
-    """Twice, as with claims that have been there for a while: so each has its previous generation."""
+    """Write each claim twice, so that it has a previous generation, as claims that have existed for a while do."""
     for change in range(2):
         for start in range(0, count, BATCH):
             with manager.batch() as batch:
@@ -207,7 +200,7 @@ def _fill(manager: Manager, count: int) -> None:
 
 
 def _rate(act: Callable[[int], object], threads: int, *, each: int = 1, seconds: float = SECONDS) -> Figures:
-    """Operations a second, and how long one of them takes."""
+    """Operations per second, and how long one of them takes."""
     end = time.perf_counter() + seconds
     times: list[list[float]] = [[] for _ in range(threads)]
 

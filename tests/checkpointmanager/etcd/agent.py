@@ -1,4 +1,4 @@
-"""A process of its own that owns a prefix and writes as fast as it can, saying on stdout what it does.
+"""A separate process that owns a prefix, writes as fast as it can, and reports on stdout what it does.
 
     python -m tests.checkpointmanager.etcd.agent LABEL PREFIX TTL ENDPOINT...
 
@@ -41,7 +41,7 @@ def main(label: str, prefix: str, ttl: str, *endpoints: str) -> None:
 
 
 class AgentProcess:
-    """Such a process, as the test that started it sees it."""
+    """Such a process, started and observed by a test."""
 
     def __init__(self, label: str, prefix: str, ttl: int, endpoints: Sequence[str]) -> None:
         command = [sys.executable, "-m", __name__, label, prefix, str(ttl), *endpoints]
@@ -53,7 +53,7 @@ class AgentProcess:
         self._process.send_signal(number)
 
     def follow(self, acknowledgements: int) -> None:
-        """Read along until so many more are acknowledged, or it ends."""
+        """Read its output until it reports so many more acknowledgements, or ends."""
         wanted = len(self.done) + acknowledgements
         assert self._process.stdout
         while len(self.done) < wanted and (line := self._process.stdout.readline()):

@@ -1,4 +1,4 @@
-"""A server for all tests of the session, a prefix for each, and a store on it."""
+"""One server for all tests of the session, and for each test a prefix and a store on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def prefix() -> str:
 
 @pytest.fixture
 def opening(cluster: Cluster, prefix: str) -> Iterator[Opening]:
-    """Opens stores, which are closed with the test."""
+    """Opens stores, which are closed when the test ends."""
     with ExitStack() as opened:
 
         def open_store(**options: Any) -> EtcdStore:

@@ -1,4 +1,4 @@
-"""Everything that ever happened below a prefix, revision by revision, and whether it was allowed."""
+"""Everything that has ever happened below a prefix, revision by revision, and whether it was allowed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Write(NamedTuple):
 
 
 class History:
-    """Reads the events below a prefix. Before a compaction call read(), and compact what it returns."""
+    """Reads the events below a prefix. Before a compaction, call read(), and compact up to the revision it returns."""
 
     def __init__(self, endpoints: Sequence[str], prefix: str, **credentials: Any) -> None:
         self._endpoints = endpoints
@@ -34,7 +34,7 @@ class History:
         self._events: list[Any] = []
 
     def read(self) -> int:
-        """Read along to the newest revision, and return that."""
+        """Read all events up to the newest revision, and return that revision."""
         client = Client(self._endpoints, self._credentials)
         client.ask(Call(10), RANGE, RANGE.request(key=b"ready"))  # logs in
         try:
@@ -53,7 +53,7 @@ class History:
             with client.watching(WATCH.request(create_request=watch), 30) as replies:
                 for reply in replies:
                     self._events += reply.events
-                    if reply.canceled:  # an earlier test has compacted what was before
+                    if reply.canceled:  # an earlier test has compacted the first revisions
                         assert not self._events, "a part of the history is compacted"
                         first = reply.compact_revision
                         break

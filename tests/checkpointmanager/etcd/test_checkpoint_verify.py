@@ -1,4 +1,4 @@
-"""The operator's command on etcd:// says what it says of a directory, and repairs only as the owner."""
+"""The operator's command reports the same on etcd:// as on a directory, and repairs only as the owner."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_everything_is_verified_and_the_holder_of_the_lock_is_named(
     assert {problem["path"] for problem in document["problems"]} == {f"{url}/{key}.json" for key in "bcd"}
 
 
-def test_no_screen_shows_where_the_copy_lies(store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_output_names_the_temporary_copy(store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     metrics = Path.cwd()
     runs = [[url], ["list", url], ["diff", "--previous", url, "a"], ["diagnose", f"{url}/b.json"], ["export", url]]
     for words in runs:
@@ -89,7 +89,7 @@ def test_no_screen_shows_where_the_copy_lies(store: EtcdStore, url: str, capsys:
     assert Path.cwd() == metrics
 
 
-def test_files_to_be_written_are_meant_from_where_the_command_was_given(
+def test_files_to_write_are_relative_to_the_directory_of_the_caller(
     store: EtcdStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -125,7 +125,7 @@ def test_an_agent_that_starts_meanwhile_keeps_repair_out(
     assert agents[0].quarantined() == {}
 
 
-def test_repair_mends_exactly_rolls_back_and_discards_as_it_is_told(
+def test_repair_is_exact_or_rolls_back_or_discards_as_the_options_say(
     store: EtcdStore, url: str, opening: Opening, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.close()
@@ -143,7 +143,7 @@ def test_repair_mends_exactly_rolls_back_and_discards_as_it_is_told(
     shown = capsys.readouterr().out
     assert all(os.path.basename(copy) in shown for copies in reader.quarantined().values() for copy in copies)
     assert cli.main(["quarantine", "purge", "--yes", "--all", url]) == 0
-    assert sorted(reader.quarantined()) == ["d"], "nothing else is left of it"
+    assert sorted(reader.quarantined()) == ["d"], "its copy is all that is left"
 
 
 def test_a_copy_in_quarantine_is_put_back_and_what_it_replaces_is_kept(
@@ -167,7 +167,7 @@ def test_a_copy_in_quarantine_is_put_back_and_what_it_replaces_is_kept(
     assert reader.read("b") == damaged
 
 
-def test_a_copy_of_what_is_gone_is_put_back(store: EtcdStore, url: str, opening: Opening) -> None:
+def test_a_copy_of_a_removed_checkpoint_is_put_back(store: EtcdStore, url: str, opening: Opening) -> None:
     store.quarantine("d", Reason.NOT_JSON)
     CheckpointManager[Any](store).remove_checkpoint("d")
     store.close()
@@ -209,14 +209,14 @@ def test_an_owner_that_lost_its_lock_can_neither_put_back_nor_delete_a_copy(
 
 
 @pytest.mark.parametrize("name", ["a.json", ".quarantine/a.json", ".quarantine/a.20260101T000000000000Z.not-json.json"])
-def test_what_is_no_copy_is_not_put_back(store: EtcdStore, name: str) -> None:
+def test_only_copies_are_put_back(store: EtcdStore, name: str) -> None:
     before = dict(store.snapshot())
     with pytest.raises(CheckpointNotFound):
         store.restore_copy(f"{store.path}/{name}")
     assert dict(store.snapshot()) == before
 
 
-def test_what_is_not_ours_in_etcd_is_never_written_to_the_disk(
+def test_foreign_names_below_the_prefix_are_never_written_to_the_disk(
     store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ["../../escaped.json", ".quarantine/../../../escaped.json", "sub/a.json", ".quarantine/sub/x.json"]
@@ -228,7 +228,7 @@ def test_what_is_not_ours_in_etcd_is_never_written_to_the_disk(
     assert "1 good, 3 damaged" in capsys.readouterr().out
 
 
-def test_a_cluster_that_does_not_answer_could_not_be_looked_at(
+def test_a_cluster_that_does_not_answer_is_an_error_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     opened = EtcdStore.__init__

@@ -1,4 +1,4 @@
-"""The store on etcd is held to the suite that the kit offers for everybody's."""
+"""The store on etcd passes the conformance suite that is shipped for every Store."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _replace_damaged(manager: Manager) -> None:
     manager.create_checkpoint("damaged", 5)
 
 
-# What is there after each of them, as (current, previous) of the keys that it changes.
+# The result of each change, as (current, previous) of the keys that it changes.
 CHANGES: dict[Callable[[Manager], None], dict[str, tuple[int | None, int | None]]] = {
     _create: {"new": (1, None)},
     _overwrite: {"a": (2, 1)},

@@ -1,4 +1,4 @@
-"""Where etcd says no, or forgets: a full database, a compacted history, requests that are too large."""
+"""The limits of etcd: a full database, a compacted history, requests that are too large."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_largest_checkpoint_can_be_replaced_by_another_largest_one(store: Et
     assert previous.data == "y" * size
 
 
-def test_a_batch_fits_also_when_the_generations_before_were_much_larger(store: EtcdStore) -> None:
+def test_a_batch_fits_even_if_the_previous_generations_are_much_larger(store: EtcdStore) -> None:
     manager: Manager = CheckpointManager(store)
     for number in range(9):
         manager.create_checkpoint(f"k{number}", "x" * 500_000)
@@ -190,9 +190,7 @@ def test_writes_and_removals_go_on_after_a_compaction(cluster: Cluster, store: E
     assert manager.list_checkpoints() == []
 
 
-def test_what_somebody_changed_by_hand_is_noticed_and_becomes_the_previous_generation(
-    cluster: Cluster, store: EtcdStore
-) -> None:
+def test_a_change_by_hand_is_noticed_and_becomes_the_previous_generation(cluster: Cluster, store: EtcdStore) -> None:
     manager: Manager = CheckpointManager(store)
     manager.create_checkpoint("a", 1)
     manager.create_checkpoint("a", 2)
@@ -212,7 +210,7 @@ def test_the_newest_four_copies_of_a_key_are_kept(store: EtcdStore) -> None:
     assert store.quarantined() == {"a": kept[-4:]}
 
 
-def test_quarantine_keeps_what_stands_there_when_the_copy_is_made(
+def test_quarantine_keeps_the_value_at_the_moment_of_the_copy(
     store: EtcdStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.commit([Put("a", b"bad 1", Current.ABSENT)])

@@ -1,4 +1,4 @@
-"""Three members, of which some are killed or stopped under load: nothing acknowledged is lost, no write comes late."""
+"""Three members, some of them killed or stopped under load: nothing acknowledged is lost, no write arrives late."""
 
 from __future__ import annotations
 
@@ -83,9 +83,7 @@ def test_without_a_majority_writes_fail_in_time_and_go_on_afterwards(three: Clus
         for member in three.members[:2]:
             member.signal(signal.SIGSTOP)
         until(lambda: load.doubts >= THREADS)  # each has had its error in time
-        with pytest.raises(
-            EtcdUnavailable
-        ):  # the last member has it, but may not know the newest: reads are linearizable
+        with pytest.raises(EtcdUnavailable):  # the last member has a value, but it may not be the newest
             load.manager.get_checkpoint("k0")
         for member in three.members[:2]:
             member.signal(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""Becoming the owner when answers are lost, another is quicker, or the lease is hard to renew."""
+"""Becoming the owner when answers are lost, another process is quicker, or the lease cannot be renewed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Asking = Callable[[Client, Call, int, Method, Any], Any]
 
 @pytest.fixture
 def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[[Method, Callable[[Callable[[], Any]], Any]], None]:
-    """Lets something stand between all clients and one method of the servers."""
+    """Replaces one method of the servers, for all clients."""
     ask_one: Asking = Client._ask_one
 
     def stand_between(wanted: Method, act: Callable[[Callable[[], Any]], Any]) -> None:
@@ -45,7 +45,7 @@ Between = Callable[[Method, Callable[[Callable[[], Any]], Any]], None]
 
 @pytest.mark.parametrize("method", [LEASE_GRANT, TXN, RANGE], ids=["lease", "lock", "look"])
 @pytest.mark.parametrize("arrived", [True, False], ids=["answer lost", "request lost"])
-def test_a_lost_answer_does_not_keep_anybody_from_becoming_the_owner(
+def test_a_store_becomes_the_owner_although_an_answer_is_lost(
     opening: Opening, asking: Between, method: Method, arrived: bool
 ) -> None:
     lost: list[Any] = []
@@ -64,7 +64,7 @@ def test_a_lost_answer_does_not_keep_anybody_from_becoming_the_owner(
         opening()
 
 
-def test_whoever_comes_between_the_look_and_the_try_is_the_owner(opening: Opening, asking: Between) -> None:
+def test_a_store_that_opens_between_look_and_try_of_another_is_the_owner(opening: Opening, asking: Between) -> None:
     others: list[Any] = []
 
     def let_another_in(ask: Callable[[], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""One owner: a second one is refused, a dead one is replaced, and one that is too late can change nothing any more."""
+"""One owner: a second one is refused, a dead one is replaced, and one that was replaced can change nothing."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ Manager = CheckpointManager[Any]
 
 
 def lose_the_lease(cluster: Cluster, store: EtcdStore) -> None:
-    """What etcd does by itself when it has run out."""
+    """As etcd does when it expires."""
     assert store._ownership.lease
     cluster.administer("lease/revoke", ID=str(store._ownership.lease.id))
 
 
 def remove_the_lock(_: Cluster, store: EtcdStore) -> None:
-    """By hand, as somebody in a hurry might."""
+    """By hand, as an operator in a hurry might."""
     store._client.ask(Call(5), TXN, operations.txn([], [operations.delete(store._layout.lock)]))
 
 
@@ -83,12 +83,12 @@ def test_waiting_for_the_lock_ends_when_it_is_given_back_and_asks_only_a_few_tim
     monkeypatch.setattr(Client, "ask", asking)
     monkeypatch.setattr(Client, "watching", watch)
 
-    def close_when_it_is_waited_for() -> None:
+    def close_when_another_waits() -> None:
         assert watched.wait(LIMIT)
-        time.sleep(0.2)  # long enough for dozens of questions
+        time.sleep(0.2)  # long enough for dozens of requests
         first.close()
 
-    run_together(lambda: opening(lock_timeout=LIMIT), close_when_it_is_waited_for)
+    run_together(lambda: opening(lock_timeout=LIMIT), close_when_another_waits)
     assert asked.count(RANGE.path) <= 3
 
 
@@ -98,7 +98,7 @@ def test_waiting_for_the_lock_ends_when_the_time_is_up(opening: Opening) -> None
         opening(lock_timeout=0.1)
 
 
-def test_of_many_who_wait_each_becomes_the_owner_in_turn(opening: Opening) -> None:
+def test_each_of_many_waiting_stores_becomes_the_owner_in_turn(opening: Opening) -> None:
     first = opening()
     owned: list[int] = []
 
@@ -146,7 +146,7 @@ CHANGES: dict[str, Callable[[Manager], object]] = {
 
 @pytest.mark.parametrize("lose", [lose_the_lease, remove_the_lock])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_who_has_lost_the_lock_changes_nothing_and_reads_on(
+def test_a_store_that_has_lost_the_lock_changes_nothing_and_can_still_read(
     cluster: Cluster, opening: Opening, change: Callable[[Manager], object], lose: Callable[[Cluster, EtcdStore], None]
 ) -> None:
     store = opening()
@@ -170,7 +170,7 @@ def test_who_has_lost_the_lock_changes_nothing_and_reads_on(
     assert other.get_checkpoint("b").data == 71
 
 
-def test_a_lost_lock_stays_lost_although_nobody_else_took_it(cluster: Cluster, opening: Opening) -> None:
+def test_a_lost_lock_stays_lost_although_no_other_store_took_it(cluster: Cluster, opening: Opening) -> None:
     store = opening()
     manager: Manager = CheckpointManager(store)
     lose_the_lease(cluster, store)
@@ -183,7 +183,7 @@ def test_a_lost_lock_stays_lost_although_nobody_else_took_it(cluster: Cluster, o
     CheckpointManager(opening()).create_checkpoint("a", 1)
 
 
-def test_quarantine_is_refused_too_when_the_lock_is_lost(cluster: Cluster, opening: Opening) -> None:
+def test_quarantine_is_refused_when_the_lock_is_lost(cluster: Cluster, opening: Opening) -> None:
     store = opening()
     store.commit([Put("a", b"rubbish", Current.ABSENT)])
     lose_the_lease(cluster, store)
@@ -216,7 +216,7 @@ def test_a_cache_that_lost_the_lock_keeps_what_it_knew(cluster: Cluster, opening
     assert cache["a"] == 1
 
 
-def test_an_owner_that_is_dropped_without_closing_keeps_nobody_out_for_long(opening: Opening, cluster: Cluster) -> None:
+def test_the_lock_of_an_owner_that_is_dropped_without_closing_expires(opening: Opening, cluster: Cluster) -> None:
     prefix = "/tests/dropped"
     EtcdStore(cluster.endpoints, prefix, ttl=1)
     gc.collect()
@@ -293,7 +293,7 @@ def test_closing_waits_for_a_running_call(store: EtcdStore) -> None:
     run_together(lambda: manager.update_checkpoint("a", change), close)
 
 
-def test_a_server_that_is_not_there_is_an_error_in_time() -> None:
+def test_a_server_that_does_not_exist_is_an_error_in_time() -> None:
     with pytest.raises(EtcdUnavailable, match=r"no answer within 0\.2 s.*check the endpoints"):
         EtcdStore([f"http://127.0.0.1:{free_ports(1)[0]}"], "/a", timeout=0.2)
 

@@ -1,4 +1,4 @@
-"""Users, passwords and arguments: what is wrong is an error in time, with a reason, and never a lost change."""
+"""Users, passwords and arguments: a wrong one is an error in time, with a reason, and never a lost change."""
 
 from __future__ import annotations
 
