@@ -93,6 +93,8 @@ class Load:
         writes = history.writes()
         self.store.close()
         assert {write.holder for write in writes} == {"load"}
+        repeated = len(writes) - len({(write.key, write.data["number"]) for write in writes})
+        assert repeated <= self.doubts, "a write that failed for certain was made"
         for key in found:
             numbers = [write.data["number"] for write in writes if write.key == key]
             # A number may be written again after a doubt, as a new generation; it never goes back.

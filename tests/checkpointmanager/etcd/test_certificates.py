@@ -23,6 +23,7 @@ from .load import Load
 from .servers import Cluster, any_etcd
 
 TIMEOUT = 0.5  # seconds
+SERVING = "ready to serve client requests"  # in the log of etcd 3.4 and later
 SHORT_LIFE = 4.0  # seconds: enough to connect
 
 
@@ -131,10 +132,12 @@ class Renewable:
         return True
 
     def restart_server(self) -> None:
-        """It ends all connections."""
+        """It ends all connections, and serves again: from then on, a refusal is due to the certificates."""
         (member,) = self.cluster.members
         member.end()
+        starts = member.log.read_text().count(SERVING)
         member.start(self.cluster.program)
+        until(lambda: member.log.read_text().count(SERVING) > starts)
 
 
 def replace(old: Pair, new: Pair) -> None:
