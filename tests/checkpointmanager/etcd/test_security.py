@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import grpc
 import pytest
 
 from checkpointmanager import CheckpointManager
@@ -15,6 +16,7 @@ from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
 from ..processes import until
 from .history import History
+from .line import Broken
 from .load import Load
 from .servers import Cluster, any_etcd
 
@@ -109,6 +111,33 @@ def test_an_owner_goes_on_when_its_token_has_expired(guests: Cluster) -> None:
         assert manager.get_checkpoint("a").data == 2
         writes = History(guests.endpoints, "/allowed/e", **ROOT).writes()
     assert [write.data for write in writes] == [1, 2]
+
+
+class Outdated(Broken):
+    """As etcd refuses a request if a user or a role is changed while it is carried out."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.INVALID_ARGUMENT
+
+    def details(self) -> str:
+        return "etcdserver: revision of auth store is old"
+
+
+def test_an_owner_logs_in_again_when_users_or_roles_were_changed_meanwhile(
+    guests: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CheckpointManager[Any](EtcdStore(guests.endpoints, "/allowed/f", **AGENT)) as manager:
+        client = manager._store._client  # type: ignore[attr-defined]
+        ask_one, token = client._ask_one, client._token
+
+        def ask(*request: Any) -> Any:
+            if client._token == token:
+                raise Outdated
+            return ask_one(*request)
+
+        monkeypatch.setattr(client, "_ask_one", ask)
+        manager.create_checkpoint("a", 1)
+        assert manager.get_checkpoint("a").data == 1
 
 
 def test_an_owner_without_a_login_is_refused_while_authentication_is_on_and_loses_nothing(
