@@ -204,12 +204,16 @@ def test_an_owner_that_lost_its_lock_can_neither_put_back_nor_delete_a_copy(
         with pytest.raises(DirectoryLocked):
             act(copy)
     assert dict(store.snapshot()) == before
-    with pytest.raises(CheckpointWriteFailed, match="read_only"):
-        opening(read_only=True).restore_copy(copy)
+    reader = opening(read_only=True)
+    for act in (reader.restore_copy, reader.delete_copy):
+        with pytest.raises(CheckpointWriteFailed, match="read_only"):
+            act(copy)
 
 
 @pytest.mark.parametrize("name", ["a.json", ".quarantine/a.json", ".quarantine/a.20260101T000000000000Z.not-json.json"])
 def test_only_copies_are_put_back(store: EtcdStore, name: str) -> None:
+    foreign = operations.put(f"{store._layout.prefix}/.quarantine/a.json".encode(), b"not a copy")
+    store._client.ask(Call(5), TXN, operations.txn([], [foreign]))
     before = dict(store.snapshot())
     with pytest.raises(CheckpointNotFound):
         store.restore_copy(f"{store.path}/{name}")
