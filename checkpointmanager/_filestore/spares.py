@@ -181,8 +181,10 @@ class Spares:
         """Of those that may come back after a crash; 0 if there are none."""
         with self._lock:
             self._settle()
-            held = [generation for spare in self._all.values() for of, generation in spare.holds if of == key]
-        return max(held, default=0)
+            # A generator, which is a frame of its own: CPython 3.13 may leave the block locked when a handler raises
+            # in a loop with an `if` (python/cpython#130279).
+            held = (generation for spare in self._all.values() for of, generation in spare.holds if of == key)
+            return max(held, default=0)
 
     def close(self) -> None:
         """Make all names durable, then remove the spares: nothing left over overrides a backup that is put back.

@@ -52,6 +52,8 @@ def open_recorded(  # noqa: PLR0917  (the arguments are those of open)
 class RawFile(io.RawIOBase):
     """io.FileIO over the functions of `os`."""
 
+    _closes = False  # until there is a descriptor: Python closes a file whose opening failed, too
+
     def __init__(self, file: Any, mode: str, closefd: bool, opener: Callable[[Any, int], int] | None) -> None:
         action = next((letter for letter in "rwax" if letter in mode), "")
         if not action:
@@ -60,7 +62,6 @@ class RawFile(io.RawIOBase):
         self.mode = mode
         self._readable = action == "r" or "+" in mode
         self._writable = action != "r" or "+" in mode
-        self._closes = closefd
         flags = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "a": os.O_CREAT | os.O_APPEND, "x": os.O_CREAT | os.O_EXCL}[
             action
         ]
@@ -71,6 +72,7 @@ class RawFile(io.RawIOBase):
             self._descriptor = opener(file, flags | os.O_CLOEXEC)
         else:
             self._descriptor = os.open(file, flags | os.O_CLOEXEC, CREATED_MODE)
+        self._closes = closefd
         if action == "a":
             os.lseek(self._descriptor, 0, os.SEEK_END)
 
