@@ -9,6 +9,7 @@ import posixpath
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from checkpointmanager import EventKind
@@ -34,6 +35,7 @@ def test_the_site_builds_without_a_warning_and_shows_everything(tmp_path: Path) 
     every_link_leads_to_a_file_of_the_site_and_none_to_a_network(out)
 
 
+@cache
 def text_of(page: Path) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8")))
 

@@ -43,6 +43,7 @@ def public_names(module: ModuleType) -> dict[str, Any]:
     return {name: getattr(module, name) for name in exported}
 
 
+@cache
 def public_classes() -> dict[str, type]:
     """Every public class under its full name, each once."""
     found: dict[type, str] = {}
