@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointError, EventKind
+from checkpointmanager import Checkpoint, CheckpointError, CheckpointManager, EventKind
 from docs import names
 from draState import DRAError
 
@@ -61,6 +61,20 @@ def test_every_field_and_member_is_explained(name: str) -> None:
 @pytest.mark.parametrize("name", ERRORS)
 def test_every_error_says_what_to_do(name: str) -> None:
     assert re.search(ADVICE, inspect.getdoc(ERRORS[name]) or "", flags=re.IGNORECASE)
+
+
+def test_the_classes_errors_and_fields_above_are_found() -> None:
+    # Of an empty list pytest would make no test at all.
+    assert CLASSES["checkpointmanager.CheckpointManager"] is CheckpointManager
+    assert {name.rpartition(".")[0] for name in CLASSES} >= {
+        "checkpointmanager.aio",
+        "checkpointmanager.testing",
+        "draState",
+    }
+    assert ERRORS["checkpointmanager.CheckpointError"] is CheckpointError
+    assert ERRORS["draState.DRAError"] is DRAError
+    assert "create_checkpoint" in names.methods_of(CheckpointManager)
+    assert set(names.fields_of(Checkpoint)) >= {"data", "key", "generation"}
 
 
 def test_every_event_says_what_to_do_or_that_nothing_is_lost() -> None:
