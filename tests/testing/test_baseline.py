@@ -311,6 +311,7 @@ TYPES: list[tuple[Any, Any, str]] = [
     (list[int], tuple[int, int], BREAK),
     (dict[str, int], dict[str, int | None], FOR_OLDER),
     (dict[str, int], dict[int, int], BREAK),
+    (tuple[str, int], dict[str, int], BREAK),
     (dict[str, int], dict, FOR_OLDER),
     (list[int], list, FOR_OLDER),
     (Port, Any, FOR_OLDER),
