@@ -15,10 +15,11 @@ from ._events import Event, EventKind, Events
 from ._format.envelope import open_sealed, seal
 from ._format.reason import SHORTAGES, Damaged, TooNew
 from ._format.repair import SearchBudget, repair
+from ._incumbents import shortage
 from ._reader import Found, Reader
 from ._recoveryplan import Cure, RecoveryPlan
 from ._store import Store
-from ._writer import Writer, shortage
+from ._writer import Writer
 
 T = TypeVar("T")
 

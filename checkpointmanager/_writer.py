@@ -6,8 +6,6 @@ write in doubt can never be taken for one that happened.
 
 from __future__ import annotations
 
-import errno
-import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,14 +19,13 @@ from ._errors import (
     CheckpointError,
     CheckpointNotFound,
     CheckpointWriteFailed,
-    CorruptCheckpoint,
-    SchemaMismatch,
     TransactionFailed,
     UnstorableValue,
 )
-from ._events import Event, EventKind, Events
+from ._events import Events
 from ._format.envelope import Header, open_sealed, seal
-from ._format.reason import SHORTAGES, Damaged, Reason, TooNew
+from ._format.reason import Damaged, Reason, TooNew
+from ._incumbents import Incumbents
 from ._keylocks import KeyLocks
 from ._metricssink import MetricsSink
 from ._reader import Reader
@@ -68,13 +65,12 @@ class Writer:
     ) -> None:
         self._store = store
         self._kind = kind
-        self._reader = reader
+        self._incumbents = Incumbents(store, reader, events)
         self._boot = boot
         self._events = events
         self._metrics = metrics
         self._locks = KeyLocks()
         self._known: dict[str, Known] = {}  # each entry guarded by its key's lock
-        self._moving: dict[str, Event] = {}  # folders that go to quarantine with the next commit; guarded likewise
 
     def changing(self, *keys: str) -> Unbroken:
         """No other thread changes these keys meanwhile; events wait until the locks are given back."""
@@ -95,7 +91,7 @@ class Writer:
         return after.header, False
 
     def remove(self, key: str) -> None:
-        self._keep_before_removal(key)
+        self._before_removal(key)
         if failures := self._commit([], [key]):
             raise failures[key]
 
@@ -109,7 +105,7 @@ class Writer:
         for key, encoded in changes.items():
             try:
                 if encoded is None:
-                    self._keep_before_removal(key)
+                    self._before_removal(key)
                     removals.append(key)
                     continue
                 written[key], put = self._prepare(key, encoded)
@@ -135,7 +131,7 @@ class Writer:
         for key, (encoded, found) in outcomes.items():
             try:
                 if encoded is None:
-                    highest = self._keep_before_removal(key)
+                    highest = self._before_removal(key)
                     removals[key] = max(highest, self._store.highest_generation(key)) + 1
                     continue
                 written[key], put = self._prepare(key, encoded, found)
@@ -160,7 +156,7 @@ class Writer:
     def replace_damaged(self, key: str, reason: Reason, blob: bytes) -> str:
         """Put `blob` in the place of damaged bytes, which are kept first; returns where."""
         self.forget(key)
-        kept = self._quarantine(key, reason)
+        kept = self._incumbents.quarantine(key, reason)
         if failures := self._commit([Put(key, blob, Current.DAMAGED)]):
             raise failures[key]
         return kept
@@ -168,7 +164,7 @@ class Writer:
     def discard_damaged(self, key: str, reason: Reason) -> str:
         """Remove damaged bytes, but only when they are kept; returns where."""
         self.forget(key)
-        kept = self._quarantine(key, reason)
+        kept = self._incumbents.quarantine(key, reason)
         if failures := self._commit([], [key]):
             raise failures[key]
         return kept
@@ -193,7 +189,7 @@ class Writer:
             current, generation = Current.OURS, lowest
         else:
             lowest = max(lowest, self._store.highest_generation(key))
-            current, generation = self._learn(key, lowest, found)
+            current, generation = self._incumbents.before_write(key, lowest, found)
         header = Header(
             kind=self._kind,
             version=encoded.version,
@@ -213,8 +209,8 @@ class Writer:
         failures = self._store.commit(puts, removals)
         if self._metrics:
             self._metrics.committed(self._store.path, puts, removals, failures, time.perf_counter() - started)
-        if self._moving:
-            self._report_moved([*(put.key for put in puts), *removals], failures)
+        if self._incumbents.moving:
+            self._incumbents.report_moved(puts, removals, failures)
         return failures
 
     def _make_together(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
@@ -232,16 +228,10 @@ class Writer:
         failures = dict.fromkeys(keys, error) if error and not error.committed else {}
         if self._metrics:
             self._metrics.committed(self._store.path, puts, [*removals], failures, time.perf_counter() - started)
-        if self._moving:
-            self._report_moved(keys, failures)
+        if self._incumbents.moving:
+            self._incumbents.report_moved(puts, removals, failures)
         if error:
             raise error
-
-    def _report_moved(self, keys: Sequence[str], failures: Mapping[str, CheckpointWriteFailed]) -> None:
-        for key in keys:
-            event = self._moving.pop(key, None)
-            if event and key not in failures:
-                self._events.emit(event)
 
     def _skip(self) -> None:
         if self._metrics:
@@ -266,73 +256,7 @@ class Writer:
             return None
         return known._replace(identity=identity) if is_there else None
 
-    def _learn(self, key: str, lowest: int, found: Header | None) -> tuple[Current, int]:
-        """What is under the key's name, and its generation, or `lowest` if that is higher.
-
-        Damaged bytes are in quarantine afterwards.
-        """
-        try:
-            header = found or self._reader.read(key).header
-            return Current.FOUND, max(header.generation, lowest)
-        except CheckpointNotFound:
-            return Current.ABSENT, self._reader.generation_gone(key)
-        except SchemaMismatch as mismatch:
-            return Current.FOUND, max(mismatch.generation, lowest)  # whole, so the previous one from now on
-        except CorruptCheckpoint as damage:
-            if damage.errno in SHORTAGES:
-                raise shortage(key, damage.path, damage.errno) from damage
-            self._refuse_twin(key, damage)
-            self._quarantine(key, damage.reason)
-            return Current.DAMAGED, max(self._reader.highest_generation(key), lowest)
-
-    def _keep_before_removal(self, key: str) -> int:
-        """The highest generation that was seen of it.
-
-        A removal must always be possible, so a copy that cannot be made is reported, and no more.
-        """
-        if known := self._known.pop(key, None):
-            return known.header.generation
-        try:
-            return self._reader.verify(key).generation
-        except CheckpointNotFound:
-            return 0
-        except CorruptCheckpoint as damage:
-            self._refuse_twin(key, damage)
-            try:
-                self._quarantine(key, damage.reason)
-            except CheckpointWriteFailed as error:
-                event = Event(EventKind.NOT_QUARANTINED, damage.path, str(error), key, damage.reason)
-                self._events.emit(event)
-        except CheckpointError:
-            pass  # whole but another program's: nothing is damaged
-        return self._reader.highest_generation(key)
-
-    def _quarantine(self, key: str, reason: Reason) -> str:
-        path = self._store.path_of(key)
-        try:
-            kept = self._store.quarantine(key, reason)
-        except OSError as error:
-            raise CheckpointWriteFailed(key, path, error, in_doubt=False) from error
-        if kept:
-            event = Event(EventKind.QUARANTINED, path, f"the damaged bytes are kept in {kept}", key, reason)
-            if reason is Reason.NOT_A_FILE:  # a folder, which stays in place until it is replaced
-                self._moving[key] = event
-            else:
-                self._events.emit(event)
-        return kept
-
-    def _refuse_twin(self, key: str, damage: CorruptCheckpoint) -> None:
-        """Where the file system ignores case, the file of another key answers to this one. That is no damage."""
-        if damage.reason is not Reason.WRONG_KEY:
-            return
-        keys = self._store.keys()
-        twin = next((other for other in keys if other.lower() == key.lower()), key)
-        if key not in keys and twin != key:
-            error = OSError(errno.EEXIST, f"the file system ignores case and has {twin!r} already; use another key")
-            raise CheckpointWriteFailed(key, damage.path, error, in_doubt=False)
-
-
-def shortage(key: str, path: str, number: int | None) -> CheckpointWriteFailed:
-    """The process lacks something that it may have again in a moment; nothing was touched."""
-    error = OSError(number, os.strerror(number or 0))
-    return CheckpointWriteFailed(key, path, error, in_doubt=False)
+    def _before_removal(self, key: str) -> int:
+        """The highest generation seen; damaged bytes have been copied."""
+        known = self._known.pop(key, None)
+        return known.header.generation if known else self._incumbents.before_removal(key)
