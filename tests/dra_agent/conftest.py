@@ -1,12 +1,16 @@
-"""A node without a cluster."""
+"""A node without a cluster, and a TLS server for its credentials."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from dra_agent.rehearsal import LocalApiServer, Node
+
+from .kubeconfigs import close_all
+from .tlsserver import Authority, TlsServer
 
 
 @pytest.fixture
@@ -19,3 +23,23 @@ def cluster() -> Iterator[LocalApiServer]:
 def node(cluster: LocalApiServer) -> Iterator[Node]:
     with Node(cluster.address) as node:
         yield node
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def server(authority: Authority) -> Iterator[TlsServer]:
+    with TlsServer(authority) as server:
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path, authority: Authority) -> Iterator[Path]:
+    """The folder of the kubeconfig, with the files that it names."""
+    for name in ("ca.crt", "client.crt", "client.key"):
+        (tmp_path / name).write_bytes((authority.folder / name).read_bytes())
+    yield tmp_path
+    close_all()
