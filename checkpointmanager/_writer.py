@@ -1,7 +1,7 @@
-"""From encoded data to a durable file: counts generations, skips what is unchanged, keeps what is damaged.
+"""From encoded data to a durable file: counts generations, and skips content that is unchanged.
 
-What it remembers of a key it forgets before each attempt and learns again from the file after a failure. So a
-write in doubt can never be taken for one that happened.
+What the writer remembers about a key it forgets before each attempt, and learns again from the file after a failure.
+So a write in doubt can never be mistaken for one that happened.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ._schema import Encoded
 from ._store import Current, Put, Store
 from ._unbroken import Unbroken
 
-# What each key of a transaction is to hold (None: nothing), and the header of a good one that was just read.
+# By key: the new content (None: a removal), and the header of a good checkpoint that was just read.
 Outcomes = dict[str, tuple[Encoded | None, Header | None]]
 
 
@@ -42,10 +42,10 @@ class Known(NamedTuple):
 
     header: Header
     digest: bytes
-    identity: object = None  # what the store called the bytes when they were last seen to be these; None: not yet
+    identity: object = None  # the store's, of the file that was last seen to have these bytes; None: not yet seen
 
     def is_of(self, encoded: Encoded, digest: bytes) -> bool:
-        """The same data and versions. Boot and durability are this owner's, so they are the same anyway."""
+        """True for the same data and versions. Boot and durability are this owner's, so they are the same anyway."""
         versions = (self.header.version, self.header.readable_by)
         return digest == self.digest and versions == (encoded.version, encoded.readable_by)
 
@@ -73,11 +73,11 @@ class Writer:
         self._known: dict[str, Known] = {}  # each entry guarded by its key's lock
 
     def changing(self, *keys: str) -> Unbroken:
-        """No other thread changes these keys meanwhile; events wait until the locks are given back."""
+        """No other thread changes these keys in the block; events wait until the locks are released."""
         return Unbroken(change_guard(keys, self._events, self._store, self._locks, self._metrics))
 
     def write(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Header, bool]:
-        """Make it durable; returns the header, and True if there was nothing to change.
+        """Make a checkpoint durable; returns its header, and True if there was nothing to change.
 
         `found` is the header of a good checkpoint that the caller has just read.
         """
@@ -124,7 +124,7 @@ class Writer:
         return Committed(headers, frozenset(unchanged), failures)
 
     def transact(self, outcomes: Outcomes) -> Committed:
-        """All or nothing, or TransactionFailed; `failures` has the one error of a transaction that is unfinished."""
+        """All or nothing, or TransactionFailed; `failures` has the error of one that is committed but unfinished."""
         puts: list[Put] = []
         removals: dict[str, int] = {}
         written: dict[str, Known] = {}
@@ -154,7 +154,7 @@ class Writer:
         return Committed(headers, unchanged, {})
 
     def replace_damaged(self, key: str, reason: Reason, blob: bytes) -> str:
-        """Put `blob` in the place of damaged bytes, which are kept first; returns where."""
+        """Replace damaged bytes with `blob`, after copying them to quarantine; returns where the copy is."""
         self.forget(key)
         kept = self._incumbents.quarantine(key, reason)
         if failures := self._commit([Put(key, blob, Current.DAMAGED)]):
@@ -162,7 +162,7 @@ class Writer:
         return kept
 
     def discard_damaged(self, key: str, reason: Reason) -> str:
-        """Remove damaged bytes, but only when they are kept; returns where."""
+        """Remove damaged bytes, after copying them to quarantine; returns where the copy is."""
         self.forget(key)
         kept = self._incumbents.quarantine(key, reason)
         if failures := self._commit([], [key]):
@@ -170,16 +170,16 @@ class Writer:
         return kept
 
     def forget(self, key: str) -> None:
-        """The next write learns from the file again. Always safe."""
+        """Let the next write learn from the file again. Always safe."""
         self._known.pop(key, None)
 
     def _prepare(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Known, Put | None]:
-        """What is known after the write, and the write itself; None if the checkpoint is so already."""
+        """What will be known after the write, and the write itself; None if the checkpoint has this content already."""
         digest = xxh3_128_digest(encoded.json)
         known = self._known.pop(key, None)
         lowest = known.header.generation if known else 0
         if known and found and found != known.header:
-            known = None  # another program or a user has replaced the file
+            known = None  # another program or a person has replaced the file
         if known and known.is_of(encoded, digest):
             known = known if found else self._seen(key, known, encoded)
             if known:
@@ -215,7 +215,7 @@ class Writer:
 
     def _make_together(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
         keys = [*(put.key for put in puts), *removals]
-        if len(keys) <= 1:  # of one key all or nothing is no more than a write
+        if len(keys) <= 1:  # a single write is all or nothing anyway
             for key, failure in self._commit(puts, [*removals]).items():
                 raise TransactionFailed(key, failure.path, failure, in_doubt=failure.in_doubt) from failure
             return
@@ -242,9 +242,9 @@ class Writer:
             self._known[key] = known
 
     def _seen(self, key: str, known: Known, encoded: Encoded) -> Known | None:
-        """With the identity of the bytes under the name, if they are the known ones: a user may have changed them.
+        """`known` with the identity of the file, if that still has the known bytes: someone may have changed it.
 
-        The first time they are read, later one look at their identity is enough.
+        The first time the bytes are read; later a look at the identity is enough.
         """
         identity = self._store.identity(key)
         if identity is None or known.identity is not None:

@@ -9,10 +9,10 @@ has the old bytes or the new ones:
     link    key.json -> .tmp-M         the generation that is about to be replaced ...
     rename  .tmp-M -> .previous-key    ... is the previous one from now on
     rename  .tmp-N -> key.json         the commit, seen by every reader at once
-    fsync   the directory              the commit survives a power loss: now it is acknowledged (one may serve many)
+    fsync   the directory              the commit survives a power loss; the write is acknowledged (one may serve many)
 
-A key that this owner has written before takes a shorter way where the system allows it, over a spare file: spares.py.
-Until there are enough spares, the three changes of names are these, and what falls out is one more:
+Where the system allows it, a key that this owner has written before takes a shorter way, over a spare file: spares.py.
+Until there are enough spares, the names change in these three steps instead, and the replaced file is one more spare:
 
     renameat2  .tmp-N <-> key.json
     renameat2  .tmp-N <-> .previous-key
@@ -70,9 +70,9 @@ class Commit:
         self._directory = directory
         self._spares = spares
         self._temps: set[str] = set()  # names that must not survive
-        self._written: dict[str, Spare] = {}  # spares that hold a generation which has no other name yet, by key
+        self._written: dict[str, Spare] = {}  # by key: spares with a new generation that is not under its name yet
         self._descriptors: set[int] = set()
-        self._changed: list[str] = []  # keys whose names point to something else now, which has to be synced
+        self._changed: list[str] = []  # keys whose names were changed and not yet synced
         self.failures: dict[str, CheckpointWriteFailed] = {}
 
     def run(self, puts: Sequence[Put], removals: Sequence[str], *, durable: bool, quarantine: Quarantine) -> None:
@@ -99,7 +99,7 @@ class Commit:
             self._rename(step)
 
     def _replace_many(self, puts: Sequence[Put]) -> None:
-        """The data of many files is synced at the same time, which takes a third of one after the other."""
+        """Syncs the data of many files at once, which takes a third of the time of one after the other."""
         for start in range(0, len(puts), FILES_AT_ONCE):
             staged = [step for put in puts[start : start + FILES_AT_ONCE] if (step := self._stage(put))]
             synced = side_by_side(self._sync_data, staged, SYNC_THREADS)
@@ -135,26 +135,26 @@ class Commit:
         return temp, descriptor
 
     def _make_room(self, put: Put) -> bool:
-        """On a full disk the spares go, and then the previous generation, which the write would replace anyway."""
+        """On a full disk, removes the spares, or else the previous generation, which the write would replace anyway."""
         if self._spares.give_up():
             return True
         if put.current not in _KEPT:
             return False
         try:
             if generation_of(self._directory, put.key + SUFFIX, put.key, sys.maxsize) <= ABSENT:
-                return False  # the previous one may be all there is
+                return False  # the previous generation may be the only good one
             self._directory.unlink(PREVIOUS + put.key)
         except OSError:
             return False
         return True
 
     def _sync_data(self, step: Staged) -> bool:
-        """The data reaches the disk before any name points to it."""
+        """Before any name points to the data."""
         try:
             started = time.perf_counter()
             if step.spare:
                 sync_data(step.descriptor)
-                step.spare.holds = ((step.put.key, step.put.generation),)  # and nothing older any more
+                step.spare.holds = ((step.put.key, step.put.generation),)  # and no longer anything older
             else:
                 sync(step.descriptor)
             self._clock(started)
@@ -178,14 +178,14 @@ class Commit:
     def _exchange_spare(self, step: Staged, spare: Spare) -> None:
         key = step.put.key
         if not self._spares.exchange(spare.name, key + SUFFIX):
-            # Removed by hand, or not possible here: its name is what it had durably, so now the directory is synced.
+            # key.json was removed by hand, or names cannot be exchanged here: the new name must be synced.
             self._keep_previous(key, Current.OURS)
             self._directory.rename(spare.name, key + SUFFIX)
             del self._written[key]
             self._spares.is_gone(spare)
             self._changed.append(key)
             return
-        del self._written[key]  # from now on it is acknowledged, whatever becomes of the generation before
+        del self._written[key]  # the update has succeeded, whatever becomes of the previous generation
         try:
             if self._spares.exchange(spare.name, PREVIOUS + key):
                 self._spares.put_back(spare)
@@ -211,12 +211,12 @@ class Commit:
         self._changed.append(key)
 
     def _exchange_temp(self, step: Staged) -> bool:
-        """The file that falls out is a spare from now on. False if names cannot be exchanged, or there is none."""
+        """Replace by exchange; the replaced file becomes a spare. False if that is not possible."""
         key, failed_before = step.put.key, self._directory.syncs_failed
         if not self._spares.exchange(step.name, key + SUFFIX):
             return False
         self._changed.append(key)
-        with suppress(OSError):  # whatever became of the old generations, the new one has its name
+        with suppress(OSError):  # whatever becomes of the old generations, the new one has its name
             if self._spares.exchange(step.name, PREVIOUS + key):
                 self._spares.adopt(step.name, key, step.put.generation, step.size, failed_before)
             else:
@@ -225,7 +225,7 @@ class Commit:
         return True
 
     def _drop_written(self, error_before: OSError | None) -> None:
-        """What failed may be on the disk all the same, and whole. Until its file is durably gone it is in doubt."""
+        """Remove spares whose write failed. They may be whole on the disk: in doubt until the removal is durable."""
         doubtful = [key for key, spare in self._written.items() if not self._spares.drop(spare)]
         try:
             self._directory.sync_since(error_before)
@@ -238,7 +238,7 @@ class Commit:
         self._written.clear()
 
     def _create(self, step: Staged) -> None:
-        """Under a name that was not there. Where case is ignored, another key may have come first."""
+        """Put in place under a new name. Where case is ignored, another key may have come first."""
         with self._directory.creating:
             if self._directory.exists(step.put.key + SUFFIX):
                 why = "the file system ignores case, and there is a key that differs only in that; use another key"
@@ -264,12 +264,12 @@ class Commit:
             self._directory.rename(temp, PREVIOUS + key)
         except IsADirectoryError:  # a folder is there: no reason to refuse the new generation
             return
-        # A killed writer may have left both names on one inode. Then rename does nothing, and temp must go.
+        # A killed writer may have left both names on one inode. Then rename does nothing, and temp must be removed.
         if current is Current.OURS:
             self._temps.discard(temp)
 
     def _forget_previous(self, key: str) -> None:
-        """What a removed checkpoint left behind must not become the previous generation of a new one."""
+        """The leftover of a removed checkpoint must not become the previous generation of a new one."""
         error_before = self._directory.sync_error
         with Removals(self._directory, self._quarantine) as removed:
             if removed.take(PREVIOUS + key, key):
@@ -283,13 +283,13 @@ class Commit:
                 removed.put_back()
 
     def _remove(self, key: str, removed: Removals) -> None:
-        """Gone, or gone already; then the directory is synced all the same, as a user may just have removed it."""
+        """Also syncs the directory if the file is gone already: someone may just have removed it."""
         try:
             removed.take(key + SUFFIX, key)
         except OSError as error:
             self._fail(key, error, in_doubt=key + SUFFIX in self._directory.stuck)
             return
-        with suppress(OSError):  # if that fails it is an orphan, which is never read
+        with suppress(OSError):  # a previous generation that stays is an orphan, which is never read
             removed.take(PREVIOUS + key, key)
         self._changed.append(key)
 
@@ -316,7 +316,7 @@ class Commit:
             self._spares.drop(spare)
 
     def _close(self, descriptor: int) -> None:
-        """Once: after two interrupts of a batch, its threads and its end may both come here."""
+        """Only once: after two interrupts of a batch, its threads and its clean-up may both come here."""
         try:
             self._descriptors.remove(descriptor)
         except KeyError:

@@ -15,9 +15,9 @@ from .system import file_system_of, keeps_order, sync, write_all
 
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 COPY_BYTES = 1 << 20
-# What file systems and kernels answer where they do not make hard links.
+# The errors of file systems and kernels that do not make hard links.
 LINK_REFUSED = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-# What a file system answers that cannot be written to, such as squashfs, erofs or iso9660 as the root of an appliance.
+# The errors of read-only file systems, such as squashfs, erofs or iso9660 as the root of an appliance.
 CANNOT_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EROFS})
 
 _numbers = itertools.count(1)
@@ -33,14 +33,14 @@ class Directory:
     descriptor = -1
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool, allow_insecure: bool) -> None:
-        self._close = os.close  # of the os that gives the descriptor: pyfakefs may be gone when it is collected
+        self._close = os.close  # of the `os` that opens the descriptor: pyfakefs may be gone when this is collected
         self.sync_error: OSError | None = None  # the last one
-        self._listing = threading.Lock()  # one at a time: all listings of a descriptor read on from one position
+        self._listing = threading.Lock()  # one listing at a time: they share the position of the descriptor
         self.stuck: dict[str, str] = {}  # names that could not be put back, with where they are (removals.py)
         self._syncing = threading.Lock()
         self.syncs_begun = self.last_ended = self._last_failed = 0  # numbers of syncs; set while holding _syncing
-        self.syncs_failed = 0  # so many
-        self.token = os.urandom(4).hex()  # no other process uses the same: one that was killed may have left files
+        self.syncs_failed = 0  # a count
+        self.token = os.urandom(4).hex()  # in names of temp files: a killed process may have left some
         self.path = os.path.abspath(os.fspath(path))
         try:
             if create:
@@ -61,7 +61,7 @@ class Directory:
 
     def names(self) -> list[str]:
         try:
-            if self.descriptor < 0:  # which listdir takes for the working directory
+            if self.descriptor < 0:  # listdir(-1) would list the working directory
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             with self._listing:
                 return os.listdir(self.descriptor)
@@ -69,7 +69,7 @@ class Directory:
             raise DirectoryUnusable(self.path, error) from error
 
     def create(self, name: str) -> int:
-        """A descriptor for writing a file that did not exist before; whatever has the name is never followed."""
+        """A descriptor for writing a new file. Fails if the name exists, also as a link."""
         return os.open(name, CREATE, 0o600, dir_fd=self.descriptor)
 
     def open(self, name: str) -> int:
@@ -102,7 +102,7 @@ class Directory:
         os.unlink(name, dir_fd=self.descriptor)
 
     def discard(self, name: str) -> bool:
-        """Unlink what may be gone already, where a failure is no reason to stop. False if it is still there."""
+        """Unlink a file that may be gone already. Never raises; False if the file is still there."""
         try:
             self.unlink(name)
         except FileNotFoundError:
@@ -122,11 +122,11 @@ class Directory:
         return True
 
     def sync(self) -> None:
-        """What this thread has changed is durable then. One sync at a time: another thread's may serve a waiting one.
+        """Make durable what this thread has changed. Syncs are made one at a time, and one serves all waiting threads.
 
-        The kernel reports a failure once. So a thread that goes on must know the outcome of all syncs before.
+        The kernel reports a failure once, so a thread must know the outcome of all syncs before it goes on.
         """
-        needed = self.syncs_begun + 1  # one that runs now may have begun too early
+        needed = self.syncs_begun + 1  # the one that is running may have begun too early
         with self._syncing:
             if self.last_ended < needed:
                 self.syncs_begun += 1
@@ -136,7 +136,7 @@ class Directory:
                     self.sync_error = error
                     self.syncs_failed += 1
                     self._last_failed = self.syncs_begun
-                self.last_ended = self.syncs_begun  # not if it was interrupted: then it has served no thread
+                self.last_ended = self.syncs_begun  # not if it was interrupted: then it has served nobody
             if self.sync_error and self._last_failed >= needed:
                 raise self.sync_error
 
@@ -147,7 +147,7 @@ class Directory:
             raise self.sync_error
 
     def close(self) -> None:
-        descriptor, self.descriptor = self.descriptor, -1  # a number that is no descriptor, never another's
+        descriptor, self.descriptor = self.descriptor, -1  # never again a number that may be another file's
         if descriptor >= 0:
             with suppress(OSError):  # nothing was written through it
                 self._close(descriptor)
@@ -175,7 +175,7 @@ class Directory:
 def _make(path: str) -> None:
     """mkdir -p, private, and every entry on the way durable.
 
-    Also the entry of what was there already: a run that was killed may have made it just before.
+    Also the entry of a folder that exists: a process may have made it and been killed just before.
     """
     missing: list[str] = []
     while not os.path.isdir(path):
@@ -184,13 +184,13 @@ def _make(path: str) -> None:
     _sync_parent(path)
     for folder in reversed(missing):
         made = False
-        with suppress(FileExistsError):  # another process was quicker, or it is no directory: opening it will show
+        with suppress(FileExistsError):  # another process was quicker, or it is not a directory: opening it will show
             os.mkdir(folder, 0o700)
             made = True
         try:
             _sync_parent(folder)
         except OSError:
-            if made:  # so that the next attempt makes it anew: another sync would not bring it back
+            if made:  # so that the next attempt makes it anew: a second sync would not make up for the failed one
                 with suppress(OSError):
                     os.rmdir(folder)
             raise
@@ -199,7 +199,7 @@ def _make(path: str) -> None:
 def _sync_parent(path: str) -> None:
     try:
         descriptor = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError:  # a parent that may be passed through but not read: nothing more can be done
+    except PermissionError:  # a parent that may be traversed but not read: nothing more can be done
         return
     try:
         sync(descriptor)

@@ -1,26 +1,26 @@
 """The files that updates are written over, so that an update waits for one sync and not for two.
 
 The bytes of a checkpoint say what they are, so their name need not be durable at once: the next owner to open
-the directory finds them (recovery.py). New bytes go into a spare, a file whose own name is durable already.
+the directory finds them (recovery.py). New bytes go into a spare, a file whose own name is already durable.
 
     open        .spare-N
-    fstat       one link, a file of ours, 0600    as a new one would be, whatever was done to it
-    fcntl       take and give back a lease        granted only if no other process has it open: no reader is cut
+    fstat       one link, a file of ours, 0600    as a new file would be, whatever was done to this one
+    fcntl       take and give back a lease        granted only if no other process has it open: no reader sees a mix
     write, (ftruncate,) fdatasync, close          the commit: from here on the update survives a power loss
     renameat2   .spare-N <-> key.json             seen by every reader at once
     renameat2   .spare-N <-> .previous-key        the generation before; the spare has the one before that
                 acknowledged
 
-The disk may still call the spare's new file the current checkpoint. So a spare is pending, and is not written to,
-until a sync of the directory has ended well that began after the exchanges. One such sync serves all that are pending;
-it is made when no spare is free. While there are few spares a write without one goes into a new file, as commit.py
-describes, and the file that falls out is a spare more. If a sync fails, the spares pending then are not used again: a
-later sync would not make good what the first has lost.
+On the disk, the file that is now the spare may still have the name of the current checkpoint. So the spare is pending,
+and is not written to, until a directory sync that began after the exchanges has succeeded. One such sync frees all
+pending spares; it is made when few are free. As long as there are fewer than SPARE_LIMIT, a write that finds none free
+goes into a new file, as commit.py describes, and the file that it replaces becomes one more spare. If a sync fails, the
+spares pending at that moment are never used again: a later sync does not make good what the failed one has lost.
 
 fdatasync of a file whose size stays the same does not wait for the journal. So lines are padded to multiples of
-PADDING, and a spare of the right size is preferred. Names must become durable in the order in which they were changed:
-so only on file systems of which that is known (system.keeps_order). A reader that has found a name but not opened it
-yet is not seen by the lease; that is why readers look twice.
+PADDING, and a spare of the right size is preferred. Names must become durable in the order in which they were changed,
+so spares are used only on file systems known for that (system.keeps_order). The lease does not see a reader that has
+found a name but not opened it yet; that is why readers look twice.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ if sys.platform == "linux":
     from .system import fcntl_at_once
 
 PADDING = 512
-SPARE_BYTES = 64 << 10  # of one at most: the owner that opens after a crash reads them all, so
-SPARE_LIMIT = 128  # 8 MiB
-TRIES = 4  # spares that are looked at for one update, if others read them
+SPARE_BYTES = 64 << 10  # the largest spare; an owner that opens after a crash reads them all
+SPARE_LIMIT = 128  # so at most 8 MiB
+TRIES = 4  # spares tried for one update, if other processes are reading them
 _PRIVATE_FILE = stat.S_IFREG | 0o600
 
 
 class Spare:
-    """One file. What it holds counts for its keys: a crash may bring it back."""
+    """One spare file. The generations in it count as used: a crash may bring them back."""
 
     __slots__ = ("failed_before", "holds", "name", "pending_since", "size")
 
     def __init__(self, name: str, key: str, generation: int, size: int) -> None:
         self.name = name
-        self.holds: tuple[tuple[str, int], ...] = ((key, generation),)  # no generation of the key is above that
-        self.size = size  # most likely
-        self.pending_since = 0  # a sync of the directory with a higher number must have ended
-        self.failed_before = 0  # syncs, when its names were changed
+        self.holds: tuple[tuple[str, int], ...] = ((key, generation),)  # the highest generation of each key
+        self.size = size  # most likely; fstat shows it before a write
+        self.pending_since = 0  # it is free when a directory sync with a higher number has ended
+        self.failed_before = 0  # how many syncs had failed when its names were changed
 
 
 class Spares:
-    """Those of one owner. Finds out by trying whether the system allows it; if not, it never tries again."""
+    """The spares of one owner. Whether the system allows them is found out by trying; after a no, never again."""
 
     def __init__(self, directory: Directory, quarantine: Quarantine, *, allowed: bool, max_bytes: int) -> None:
         self._directory = directory
@@ -76,22 +76,22 @@ class Spares:
         self._max_bytes = max_bytes
         self._user = os.geteuid()
         self._marker = Marker(directory)
-        self._lock = threading.RLock()  # guards the two dicts; a signal handler may come while its thread has it
-        self._all: dict[str, Spare] = {}  # whatever may be on the disk, also what must not be written to any more
+        self._lock = threading.RLock()  # guards the two dicts; re-entrant, as a signal handler may interrupt its holder
+        self._all: dict[str, Spare] = {}  # every spare that may be on the disk, also those no longer written to
         self._free: dict[int, deque[Spare]] = {}  # by size
         self._pending: deque[Spare] = deque()
-        self._syncing = False  # a thread makes spares free
-        self._gone: deque[Spare] = deque()  # unlinked, but that may not be durable
+        self._syncing = False  # a thread is syncing the directory to free spares
+        self._gone: deque[Spare] = deque()  # unlinked, perhaps not durably
         # Under pyfakefs `os` is a stand-in, and the calls that it does not know would reach the real disk.
         self.works = allowed and directory.keeps_order and sys.platform == "linux" and isinstance(os, types.ModuleType)
 
     def pad(self, blob: bytes) -> bytes:
-        """To a size that many have, where that is of use."""
+        """Pad to a size that many checkpoints share, where spares are used."""
         longer = len(blob) + PADDING - 1
         return padded(blob, PADDING) if self.works and longer <= SPARE_BYTES and longer <= self._max_bytes else blob
 
     def take(self, size: int) -> tuple[Spare, int] | None:
-        """A spare for so many bytes and its descriptor, to be written to; None if a new file is needed."""
+        """A spare for `size` bytes, and its descriptor for writing; None if the write needs a new file."""
         for _ in range(TRIES):
             spare = self._next(size) if self.works and size <= SPARE_BYTES else None
             if spare is None:
@@ -102,15 +102,15 @@ class Spares:
         return None
 
     def overwrite(self, spare: Spare, descriptor: int, blob: bytes, key: str, generation: int) -> None:
-        """It holds these bytes then, and none of the old ones; on the disk perhaps both, until they are synced."""
-        spare.holds += ((key, generation),)  # from the first byte on: with the old padding it may be whole
+        """Replace the content of a spare. Until it is synced, the disk may have old bytes, new ones or a mix."""
+        spare.holds += ((key, generation),)  # from the first byte on: together with old padding it may be whole
         write_all(descriptor, blob)
         if spare.size > len(blob):
             os.truncate(descriptor, len(blob))
         spare.size = len(blob)
 
     def exchange(self, one: str, other: str) -> bool:
-        """Let two names change files. False if that cannot be done; nothing has changed then."""
+        """Exchange the files of two names. False if that is not possible; then nothing has changed."""
         try:
             exchange(self._directory.descriptor, one, other)
         except FileNotFoundError:  # there is nothing to exchange with
@@ -123,12 +123,12 @@ class Spares:
         return True
 
     def put_back(self, spare: Spare) -> None:
-        """Its names are exchanged. It may be written to when that is durable."""
+        """After its names were exchanged: it may be written to again when that is durable."""
         spare.pending_since = self._directory.syncs_begun
         self._pending.append(spare)
 
     def has_room(self, size: int) -> bool:
-        """True if what falls out of a write of so many bytes should become a spare."""
+        """True if the file that a write of `size` bytes replaces should become a spare."""
         if not self.works or size > SPARE_BYTES or len(self._all) >= SPARE_LIMIT:
             return False
         with self._lock:
@@ -137,11 +137,11 @@ class Spares:
         return marked
 
     def adopt(self, temp: str, key: str, generation: int, size: int, failed_before: int) -> None:
-        """Let a file that is no longer needed be a spare, as soon as its name is durable."""
+        """Turn a file that is no longer needed into a spare. It is free as soon as its name is durable."""
         spare = Spare(SPARE + temp.removeprefix(TEMP), key, generation, size)
         spare.failed_before = failed_before
         with self._lock:
-            self._all[spare.name] = spare  # before it happens: an interrupt may come right after
+            self._all[spare.name] = spare  # before the rename: an interrupt may come right after it
         try:
             self._directory.rename(temp, spare.name)
         except OSError:
@@ -151,7 +151,10 @@ class Spares:
         self.put_back(spare)
 
     def drop(self, spare: Spare) -> bool:
-        """It must not be used any more. False if it is still there; what it holds counts until it is gone for good."""
+        """Remove a spare that must not be used again. False if it is still there.
+
+        Its generations count until the removal is durable.
+        """
         gone = self._directory.discard(spare.name)
         if not gone:
             with suppress(OSError):  # a folder that stood where the previous generation belongs
@@ -162,13 +165,13 @@ class Spares:
         return gone
 
     def is_gone(self, spare: Spare) -> None:
-        """Its name is gone, which a later sync of the directory makes durable."""
+        """Note that the name of a spare is gone. A later directory sync makes that durable."""
         spare.pending_since = self._directory.syncs_begun
         spare.failed_before = self._directory.syncs_failed
         self._gone.append(spare)
 
     def give_up(self) -> bool:
-        """Unlink what is free: the disk is full. False if there was nothing."""
+        """Unlink all free spares, because the disk is full. False if there were none."""
         with self._lock:
             self._settle()
             free = [spare for spares in self._free.values() for spare in spares]
@@ -178,7 +181,7 @@ class Spares:
         return bool(free)
 
     def highest_generation(self, key: str) -> int:
-        """Of those that may come back after a crash; 0 if there are none."""
+        """The highest generation of the key that a crash may bring back; 0 if there is none."""
         with self._lock:
             self._settle()
             # A generator, which is a frame of its own: CPython 3.13 may leave the block locked when a handler raises
@@ -187,7 +190,7 @@ class Spares:
             return max(held, default=0)
 
     def close(self) -> None:
-        """Make all names durable, then remove the spares: nothing left over overrides a backup that is put back.
+        """Make all names durable, then remove the spares: otherwise they could override a backup that is restored.
 
         If the names cannot be made durable, the spares stay for the next owner. May be called again.
         """
@@ -204,9 +207,9 @@ class Spares:
         self._marker.give_back()
 
     def _next(self, size: int) -> Spare | None:
-        """One that is free, if need be by a sync of the directory, which all share that wait for it.
+        """A free spare, if need be after a directory sync, which all waiting threads share.
 
-        None while there are few: then what falls out of the next write is one more.
+        None while there are fewer than SPARE_LIMIT and none is free: the write then makes one more.
         """
         with self._lock:
             if self._pending and self._pending[0].pending_since < self._directory.last_ended:
@@ -214,13 +217,13 @@ class Spares:
             spare = self._pop(size)
             if len(self._all) < SPARE_LIMIT or not self._pending:
                 return spare
-            few = len(self._pending) * 4 > len(self._all) * 3  # are free, so one thread syncs before all have to wait
+            few = len(self._pending) * 4 > len(self._all) * 3  # are free: one thread syncs before all have to wait
             if spare and (self._syncing or not few):
                 return spare
             self._syncing = True
         try:
             self._directory.sync()
-        except OSError:  # then whatever was pending is not used again
+        except OSError:  # the spares that were pending are never used again
             pass
         finally:
             self._syncing = False
@@ -239,7 +242,7 @@ class Spares:
         return None
 
     def _settle(self) -> None:
-        """What was made durable by now is free, or gone for good."""
+        """Free, or forget, the spares whose last change is durable by now."""
         ended, failed = self._directory.last_ended, self._directory.syncs_failed
         while self._pending and self._pending[0].pending_since < ended:
             spare = self._pending.popleft()
@@ -255,7 +258,7 @@ class Spares:
             self._free.setdefault(spare.size, deque()).append(spare)
 
     def _open(self, spare: Spare) -> int | None:
-        """A descriptor, if it may be written to."""
+        """A descriptor for writing, or None if this spare cannot be used now."""
         spare.failed_before = self._directory.syncs_failed
         flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
@@ -263,7 +266,7 @@ class Spares:
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                 self._set_free(spare)
-            else:  # removed by hand, or no file at all
+            else:  # removed by hand, or not a file any more
                 self.drop(spare)
             return None
         usable = False
@@ -291,7 +294,7 @@ class Spares:
             fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
             fcntl_at_once(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         except BlockingIOError:
-            return False  # another process reads it: this time into another file
+            return False  # another process is reading it, so this write takes another file
         except OSError:
             self.works = False  # no leases on this file system, or not for this user
             return False
