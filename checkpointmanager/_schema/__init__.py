@@ -1,7 +1,7 @@
 """What the data of one kind of checkpoint looks like, in every version that was ever written.
 
 A Schema turns typed values into JSON and back, migrates what older programs wrote, and keeps what other
-programs of this version or a newer one added. It knows nothing of headers, checksums or files.
+programs of this or a newer version added. It knows nothing about headers, checksums or files.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class Schema(Generic[T]):
     """A kind of data: its type, its version, and how to read what other versions wrote.
 
     `type` is a dataclass, or any type made of dataclasses, lists, tuples, dicts, sets, enums, Literal, datetime,
-    UUID, text, numbers, booleans and None. The keys of a dict are text, integers of 64 bits (in the file decimal
-    digits, as Go writes them), UUIDs, datetimes, or an enum or Literal of text or of integers. For other models
-    give `encode` (value -> plain JSON data) and `decode` (the way back). With neither, the data is any JSON value.
-    SharedText is text that many objects have in common.
+    UUID, text, numbers, booleans and None. The keys of a dict are text, 64-bit integers (stored as decimal digits,
+    as Go writes them), UUIDs, datetimes, or an enum or Literal of text or of integers. For other models, pass
+    `encode` (value -> plain JSON data) and `decode` (the way back). Without any of the three, the data is any JSON
+    value. SharedText is text that many objects have in common.
 
-    `migrations` maps a version to the function that turns its plain data into that of the next one; where none
-    is given the data passes as it is. `readable_by` is the oldest version whose code may read and rewrite what
-    this one writes; by default only this version itself.
+    `migrations` maps a version to the function that turns its plain data into that of the next version; a version
+    without one passes its data on unchanged. `readable_by` is the oldest version whose code may read and rewrite
+    what this one writes; by default only this version itself may.
 
-    Fields that it does not know are kept by updates where the file is of this version or a newer one. In a file of
-    an older version they are what a later one has removed, and go with the next write.
+    Updates keep fields that the schema does not know if the file has this version or a newer one. In a file of an
+    older version such fields have been removed since, and the next write drops them.
     """
 
     @overload
@@ -106,7 +106,7 @@ class Schema(Generic[T]):
         self.kind = kind
         self.version = version
         self.readable_by = version if readable_by is None else readable_by
-        self.type: Any = type  # None where encode= and decode=, or nothing, was given
+        self.type: Any = type  # None if the schema has encode= and decode=, or none of the three
         self._migrations = dict(migrations or {})
         self._check()
         if (encode is None) != (decode is None) or (type is not None and encode is not None):
@@ -123,7 +123,7 @@ class Schema(Generic[T]):
         return kind == self.kind
 
     def encode(self, value: T, unknowns: Unknowns | None = None) -> Encoded:
-        """The JSON of `value` with the fields of `unknowns` put back, or UnstorableValue."""
+        """The JSON of `value` with the fields of `unknowns` put back. Raises UnstorableValue."""
         kept = unknowns or Unknowns(self.version, self.readable_by)
         try:
             plain = self._to_plain(value, kept)
@@ -137,10 +137,10 @@ class Schema(Generic[T]):
             return Encoded(json, kept.version, kept.readable_by)
         except Mismatch as mismatch:
             where, why = mismatch.where, mismatch.why
-        raise UnstorableValue(where, why)  # out here, so that no chain leads to an error that may quote data
+        raise UnstorableValue(where, why)  # outside the handler: a chained error might quote data
 
     def decode(self, data: bytes | memoryview, version: int, readable_by: int) -> tuple[T, Unknowns | None]:
-        """The value in `data`, and what this program does not know of it; or Damaged, TooNew, Misfit."""
+        """The value in `data`, and the fields that this program does not know. Raises Damaged, TooNew or Misfit."""
         newer = version > self.version
         if newer and readable_by > self.version:
             raise TooNew(f"{self._newer(version)} {readable_by} or later may read it")
@@ -162,7 +162,7 @@ class Schema(Generic[T]):
             problem, cause = Misfit(mismatch.where, mismatch.why), mismatch.cause
             if newer:
                 problem = TooNew(f"{self._newer(version)} but {problem}")
-        raise problem from cause  # out here for the same reason
+        raise problem from cause  # outside the handler, as in encode
 
     def __repr__(self) -> str:
         return f"Schema({self.kind!r}, version={self.version}, readable_by={self.readable_by})"
@@ -174,7 +174,7 @@ class Schema(Generic[T]):
             raise Mismatch("is nested too deeply, or contains itself") from None
 
     def _first_mismatch(self, value: T, plain: Any) -> Mismatch:
-        """Encoded once more, to distinguish the fields of dataclasses from the keys of dicts, which are data."""
+        """Encodes again, to distinguish the fields of dataclasses from the keys of dicts, which are data."""
         return first_mismatch(plain) if self._foreign else first_mismatch(self._to_plain(value, FieldMarks()), plain)
 
     def _from_plain(self, plain: Any, unknowns: Unknowns) -> T:
@@ -192,7 +192,7 @@ class Schema(Generic[T]):
         plain = orjson.loads(data)
         value = self._from_plain(plain, unknowns)
         known = _guarded(lambda value: self._to_plain(value, Unknowns(0, 0)), value, "encode")
-        # Parsed again for decode=, which may have taken apart what it was given.
+        # Parsed again, because decode= may have modified what it was given.
         unknowns.of_whole = beyond(orjson.loads(data) if self._foreign else plain, known)
         return value, unknowns
 
@@ -200,7 +200,7 @@ class Schema(Generic[T]):
         return Unknowns(self.version, max(readable_by, self.readable_by), source=source)
 
     def _looked_up(self, unknowns: Unknowns) -> Unknowns:
-        """What decode= and encode= do not know shows only when both are called, so only updates pay for it."""
+        """Only calling both decode= and encode= shows which fields they do not know, so only updates pay for it."""
         assert unknowns.source is not None
         _, found = self._decode_and_keep(unknowns.source, Unknowns(unknowns.version, unknowns.readable_by))
         return found if found.of_whole else Unknowns(self.version, self.readable_by)
@@ -226,7 +226,7 @@ class Schema(Generic[T]):
 
 
 def _codec_of_pair(encode: Callable[[T], Any], decode: Callable[[Any], T]) -> Codec:
-    """What encode= raises is the caller's own error; what decode= raises is reported without its text."""
+    """An error raised by encode= reaches the caller as it is; one raised by decode= is reported without its text."""
 
     def to_plain(value: Any, _: Unknowns) -> Any:
         plain = encode(value)

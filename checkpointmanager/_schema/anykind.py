@@ -1,4 +1,4 @@
-"""The schema of tools that know no schemas: every kind and version is fine, if it is whole and JSON."""
+"""The schema for tools that know no schemas: it accepts every kind and version whose file is whole and JSON."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ class _AnyKind(Schema[Any]):
 
 
 ANY_KIND: Schema[Any] = _AnyKind()
-"""Give it in place of a schema to list, load, verify, recover and remove checkpoints of every kind and version."""
+"""Pass it instead of a schema to list, load, verify, recover and remove checkpoints of every kind and version."""

@@ -1,7 +1,7 @@
-"""From a type to two functions: typed value -> plain JSON value, and back.
+"""Turns a type into two functions: typed value -> plain JSON value, and back.
 
 A codec is built once per schema from the type's annotations. It accepts exactly the declared types, so that
-what was stored is what is read back; anything else is a Mismatch with its place, never with its value.
+what was stored is what is read back. For anything else it raises a Mismatch with the place, never with the value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .unknown import CARRIER, Unknowns
 
 
 def codec_for(annotation: Any) -> Codec:
-    """The codec of a type, or TypeError naming the part of it that cannot be stored."""
+    """The codec of a type. Raises a TypeError that names the part of the type that cannot be stored."""
     return _Builder().build(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
@@ -82,7 +82,7 @@ class _Builder:
         raise TypeError(f"{name}: {cls.__name__} cannot be stored; {ADVICE}")
 
     def _build_dataclass(self, cls: type) -> Codec:
-        self._dataclasses[cls] = self._forward(cls)  # its members may name the class again
+        self._dataclasses[cls] = self._forward(cls)  # the types of its fields may refer to the class itself
         try:
             hints = typing.get_type_hints(cls, include_extras=True)
         except NameError as error:
@@ -96,7 +96,7 @@ class _Builder:
         return self._dataclasses[cls]
 
     def _forward(self, cls: type) -> Codec:
-        """Takes the place of a class's codec until that is built."""
+        """Stands in for the codec of a class until that codec is built."""
 
         def encode(value: Any, unknowns: Unknowns) -> Any:
             return self._dataclasses[cls].encode(value, unknowns)
@@ -121,7 +121,7 @@ def _sequence(cls: Any, item: Codec) -> Codec:
 
 
 def _each(function: Function, as_is: frozenset[type], source: Any, target: Callable[[list[Any]], Any]) -> Function:
-    """Takes a `source`, calls the function for each value that needs it, and makes a `target` of the results."""
+    """A function that takes a `source`, converts each value that needs it, and makes a `target` of the results."""
 
     def each(values: Any, unknowns: Unknowns) -> Any:
         if type(values) is not source:
@@ -194,7 +194,7 @@ def _mapping(key_type: Codec, item: Codec, name: str) -> Codec:
 
     def spelled_as_ours(values: Any, unknowns: Unknowns) -> Any:
         result = decode(values, unknowns)
-        if unknowns.version:  # a key in another spelling than ours would be taken for an unknown field
+        if unknowns.version:  # a key spelled differently from ours would be taken for an unknown field
             members = dict(zip([key.encode(name, unknowns) for name in result], values.values(), strict=True))
             values.clear()
             values.update(members)
@@ -217,7 +217,7 @@ def _any_container(cls: type) -> Codec:
 
 
 def _union(members: list[Codec], name: str) -> Codec:
-    """Its members are distinguished by type on both sides, so that what is read is what was written."""
+    """Types distinguish the members of a union on both sides, so that what is read is what was written."""
     if ANYTHING in members and all(member.as_is for member in members):
         return ANYTHING  # such as Any | None
     members = sorted(members, key=lambda member: member is FLOAT)  # so that in `int | float` an int stays one

@@ -1,7 +1,7 @@
-"""Which values JSON gives back exactly as they went in, checked before they are written.
+"""Checks, before anything is written, that JSON will give back every value exactly as it went in.
 
 orjson would store NaN as null, a tuple as a list, an enum as its value, and read integers beyond 64 bits as
-floats. All of that is refused here, with the place of the value and never the value itself.
+floats. This module refuses all of these, and reports the place of the value but never the value itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_DEPTH = 200  # orjson writes 254 levels
 LOWEST_INTEGER = -(2**63)
 HIGHEST_INTEGER = 2**64 - 1
 
-# Stored as they are. What may still be wrong with them, a lone surrogate or more than 64 bits, to_json notices.
+# Stored as they are. to_json notices what may still be wrong with them: a lone surrogate, or more than 64 bits.
 AS_IS: frozenset[type] = frozenset({str, int, bool, type(None)})
 
 
@@ -24,9 +24,10 @@ ANY_KEY = "[*]"  # the step to a dict's member: its key is data, and data has no
 
 
 class Mismatch(Exception):
-    """A value does not fit. Containers add their step while it travels up, so that `where` is its place.
+    """A value does not fit. Each container on the way up adds its step, so that `where` is the value's place.
 
-    A step is an index, the name of a dataclass field, or ANY_KEY. `cause` is what foreign code raised, without text.
+    A step is an index, the name of a dataclass field, or ANY_KEY. `cause` is the error that foreign code raised,
+    without its text.
     """
 
     def __init__(self, why: str, where: str = "$", cause: Exception | None = None) -> None:
@@ -49,9 +50,9 @@ class Mismatch(Exception):
 
 
 class Fields(dict[str, Any]):
-    """The members of a dataclass in plain data, of which those in `names` are known to the program.
+    """The members of a dataclass in plain data; the program knows those in `names`.
 
-    Data is marked so only to find the place of a mismatch, never on the way to a file.
+    Data is marked this way only to find the place of a mismatch, never on the way to a file.
     """
 
     def __init__(self, members: Mapping[str, Any], names: Iterable[str]) -> None:
@@ -68,7 +69,7 @@ def to_json(plain: Any) -> bytes | None:
 
 
 def check_plain(value: Any) -> None:
-    """Raise Mismatch unless `value` is made of JSON's types; what AS_IS leaves open is for to_json."""
+    """Raise Mismatch unless `value` consists of JSON's types; to_json checks what AS_IS leaves open."""
     if not _is_plain(value, 0):
         raise first_mismatch(value)
 
@@ -92,7 +93,7 @@ def _is_plain(value: Any, depth: int) -> bool:
 
 
 def first_mismatch(*forms: Any) -> Mismatch:
-    """The quick checks say that something is wrong, not where: look for it, in one form of the data after the other."""
+    """The quick checks find that something is wrong but not where, so this searches each form of the data in turn."""
     for form in forms:
         for where, why in _complaints(form, "$", 0):
             return Mismatch(why, where)
@@ -118,7 +119,7 @@ def _complaints(value: Any, where: str, depth: int) -> Iterator[tuple[str, str]]
 
 
 def _complaint(value: Any) -> str:
-    """Why a value that is no container cannot be stored; empty if it can."""
+    """The reason why a value that is not a container cannot be stored; "" if it can."""
     kind = type(value)
     if kind is str:
         return "holds a lone surrogate, which is not Unicode text" if _has_surrogate(value) else ""

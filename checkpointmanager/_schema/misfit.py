@@ -1,7 +1,7 @@
-"""A whole file that this program cannot use: how the schema reports it, without a word of the data.
+"""How the schema reports a whole file that this program cannot use, without quoting its data.
 
-Foreign code takes part in reading: migrations, decode=, default factories, classes that validate. What it raises
-is an error of the program, not of the file. Its type and traceback say where to look; its text may quote data.
+Foreign code takes part in reading: migrations, decode=, default factories, classes that validate. An error that it
+raises is a fault of the program, not of the file. Its type and traceback say where to look; its text may quote data.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from .jsonvalues import Mismatch
 
 
 class Misfit(Exception):
-    """Raised by a Schema for data under a good checksum that does not fit; `__cause__` is what refused it, if known."""
+    """Raised by a Schema if data with a good checksum does not fit; `__cause__` is what refused it, if known."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"{where} {why}")
@@ -24,9 +24,9 @@ def refusal(by: str, error: Exception) -> Mismatch:
 
 
 def without_text(error: Exception) -> Exception:
-    """An error of the same type and traceback, without its arguments, its notes and those it came from.
+    """An error with the same type and traceback, without the arguments, the notes and the chained errors.
 
-    Only built-in types are made again. Another class may show what it holds, so one of the same name takes its place.
+    Only built-in types are reused. Any other class may show what it holds, so a new class of the same name replaces it.
     """
     cls = type(error)
     if cls.__module__ != "builtins" or isinstance(error, BaseExceptionGroup):  # a group is made of errors

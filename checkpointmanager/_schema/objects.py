@@ -1,7 +1,7 @@
-"""A dataclass to a JSON object and back, by two functions that are written as source, once for each class.
+"""Turns a dataclass into a JSON object and back, with two functions generated as source once per class.
 
-Every write encodes objects and a restart decodes thousands: straight code takes a third of the time of a loop
-over the members. The dataclasses module makes __init__ in the same way.
+Every write encodes objects and a restart decodes thousands: straight-line code takes a third of the time of a loop
+over the members. The dataclasses module generates __init__ in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Field = dataclasses.Field[Any]
 
 
 class Member(NamedTuple):
-    """One field of the class that is stored."""
+    """One stored field of the class."""
 
     field: Field
     codec: Codec
@@ -37,7 +37,7 @@ class Member(NamedTuple):
 
 
 def fields_of(cls: type) -> list[Field]:
-    """The fields as the class's __init__ takes them: those that are keyword-only last."""
+    """The fields in the order in which the class's __init__ takes them: keyword-only fields last."""
     fields = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True)
     if sorted(inspect.signature(cls).parameters) != sorted(field.name for field in fields):
         raise TypeError(f"{cls.__name__}: its __init__ takes other arguments than its fields; {ADVICE}")
@@ -45,7 +45,7 @@ def fields_of(cls: type) -> list[Field]:
 
 
 def dataclass_codec(cls: type, members: Sequence[Member]) -> Codec:
-    """The codec of a dataclass whose members have theirs already."""
+    """The codec of a dataclass whose members already have their codecs."""
     carrier = next((field.name for field in fields_of(cls) if CARRIER in field.metadata), None)
     encode = _function("encode", _encode_source(members, carrier), _names_of(cls, members))
     names = _names_of(cls, members) | {"with_unknowns": _keeper_of_unknowns(cls, members, carrier, encode)}
@@ -77,7 +77,7 @@ def _encode_source(members: Sequence[Member], carrier: str | None) -> Iterable[s
 
 
 def _decode_source(members: Sequence[Member], ending: Iterable[str]) -> Iterable[str]:
-    """For an object with all its members and no other, as this program writes it: so the rest costs it nothing."""
+    """For an object with exactly the known members, as this program writes it; it pays nothing for other cases."""
     yield "def decode(plain, unknowns):"
     yield "  if type(plain) is not dict: raise not_a(dict, plain)"
     yield f"  if len(plain) != {len(members)} or unknowns.version: return decode_any(plain, unknowns)"
@@ -99,7 +99,7 @@ def _decode_source(members: Sequence[Member], ending: Iterable[str]) -> Iterable
 
 
 def _decode_any_source(members: Sequence[Member], ending: Iterable[str]) -> Iterable[str]:
-    """For one that lacks members, or has some that are not known, or was written by a newer program."""
+    """For an object that lacks members, has unknown ones, or was written by a newer program."""
     yield "def decode_any(plain, unknowns):"
     yield "  size = len(plain)"
     yield "  try:"
@@ -122,7 +122,7 @@ def _decode_any_source(members: Sequence[Member], ending: Iterable[str]) -> Iter
 
 
 def _assignments(members: Sequence[Member], carrier: str | None) -> Iterable[str]:
-    """What the class's own __init__ does, in half its time where the class is frozen."""
+    """What the class's own __init__ does, in half the time if the class is frozen."""
     yield "  value = new(cls)"
     for number, member in enumerate(members):
         yield f"  set_{member.name}(value, v{number})"
@@ -138,13 +138,13 @@ def _construction(members: Sequence[Member]) -> Iterable[str]:
 
 
 def _differs(number: int, member: Member) -> str:
-    """The test whether a value needs its codec. Where one type is stored as it is, that is a mere comparison."""
+    """The test whether a value needs its codec: a single comparison if just one type is stored as it is."""
     as_is = member.codec.as_is
     return f"type(v{number}) {'is not' if len(as_is) == 1 else 'not in'} as_is{number}" if as_is else "True"
 
 
 def _names_of(cls: type, members: Sequence[Member]) -> dict[str, Any]:
-    """What the source may name: numbered, so that no field can hide anything else."""
+    """The names that the source may use, numbered so that no field can shadow anything else."""
     names: dict[str, Any] = {
         "cls": cls,
         "new": object.__new__,
@@ -166,12 +166,12 @@ def _names_of(cls: type, members: Sequence[Member]) -> dict[str, Any]:
 
 
 def _function(name: str, source: Iterable[str], names: dict[str, Any]) -> Callable[[Any, Unknowns], Any]:
-    exec("\n".join(source), names)  # noqa: S102  (of identifiers and numbers only: no data is ever part of it)
+    exec("\n".join(source), names)  # noqa: S102  (the source consists of identifiers and numbers only, never of data)
     return cast("Callable[[Any, Unknowns], Any]", names[name])
 
 
 def _only_assigns(cls: Any) -> bool:
-    """True if __init__ is the one that the dataclasses module wrote, and nothing but slots are set by it."""
+    """True if the dataclasses module generated __init__, and __init__ sets nothing but slots."""
     generated = cls.__init__.__code__.co_filename == "<string>" and not hasattr(cls, "__post_init__")
     slots = [getattr(cls, field.name, None) for field in dataclasses.fields(cls)]
     return generated and cls.__new__ is object.__new__ and all(isinstance(slot, MemberDescriptorType) for slot in slots)
@@ -203,7 +203,7 @@ def _guarded_factory(factory: Callable[[], Any]) -> Callable[[], Any]:
 def _keeper_of_unknowns(
     cls: Any, members: Sequence[Member], carrier: str | None, encode: Callable[[Any, Unknowns], Any]
 ) -> Callable[[dict[str, Any], list[Any], Unknowns], Any]:
-    """The rest of decoding where fields may be unknown: they are kept with the object."""
+    """The rest of decoding if fields may be unknown: it keeps them with the object."""
     known = {member.name for member in members}
 
     def with_unknowns(plain: dict[str, Any], values: list[Any], unknowns: Unknowns) -> Any:

@@ -16,16 +16,16 @@ from .unknown import Unknowns
 Function = Callable[[Any, Unknowns], Any]
 NONE = type(None)
 SharedText = Annotated[str, "checkpointmanager.shared"]
-"""For fields whose text many objects have in common: memory holds it once."""
-_DECIMAL = re.compile("0|-?[1-9][0-9]{0,19}")  # no plus, no leading zero, no other digits than these
+"""The type of fields whose text many objects have in common: memory holds each such text once."""
+_DECIMAL = re.compile("0|-?[1-9][0-9]{0,19}")  # no plus, no leading zero, only ASCII digits
 ADVICE = "declare it with another type, or give the schema encode= and decode="
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How one type is stored. `python` and `json` are the types it takes on either side: unions choose by them.
+    """How one type is stored. `python` and `json` are the types accepted on either side; unions choose by them.
 
-    Values whose type is in `as_is` are the same on both sides, so that containers need not call for them.
+    Values whose type is in `as_is` are the same on both sides, so containers need not call the codec for them.
     """
 
     encode: Function
@@ -33,11 +33,11 @@ class Codec:
     python: frozenset[type]
     json: frozenset[type]
     as_is: frozenset[type] = frozenset()
-    shared: bool = False  # its values are text that is kept once when it is read
+    shared: bool = False  # the values are text, and reading keeps each text in memory once
 
 
 def expect(value: Any, cls: type) -> None:
-    """Exactly this class: a subclass would not come back as itself."""
+    """Raise Mismatch unless the value has exactly this class: a subclass would not come back as itself."""
     if type(value) is not cls:
         raise not_a(cls, value)
 
@@ -47,9 +47,9 @@ def not_a(cls: type, value: Any) -> Mismatch:
 
 
 def choices(by_plain: dict[tuple[type, Any], Any], name: str) -> Codec:
-    """An Enum or a Literal: a fixed set of values, each stored as a JSON scalar.
+    """The codec of an Enum or a Literal: a fixed set of values, each stored as a JSON scalar.
 
-    Keyed by type and value, because True equals 1.
+    The table has both type and value as its key, because True equals 1.
     """
     if not all(cls in (str, int, bool, NONE) for cls, _ in by_plain):
         raise TypeError(f"{name}: only text, integers, booleans and None can be choices; {ADVICE}")
@@ -69,9 +69,9 @@ def choices(by_plain: dict[tuple[type, Any], Any], name: str) -> Codec:
 
 
 def as_key(codec: Codec) -> Codec | None:
-    """The codec of such values as keys of a dict; None if they cannot be.
+    """The codec of the same values as keys of a dict; None if they cannot be keys.
 
-    Keys are text in JSON. Integers are spelled in decimal, as Go does, and read in that one spelling only, so that
+    Keys are text in JSON. Integers are written in decimal, as Go does, and read in that one spelling only, so that
     no two keys mean the same.
     """
     if codec.json == {str}:
@@ -105,7 +105,7 @@ def _exactly(cls: type) -> Codec:
 
 
 def _number_to_plain(value: Any, _: Unknowns) -> Any:
-    """An int is welcome where a float is declared, as type checkers allow, if it is the same number."""
+    """Accepts an int where a float is declared, as type checkers do, if the float is the same number."""
     if type(value) is int and abs(value) <= 2**53:
         return float(value)
     expect(value, float)

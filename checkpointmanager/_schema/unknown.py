@@ -1,8 +1,8 @@
-"""Fields that another program wrote and this one does not know, kept so that a rewrite does not lose them.
+"""Keeps the fields that another program wrote and this one does not know, so that a rewrite does not lose them.
 
-It may be newer, or of the same version, built from another branch. Only a migration from an older one drops fields.
-They are kept object by object: with the very object that was read, wherever it moves; else by its place along
-field names and dict keys. Never by a position in a list, where another object may be by now.
+The other program may be newer, or have the same version and come from another branch. Only a migration from an older
+version drops fields. Unknown fields stay with the very object that was read, wherever it moves; otherwise with its
+place along field names and dict keys. They never stay with a position in a list: another object may be there by now.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ CARRIER = "checkpointmanager.unknown"  # the mark in a dataclass field's metadat
 
 
 class UnknownFields(Mapping[str, Any]):
-    """What unknown_fields() holds: immutable, and out of reprs, because it is data."""
+    """The value of a field declared with unknown_fields(): immutable, and not shown in reprs, because it is data."""
 
     __slots__ = ("_fields", "readable_by", "version")
 
     def __init__(self, fields: Mapping[str, Any] | None = None, version: int = 0, readable_by: int = 0) -> None:
         self._fields = dict(fields or {})
-        self.version = version  # of the file that they came from
+        self.version = version  # of the file that the fields came from
         self.readable_by = readable_by  # of that file
 
     def __getitem__(self, name: str) -> Any:
@@ -43,14 +43,15 @@ NO_FIELDS = UnknownFields()
 
 
 def _no_fields() -> UnknownFields:
-    return NO_FIELDS  # immutable, so that all objects can share it
+    return NO_FIELDS  # immutable, so all objects can share it
 
 
 def unknown_fields() -> Any:
     """Declare the dataclass field that carries what another program added to this object.
 
-    With it the unknown fields go wherever the object goes: through dataclasses.replace, into other lists, and
-    into create_checkpoint. Without it, update_checkpoint keeps them as this module's docstring says.
+    With it, unknown fields go wherever the object goes: through dataclasses.replace, into other lists, and into
+    create_checkpoint. Without it, update_checkpoint keeps them with the object that was read, or with its place along
+    field names and dict keys.
     """
     return field(
         default_factory=_no_fields,
@@ -64,31 +65,31 @@ def unknown_fields() -> Any:
 
 @dataclass(slots=True)
 class Unknowns:
-    """What one file holds beyond what this program knows, and the versions that its next writing must state.
+    """The content of one file that this program does not know, and the versions that the next write must state.
 
-    Where nothing is to be kept, version is 0.
+    The version is 0 if there is nothing to keep.
     """
 
     version: int
     readable_by: int
     of_whole: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    # JSON whose unknown fields are looked for only when they are needed; see Schema.
+    # JSON that is searched for unknown fields only when they are needed; see Schema.
     source: bytes | memoryview | None = field(default=None, repr=False)
-    # The object is kept beside what was unknown of it, so that its id stays its own.
+    # The object is kept beside its unknown fields, so that no other object can get its id.
     by_object: dict[int, tuple[object, Mapping[str, Any]]] = field(default_factory=dict, repr=False)
-    # What is whole already, kept for the same reason.
+    # Objects that already have their unknown fields, kept for the same reason.
     _settled: dict[int, object] = field(default_factory=dict, repr=False)
 
     def keep(self, owner: object, rest: Mapping[str, Any]) -> None:
         self.by_object[id(owner)] = (owner, rest)
 
     def carry(self, fields: UnknownFields) -> None:
-        """An object of a newer file is written: the file is then of the newest version among its objects."""
+        """A file that receives an object of a newer file gets the newest version among its objects."""
         self.version = max(self.version, fields.version)
         self.readable_by = max(self.readable_by, fields.readable_by)
 
     def settle(self, owner: object, plain: Any) -> Any:
-        """`plain` with what was unknown of its owner. If it was read, then its new place has no say in it."""
+        """`plain` with the unknown fields of its owner. If the owner was read from a file, its new place adds none."""
         if id(owner) not in self.by_object:
             return plain
         whole = self._put_back(plain, self.by_object[id(owner)][1])
@@ -96,13 +97,13 @@ class Unknowns:
         return whole
 
     def settle_whole(self, plain: Any) -> Any:
-        """The same for the root, which keeps its unknown fields even if it is a new object."""
+        """Like settle, for the root, which keeps its unknown fields even if it is a new object."""
         return self._put_back(plain, self.of_whole)
 
     def _put_back(self, plain: Any, rest: Mapping[str, Any]) -> Any:
         if type(plain) is not dict or id(plain) in self._settled:
             return plain
-        whole = dict(plain)  # a copy: encode= may have returned a dict that is the caller's
+        whole = dict(plain)  # a copy: encode= may have returned a dict that belongs to the caller
         for name, value in rest.items():
             if not isinstance(value, _Deeper):
                 whole.setdefault(name, value)
@@ -112,7 +113,7 @@ class Unknowns:
 
 
 class FieldMarks(Unknowns):
-    """Puts nothing back, but marks the objects in what is encoded with it: see Fields."""
+    """Puts nothing back, but marks the objects that are encoded with it; see Fields."""
 
     def __init__(self) -> None:
         super().__init__(0, 0, by_object={0: (None, {})})  # not empty, so that every object is settled
@@ -121,17 +122,17 @@ class FieldMarks(Unknowns):
         return Fields(plain, [field.name for field in fields(owner)])
 
 
-# Only for decoding, which then changes nothing in them.
-DROPPED = Unknowns(0, 0)  # of a migrated file: its unknown fields are gone on purpose
-NONE_EXPECTED = Unknowns(0, 0)  # of a file of this version: if there are any, UnknownFound says so
+# Only for decoding, which does not change these two.
+DROPPED = Unknowns(0, 0)  # for a migrated file: its unknown fields are dropped on purpose
+NONE_EXPECTED = Unknowns(0, 0)  # for a file of this version: an unknown field raises UnknownFound
 
 
 class UnknownFound(Exception):
-    """Decoding has met the first unknown field; it has to start again, and to keep them."""
+    """Decoding has met the first unknown field, and must start again and keep unknown fields."""
 
 
 def beyond(whole: Any, known: Any) -> dict[str, Any]:
-    """The members of `whole` that `known` lacks, along members of objects only; {} if there are none."""
+    """The members of `whole` that `known` lacks, found along members of objects only; {} if there are none."""
     if type(whole) is not dict or type(known) is not dict:
         return {}
     rest = {}
