@@ -17,7 +17,7 @@ from xxhash import xxh3_64_hexdigest
 from .reason import Damaged, Reason, TooNew
 
 FORMAT = 1
-MAX_BYTES = 64 << 20  # of one file, unless the owner says otherwise
+MAX_BYTES = 64 << 20  # the limit for one file, unless the caller sets another
 CHECKSUM_BYTES = 36  # {"checksum":"xxh3:0123456789abcdef",
 
 _OPENING = b'{"checksum":"xxh3:'
@@ -41,11 +41,11 @@ class Header(NamedTuple):
 
 
 _VALUES = itemgetter(*Header._fields)
-_TYPES = (str, int, int, str, int, str, str)  # of these in JSON
+_TYPES = (str, int, int, str, int, str, str)  # their types in JSON
 
 
 def seal(header: Header, data: bytes | memoryview) -> bytes:
-    """The file's bytes for data that is JSON already."""
+    """The bytes of a file whose data is already JSON."""
     members = (
         f'"format":{FORMAT},"kind":"{header.kind}","version":{header.version},"readable_by":{header.readable_by},'
         f'"key":"{header.key}","generation":{header.generation},"boot":"{header.boot}"'
@@ -55,7 +55,7 @@ def seal(header: Header, data: bytes | memoryview) -> bytes:
 
 
 def padded(blob: bytes, multiple: int) -> bytes:
-    """The same checkpoint with spaces before its last brace, so that its size is a multiple of so many bytes."""
+    """The same checkpoint with spaces before its last brace, so that its size is a multiple of `multiple` bytes."""
     missing = -len(blob) % multiple
     if not missing:
         return blob
@@ -64,7 +64,7 @@ def padded(blob: bytes, multiple: int) -> bytes:
 
 
 def open_sealed(blob: bytes, key: str) -> tuple[Header, memoryview]:
-    """The header and the data's JSON of key's file, or Damaged, or TooNew. The data is neither parsed nor copied."""
+    """The header and the JSON data in the file of `key`, neither parsed nor copied. Raises Damaged or TooNew."""
     header, data = open_any(blob)
     if header.key != key:
         raise Damaged(Reason.WRONG_KEY, f"the file is a whole checkpoint, but of key {header.key!r}")
@@ -72,7 +72,7 @@ def open_sealed(blob: bytes, key: str) -> tuple[Header, memoryview]:
 
 
 def open_any(blob: bytes) -> tuple[Header, memoryview]:
-    """The same for a file whose name does not say whose it is."""
+    """Like open_sealed, for a file whose name does not state its key."""
     verify(blob)
     start = blob.find(_DATA, CHECKSUM_BYTES)
     if start < 0 or not blob.endswith(CLOSING):
@@ -138,12 +138,12 @@ def _why(blob: bytes) -> Exception:
 
 
 def _last_bytes_changed(blob: bytes) -> bool:
-    """True if only the closing two bytes are wrong: then nothing is missing, something was changed."""
+    """True if only the last two bytes are wrong: then they were changed, and nothing is missing."""
     return checksum_matches(blob[:-2] + CLOSING)
 
 
 def _parse_header(text: bytes) -> Header:
-    """Check every member that this release knows; ones it does not know are a newer writer's business."""
+    """Check every member that this release knows; unknown members are a newer writer's business."""
     try:
         members = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -166,7 +166,7 @@ def _parse_header(text: bytes) -> Header:
 
 
 def _wrong_member(members: dict[str, object]) -> Damaged:
-    """The quick check says that something is wrong, not what: look for it."""
+    """The quick check finds that something is wrong but not what, so this looks for it."""
     name, found, cls = next(
         (name, type(members.get(name)), cls)
         for name, cls in zip(Header._fields, _TYPES, strict=True)
@@ -186,7 +186,7 @@ def _parse_time(text: str) -> datetime:
 
 
 def _time_as_json(time: datetime) -> bytes:
-    """Always with six digits of the second's fraction, which orjson leaves out when they are zero."""
+    """The time with all six fractional digits, which orjson omits when they are zero."""
     assert time.tzinfo is UTC
     text = orjson.dumps(time, option=orjson.OPT_UTC_Z)  # in a fifth of the time of isoformat
     return text if time.microsecond else text[:-2] + b'.000000Z"'

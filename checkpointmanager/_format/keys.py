@@ -1,6 +1,6 @@
 """Which strings may name a checkpoint or a kind of checkpoint.
 
-A key becomes a file name, and both appear unescaped in the header, so nothing else may pass.
+A key becomes a file name, and keys and kinds appear unescaped in the header, so nothing else may pass.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def check_key(key: str) -> str:
-    """Return `key` if kubelet would accept it as one, else raise InvalidKey."""
+    """Return `key` if it has the form of kubelet's keys and at most 200 characters; otherwise raise InvalidKey."""
     # Exactly str: `class Key(str, Enum)` equals its text, but f-strings would write "Key.NAME" into the header.
     if type(key) is str and _is_name_cached(key):
         return key

@@ -1,6 +1,6 @@
 """The owner of a directory's lock, as it described itself in the lock file.
 
-Only a courtesy to processes that are refused: the kernel's lock decides, never this text.
+This text is only a courtesy to processes that are refused the lock: the kernel's lock decides, never the text.
 """
 
 from __future__ import annotations

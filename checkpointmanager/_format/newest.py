@@ -1,7 +1,7 @@
 """Which generation of a key counts after a crash, and where it belongs: the rule alone, without a disk.
 
 A checkpoint's bytes name their key and generation, so an update is found under whatever name it has. An owner applies
-the rule when it opens a directory; a reader applies it in memory while there is no owner. FORMAT.md has it in prose.
+the rule when it opens a directory; a reader applies it in memory while there is no owner. FORMAT.md states it in prose.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def candidate_in(name: str, blob: bytes, budget: SearchBudget) -> Candidate | No
 def decide(current: int, previous: int, candidates: Iterable[Candidate]) -> Verdict | None:
     """The move needed for a key with these generations under its two names; None if everything is in place.
 
-    The highest generation wins. Damaged bytes are never replaced. An absent checkpoint was removed, so it is never
-    created.
+    The highest generation wins. Damaged bytes are never replaced. An absent checkpoint was removed, so nothing
+    creates it again.
     """
     best = max(candidates, key=_generation, default=None)
     if best is None or current == ABSENT:

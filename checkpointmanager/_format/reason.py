@@ -26,15 +26,15 @@ class Reason(StrEnum):
     NOT_A_FILE = "not-a-file"  # a folder, link or FIFO; not read
 
 
-# A read that fails because these ran out says nothing about the file.
+# A read that fails for lack of descriptors or memory says nothing about the file.
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class Damaged(Exception):
     """What a Store raises for bytes that cannot be read; the manager raises CorruptCheckpoint with it.
 
-    `reason` is the word for it. `detail` never quotes data, only places, sizes and types. `expected` and `actual` are
-    checksums, "" if there are none, and `errno` that of a failed read.
+    `reason` classifies the damage. `detail` never quotes data, only places, sizes and types. `expected` and `actual`
+    are checksums, or "" if there are none; `errno` is that of a failed read.
     """
 
     def __init__(

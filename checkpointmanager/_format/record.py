@@ -25,7 +25,7 @@ MAX_RECORD_BYTES = 8 << 20  # twice what that many members with the longest name
 class MemberKind(StrEnum):
     """What a transaction does to one key."""
 
-    PUT = "put"  # replaces a checkpoint; if it has been removed meanwhile, it stays removed
+    PUT = "put"  # replaces a checkpoint; one that has been removed meanwhile stays removed
     CREATE = "create"  # creates the checkpoint, whatever is in its place
     REMOVE = "remove"
 
@@ -40,7 +40,7 @@ class Member(NamedTuple):
 
 
 class Record(NamedTuple):
-    """`number` rises with each transaction of an owner."""
+    """The members of one transaction. `number` rises with each transaction of an owner."""
 
     number: int
     members: tuple[Member, ...]

@@ -1,6 +1,6 @@
 """Exact repair of damaged bytes: the checksum proves that the result is what was once written.
 
-Pure, like the envelope. Slow by nature, because a flipped bit is found by trying every bit; never on a hot path.
+Pure, like the envelope. Slow by nature, because it finds a flipped bit by trying every bit; never on a hot path.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SearchBudget:
 def repair(blob: bytes, budget: SearchBudget | None = None) -> Repair | None:
     """The one checkpoint that these bytes once were, if that can be proved; without a budget, however long it takes."""
     if checksum_matches(blob):
-        return None  # anything wrong with it was written that way
+        return None  # if anything is wrong with these bytes, it was written that way
     return (
         _without_trailing_bytes(blob)
         or _with_closing(blob)
