@@ -44,7 +44,7 @@ from .transactions import Transactions
 R = TypeVar("R")
 Durability = Literal["full", "atomic"]
 
-EXPECTED_BYTES = 1 << 20  # of each file that will be read soon: of a large one the kernel reads the rest ahead itself
+EXPECTED_BYTES = 1 << 20  # to prefetch of each file that will be read soon; the kernel itself reads ahead the rest
 SHARING_TIMEOUT = 10.0  # seconds that a write waits for the other processes by default
 SLOW_SYNC_SECONDS = 1.0
 
@@ -161,7 +161,7 @@ class FileStore:
             yield
 
     def _take_over_from_the_dead(self) -> None:
-        """An owner may have come and died since this process opened the directory, which it shares."""
+        """Since this process opened the shared directory, an owner may have come and died."""
         try:
             left = self._directory.exists(SPARES)
         except OSError as error:
@@ -221,7 +221,7 @@ class FileStore:
                 self._directory.close()
 
     def _take_over(self) -> None:
-        """Clear what dead writers left and make durable whatever they did, before anything is served."""
+        """Clear what dead writers left, and make durable whatever they did, before this store serves anything."""
         names = set(self._directory.names())
         try:
             if TRANSACTION in names:
@@ -263,13 +263,13 @@ class FileStore:
             self._emit(Event(EventKind.CASE_INSENSITIVE_FILE_SYSTEM, self.path, detail))
 
     def _refuse_newer_record(self) -> None:
-        """Before anything is changed."""
+        """Refuse a record that a newer release wrote, before anything is changed."""
         try:
             self._transactions.unfinished.read()
         except TooNew as too_new:
             raise CheckpointTooNew("", os.path.join(self.path, TRANSACTION), str(too_new)) from None
         except Damaged:
-            pass  # reported when it is given up
+            pass  # _finish_transaction reports it and gives it up
 
     def _finish_transaction(self) -> None:
         try:
@@ -293,7 +293,7 @@ class FileStore:
             raise DirectoryUnusable(self.path, error) from error
 
     def _found(self, key: str, look: Callable[[str], R], *, previous: bool = False) -> R | None:
-        """What `look` returns for the file that counts for a key; None if it has none."""
+        """What `look` returns for the file that counts for a key; None if the key has no file."""
         name = PREVIOUS + key if previous else key + SUFFIX
         if self.exclusive and not self._transactions.is_unfinished():
             try:

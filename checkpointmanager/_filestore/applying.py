@@ -1,4 +1,4 @@
-"""The changes of names in a committed transaction: those of its members, and that of its record."""
+"""Changes the names in a committed transaction: those of its members and that of its record."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def apply(directory: Directory, member: Member, current: Current, removed: Removals) -> None:
-    """`current` is what is under the key's name now; `removed` collects the names taken away."""
+    """Apply one member. `current` is what is under the key's name now; `removed` collects the names taken away."""
     key, name = member.key, member.key + SUFFIX
     if member.kind is MemberKind.REMOVE:
-        with suppress(OSError):  # otherwise it is an orphan, which is never read
+        with suppress(OSError):  # if this fails, the file is an orphan, which is never read
             removed.take(PREVIOUS + key, key)
         removed.take(name, key)
         return

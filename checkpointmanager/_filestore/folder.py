@@ -5,8 +5,8 @@
     rename    .tmp-M-replaced-key -> .quarantine/...     the folder
     fsync     .quarantine
 
-So the folder leaves its place only for a checkpoint that is ready. Where names cannot be exchanged, it is renamed
-first, and for a moment the name does not exist: an owner that opens such a directory puts the folder back
+So the folder leaves its place only for a checkpoint that is ready. Where names cannot be exchanged, the folder is
+renamed first, and for a moment the name does not exist: an owner that opens such a directory puts the folder back
 (leftovers.py). A failure undoes everything.
 """
 
@@ -35,7 +35,7 @@ def replace_folder(directory: Directory, temp: str, key: str, quarantine: Quaran
 
 
 def _trade_places(directory: Directory, other: str, key: str) -> str:
-    """Give the key's name to `other`, and return the new name of what had it before."""
+    """Give the key's name to `other`, and return the new name of the file or folder that had it before."""
     name = key + SUFFIX
     try:
         exchange(directory.descriptor, other, name)
@@ -47,7 +47,7 @@ def _trade_places(directory: Directory, other: str, key: str) -> str:
     aside = directory.new_temp(REPLACED + key)
     directory.rename(name, aside)
     try:
-        directory.sync()  # its new name must be durable before anything else gets the old one
+        directory.sync()  # the new name must be durable before anything else gets the old one
         directory.rename(other, name)
     except BaseException:
         directory.rename(aside, name)

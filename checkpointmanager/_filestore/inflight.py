@@ -1,4 +1,4 @@
-"""Knows which threads are inside, so that closing waits for them: no descriptor is closed under a running call."""
+"""Knows which threads are inside a store, so that close() waits for them and no call loses its descriptor."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .._unbroken import is_mine
 
 
 class InFlight:
-    """Every call of a store passes through; after close(), and in a forked child, it lets no thread in.
+    """Every call of a store passes through this gate; after close(), and in a forked child, it lets no thread in.
 
-    Each thread has a lock of its own and holds it while it is inside, so entering never waits. A thread that enters
-    takes its lock first and then checks whether the way is barred; one that closes bars first and then waits for all
-    locks. So one of the two always sees the other.
+    Each thread has its own lock and holds it while it is inside, so entering never waits. A thread that enters takes
+    its lock first and then checks whether the way is barred; a thread that closes bars the way first and then waits
+    for all locks. So one of the two always sees the other.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._barred = ""  # why no thread may enter
-        self._empty = False  # no thread is inside any more, and none will be
+        self._empty = False  # no thread is inside, and none will ever enter again
         self._given_back = False
         self._start_empty()
         _all.add(self)
@@ -35,12 +35,12 @@ class InFlight:
         inside = is_mine(lock)
         try:
             lock.acquire()
-            if self._barred and not inside:  # a thread that is inside may finish
+            if self._barred and not inside:  # a thread that is already inside may finish
                 raise ManagerClosed(self._path, self._barred)
         except BaseException:
-            try:  # noqa: SIM105  (a handler could raise once more on the way into suppress)
+            try:  # noqa: SIM105  (a signal handler could raise again on the way into suppress)
                 lock.release()
-            except RuntimeError:  # interrupted in the moment in which a closing thread had it
+            except RuntimeError:  # interrupted while a closing thread held the lock
                 pass
             raise
 
@@ -50,23 +50,23 @@ class InFlight:
             self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
         ) -> None: ...
     else:
-        # The thread's lock's own, which is C code: one in Python could be left by a signal handler that raises
-        # before its first line. A with block looks it up before it enters.
+        # The __exit__ of the thread's lock, which is C code: a signal handler that raises could leave a Python
+        # function before its first line. A with statement looks up __exit__ before it enters.
         __exit__ = property(attrgetter("_thread.lock.__exit__"))
 
     def check(self) -> None:
-        """Refuse a thread that believes to be inside, but is the child of a fork since then."""
+        """Refuse a thread that entered before a fork and now runs in the child."""
         if self._barred and not is_mine(self._thread.lock):
             raise ManagerClosed(self._path, self._barred)
 
     def close(self, give_back: Callable[[], object]) -> None:
-        """Let no thread in any more, wait for those inside, then `give_back`. Again: wait until that has been done.
+        """Let no more threads in, wait for those inside, then call `give_back`. A second call waits until that is done.
 
-        If that is interrupted, calling it again goes on where it was. `give_back` may then be called twice.
+        After an interrupt, another call completes the work; `give_back` may then be called twice.
         """
-        if is_mine(self._thread.lock):  # a signal handler, or a function that update was given
+        if is_mine(self._thread.lock):  # called by a signal handler, or by a function passed to update
             if self._barred:
-                return  # another thread closes already, and waits for this one
+                return  # another thread is already closing, and waits for this one
             raise ManagerClosed(self._path, "cannot be closed from within one of its own calls")
         with self._closing:
             if not self._barred:
@@ -76,7 +76,7 @@ class InFlight:
                 self._given_back = True
 
     def bar_in_child(self) -> None:
-        """After a fork the parent stays the owner. The locks are new: the old ones may have been held."""
+        """After a fork the parent stays the owner. The child gets new locks, because the old ones may be held."""
         self._start_empty()
         self._empty = False
         self._barred = ManagerClosed.FORKED
@@ -89,19 +89,19 @@ class InFlight:
                     with lock:
                         pass
             self._empty = True
-        except BaseException:  # a Ctrl-C while waiting: still open, so that close can be called again
+        except BaseException:  # such as Ctrl-C while waiting: stay open, so that close can be called again
             self._barred = ""
             raise
 
     def _start_empty(self) -> None:
-        self._closing = threading.RLock()  # a signal handler may close while its thread does
-        self._locks: set[weakref.ref[threading.RLock]] = set()  # of all threads that live and were ever inside
+        self._closing = threading.RLock()  # a signal handler may call close while its thread is in close
+        self._locks: set[weakref.ref[threading.RLock]] = set()  # of all live threads that were ever inside
         self._thread = _Thread(self._locks)
 
 
 class _Thread(threading.local):
     def __init__(self, locks: set[weakref.ref[threading.RLock]]) -> None:
-        """In each thread anew, when it comes for the first time."""
+        """Called once in each thread, when the thread enters for the first time."""
         self.lock = threading.RLock()
         locks.add(weakref.ref(self.lock, locks.discard))
 

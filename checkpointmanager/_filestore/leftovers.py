@@ -1,4 +1,4 @@
-"""Clears what dead writers left when the owner opens the directory, and makes durable all that they did.
+"""Clears what dead writers left when the owner opens the directory, and makes everything they did durable.
 
 No other process writes while this one has the lock, so every temp name belongs to a dead writer.
 """
@@ -17,7 +17,7 @@ _KEYED = re.compile(rf"{re.escape(TEMP)}[0-9a-f]+-\d+({REMOVED}|{REPLACED})(.+)"
 
 
 def sweep(directory: Directory, names: set[str], quarantine: Quarantine) -> tuple[int, int]:
-    """Returns the number of temp names, and of previous generations without a checkpoint."""
+    """Returns the number of temp names, and the number of previous generations without a checkpoint."""
     error_before = directory.sync_error
     temps = [name for name in names if name.startswith(TEMP)]
     for temp in temps:
@@ -33,7 +33,7 @@ def sweep(directory: Directory, names: set[str], quarantine: Quarantine) -> tupl
 
 
 def _clear_folder(directory: Directory, temp: str, names: set[str], quarantine: Quarantine) -> None:
-    """A writer took it from a checkpoint's place. If the place is empty it goes back: nothing was acknowledged."""
+    """A writer took this folder from a checkpoint's place. It goes back if the place is empty: no write returned."""
     match = _KEYED.fullmatch(temp)
     if match is None:
         return

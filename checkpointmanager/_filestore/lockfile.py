@@ -1,6 +1,6 @@
 """The kernel's lock on the file `.lock` of a directory, through our own descriptor.
 
-filelock's FileLock keeps state in Python. A signal handler that raises can leave that half updated, and then every lock
+filelock's FileLock keeps state in Python. A signal handler that raises can leave it half updated, and then every lock
 of the process hangs. Here the descriptor is the only state: the lock ends when it is unlocked or closed.
 """
 
@@ -23,16 +23,16 @@ FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class LockFile:
     """Contends with every other process, and with other LockFiles of this one, but not with other threads."""
 
-    descriptor = -1  # while locked, and for a moment before and after
+    descriptor = -1  # open while locked, and for a moment before and after
     _is_locked = False
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
-        self._close = os.close  # of the `os` that opened the descriptor: pyfakefs may be gone when this is collected
+        self._close = os.close  # of the `os` that opens the descriptor: pyfakefs may be gone when this is collected
         _all.add(self)
 
     def take(self, timeout: float) -> bool:
-        """False if another owner held it for all of `timeout` seconds. Call give_back even then."""
+        """Take the lock. False if another owner held it for all of `timeout` seconds; call give_back even then."""
         deadline = time.monotonic() + timeout
         while not self._try():
             left = deadline - time.monotonic()
@@ -43,7 +43,7 @@ class LockFile:
         return True
 
     def is_held_here(self) -> bool:
-        """True if another LockFile of this process holds it. Compares files, not pids: in containers many are pid 1."""
+        """True if another LockFile of this process holds the lock. Compares files, as in containers many pids are 1."""
         with suppress(OSError):
             status = self._directory.stat(LOCK)
             others = [lock.descriptor for lock in list(_all) if lock is not self and lock._is_locked]
@@ -51,7 +51,7 @@ class LockFile:
         return False
 
     def give_back(self) -> None:
-        """May be called twice, and again after an interrupt."""
+        """Release the lock. May be called twice, and again after an interrupt."""
         if self.descriptor >= 0:
             with suppress(OSError):  # closing unlocks too, unless a forked child has the descriptor
                 unlock_descriptor(self.descriptor)

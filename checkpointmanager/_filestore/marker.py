@@ -1,8 +1,8 @@
 """The file `.spares`: created before the first spare, removed after the last, and locked by a live owner.
 
 While it is locked, all names are right and readers can ignore the spares. It is not the lock that owners take, so a
-reader that probes it disturbs no owner. The kernel releases it when its owner dies. Its text is the id of the boot in
-which it was created.
+reader that probes it disturbs no owner. The kernel releases its lock when the owner dies. Its text is the id of the
+boot in which it was created.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if sys.platform != "win32":
 
 
 class Marker:
-    """The marker of one owner. It always creates a new file, which replaces that of a dead owner."""
+    """The marker of one owner, always a new file, which replaces that of a dead owner."""
 
     _descriptor = -1
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
-        self._close = os.close  # of the `os` that opened the descriptor: pyfakefs may be gone when this is collected
+        self._close = os.close  # of the `os` that opens the descriptor: pyfakefs may be gone when this is collected
         self.inline = False  # ext4 keeps small files in their inodes here, so fdatasync is not enough
 
     @property
@@ -38,7 +38,7 @@ class Marker:
         return self._descriptor >= 0
 
     def set(self) -> bool:
-        """Durable with the next sync of the directory. False if it cannot be set: a full disk, or inline data."""
+        """Create the file; the directory's next sync makes it durable. False on a full disk, or with inline data."""
         temp = self._directory.new_temp()
         descriptor = -1
         try:
@@ -59,7 +59,7 @@ class Marker:
         return self.is_set
 
     def remove(self) -> None:
-        """Called when no spares are left. A file that has been replaced stays: another owner has spares."""
+        """Call this when no spares are left. A file that has been replaced stays: another owner has spares."""
         if os.path.samestat(os.fstat(self._descriptor), self._directory.stat(SPARES)):
             self._directory.unlink(SPARES)
 
@@ -73,7 +73,7 @@ class Marker:
 
 
 def is_of_another_boot(directory: Directory) -> bool:
-    """True if its owner died in an earlier boot, so that all names come from the disk. Raises OSError."""
+    """True if the marker's owner died in an earlier boot, so that all names come from the disk. Raises OSError."""
     boot = boot_id()
     try:
         return bool(boot) and read_to_judge(directory, SPARES, 1024).strip() != boot.encode()
@@ -82,7 +82,7 @@ def is_of_another_boot(directory: Directory) -> bool:
 
 
 def has_owner(directory: Directory) -> bool:
-    """True if a live owner uses spares. It has already recovered what an earlier one left."""
+    """True if a live owner uses spares; it has already recovered what an earlier owner left."""
     if not isinstance(os, types.ModuleType):  # pyfakefs, whose descriptors mean nothing to the kernel
         return False
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Files that are written and synced before any name of a checkpoint points to them."""
+"""Writes and syncs files before any name of a checkpoint points to them."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class NewFiles:
         return name
 
     def sync(self) -> None:
-        """Sync every file added so far, several at once: that takes a third of the time of one by one."""
+        """Sync every file added so far, several at once, which takes a third of the time of one by one."""
         waiting, self._open = self._open, []
         side_by_side(self._sync, waiting, SYNC_THREADS)
 
     def discard(self) -> None:
-        """Close and remove all of them."""
+        """Close and remove all files."""
         for descriptor in list(self._descriptors):
             with suppress(OSError):
                 self._close(descriptor)
@@ -78,7 +78,7 @@ class NewFiles:
             raise FileFailed(file.key, error) from error
 
     def _close(self, descriptor: int) -> None:
-        """At most once: after two interrupts both a thread and discard() may get here."""
+        """Close at most once: after two interrupts both a thread and discard() may get here."""
         try:
             self._descriptors.remove(descriptor)
         except KeyError:

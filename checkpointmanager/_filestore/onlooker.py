@@ -1,7 +1,7 @@
 """What a reader without the lock sees after a crash, before an owner has moved the newest generations into place.
 
 It applies the rule of recovery.py in memory; the record of a transaction comes after that (unfinished.py). While an
-owner is alive, names are right (marker.py).
+owner is alive, the names are right (marker.py).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Onlooker:
         self._seen: tuple[object, dict[str, Candidate]] = (None, {})
 
     def read(self, key: str, *, previous: bool) -> bytes | None:
-        """The bytes that count for this name but are under another; None if the name has what counts."""
+        """The bytes that count for this name but are under another; None if the name itself has them."""
         try:
             return self._read(key, previous=previous)
-        except FileNotFoundError:  # an owner is removing it right now
+        except FileNotFoundError:  # an owner is removing the file right now
             raise
         except OSError as error:
             raise DirectoryUnusable(self._directory.path, error) from error

@@ -1,4 +1,4 @@
-"""The one writer of a directory, by the kernel's lock on `.lock`.
+"""Ensures that a directory has one writer, with the kernel's lock on `.lock`.
 
 The lock dies with its process. The file's presence means nothing and its text is only a courtesy; it is never
 removed, because a waiter on the old inode and a newcomer on a new one would both own the directory.
@@ -22,7 +22,7 @@ from .lockfile import LockFile
 
 
 class Ownership:
-    """Held for life (the default), or around each write (`sharing`)."""
+    """The ownership of a directory, held for life (the default) or only around each write (`sharing`)."""
 
     def __init__(self, directory: Directory, *, sharing: bool, owner: str, timeout: float) -> None:
         self._directory = directory
@@ -34,11 +34,11 @@ class Ownership:
         self._identity: tuple[int, int] | None = None
         self._lost = False
         self._lock = LockFile(directory)
-        self._taken = False  # under sharing: asked by the thread that has _threads
+        self._taken = False  # under sharing: used only by the thread that holds _threads
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """While the directory is taken over; from then on the owner for life, unless it is shared."""
+        """Hold the lock while the directory is taken over, and from then on for life unless the directory is shared."""
         if self._sharing:
             with self.writing():
                 yield
@@ -50,11 +50,11 @@ class Ownership:
         self._lock.give_back()
 
     def writing(self) -> AbstractContextManager[None]:
-        """Around each change: under sharing the lock is taken, else it is held anyway."""
+        """Wrap each change in this: under sharing it takes the lock, otherwise the lock is held anyway."""
         return Unbroken(self._writing()) if self._sharing else nullcontext()
 
     def _writing(self) -> Generator[None, None, None]:
-        if is_mine(self._threads):  # in a signal handler, or in a function that update was given
+        if is_mine(self._threads):  # called by a signal handler, or by a function passed to update
             if not self._taken:
                 raise RuntimeError("a signal handler must not make a change while its thread waits for the lock")
             yield
@@ -69,7 +69,7 @@ class Ownership:
                     try:
                         self._lock.give_back()
                     finally:
-                        self._lock.give_back()  # if a signal handler has just kept the first one from it
+                        self._lock.give_back()  # in case a signal handler interrupted the first call
 
     def lock_owner(self) -> LockOwner | None:
         """The process that claims to hold the lock."""
@@ -104,7 +104,7 @@ class Ownership:
             raise DirectoryUnusable(self._path, error) from error
 
     def _refuse_if_moved(self) -> None:
-        """Others take the lock by path: one of a directory that is no longer there would exclude no other process."""
+        """Others take the lock by path: the lock of a directory that is no longer there excludes no other process."""
         try:
             in_place = os.path.samestat(os.stat(self._directory.path), os.fstat(self._directory.descriptor))
         except FileNotFoundError:
@@ -118,10 +118,10 @@ class Ownership:
     def check(self) -> None:
         """One stat per write: if a user removed or replaced `.lock`, another process may own the directory."""
         if self._sharing:
-            return  # it was taken just now
+            return  # the lock was taken just now
         try:
             if not self._is_in_place():
-                self._lost = True  # for good: another may have changed any file since
+                self._lost = True  # for good: another process may have changed any file since
         except OSError as error:
             raise CheckpointWriteFailed("", self._path, error, in_doubt=False) from error
         if self._lost:
@@ -138,13 +138,13 @@ class Ownership:
     def _introduce(self, descriptor: int) -> None:
         status = os.fstat(descriptor)
         self._identity = (status.st_dev, status.st_ino)
-        with suppress(OSError):  # on a full disk the lock counts all the same
+        with suppress(OSError):  # on a full disk the lock is valid all the same
             os.truncate(descriptor, 0)
             os.write(descriptor, LockOwner.of_this_process(self._owner).to_json())
 
 
 class ReadOnly:
-    """Takes the place of an owner where nothing may be written."""
+    """Stands in for the ownership where nothing may be written."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -156,7 +156,7 @@ class ReadOnly:
         yield
 
     def check(self) -> None:
-        """Never reached: `writing` has refused before."""
+        """Never reached: `writing` has already refused."""
 
     def close(self) -> None:
         """There is nothing to give back."""

@@ -23,8 +23,8 @@ from .directory import Directory
 from .system import sync
 
 KEPT_PER_KEY = 4
-KEPT = 64  # for all keys together, and
-KEPT_BYTES = 256 << 20
+KEPT = 64  # over all keys
+KEPT_BYTES = 256 << 20  # over all keys
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
 _NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.[a-z-]+\.json")
@@ -33,7 +33,7 @@ _NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.[a-z-]+\.json")
 class _Copy(NamedTuple):
     """Sorts by likely age: a time in the future comes from a clock that was ahead, and counts as the oldest."""
 
-    made_since: bool  # after the clock was set right
+    made_since: bool  # its time is not in the future
     time: str
     name: str
     key: str
@@ -48,9 +48,9 @@ class Quarantine:
         self._reserved: dict[str, str] = {}  # names for folders still in place; guarded by the key's lock
 
     def keep(self, name: str, key: str, reason: Reason) -> str:
-        """Keep `name` durably and return where, or "" if it has no bytes.
+        """Keep `name` durably and return the path of the copy, or "" if there are no bytes to keep.
 
-        A folder stays where it is; the result is where move_folder will put it.
+        A folder stays where it is; the result is the path to which move_folder will move it.
         """
         status = self._directory.stat(name)
         is_folder = stat.S_ISDIR(status.st_mode)
@@ -62,7 +62,7 @@ class Quarantine:
         return os.path.join(self._directory.path, QUARANTINE, kept_as)
 
     def move_folder(self, name: str, key: str) -> None:
-        """Take in a folder from a checkpoint's place, now called `name`; durable when it returns."""
+        """Take in a folder from a checkpoint's place, now called `name`; the move is durable when this returns."""
         if not stat.S_ISDIR(self._directory.stat(name).st_mode):
             return
         with self._opened() as folder:
@@ -76,7 +76,7 @@ class Quarantine:
             del self._reserved[key]
 
     def kept(self) -> dict[str, list[str]]:
-        """Where the copies of each key are, oldest first; empty if nothing was ever damaged."""
+        """The paths of the copies of each key, oldest first; empty if nothing was ever damaged."""
         try:
             folder = self._directory.open_folder(QUARANTINE)
         except FileNotFoundError:
@@ -96,7 +96,7 @@ class Quarantine:
         try:
             yield folder
         finally:
-            with suppress(OSError):  # nothing was written through it
+            with suppress(OSError):  # nothing was written through this descriptor
                 os.close(folder)
 
     def _make(self) -> None:
@@ -110,7 +110,7 @@ class Quarantine:
             try:
                 self._directory.sync_since(error_before)
             except OSError:
-                if made:  # so that the next attempt creates it again: a second sync would not restore it
+                if made:  # the next attempt must create it again: a second sync would not restore it
                     with suppress(OSError):
                         os.rmdir(QUARANTINE, dir_fd=self._directory.descriptor)
                 raise
@@ -185,14 +185,14 @@ def _new_name(folder: int, key: str, reason: Reason) -> str:
 
 
 def _copies(folder: int) -> list[_Copy]:
-    """Oldest first."""
+    """All copies, oldest first."""
     now = datetime.now(UTC).strftime(_TIME)
     found = [(match, name) for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]
     return sorted(_Copy(match[2] <= now, match[2], name, match[1]) for match, name in found)
 
 
 def _already_kept(folder: int, key: str, status: os.stat_result) -> str:
-    """The link made by an earlier attempt that failed: one copy is enough."""
+    """The link that an earlier, failed attempt made, or "": one copy is enough."""
     for copy in _copies(folder):
         if copy.key == key and os.path.samestat(os.stat(copy.name, dir_fd=folder, follow_symlinks=False), status):
             return copy.name

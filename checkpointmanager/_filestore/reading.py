@@ -15,10 +15,10 @@ LEASE_SECONDS = 0.01  # a thousand times as long as a lease is held
 
 
 def read_file(directory: Directory, name: str, max_bytes: int) -> bytes:
-    """All of its bytes. FileNotFoundError: there is none. Damaged: unreadable (with errno), too large, not a file."""
+    """All bytes of a file. Raises FileNotFoundError, or Damaged: unreadable (with errno), too large, or not a file."""
     try:
         descriptor = _open(directory, name)
-    except FileNotFoundError:  # only here: a file that was opened is there
+    except FileNotFoundError:  # only from open: a file that was opened exists
         raise
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
@@ -34,7 +34,7 @@ def read_file(directory: Directory, name: str, max_bytes: int) -> bytes:
 
 
 def read_to_judge(directory: Directory, name: str, max_bytes: int) -> bytes:
-    """The same, but OSError for what cannot be read: nothing may be concluded from that."""
+    """Like read_file, but raises OSError for a file that cannot be read: such a file proves nothing."""
     try:
         return read_file(directory, name, max_bytes)
     except Damaged as damage:
@@ -46,7 +46,7 @@ def read_to_judge(directory: Directory, name: str, max_bytes: int) -> bytes:
 def _open(directory: Directory, name: str) -> int:
     try:
         return directory.open(name)
-    except BlockingIOError:  # leased, for the moment in which its owner looks whether it may be overwritten
+    except BlockingIOError:  # leased for the moment in which the owner checks whether it may overwrite the file
         time.sleep(LEASE_SECONDS)
         return directory.open(name)
 
@@ -59,7 +59,7 @@ def _read_all(descriptor: int, max_bytes: int) -> bytes:
     if size > max_bytes:
         raise _too_large(size, max_bytes)
     blob = os.read(descriptor, size + 1)
-    # Another length than the status said: a short read, or the file changes while it is read.
+    # If the length differs from the status, the read was short, or the file changes while it is read.
     while len(blob) != size and (piece := os.read(descriptor, PIECE_BYTES)):
         blob += piece
         if len(blob) > max_bytes:

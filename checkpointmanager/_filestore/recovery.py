@@ -1,18 +1,18 @@
-"""Recovery of what a dead owner left in its spares, before anything else is done.
+"""Recovers what a dead owner left in its spares, before anything else is done.
 
 For every key that a whole spare names, the candidates are the files under the key's two names and the spares; the
 highest generation wins (_format/newest.py). The winners are put in place by calls that work on every file system:
 
+    open, write, fsync   .tmp-L                        a copy of key.json, if that wins and its owner died in this
+                                                       boot: a failed sync may have lost its name
     open, write, fsync   .spare-N                      each winner again, before any name changes: after a kill its
                                                        bytes may exist in memory only, and after a failed sync
                                                        they may never reach the disk
-    open, write, fsync   .tmp-L                        a copy of key.json, if that wins and its owner died in this
-                                                       boot: a failed sync may have lost its name
     rename               .tmp-L -> key.json
     link                 key.json -> .tmp-M            if key.json is whole and lower
     rename, unlink       .tmp-M -> .previous-key       a rename between two names of one file does nothing
     rename               .spare-N -> key.json
-    rename               .spare-N -> .previous-key     instead of these, if key.json is damaged
+    rename               .spare-N -> .previous-key     instead of the last three, if key.json is damaged
     fsync                the directory
     rename               .spare-N -> .tmp-O            every spare; back if the sync fails (removals.py)
     fsync                the directory
@@ -69,7 +69,7 @@ class Waiting:
 
 
 def find_waiting(directory: Directory, names: Iterable[str], max_bytes: int) -> Waiting:
-    """Raises OSError if a spare cannot be read: nothing may be concluded then."""
+    """Read all spares. Raises OSError if one cannot be read: such a spare proves nothing."""
     waiting, budget = Waiting(), SearchBudget()
     for name in sorted(name for name in names if name.startswith(SPARE)):
         waiting.names.append(name)
@@ -89,7 +89,7 @@ def find_waiting(directory: Directory, names: Iterable[str], max_bytes: int) -> 
 
 
 def recover(directory: Directory, names: Iterable[str], max_bytes: int, quarantine: Quarantine) -> str:
-    """Returns what was done, in words; "" if nothing. Raises OSError, and has deleted nothing then."""
+    """Returns what was done, in words, or "" if nothing. If it raises OSError, it has deleted nothing."""
     names = set(names)
     error_before = directory.sync_error
     waiting = find_waiting(directory, names, max_bytes)
@@ -135,7 +135,7 @@ def _judge(directory: Directory, key: str, found: list[Candidate], max_bytes: in
 
 
 def _copied(directory: Directory, keys: Iterable[str], max_bytes: int) -> dict[str, str]:
-    """New files with the content of these keys, for those that are whole. Empty if the disk has no room."""
+    """New files with the content of those keys that are whole; empty if the disk has no room."""
     files = NewFiles(directory)
     try:
         whole = [key for key in sorted(keys) if generation_of(directory, key + SUFFIX, key, max_bytes) > ABSENT]
@@ -169,9 +169,9 @@ def _move(directory: Directory, key: str, place: Place, candidate: Candidate) ->
         return
     temp = directory.new_temp()
     directory.link_or_copy(key + SUFFIX, temp)
-    with suppress(IsADirectoryError):  # a folder in its place is no reason to refuse the new generation
+    with suppress(IsADirectoryError):  # a folder in that place is no reason to refuse the new generation
         directory.rename(temp, PREVIOUS + key)
-    directory.discard(temp)  # still there if both named the same file, as a killed writer leaves them
+    directory.discard(temp)  # it remains if both names were the same file, as a killed writer leaves them
     directory.rename(candidate.name, key + SUFFIX)
 
 

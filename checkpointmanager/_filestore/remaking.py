@@ -18,7 +18,7 @@ from .unfinished import Progress, Standing
 
 
 def made_ready(progress: Progress, quarantine: Quarantine) -> Current:
-    """How to treat the content of the key's name; damaged bytes are kept before they are replaced."""
+    """How to treat the content of the key's name. Keeps damaged bytes before they are replaced."""
     member = progress.member
     if progress.standing is Standing.DONE:  # it must not become its own previous generation
         return Current.DAMAGED if member.kind is MemberKind.PUT else Current.ABSENT
@@ -30,7 +30,7 @@ def made_ready(progress: Progress, quarantine: Quarantine) -> Current:
 
 
 def copied(progress: Progress, directory: Directory, files: NewFiles) -> Member:
-    """The member with a new file that holds what counts for its key now."""
+    """The member with a new file that holds the bytes that count for its key now."""
     member = progress.member
     if member.kind is MemberKind.REMOVE:
         return member

@@ -5,11 +5,11 @@ be unlinked again, so a removal renames first:
 
     rename  key.json -> .tmp-N-removed-key          gone, for every reader at once
     rename  .previous-key -> .tmp-M-removed-key
-    fsync   the directory                           now it is acknowledged
+    fsync   the directory                           now the removal is acknowledged
     unlink  .tmp-N-removed-key, .tmp-M-removed-key  need no sync: the next open sweeps what is left
 
 If the sync fails, the names are put back. Readers find the old checkpoint again, never anything else, and a repeated
-removal, even after a restart, makes the change anew.
+removal, even after a restart, makes the change again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Taken(NamedTuple):
 
 
 class Removals:
-    """Names taken away are gone for good at the end of the with block, unless the block raises."""
+    """Names that are taken away are gone for good at the end of the with block, unless the block raises."""
 
     def __init__(self, directory: Directory, quarantine: Quarantine) -> None:
         self._directory = directory
@@ -49,7 +49,7 @@ class Removals:
             self._settle()
 
     def take(self, name: str, key: str) -> bool:
-        """Take a name of this key away; False if there is none."""
+        """Take a name of this key away; False if the name does not exist."""
         temp = self._directory.new_temp(REMOVED + key)
         self._taken.append(_Taken(name, temp, key))  # first: an interrupt may come right after the rename
         try:
@@ -68,7 +68,7 @@ class Removals:
             try:
                 self._directory.rename(temp, name)
             except FileNotFoundError:
-                continue  # interrupted before it was taken
+                continue  # interrupted before the name was taken
             except OSError:  # a double fault; the next removal of the name first puts it back
                 self._directory.stuck[name] = temp
 
@@ -92,7 +92,7 @@ class Removals:
                 if not self._directory.discard(temp):
                     with suppress(OSError):  # the next owner will move it
                         self._quarantine.move_folder(temp, key)
-        except BaseException:  # an interrupt must not leave the others behind
+        except BaseException:  # an interrupt must not leave the other files behind
             for _, temp, _ in self._taken:
                 self._directory.discard(temp)
             raise

@@ -1,7 +1,7 @@
-"""The same call for many things in a few threads, wherever threads are to be had.
+"""Makes the same call for many things in a few threads, if the process can start threads.
 
-No pool: one refuses everything from the moment in which the main thread ends, and an agent may well have a batch to
-write in a thread that outlives it, or in an atexit handler.
+It uses no pool: a pool refuses all work once the main thread has ended, and an agent may well have a batch to write in
+a thread that outlives the main thread, or in an atexit handler.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ R = TypeVar("R")
 
 
 def side_by_side(call: Callable[[T], R], things: Iterable[T], threads: int) -> list[R]:
-    """What the calls return, in order. The caller's thread is one of `threads`, and does all of it if it has to.
+    """The results of the calls, in order. The caller's thread is one of `threads`, and does all the work if it must.
 
-    If a call raises, or the caller is interrupted, no more calls are begun and those under way are waited for.
+    If a call raises, or the caller is interrupted, this starts no more calls and waits for those under way.
     """
     waiting = deque(enumerate(things))
     results: dict[int, R] = {}
@@ -46,13 +46,13 @@ def side_by_side(call: Callable[[T], R], things: Iterable[T], threads: int) -> l
             try:
                 # Not threading.Thread: a signal handler that raises in its start leaves a thread that never ends.
                 _thread.start_new_thread(help_out, (lock,))
-            except RuntimeError:  # the interpreter ends, or the process may have no more threads
+            except RuntimeError:  # the interpreter is shutting down, or the process has reached its limit of threads
                 break
         while waiting:
             call_next()
     finally:
         waiting.clear()
-        for lock in calling:  # a helper that took something from the line has it until that is done
+        for lock in calling:  # a helper that has taken something from the queue holds its lock until that is done
             with lock:
                 pass
     if errors:

@@ -29,7 +29,7 @@ else:
 
 
 def sync_data(descriptor: int) -> None:
-    """The same for the bytes of a file, and its size if that has changed, but not its times."""
+    """Like sync, for the bytes of a file and its size if that has changed, but not its times."""
     os.fdatasync(descriptor)
 
 
@@ -41,7 +41,7 @@ def write_all(descriptor: int, blob: bytes) -> None:
 
 
 def will_need(descriptor: int, size: int) -> None:
-    """Let the kernel start reading this file, without waiting; does nothing if it takes no such hints."""
+    """Let the kernel start reading this file, without waiting; does nothing if the system has no such call."""
     # Under pyfakefs `os` is a stand-in, and its descriptors mean nothing to the kernel.
     if isinstance(os, types.ModuleType) and hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, size, os.POSIX_FADV_WILLNEED)
@@ -51,7 +51,7 @@ FORGETFUL = frozenset({"tmpfs", "ramfs", "overlay", "aufs", "devtmpfs"})
 _UNRELIABLE = frozenset(
     {
         *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "lustre", "gpfs", "beegfs", "orangefs"),
-        *("virtiofs", "vboxsf", "vmhgfs", "prl_fs"),  # the host's, seen from a guest
+        *("virtiofs", "vboxsf", "vmhgfs", "prl_fs"),  # the host's file system, seen from a guest
     }
 )
 
@@ -74,15 +74,15 @@ def file_system_of(device: int) -> str:
 
 
 def has_fast_commit(device: int) -> bool:
-    """True for ext4 with the feature fast_commit, which lost data when kernels replayed it."""
-    # The kernel shows the feature by the name of the debug option that also sets it.
+    """True for ext4 with the feature fast_commit: kernels have lost data when they replayed it."""
+    # The kernel shows the feature under the name of the debug option that also sets it.
     return not {"fast_commit", "fc_debug_force"}.isdisjoint(_ext4_options(device))
 
 
 def keeps_order(file_system: str, device: int) -> bool:
     """True for file systems tested to make changes of names durable in the order in which they happened.
 
-    ext4 needs its journal for that. With one, the kernel shows the option data=.
+    ext4 needs its journal for that. The kernel shows the option data= if there is a journal.
     """
     if file_system == "xfs":
         return True
@@ -125,7 +125,7 @@ if sys.platform == "linux":
         return bool(int.from_bytes(flags[:4], sys.byteorder) & _INLINE_DATA)
 
     def exchange(directory: int, one: str, other: str) -> None:
-        """Swap the files of two names of one directory, atomically. Raises OSError if the system cannot."""
+        """Swap the files of two names in one directory atomically. Raises OSError if the system cannot."""
         # Under pyfakefs `os` is a stand-in, and this would reach the real disk.
         if _renameat2 is None or not isinstance(os, types.ModuleType):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

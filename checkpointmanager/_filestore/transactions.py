@@ -1,22 +1,22 @@
-"""Several checkpoints that change together or not at all, by a sealed record.
+"""Changes several checkpoints together or not at all, by means of a sealed record.
 
-    stage    .tmp-N, .tmp-O ...            each new checkpoint in a file of its own: write, fsync, close
-             .tmp-R                        the record, which names them all: write, fsync, close
+    stage    .tmp-N, .tmp-O ...            each new checkpoint in its own file: write, fsync, close
+             .tmp-R                        the record, which names all these files: write, fsync, close
     rename   .tmp-R -> .transaction
     fsync    the directory                 the commit: from here on there is no way back
     apply    link, rename                  each old checkpoint becomes the previous one, as in commit.py
-             rename .tmp-N -> key.json     each new one gets its name
-             rename key.json -> .tmp-…     each that goes is taken away (removals.py)
+             rename .tmp-N -> key.json     each new checkpoint gets its name
+             rename key.json -> .tmp-…     each removed checkpoint is taken away (removals.py)
     fsync    the directory
     unlink   .transaction                  acknowledged
 
-The record gets its name only when all bytes are on the disk, so that one which is there is whole, and it goes only
-when what it says is durable. If anything fails after the commit it stays, and blocks its keys and every other
-transaction until all of it is made again: with new files, and a new record in place of the old one, because a sync
-that has failed is not made good by another one. The same is done when an owner opens the directory.
+The record gets its name only when all bytes are on the disk, so a record that exists is whole. It is removed only when
+all its changes are durable. If anything fails after the commit, the record stays, and blocks its keys and every other
+transaction until the whole transaction is made again, with new files and a new record in place of the old one: another
+sync does not restore what a failed sync lost. An owner that opens the directory does the same.
 
 If the commit itself fails, the record is removed and the directory synced. Only if that fails as well is the outcome
-in doubt. Then an empty file is left in the record's place, so that the next owner makes the removal anew.
+in doubt. Then an empty file stays in the record's place, so that the next owner makes the removal again.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ TWIN = "the file system ignores case, and there is a key that differs only in th
 
 
 class _Last(NamedTuple):
-    """The last record that was here, and what must not happen before it is certain that it never comes back."""
+    """The last record of the directory, and what must wait until it is certain that the record never comes back."""
 
-    keys: frozenset[str] | None  # that are blocked; None: it is not known which
-    files: tuple[str, ...]  # that it may name
-    error_before: OSError | None  # a sync of the directory that has failed since may have lost its removal
-    is_open: bool = True  # it may be there
-    generations: Mapping[str, int] = {}  # of its members, which count until its removal is durable
-    gone_since: int = 0  # a sync of the directory with a higher number makes it so
+    keys: frozenset[str] | None  # the keys that the record blocks; None if they are unknown
+    files: tuple[str, ...]  # the files that the record may name
+    error_before: OSError | None  # a sync of the directory that has failed since may have lost the record's removal
+    is_open: bool = True  # the record may exist
+    generations: Mapping[str, int] = {}  # of its members; they count until its removal is durable
+    gone_since: int = 0  # a sync of the directory with a higher number makes the removal durable
 
     def spares(self, keys: Sequence[str]) -> bool:
-        """True if it blocks none of these."""
+        """True if the record blocks none of these keys."""
         return not keys or (self.keys is not None and self.keys.isdisjoint(keys))
 
 
 class Transactions:
-    """Those of one directory, one at a time. Where it is shared, other processes may leave a record at any time."""
+    """Makes the transactions of one directory, one at a time. If it is shared, other processes may leave a record."""
 
     def __init__(
         self, directory: Directory, quarantine: Quarantine, onlooker: Onlooker | None = None, *, shared: bool
@@ -70,7 +70,7 @@ class Transactions:
         self._directory = directory
         self._quarantine = quarantine
         self._shared = shared
-        self._lock = threading.RLock()  # guards what follows, and the record; taken while holding keys
+        self._lock = threading.RLock()  # guards the attributes below and the record; taken while holding keys
         self._last: _Last | None = None
         self._busy = False
         self._number = 0
@@ -78,11 +78,11 @@ class Transactions:
         self.slowest_sync = 0.0  # seconds
 
     def is_unfinished(self) -> bool:
-        """True if an earlier call has left a record, so that readers have to look at it."""
+        """True if an earlier call has left a record, which readers then have to consult."""
         return self._last is not None and self._last.is_open and not self._busy
 
     def make(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
-        """All of it or nothing. Called while holding all the keys."""
+        """Make all changes or none. The caller holds the locks of all keys."""
         if len(puts) + len(removals) > MAX_MEMBERS:
             why = f"{len(puts) + len(removals)} changes, over the limit of {MAX_MEMBERS}; use batch() for so many"
             raise self._failure("", OSError(errno.E2BIG, why))
@@ -99,10 +99,10 @@ class Transactions:
                 self._busy = False
 
     def settle(self, keys: Sequence[str]) -> None:
-        """Before any other change of these keys: what was committed before is finished, or this raises."""
+        """Finish what was committed earlier, or raise. Call this before any other change of these keys."""
         last = self._last
         if not self._shared and (last is None or not self._is_owed(last) or last.spares(keys)):
-            return  # without waiting for a transaction of other keys
+            return  # do not wait for a transaction of other keys
         path = os.path.join(self._directory.path, f"{keys[0]}{SUFFIX}") if keys else self._directory.path
         with self._lock:
             try:
@@ -117,16 +117,16 @@ class Transactions:
                 raise CheckpointWriteFailed(keys[0], path, _blocked(error), in_doubt=False) from error
 
     def highest_generation(self, key: str) -> int:
-        """Of the record that may come back; 0 if there is none, or without this key."""
+        """The key's generation in a record that may come back; 0 if there is none, or it does not name the key."""
         last = self._last
         if last is None or not (self._is_owed(last) or last.gone_since >= self._directory.last_ended):
             return 0
         return last.generations.get(key, 0)
 
     def recover(self) -> int:
-        """When the directory is opened: finish what a dead owner has committed; returns how many changes that were.
+        """Finish what a dead owner committed, when the directory is opened, and return the number of changes.
 
-        Raises OSError, Damaged and TooNew; then nothing was deleted.
+        If it raises OSError, Damaged or TooNew, it has deleted nothing.
         """
         with self._lock:
             record = self.unfinished.read()
@@ -136,11 +136,11 @@ class Transactions:
             return len(record.members) if record else 0
 
     def give_up(self) -> None:
-        """Remove a record that says nothing, because it is damaged. Raises OSError."""
+        """Remove a damaged record, whose content is lost. Raises OSError."""
         with self._lock:
             self._bury()
 
-    # A new one
+    # A new transaction
 
     def _make(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
         error_before = self._directory.sync_error
@@ -170,11 +170,11 @@ class Transactions:
         if put.current in (Current.ABSENT, Current.DAMAGED):
             kind = MemberKind.CREATE
         elif put.current is Current.FOUND and self._directory.syncs_failed:
-            kind = MemberKind.CREATE  # what was found may be lost: its own creation may have failed to become durable
+            kind = MemberKind.CREATE  # the checkpoint found may get lost: its own creation may not be durable
         return Member(put.key, kind, put.generation, files.add(put.blob, put.key))
 
     def _take_back(self, files: NewFiles) -> bool:
-        """The commit has failed. True if nothing of it is left, for certain; else its files have to stay."""
+        """Undo a commit that failed. True if certainly nothing of it is left; otherwise its files have to stay."""
         try:
             error_before = self._directory.sync_error
             self._directory.unlink(TRANSACTION)
@@ -186,10 +186,10 @@ class Transactions:
         files.discard()
         return True
 
-    # Steps of a new one and of one that is made again
+    # Steps of a new transaction and of one that is made again
 
     def _write(self, members: Sequence[Member], files: NewFiles) -> tuple[Record, str]:
-        """The record and its temp file; when this returns all bytes are on the disk."""
+        """The record and its temp file. When this returns, all bytes are on the disk."""
         self._number += 1
         record = Record(self._number, tuple(members))
         temp = files.add(seal_record(record))
@@ -205,8 +205,8 @@ class Transactions:
         try:
             self._directory.rename(temp, TRANSACTION)
         except BaseException as error:
-            with suppress(OSError):  # else it is in doubt
-                if self._directory.exists(temp):  # so it has not happened
+            with suppress(OSError):  # if this cannot be checked, the outcome is in doubt
+                if self._directory.exists(temp):  # so the rename has not happened
                     self._last = before
                     files.discard()
                     if isinstance(error, OSError):
@@ -214,7 +214,7 @@ class Transactions:
             raise
 
     def _finish(self, record: Record, currents: Mapping[str, Current], error_before: OSError | None) -> None:
-        """Change the names, make that durable, and let the record go."""
+        """Change the names, make the changes durable, and remove the record."""
         key = ""
         try:
             with Removals(self._directory, self._quarantine) as removed:
@@ -227,7 +227,7 @@ class Transactions:
             raise self._failure(key, error, committed=True) from error
         assert self._last
         if not self._directory.discard(TRANSACTION):
-            return  # then it is still there, and blocks its keys
+            return  # the record still exists, and blocks its keys
         if self._shared:
             try:
                 self._sync(error_before)
@@ -243,13 +243,13 @@ class Transactions:
         finally:
             self.slowest_sync = max(self.slowest_sync, time.perf_counter() - started)
 
-    # What an earlier one has left
+    # What an earlier transaction has left
 
     def _is_owed(self, last: _Last) -> bool:
         return last.is_open or self._directory.sync_error is not last.error_before
 
     def _owed(self) -> _Last | None:
-        """What has to be settled first; of a directory that is shared, also what others have left."""
+        """The record that has to be settled first; in a shared directory, also one that another process left."""
         if self._last and self._is_owed(self._last):
             return self._last
         if not self._shared or not self.unfinished.is_there():
@@ -269,7 +269,7 @@ class Transactions:
             raise self._failure("", _blocked(error)) from error
 
     def _settle(self, last: _Last) -> None:
-        """No record is there afterwards, and none comes back."""
+        """Afterwards there is no record, and none comes back."""
         self._last = last._replace(is_open=True)
         try:
             record = self.unfinished.read()
@@ -283,7 +283,7 @@ class Transactions:
             self._directory.discard(file)
 
     def _make_again(self, record: Record) -> None:
-        """From the beginning, but for what is newer by now: it is not known which of its names are durable."""
+        """Make all of it again except for keys that are newer by now: nobody knows which of its names are durable."""
         error_before = self._directory.sync_error
         self._number = max(self._number, record.number)
         left = [each for each in self.unfinished.progress(record) if each.standing in (Standing.WAITING, Standing.DONE)]
@@ -295,12 +295,12 @@ class Transactions:
         try:
             members = [copied(each, self._directory, files) for each in left]
             again, temp = self._write(members, files)
-            self._sync(error_before)  # the files before the record that takes the place of one which is decided
+            self._sync(error_before)  # the new files must be durable before their record replaces a committed one
         except FileFailed as failed:
             files.discard()
             if failed.error.errno not in NO_ROOM:
                 raise failed.error from None
-            # What is committed must not fail for want of room. Then the old files have to do.
+            # A committed transaction must not fail for lack of room, so it uses the old files.
             again = Record(record.number, tuple(e.member for e in left if e.standing is Standing.WAITING))
             self._sync(error_before)
         except BaseException:
@@ -315,7 +315,7 @@ class Transactions:
         self._finish(again, currents, error_before)
 
     def _bury(self) -> None:
-        """Whatever was the record, an empty one takes its place durably, and may go then."""
+        """Replace the record, whatever it holds, durably with an empty file, and then remove that."""
         error_before = self._directory.sync_error
         put_empty_record(self._directory)
         self._sync(error_before)
@@ -323,7 +323,7 @@ class Transactions:
             self._last = None
 
     def _leave_empty(self) -> None:
-        """So that every process sees that there was a record whose removal is not durable."""
+        """Shows every process that there was a record whose removal is not durable."""
         with suppress(OSError):
             put_empty_record(self._directory)
 

@@ -23,7 +23,7 @@ from .reading import read_to_judge
 
 
 class Standing(Enum):
-    """How far a member has got."""
+    """How far the change of one member has got."""
 
     WAITING = auto()  # not applied yet
     DONE = auto()  # applied, perhaps not durably
@@ -41,7 +41,7 @@ class Progress(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The file that counts for the key now; "" if the key is gone."""
+        """The file that counts for the key now. If the key is gone, this is "" or a file that does not exist."""
         if self.standing is not Standing.WAITING:
             return self.member.key + SUFFIX
         return self.member.file
@@ -52,7 +52,7 @@ class Unfinished:
 
     def __init__(self, directory: Directory, onlooker: Onlooker | None = None) -> None:
         self._directory = directory
-        self._onlooker = onlooker  # a reader's; spares may hold what belongs under a name
+        self._onlooker = onlooker  # only a reader has one; spares may hold what belongs under a name
         self._last: tuple[object, Record | None] = (None, None)  # the last record read, by the identity of its file
 
     def is_there(self) -> bool:
@@ -74,13 +74,13 @@ class Unfinished:
         return record if record and self._was_committed(record) else None
 
     def progress(self, record: Record) -> Iterator[Progress]:
-        """The progress of all members, by their names. Raises OSError: nothing follows from what cannot be read."""
+        """The progress of all members, as their names show it. Raises OSError: an unreadable file proves nothing."""
         for member in record.members:
             yield self.progress_of(member)
 
     def progress_of(self, member: Member) -> Progress:
         found = self._look(member)
-        # The owner may have renamed the file after we looked at its new name: look again.
+        # The owner may have renamed the file after the look at its new name, so look again.
         return self._look(member) if found.standing is Standing.LOST else found
 
     def _look(self, member: Member) -> Progress:
@@ -105,7 +105,7 @@ class Unfinished:
     # For readers
 
     def name_of(self, key: str, *, previous: bool = False) -> str:
-        """The file that counts for a key now; "" if there is none."""
+        """The file that counts for a key now; "" or a file that does not exist if there is none."""
         name = PREVIOUS + key if previous else key + SUFFIX
         record = self._seen()
         member = next((member for member in record.members if member.key == key), None) if record else None
@@ -121,13 +121,13 @@ class Unfinished:
         return name if progress.current is Current.DAMAGED else key + SUFFIX
 
     def changes(self) -> dict[str, str]:
-        """For each key whose own name does not count: the file that does, "" if there is none."""
+        """For each key whose own name does not count, the file that does, or "" if there is none."""
         record = self._seen()
         waiting = [each for each in self.progress(record) if each.standing is Standing.WAITING] if record else []
         return {each.member.key: each.name for each in waiting}
 
     def _seen(self) -> Record | None:
-        """The record, if it counts. A damaged or too new one is for the owner to judge."""
+        """The record, if it counts. The owner has to judge a record that is damaged or too new."""
         try:
             status = self._directory.stat(TRANSACTION)
         except FileNotFoundError:
@@ -154,9 +154,9 @@ class Unfinished:
         return Standing.LOST
 
     def _was_committed(self, record: Record) -> bool:
-        """False if a power loss before the commit was durable kept the record's name but not all files.
+        """False if the power failed before the commit was durable, and kept the record's name but not all files.
 
-        Then nothing of it was applied. Any member that was applied proves that all files once existed.
+        Then no member was applied. Any member that was applied proves that all files once existed.
         """
         standings = {each.standing for each in self.progress(record) if each.member.file}
         return Standing.LOST not in standings or Standing.DONE in standings
