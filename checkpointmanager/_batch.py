@@ -52,12 +52,12 @@ class Batch(Generic[T]):
         self._values[key] = data
 
     def remove_checkpoint(self, key: str) -> None:
-        """Remove a checkpoint when the block ends. No error if it is not there."""
+        """Remove a checkpoint when the block ends. An absent key is not an error."""
         self._changes[check_key(key)] = None
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys it will change."""
+        """The keys that the batch will change."""
         return frozenset(self._changes)
 
     def __len__(self) -> int:

@@ -36,17 +36,17 @@ D = TypeVar("D")
 
 
 class Removal(Enum):
-    """Takes the place of a value when a change removes the key, and when a removal is in doubt."""
+    """Stands in for a value when a change removes the key, and when a removal is in doubt."""
 
     REMOVED = "removed"  # the only member
 
 
 REMOVED: Final = Removal.REMOVED
-"""Return it from the function given to CheckpointCache.change to remove a key."""
+"""Return it from the function passed to CheckpointCache.change to remove a key."""
 
 
 class InDoubt(NamedTuple, Generic[T]):
-    """Failed changes of one key that may be on disk: `error` is the last failure, `outcomes` are all of them."""
+    """Failed changes of one key that may be on disk: `error` is the last failure, `outcomes` are all the new values."""
 
     error: CheckpointError  # of the last change that failed
     outcomes: tuple[T | Literal[Removal.REMOVED], ...]
@@ -120,7 +120,7 @@ class CheckpointCache(Generic[T]):
             raise
 
     def __getitem__(self, key: str) -> T:
-        """The value. Raises CheckpointNotFound (a KeyError) if the key is absent, its problem if it has no value."""
+        """The value. Raises CheckpointNotFound (a KeyError) if the key is absent, or its problem if it has no value."""
         entry = self._entries.get(key)
         if entry is None:
             raise CheckpointNotFound(key, self._manager.path_of(key))
@@ -133,7 +133,7 @@ class CheckpointCache(Generic[T]):
     @overload
     def get(self, key: str, default: D) -> T | D: ...
     def get(self, key: str, default: Any = None) -> Any:
-        """The same, but returns `default` for an absent key, and only then."""
+        """Like cache[key], but returns `default` for an absent key, and only then."""
         return self[key] if key in self._entries else default
 
     def entry(self, key: str) -> CacheEntry[T] | None:
@@ -216,7 +216,7 @@ class CheckpointCache(Generic[T]):
         self.recoveries = loaded.recoveries
 
     def _write(self, outcomes: Outcomes[T], *, independent: bool) -> None:
-        """Disk, then memory. From the request to the disk until its answer, every change is in doubt."""
+        """Write to disk, then to memory. From the request to the disk until its answer, every change is in doubt."""
         changes = self._manager.batch() if independent or len(outcomes) == 1 else self._manager.transaction()
         failures: dict[str, CheckpointError] | None = None
         asked = False

@@ -1,4 +1,4 @@
-"""What a change holds while it is made: its events back, the store open for writing, and its keys."""
+"""Holds the keys of a change and opens the store for writing while the change is made, and delays its events."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ._store import Store
 def change_guard(
     keys: Sequence[str], events: Events, store: Store, locks: KeyLocks, metrics: MetricsSink | None
 ) -> Generator[None, None, None]:
-    """For Unbroken: no other thread changes these keys meanwhile; events wait until the locks are given back.
+    """For Unbroken: no other thread changes these keys meanwhile; events wait until the locks are released.
 
-    However the change ends, also by a signal handler that raises, nothing is held afterwards. The store's `writing`
-    never sees the error.
+    However the change ends, even if a signal handler raises, nothing is held afterwards. The store's `writing` never
+    sees the error.
     """
     started = time.perf_counter() if metrics else 0.0
     turn = Turn(locks, keys)
     try:
-        # The store before its keys: a store that is closed, or was opened before a fork, must refuse before waiting.
+        # The store before its keys: a store that is closed, or was opened before a fork, must refuse without waiting.
         with turn.lock, store.writing():
             try:
                 turn.wait()

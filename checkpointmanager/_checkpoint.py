@@ -1,4 +1,4 @@
-"""What the manager gives back: a checkpoint, everything that was loaded, what a recovery did. Never prints data."""
+"""What the manager returns: a checkpoint, everything that was loaded, what a recovery did. No repr shows data."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Checkpoint(Generic[T]):
 
     data: T = field(repr=False)  # what was written, typed by the schema
     key: str  # the name of the file without .json
-    generation: int  # how often this key has been written, from 1
+    generation: int  # counts the writes of this key, from 1
     version: int  # of the schema that wrote it
     written: datetime  # in UTC
-    boot: str  # the boot in which it was written; "" if that is not known
-    from_this_boot: bool | None  # None where the kernel does not say
-    unchanged: bool = False  # True from a write that found nothing to change, and so wrote nothing
+    boot: str  # the boot in which it was written; "" if unknown
+    from_this_boot: bool | None  # None if unknown
+    unchanged: bool = False  # True if a write found nothing to change, and so wrote nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[T]):
-    """All of a directory: what could be read, and what is wrong with each of the others.
+    """A whole directory: the checkpoints that could be read, and what is wrong with each of the others.
 
-    `recoveries` has what load(repair=True) repaired on the way; those keys are among the checkpoints.
+    `recoveries` has what load(repair=True) repaired; those keys are among the checkpoints.
     """
 
     checkpoints: Mapping[str, Checkpoint[T]]
@@ -41,7 +41,7 @@ class Loaded(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """How many files hold what their checksum says, and what is wrong with each of the others."""
+    """How many files match their checksum, and what is wrong with each of the others."""
 
     intact: int  # how many
     problems: Mapping[str, CheckpointError]  # by key
@@ -53,8 +53,8 @@ class Outcome(StrEnum):
     INTACT = "intact"  # nothing was wrong
     REPAIRED = "repaired"  # exactly the bytes that were once written; nothing is lost
     ROLLED_BACK = "rolled-back"  # the previous generation; the last acknowledged change is lost
-    NEEDS_ROLLBACK = "needs-rollback"  # only the previous generation is left, and rollback=True was not given
-    HOPELESS = "hopeless"  # nothing at all can be done; the file is as it was
+    NEEDS_ROLLBACK = "needs-rollback"  # only the previous generation is left, and rollback=True was not passed
+    HOPELESS = "hopeless"  # nothing can be done; the file is as it was
     DISCARDED = "discarded"  # removed, because a plan was applied with discard=True; the bytes are in quarantine
 
 
@@ -62,7 +62,7 @@ class Outcome(StrEnum):
 class Recovery:
     """What was done about one checkpoint. `quarantined` is where the damaged bytes are kept.
 
-    `rollback_to` is the generation that rollback=True would go back to if the outcome is NEEDS_ROLLBACK; else 0.
+    `rollback_to` is the generation that rollback=True would restore if the outcome is NEEDS_ROLLBACK, otherwise 0.
     """
 
     key: str  # of the checkpoint

@@ -1,4 +1,4 @@
-"""The errors callers see. Each names the file and the next step; none ever contains data.
+"""The errors that callers see. Each names the file and the next step; none ever contains data.
 
 All derive from CheckpointError, and all survive pickling, so that they can cross a process pool.
 """
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class CheckpointError(Exception):
-    """The base of every error of this library: catch it to catch them all.
+    """The base of every error of this library: catch it to catch all of them.
 
-    Where an error concerns one checkpoint, `key` and `path` name it; else `path` is the directory. Errors that come
+    If an error concerns one checkpoint, `key` and `path` name it; otherwise `path` is the directory. Errors that come
     from a system call have its `errno`.
     """
 
@@ -73,15 +73,15 @@ class CheckpointExists(CheckpointError):
 class CorruptCheckpoint(CheckpointError):
     """The file is damaged. Its bytes are untouched, and all other checkpoints still load.
 
-    Call recover_checkpoint(key), which repairs it where the checksum proves the repair; or look at
-    plan_recovery(key) first, or run `checkpoint-verify diagnose`. Writing or removing the checkpoint replaces it too,
-    after a copy went to quarantine. Never treat it as "new".
+    Call recover_checkpoint(key), which repairs it if the checksum proves the repair; or look at plan_recovery(key)
+    first, or run `checkpoint-verify diagnose`. Writing or removing the checkpoint replaces it too, after a copy has
+    gone to quarantine. Never treat it as "new".
 
-    reason    why, as a word to branch on
+    reason    what is wrong, as a word to branch on
     detail    the same in words; never quotes data
     expected  the checksum that the file states, if it is known
     actual    the checksum of the bytes, if it is known
-    errno     of the failed read, where `reason` is unreadable
+    errno     of the failed read, if `reason` is unreadable
     """
 
     def __init__(self, key: str, path: str, damage: Damaged) -> None:
@@ -98,7 +98,7 @@ class CorruptCheckpoint(CheckpointError):
 
 
 class CheckpointTooNew(CheckpointError):
-    """A newer program wrote the file, and does not let this one read it. This is not corruption.
+    """A newer program wrote the file, and this program must not read it. This is not corruption.
 
     Run the newer version again, or remove the checkpoint if it is not needed. `detail` has both versions.
     """
@@ -118,8 +118,8 @@ class SchemaMismatch(CheckpointError):
 
     Fix the schema or its migration and leave the file alone: it holds what was written. `where` is the place in the
     data, with [*] for any key of a dict, `why` what is wrong there, and `detail` both. `version` and `generation` are
-    the file's. What a migration, decode= or a class raised is the `__cause__`: its type and traceback, without the
-    text, which may quote data.
+    the file's. `__cause__` is the error that a migration, decode= or a class raised: its type and traceback, without
+    the text, which may quote data.
     """
 
     def __init__(self, key: str, path: str, where: str, why: str, *, version: int, generation: int) -> None:
@@ -152,9 +152,9 @@ class PlanOutdated(CheckpointError):
 
 
 class WrongKind(CheckpointError):
-    """The file holds another kind of state (`found`) than the schema's (`expected`). Nothing was touched.
+    """The file holds a kind of state (`found`) other than the schema's (`expected`). Nothing was touched.
 
-    A directory holds one kind, so most likely it is another agent's: check the path.
+    A directory holds one kind, so this is most likely another agent's directory: check the path.
     """
 
     def __init__(self, key: str, path: str, found: str, expected: str) -> None:
@@ -169,7 +169,7 @@ class WrongKind(CheckpointError):
 
 
 class UnstorableValue(CheckpointError, ValueError):
-    """The value cannot be stored without loss: NaN, a set where JSON has none, a wrong type. Nothing was written.
+    """The value cannot be stored without loss: NaN, a set in plain JSON, a wrong type. Nothing was written.
 
     Fix the value or its schema: `where` is its place in the data, `why` what is wrong with it.
     """
@@ -276,10 +276,10 @@ class InsecureDirectory(CheckpointError):
 
 
 class DirectoryLocked(CheckpointError):
-    """Another owner has the directory, or this one has lost it. `owner` says who has it, as far as that is known.
+    """Another owner has the directory, or this one has lost it. `owner` is the other owner, if known.
 
-    At open: stop the other process, wait for it with `lock_timeout`, or use `sharing` or `read_only`. While open:
-    nothing is written any more; close this manager and open another.
+    At open: stop the other process, wait for it with `lock_timeout`, or use `sharing` or `read_only`. While open: no
+    more writes succeed; close this manager and open another.
     """
 
     def __init__(self, path: str, why: str, owner: LockOwner | None = None) -> None:
@@ -289,9 +289,9 @@ class DirectoryLocked(CheckpointError):
 
 
 class ManagerClosed(CheckpointError):
-    """The manager was closed, or inherited through a fork; or it is being closed from inside a call of its own.
+    """The manager was closed, or inherited through a fork, or one of its own calls tries to close it.
 
-    Open another one, in a child process after the fork.
+    Open another manager; in a child process, open it after the fork.
     """
 
     FORKED: ClassVar[str] = "was opened before a fork and belongs to the parent process; open another"  # in a child

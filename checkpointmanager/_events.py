@@ -1,4 +1,4 @@
-"""What an agent wants to hear about: damage, misfits, recovery, stale files, slow syncs. Never data.
+"""The events that an agent wants to know about: damage, misfits, recovery, stale files, slow syncs. Never data.
 
 Each event goes to the logger `checkpointmanager` and to one callback, which runs outside all locks.
 """
@@ -30,7 +30,7 @@ class EventKind(StrEnum):
     RECOVERED = "recovered"
     """A damaged checkpoint was repaired exactly; nothing is lost. Watch the disk if it happens again."""
     ROLLED_BACK = "rolled-back"
-    """A checkpoint went back to its previous generation, as asked for; the last change is lost."""
+    """A checkpoint was rolled back to its previous generation on request; the last change is lost."""
     QUARANTINED = "quarantined"
     """The damaged bytes were copied to quarantine before they were replaced; `detail` says where."""
     NOT_QUARANTINED = "not-quarantined"
@@ -40,24 +40,24 @@ class EventKind(StrEnum):
     TRANSACTION_FINISHED = "transaction-finished"
     """A transaction that an owner had committed before it died was finished at open. Nothing to do."""
     SLOW_SYNC = "slow-sync"
-    """A sync took over a second; `seconds` has how long. Check the disk and its load."""
+    """A sync took over a second, as `seconds` says. Check the disk and its load."""
     FORGETFUL_FILE_SYSTEM = "forgetful-file-system"
     """The directory is on tmpfs or an overlay, and may be gone after a reboot. Use a disk."""
     UNRELIABLE_FILE_SYSTEM = "unreliable-file-system"
-    """NFS, FUSE or another file system whose syncs or locks may not hold what is promised. Use a local disk."""
+    """The directory is on NFS, FUSE or another file system whose syncs or locks may not hold. Use a local disk."""
     CASE_INSENSITIVE_FILE_SYSTEM = "case-insensitive-file-system"
     """Names that differ only in case are one file here. Keys that differ only in case are refused."""
 
 
 LEVELS = {
     EventKind.DAMAGE: logging.WARNING,
-    EventKind.SCHEMA_MISMATCH: logging.ERROR,  # no disk is to blame, and no retry helps: the program must be mended
-    EventKind.RECOVERED: logging.INFO,  # exactly: nothing is lost
+    EventKind.SCHEMA_MISMATCH: logging.ERROR,  # no disk is to blame, and no retry helps: the program must be fixed
+    EventKind.RECOVERED: logging.INFO,  # repaired exactly: nothing is lost
     EventKind.ROLLED_BACK: logging.WARNING,
     EventKind.QUARANTINED: logging.WARNING,
     EventKind.NOT_QUARANTINED: logging.WARNING,
     EventKind.STALE_FILES: logging.INFO,
-    EventKind.TRANSACTION_FINISHED: logging.INFO,  # what a dead owner had committed: nothing is lost
+    EventKind.TRANSACTION_FINISHED: logging.INFO,  # a dead owner had committed it: nothing is lost
     EventKind.SLOW_SYNC: logging.WARNING,
     EventKind.FORGETFUL_FILE_SYSTEM: logging.WARNING,
     EventKind.UNRELIABLE_FILE_SYSTEM: logging.WARNING,
@@ -67,7 +67,7 @@ LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened. `key` and `reason` are empty where it concerns the directory as a whole."""
+    """One thing that happened. `key` and `reason` are empty if it concerns the directory as a whole."""
 
     kind: EventKind  # what happened, to branch on
     path: str  # of the file, or of the directory
@@ -78,9 +78,9 @@ class Event:
 
 
 class Events:
-    """Delivers events in the thread that caused them, after that thread has left the locks it held.
+    """Delivers events in the thread that caused them, after that thread has released its locks.
 
-    Only `metrics` hears of them at once, so that it counts damage before it counts that the damage was replaced.
+    Only `metrics` receives them at once, so that it counts damage before it counts the replacement of the damage.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class Events:
         self._thread.lock = lock
 
     def deliver(self) -> None:
-        """What was held back, unless it still is. What an interrupted call left behind comes with the next events."""
+        """Deliver held-back events, unless the lock is still held. Later events bring those of an interrupted call."""
         pending = self._thread
         while pending.events and not (pending.lock and is_mine(pending.lock)):
             self._deliver(pending.events.popleft())
 
     def __enter__(self) -> None:
-        """What is emitted inside is delivered at the end."""
+        """Events emitted inside the block are delivered at its end."""
         lock = threading.RLock()
         lock.acquire()
         self.hold_back(lock)

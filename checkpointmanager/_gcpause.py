@@ -10,7 +10,7 @@ from ._unbroken import Unbroken
 
 
 def gc_paused() -> AbstractContextManager[None]:
-    """It would walk all of them again and again, for nothing. It resumes even if a signal handler raises."""
+    """The collector would walk all of them repeatedly, for nothing. It resumes even if a signal handler raises."""
     return Unbroken(_paused())
 
 

@@ -1,7 +1,7 @@
 """Runs blocking calls in threads for asyncio: in order for each key, in parallel for different keys.
 
 A waiting task may be cancelled at any moment. If its call has not started, it never runs. If it has, it runs to its
-end, and only then is the cancellation passed on and the key's next call started: no caller sees "cancelled" for a
+end, and only then does the task see the cancellation and the key's next call start: no caller sees "cancelled" for a
 write whose outcome is still open.
 """
 
@@ -30,7 +30,7 @@ class KeyedThreads:
     def __init__(self, threads: int = THREADS, name: str = "threads") -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lines: dict[str, deque[_Ticket]] = {}  # the first ticket of each line has the turn
-        self._busy = 0  # turns, including awaited ones, and calls
+        self._busy = 0  # the number of turns, active or awaited, and of calls
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = self._closed = False
@@ -42,7 +42,7 @@ class KeyedThreads:
 
     @asynccontextmanager
     async def turn(self, keys: Iterable[str]) -> AsyncIterator[None]:
-        """While it is held, no other turn of these keys is active.
+        """While this context is held, no other turn of these keys is active.
 
         The ticket joins all lines in one step, so two turns can never wait for each other.
         """
@@ -61,7 +61,7 @@ class KeyedThreads:
             self._leave(ticket)
 
     async def call(self, call: Callable[[], R]) -> R:
-        """Run it in a thread, to its end: a cancellation is passed on after the call has returned."""
+        """Run a call in a thread, to its end: a cancellation takes effect after the call has returned."""
         with self._counted():
             started: Future[R] = Future()
             context = copy_context()
@@ -70,13 +70,13 @@ class KeyedThreads:
             except RuntimeError as error:
                 if self._closed:
                     raise KeyedThreadsClosed("closed: no more calls are accepted") from error
-                # The main thread has ended, or no more threads are allowed. Late is better than never.
+                # The main thread has ended, or no thread can be started: blocking here is better than not running.
                 if started.cancel():
                     return context.run(call)
             return await _to_its_end(started)
 
     async def drained(self) -> None:
-        """Grant no more turns, and wait for all that are active or promised."""
+        """Grant no more turns, and wait for all turns that are active or awaited."""
         self._closing = True
         await self._idle.wait()
 
@@ -119,7 +119,7 @@ class _Ticket:
 
     def __init__(self, keys: frozenset[str]) -> None:
         self.keys = keys
-        self.turn: asyncio.Future[None] | None = None  # None: got its turn at once
+        self.turn: asyncio.Future[None] | None = None  # None if it got its turn at once
 
 
 def _run(started: Future[R], context: Context, call: Callable[[], R]) -> None:

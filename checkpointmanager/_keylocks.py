@@ -19,13 +19,13 @@ class KeyLocks:
     """
 
     def __init__(self) -> None:
-        self._guard = RLock()  # a signal handler may come while its thread has it
-        self._last: dict[str, Turn] = {}  # whose turn comes last, for each key that is held; guarded by _guard
+        self._guard = RLock()  # reentrant: a signal handler may run while its thread holds it
+        self._last: dict[str, Turn] = {}  # the last turn in line for each key that is held; guarded by _guard
         self._thread = _Thread()
         _all.add(self)
 
     def locked(self, *keys: str) -> AbstractContextManager[None]:
-        """All of these at once."""
+        """Hold all of these keys at once."""
         return Unbroken(self._locked(keys))
 
     def _locked(self, keys: Sequence[str]) -> Generator[None, None, None]:
@@ -38,17 +38,17 @@ class KeyLocks:
                 turn.leave()
 
     def _forget_other_threads(self) -> None:
-        """After a fork: they are not in the child, so they would never give their keys back."""
+        """After a fork the other threads do not exist in the child, so they would never release their keys."""
         self._guard = RLock()
         mine = self._thread.turn
         self._last = mine.held() if mine else {}
 
 
 class Turn:
-    """One holding of some keys, by one thread.
+    """The time in which one thread holds some keys.
 
-    It lasts for as long as its lock is held, and that is all: the next thread waits for that lock. So nothing
-    needs to be done to give the keys back that a signal handler could prevent; leave() only tidies up.
+    A turn lasts exactly as long as its lock is held: the next thread waits for that lock. So releasing the keys takes
+    no step that a signal handler could prevent; leave() only tidies up.
 
         with turn.lock:
             try:
@@ -65,18 +65,18 @@ class Turn:
         self._locks = locks
         # Always in the same order, so that two callers cannot wait for each other.
         self._keys = keys if len(keys) == 1 else sorted(set(keys))
-        self._before: dict[str, Turn] = {}  # the turns it waits for; they stay here if it gives up
+        self._before: dict[str, Turn] = {}  # the turns that this one waits for; they stay here if it gives up
         self._left = False
 
     def wait(self) -> None:
-        """Until all earlier turns have ended.
+        """Wait until all earlier turns have ended.
 
-        Two callers cannot wait for each other only if no thread takes more keys while it holds some. So a change
-        function that writes is refused.
+        A thread that took more keys while it holds some could deadlock with another. So a change function that writes
+        is refused.
         """
         locks = self._locks
         thread = locks._thread
-        if thread.turn and is_mine(thread.turn.lock):  # one that was interrupted while it left is not
+        if thread.turn and is_mine(thread.turn.lock):  # False for a turn that was interrupted in leave()
             raise RuntimeError("a function that makes a change must not make others: it could wait for itself")
         thread.turn = self
         for key in self._keys:
@@ -86,12 +86,12 @@ class Turn:
                     self._before[key] = before
                 locks._last[key] = self
             while before:
-                with before.lock:  # until it ends
-                    before = before._before.get(key)  # if it ended without having had the key: what it waited for
+                with before.lock:  # waits until that turn ends
+                    before = before._before.get(key)  # if it gave up before it had the key: the turn it waited for
             self._before.pop(key, None)
 
     def leave(self) -> None:
-        """No thread needs to wait for this one any more, or know of it."""
+        """Leave the lines, so that no thread waits for this turn or refers to it any longer."""
         locks = self._locks
         self._left = True
         with locks._guard:
@@ -104,11 +104,11 @@ class Turn:
                         locks._last[key] = before
                     else:
                         del locks._last[key]
-        if locks._thread.turn is self:  # not if it was refused
+        if locks._thread.turn is self:  # False if wait() refused this turn
             locks._thread.turn = None
 
     def held(self) -> dict[str, Turn]:
-        """What its own thread holds by it."""
+        """The keys that this turn holds, if it belongs to the current thread."""
         return {key: self for key in self._keys if is_mine(self.lock)}
 
 

@@ -1,4 +1,4 @@
-"""Loading: one checkpoint, or all of a directory, where one bad file is reported and costs nothing but itself."""
+"""Loads one checkpoint or a whole directory; one bad file is reported and affects no other."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Repairs:
-    """What one load has repaired, and what it may spend on more."""
+    """What one load has repaired, and what it may still spend on repairs."""
 
     made: dict[str, Recovery] = field(default_factory=dict)
     budget: SearchBudget = field(default_factory=SearchBudget)
-    refused: bool = False  # another process has the lock: it is waited for once, and not once per file
+    refused: bool = False  # another process has the lock: wait for it once, not once per file
 
 
 class Loader(Generic[T]):
-    """All reads of a manager. The writer forgets what turns out bad, so that the next write is never "unchanged"."""
+    """All reads of a manager. Makes the writer forget a bad checkpoint, so that its next write is never "unchanged"."""
 
     def __init__(self, store: Store, reader: Reader[T], writer: Writer, recoverer: Recoverer[T]) -> None:
         self._store = store
@@ -85,7 +85,7 @@ class Loader(Generic[T]):
         return Verified(intact, problems)
 
     def _get_repaired(self, key: str, repairs: _Repairs) -> Checkpoint[T]:
-        """Whatever stops a repair, the error of the damage is what remains."""
+        """If the repair fails, the error is still that of the damage."""
         try:
             return self.get(key)
         except CorruptCheckpoint:
@@ -101,7 +101,7 @@ class Loader(Generic[T]):
             except DirectoryLocked:
                 repairs.refused = True
             except (CheckpointNotFound, CheckpointTooNew, SchemaMismatch, WrongKind, ManagerClosed):
-                raise  # it is something else by now
+                raise  # the file is not merely damaged any more, or the manager is closed
             except CheckpointError:
                 pass
             raise

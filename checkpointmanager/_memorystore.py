@@ -1,6 +1,6 @@
 """A Store without a disk, for tests of agents and for platforms without the file store.
 
-It outlives its managers: open another one on the same MemoryStore and the agent has "restarted".
+It outlives its managers: open another manager on the same MemoryStore, and the agent has "restarted".
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class MemoryStore:
         yield
 
     def confirm(self, keys: Sequence[str] = ()) -> None:
-        """No other process can own it."""
+        """No other process can own the store."""
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
         self._change(puts, removals)

@@ -1,6 +1,6 @@
 """Checks the arguments of a manager and a store before anything is touched.
 
-A wrong argument is refused at once and by name, not later by whatever it happens to break.
+A wrong argument is refused at once and by name, before it can break something later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ._store import is_store
 def check_arguments(
     directory: object, schema: object, on_event: object, boot_id: object, options: Mapping[str, Any]
 ) -> None:
-    """The arguments of a manager; `options` are those of its directory."""
+    """Check the arguments of a manager; `options` are those of its directory."""
     if isinstance(directory, str | os.PathLike) or not is_store(directory):
         check_path(directory)
     check_options(options)
@@ -41,7 +41,7 @@ def check_path(path: object) -> None:
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """The options of a directory."""
+    """Check the options of a directory."""
     for name, value in options.items():
         if name not in _OPTIONS:
             raise TypeError(f"{name} is not an option of a directory; the options are {', '.join(_OPTIONS)}")
@@ -70,7 +70,7 @@ def _is_seconds(name: str, value: object) -> None:
         return
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError(f"{name} is a number of seconds from 0, not {_given(value)}")
-    if not value >= 0:  # nor NaN
+    if not value >= 0:  # refuses NaN too
         raise ValueError(f"{name} is a number of seconds from 0, not {_given(value)}")
 
 
@@ -93,7 +93,7 @@ _OPTIONS: dict[str, Callable[[str, object], None]] = {
 
 
 def _given(value: object) -> str:
-    """What was given, but never data that was given by mistake."""
+    """Describes an argument, but never shows data that was passed by mistake."""
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     if isinstance(value, str):

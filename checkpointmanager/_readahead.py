@@ -1,6 +1,6 @@
-"""Reads many files from a cold disk faster: hints which ones come next let the disk work on many at once.
+"""Reads many files from a cold disk faster: with hints about what comes next, the disk works on many files at once.
 
-With a warm page cache hints only cost time, so they begin when the first files turn out to be slow.
+With a warm page cache hints only cost time, so they begin only if the first files turn out to be slow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ AHEAD = 512  # files
 
 
 def read_ahead(store: Store, keys: Sequence[str]) -> Generator[str, None, None]:
-    """Yield the keys, to be read one by one; if that is slow, hint to the store which ones come next."""
+    """Yield the keys, to be read one by one; if that is slow, tell the store which keys come next."""
     started = time.perf_counter()
     yield from keys[:PROBED]
     if time.perf_counter() - started < PROBED * SLOW_SECONDS:
@@ -29,4 +29,4 @@ def read_ahead(store: Store, keys: Sequence[str]) -> Generator[str, None, None]:
                 store.expect(coming)
             yield from keys[start : start + AHEAD]
     finally:
-        store.expect(())  # no more: what was fetched and not read is out of date from now on
+        store.expect(())  # ends the hint: what was prefetched but not read may be out of date from now on

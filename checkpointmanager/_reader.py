@@ -1,4 +1,4 @@
-"""From a key to what is stored under it; every way it can fail is raised as one of our errors."""
+"""Reads what is stored under a key, and raises every failure as one of our errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Reader(Generic[T]):
         return header
 
     def understand(self, key: str, blob: bytes) -> Found[T]:
-        """What these bytes say as the checkpoint of `key`, or Damaged, TooNew, WrongKind, SchemaMismatch."""
+        """The content of these bytes as checkpoint of `key`. Raises Damaged, TooNew, WrongKind or SchemaMismatch."""
         header, data = self._open(key, blob)
         try:
             value, unknowns = self._schema.decode(data, header.version, header.readable_by)
@@ -77,21 +77,21 @@ class Reader(Generic[T]):
         )
 
     def previous(self, key: str) -> Found[T] | None:
-        """The generation before, if it is a whole checkpoint of this key that this program can read."""
+        """The previous generation, if it is a whole checkpoint of this key that this program can read."""
         try:
             return self.understand(key, self._store.read(key, previous=True))
         except (CheckpointNotFound, Damaged, TooNew, WrongKind, SchemaMismatch):
             return None
 
     def highest_generation(self, key: str) -> int:
-        """At least the generation of a damaged checkpoint: what it seems to state, or that of one that is gone."""
+        """At least the generation of a damaged checkpoint: the one that it seems to state, or generation_gone()."""
         stated = 0
         with suppress(CheckpointNotFound, Damaged):
             stated = repair.generation_in(self._store.read(key))
         return max(stated, self.generation_gone(key))
 
     def generation_gone(self, key: str) -> int:
-        """At least that of a checkpoint that is gone: one above the previous, or what a crash may bring back."""
+        """At least the generation of a checkpoint that is gone: one above the previous, or what a crash brings back."""
         after_previous = 0
         with suppress(CheckpointNotFound, Damaged, TooNew, WrongKind):
             header, _ = self._open(key, self._store.read(key, previous=True))
@@ -109,7 +109,7 @@ class Reader(Generic[T]):
             try:
                 return understand(key, self._store.read(key))
             except Damaged:
-                # The file may have been replaced between finding its name and reading it: by name once more.
+                # The file may have been replaced between the lookup of its name and the read, so look it up again.
                 return understand(key, self._store.read(key))
         except Damaged as damage:
             path = self._store.path_of(key)

@@ -1,6 +1,7 @@
-"""Recovery of a damaged checkpoint: planned first, at no risk, then applied if the caller decides so.
+"""Recovers a damaged checkpoint: first makes a plan, at no risk, then applies it if the caller decides to.
 
-The library never recovers on its own. If nothing can be done, nothing is touched.
+The library never rolls back on its own; only load(repair=True) and a CheckpointCache make exact repairs without a
+plan. If nothing can be done, nothing is touched.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Recoverer(Generic[T]):
             return self.carry_out(plan, rollback=rollback, discard=discard)
 
     def carry_out(self, plan: RecoveryPlan, *, rollback: bool = False, discard: bool = False) -> Recovery:
-        """The caller holds the key, and nothing has changed since the plan was made."""
+        """Carry out a plan. The caller holds the key, and nothing has changed since the plan was made."""
         key, reason, cure = plan.key, plan.reason, plan._cure
         if reason is None or (cure is None and not discard) or (plan.rollback_to and not rollback):
             return Recovery(key, plan.outcome, plan.detail, rollback_to=plan.rollback_to)
@@ -86,7 +87,7 @@ class Recoverer(Generic[T]):
             raise PlanOutdated(plan.key, plan.path)
 
     def _look(self, key: str) -> _Sight[T]:
-        """Read twice before calling it damage, as every reader does. The plan is for the bytes of the last read."""
+        """Read twice before reporting damage, as every reader does. The plan is for the bytes of the last read."""
         seen = self._glance(key)
         if seen.damage:
             seen = self._glance(key)
@@ -105,7 +106,7 @@ class Recoverer(Generic[T]):
             raise CheckpointTooNew(key, self._store.path_of(key), str(too_new)) from None
 
     def _exact(self, key: str, blob: bytes, budget: SearchBudget | None) -> Cure | None:
-        """The exact bytes that were written, and so the same generation."""
+        """The exact bytes that were written, and therefore the same generation."""
         mended = repair(blob, budget)
         if mended is None:
             return None
@@ -138,7 +139,7 @@ class Recoverer(Generic[T]):
             return None
 
     def _previous(self, key: str) -> Cure | None:
-        """The previous generation, renumbered above every number seen. It keeps the boot and time of its data."""
+        """The previous generation, renumbered above every generation seen. It keeps the boot and time of its data."""
         beside = self._beside(key)
         if beside is None:
             return None
@@ -164,13 +165,13 @@ def _forecast(damage: str, cure: Cure | None) -> tuple[Outcome, str, str]:
 
 
 class _Sight(NamedTuple, Generic[T]):
-    blob: bytes  # empty if it could not be read
+    blob: bytes  # empty if the file could not be read
     found: Found[T] | None
     damage: Damaged | None = None
 
     @property
     def digest(self) -> bytes:
-        """Changes with the file; if there were no bytes to read, with the reason why."""
+        """Changes with the file, or, if there were no bytes to read, with the reason why."""
         return _digest(self.blob or str(self.damage).encode())
 
 

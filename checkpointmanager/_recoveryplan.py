@@ -20,7 +20,7 @@ class Cure(NamedTuple):
 
     blob: bytes
     detail: str
-    found: Found[Any] | None  # what the bytes say, if the program can use them
+    found: Found[Any] | None  # the content of the bytes, if the program can use it
     rollback_to: int = 0  # the generation that they restore; 0 for an exact repair
     comes_from: bytes = b""  # the digest of that generation's bytes
     mismatch: SchemaMismatch | None = None  # the bytes are whole again, but do not fit the program
@@ -31,7 +31,7 @@ class PlannedRecovery:
     """The facts of a plan.
 
     `outcome` is what apply() returns without further consent: INTACT, REPAIRED, NEEDS_ROLLBACK or HOPELESS. `detail`
-    says the same in words, and `lost` what is lost at best. `reason` and `damage` say what is wrong with the file
+    says the same in words, and `lost` says what is lost at best. `reason` and `damage` say what is wrong with the file
     at `path`, the checkpoint of `key`.
     """
 
@@ -56,16 +56,16 @@ class RecoveryPlan(PlannedRecovery):
 
     _seen: bytes = field(kw_only=True, repr=False)  # the digest of the bytes that the plan is about
     _cure: Cure | None = field(default=None, kw_only=True, repr=False)
-    _found: Found[Any] | None = field(default=None, kw_only=True, repr=False)  # if it is intact
+    _found: Found[Any] | None = field(default=None, kw_only=True, repr=False)  # set if the file is intact
     _made_by: Recoverer[Any] = field(kw_only=True, repr=False, compare=False)
 
     def apply(
         self, *, rollback: bool = False, discard: bool = False, manager: CheckpointManager[Any] | None = None
     ) -> Recovery:
-        """Carry out the plan under the lock, after a copy of the damaged bytes went to quarantine.
+        """Carry out the plan under the lock, after a copy of the damaged bytes has gone to quarantine.
 
         Raises PlanOutdated if the file has changed since the plan was made. rollback=True consents to losing the
-        last acknowledged change, where that is needed. discard=True consents to removing a hopeless file, which
+        last acknowledged change, if that is needed. discard=True consents to removing a hopeless file, which
         happens only when its bytes are safe in quarantine. If the manager that made the plan is read-only, pass
         another `manager` of the same directory.
         """

@@ -1,4 +1,4 @@
-"""What the manager needs from whatever keeps the bytes. FileStore and MemoryStore implement it."""
+"""What the manager needs from whatever keeps the bytes. FileStore, MemoryStore and EtcdStore implement it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Put(NamedTuple):
     key: str  # checked by the caller
     blob: bytes  # the whole file
     current: Current  # what it replaces
-    generation: int = 0  # of the blob; needed in a transaction, and where a good checkpoint is replaced
+    generation: int = 0  # of the blob; needed in a transaction, and if it replaces a good checkpoint
 
     def __repr__(self) -> str:
         return f"Put({self.key!r}, {len(self.blob)} bytes, {self.current.name})"  # never data
@@ -34,14 +34,14 @@ class Put(NamedTuple):
 
 @runtime_checkable
 class Store(Protocol):
-    """Keeps bytes by key. Each write replaces all bytes of a key, and keeps the generation before beside them.
+    """Keeps bytes by key. Each write replaces all bytes of a key, and keeps the previous generation beside them.
 
     The caller has checked the keys. All calls are thread-safe.
     """
 
     path: str  # names the store in messages
     max_bytes: int  # larger checkpoints are neither written nor read
-    exclusive: bool  # True: no one else can write while it is open, so what was read stays true
+    exclusive: bool  # True if nobody else can write while it is open, so what was read stays true
 
     def path_of(self, key: str) -> str:
         """Names one checkpoint in messages."""
@@ -66,12 +66,12 @@ class Store(Protocol):
     def expect(self, keys: Sequence[str]) -> None:
         """A hint that this thread will soon read these keys, in this order. Never raises for an absent key.
 
-        An empty sequence ends it: later reads must not return what was fetched before.
+        An empty sequence ends the hint: later reads must not return what was fetched before.
         """
         ...
 
     def writing(self) -> AbstractContextManager[None]:
-        """Held from the read of the current content until it is replaced. Raises if writing is not allowed."""
+        """Hold this from the read of the current content until it is replaced. Raises if writing is not allowed."""
         ...
 
     def confirm(self, keys: Sequence[str] = ()) -> None:
@@ -83,14 +83,14 @@ class Store(Protocol):
         ...
 
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        """Make the changes durable and return those that failed. Each is atomic; all together are not."""
+        """Make the changes durable and return the failures. Each change is atomic; all together are not."""
         ...
 
     def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
         """Make all the changes durable together, or none of them; TransactionFailed says which.
 
-        `removals` has a generation for each removed key: one above all that were seen of it. Readers may see the
-        changes one after another. Called with the locks of all keys held. Transactions run one at a time.
+        `removals` has a generation for each removed key, above every generation seen of the key. Readers may see the
+        changes one after another. The caller holds the locks of all keys. Transactions run one at a time.
         """
         ...
 
@@ -99,7 +99,7 @@ class Store(Protocol):
         ...
 
     def quarantine(self, key: str, reason: Reason) -> str:
-        """Keep a durable copy of what the name holds now, and return where. Raises OSError.
+        """Keep a durable copy of what the name holds now, and return its path. Raises OSError.
 
         What cannot be copied, such as a folder, may stay in place until it is replaced or removed. Bytes that are
         already kept are not copied again. When a key has many copies, the oldest may be deleted.
@@ -107,7 +107,7 @@ class Store(Protocol):
         ...
 
     def quarantined(self) -> Mapping[str, Sequence[str]]:
-        """Where the copies of each key are, oldest first; keys without copies are left out."""
+        """The paths of the copies of each key, oldest first; keys without copies are left out."""
         ...
 
     def close(self) -> None:
@@ -116,6 +116,6 @@ class Store(Protocol):
 
 
 def is_store(thing: object) -> bool:
-    """Whether it has all that Store declares. From Python 3.12 on isinstance overlooks what comes from __getattr__."""
+    """True if it has everything that Store declares. Since Python 3.12, isinstance overlooks names from __getattr__."""
     declared = {*vars(Store), *Store.__annotations__}
     return all(hasattr(thing, name) for name in declared if not name.startswith("_"))

@@ -48,6 +48,6 @@ class StoreView:
 
 
 def _guard_of(store: Store) -> threading.RLock:
-    """One lock for all views of a store, so that no sharing manager writes between another's read and write."""
+    """One lock for all views of a store, so that no sharing manager writes between the read and write of another."""
     with _sharing:
         return _shared.setdefault(store, threading.RLock())

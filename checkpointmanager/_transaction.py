@@ -76,7 +76,7 @@ class Transaction(Generic[T]):
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys it will change."""
+        """The keys that the transaction will change."""
         return frozenset(self._steps)
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
 """A with block whose end no signal handler can prevent.
 
-A handler that raises (Ctrl-C, or a SIGTERM that calls sys.exit) may do so wherever Python looks for signals: when
-a Python function begins, when a C function has returned, when a loop goes round. An `__exit__` in Python can
-therefore be left before its first line, and what it was to give back is held for ever. An `__exit__` in C cannot.
+A handler that raises (Ctrl-C, or a SIGTERM that calls sys.exit) may do so wherever Python checks for signals: when
+a Python function begins, when a C function has returned, when a loop repeats. It can therefore end a Python
+`__exit__` before its first line, and what that should release is then held for ever. An `__exit__` in C is safe.
 Locks have one, so `with lock:` is safe; Unbroken lends one to any generator.
 """
 
@@ -18,15 +18,15 @@ from operator import methodcaller
 class Unbroken(io.IOBase):
     """Runs a generator to its yield, then the block, then the generator to its end, whatever the block does.
 
-    As in contextlib.contextmanager, but the yield never raises what the block raised. A handler that raises meanwhile
+    Like contextlib.contextmanager, but the yield never raises what the block raised. A handler that raises meanwhile
     does so inside the generator, whose with and finally blocks see it.
     """
 
-    closed = True  # nothing is left to be done when this is collected
+    closed = True  # nothing is left to do when this is collected
 
     def __init__(self, generator: Generator[None, None, None]) -> None:
         self._generator = generator
-        # The inherited __exit__ is C code that calls close(), and this is C code that resumes the generator.
+        # The inherited __exit__ is C code that calls close(), and this partial is C code that resumes the generator.
         self.close = partial(next, generator, None)  # type: ignore[method-assign]
 
     def __enter__(self) -> None:  # type: ignore[override]

@@ -48,7 +48,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 R = TypeVar("R")
 
-LOCK_SLICE_SECONDS = 0.25  # the longest a cancelled open() keeps waiting for the lock
+LOCK_SLICE_SECONDS = 0.25  # the longest that a cancelled open() keeps waiting for the lock, except with sharing
 
 
 class AsyncCheckpointManager(Generic[T]):
@@ -100,7 +100,7 @@ class AsyncCheckpointManager(Generic[T]):
         self._options = options
         self._threads = threads
         self._keyed: KeyedThreads | None = None
-        self._manager: CheckpointManager[T] | None = None  # while open
+        self._manager: CheckpointManager[T] | None = None  # until it is open
         self._closing: asyncio.Task[None] | None = None
 
         def opened(limits: FileOptions) -> CheckpointManager[T]:
@@ -116,7 +116,7 @@ class AsyncCheckpointManager(Generic[T]):
         try:
             await self._take()
         except BaseException:
-            if self._manager is not None:  # cancelled just after it succeeded
+            if self._manager is not None:  # cancelled just after the open succeeded
                 self._manager.close()
                 self._manager = None
             await self._keyed.close()
@@ -164,7 +164,7 @@ class AsyncCheckpointManager(Generic[T]):
     @overload
     async def get_checkpoint(self, key: str, default: D) -> Checkpoint[T] | D: ...
     async def get_checkpoint(self, key: str, default: Any = NO_DEFAULT) -> Any:
-        """See CheckpointManager.get_checkpoint. Never waits for writers: old checkpoint or new one."""
+        """See CheckpointManager.get_checkpoint. Never waits for writers: returns the old checkpoint or the new one."""
         return await self._look(lambda manager: manager.get_checkpoint(key, default))
 
     async def previous_checkpoint(self, key: str) -> Checkpoint[T] | None:
@@ -186,7 +186,7 @@ class AsyncCheckpointManager(Generic[T]):
     async def close(self) -> None:
         """Wait for every call that was already awaited, then release the directory. May be called twice.
 
-        Cancelling the caller does not stop it.
+        Cancelling the caller does not stop the close.
         """
         if self._manager is not None and not self._closing:
             self._closing = asyncio.create_task(self._close(self._manager))

@@ -2,8 +2,8 @@
 
     manager = CheckpointManager("/var/lib/agent/leases", LEASES, metrics=CheckpointMetrics())
 
-The write path only increments plain numbers; series are built when Prometheus scrapes. Where the meaning is the
-same, so is the name that checkpoint-verify writes for node_exporter. No label contains a key.
+The write path only increments plain numbers; series are built when Prometheus scrapes. Metrics that checkpoint-verify
+also writes for node_exporter have the same names there. No label contains a key.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _COUNTED_EVENTS = {
 
 
 class CheckpointMetrics(Collector):
-    """A MetricsSink and a Prometheus collector. One may serve many managers, with the directory as label."""
+    """A MetricsSink and a Prometheus collector. One may serve many managers, with the directory as a label."""
 
     def __init__(self, registry: CollectorRegistry | None = REGISTRY) -> None:
         self._lock = threading.RLock()  # reentrant: a signal handler may use a manager while its thread holds it
@@ -139,7 +139,7 @@ class _Histogram:
         self.sum += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative, as Prometheus wants them."""
+        """Cumulative counts, as Prometheus wants them."""
         total = 0
         listed = []
         for limit, count in zip([*map(str, BUCKETS), "+Inf"], self._counts, strict=True):
