@@ -19,7 +19,7 @@ _listeners: list[Listener] = []
 def acknowledge(value: Any) -> None:
     """Declare inside a scenario that `value` has been promised: a crash from now on must not lose it.
 
-    It is in `acknowledged` of every crash and fault after this moment. Does nothing outside a scenario.
+    It appears in `acknowledged` of every later crash and fault. Does nothing outside a scenario.
     """
     for listener in _listeners:
         listener.acknowledge(value)
@@ -42,7 +42,7 @@ def to(listener: Listener) -> Iterator[None]:
 
 
 class Collected:
-    """Keeps only what was acknowledged."""
+    """Collects only what was acknowledged."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []

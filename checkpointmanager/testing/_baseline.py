@@ -1,4 +1,4 @@
-"""The persisted shape of a schema, frozen in a file: a test then fails for a change that old files would not survive.
+"""Freezes the persisted shape of a schema in a file: a test then fails for a change that old files would not survive.
 
 The shape is what files hold: the fields of the dataclasses with their types and defaults. Names of classes, docstrings,
 methods and the order of fields are not part of it.
@@ -97,7 +97,7 @@ def _problem(schema: Schema[Any], frozen: dict[str, Any], present: dict[str, Any
 
 
 def _changes(frozen: dict[str, Any], present: dict[str, Any]) -> Iterator[_Change]:
-    """Each difference of two shapes, class by class."""
+    """Each difference between two shapes, class by class."""
     frozen = with_names(frozen, present["classes"])
     before: Shapes = frozen["classes"]
     now: Shapes = present["classes"]

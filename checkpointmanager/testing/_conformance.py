@@ -20,7 +20,7 @@ MANY = 130  # more than any store should handle in one step
 
 
 class StoreConformance:
-    """Inherit in a test class with a fixture `store`: a new, empty, exclusive Store, which the fixture closes."""
+    """Inherit from it in a test class with a fixture `store`: a new, empty, exclusive Store that the fixture closes."""
 
     def test_it_has_the_protocol(self, store: Store) -> None:
         assert is_store(store), "a method or attribute of checkpointmanager.Store is missing"

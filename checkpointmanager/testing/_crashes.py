@@ -16,7 +16,7 @@ from ._scratch import close, fast_folder, folder_in
 
 T = TypeVar("T")
 
-# No program relies on the text in these: their bytes are not varied, their names are.
+# No program relies on the text in these files, so only their names vary, not their bytes.
 IGNORED = (".lock", ".spares")
 
 
@@ -26,7 +26,7 @@ class Crash:
 
     directory: Path
     acknowledged: tuple[Any, ...]  # what had been promised before the power failed, in order
-    state: State  # the history behind it, for printing
+    state: State  # how the disk came about, for printing
     in_order: bool = False  # whether names became durable in order
 
     def again(self, recover: Callable[[Path], object], **options: Any) -> Crashes:

@@ -16,7 +16,7 @@ SHOWN_BYTES = 60
 
 
 class Entry(NamedTuple):
-    """A name in a directory, which is given by the number of its node."""
+    """A name in a directory, which is identified by the number of its node."""
 
     directory: int
     name: str
@@ -54,7 +54,7 @@ class DiskImage:
                     waiting.append((f"{path}/", node))
 
     def identity(self) -> tuple[object, ...]:
-        """Two images look the same to every program if this is equal."""
+        """Two images whose identities are equal look the same to every program."""
         first: dict[int, str] = {}
         return tuple(
             (
@@ -72,7 +72,7 @@ class DiskImage:
         return {path: self.contents[node] for path, node in self.walk() if self.nodes[node].kind == "file"}
 
     def write(self, directory: str) -> None:
-        """Make an empty directory look like this."""
+        """Make an empty directory look like this image."""
         made: dict[int, str] = {}
         for path, node in self.walk():
             target = os.path.join(directory, path)

@@ -1,4 +1,4 @@
-"""Runs a scenario again and again. Each time another call fails, or the process dies at another call."""
+"""Runs a scenario repeatedly. In each run a different call fails, or the process dies at a different call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Fault:
 
     directory: Path  # a copy of what the run left; its lock is free
     call: Call
-    failure: Failure  # how it went wrong
+    failure: Failure  # how the call went wrong
     error: BaseException | None  # what the scenario raised; None if it raised nothing, or died
     acknowledged: tuple[Any, ...]  # what had been promised by then, in order
 
@@ -81,7 +81,7 @@ class Faults:
                 if fault is None:
                     return
                 if isinstance(failure, Death):
-                    gc.collect()  # objects of the dead close their descriptors now, while the numbers are still theirs
+                    gc.collect()  # objects of the dead process close their descriptors before others get the numbers
                 self.runs += 1
                 yield fault
 
@@ -100,9 +100,9 @@ class Faults:
                 close(given)
 
     def _run(self, failure: Failure, at: int, left: Path) -> Fault | None:
-        """None if the scenario makes fewer calls."""
+        """Run the scenario with one fault; None if it makes fewer calls."""
         collected = acknowledgements.Collected()
-        # Neighbours in one folder: a store that syncs its parent directory is seen doing so.
+        # The directory is inside the watched folder, so that a sync of the parent directory is seen too.
         with folder_in(fast_folder()) as folder, acknowledgements.to(collected):
             directory = folder / "agent"
             directory.mkdir(0o700)
@@ -184,7 +184,7 @@ def _without_frames(error: BaseException | None) -> BaseException | None:
 
 @contextmanager
 def _only_new_objects_collected() -> Iterator[None]:
-    """Collections follow each death, and walking all objects of a large test suite took most of the time."""
+    """A collection follows each death, and walking all objects of a large test suite took most of the time."""
     if gc.get_freeze_count():  # frozen already by another caller, which will undo it
         yield
         return

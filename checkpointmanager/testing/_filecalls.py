@@ -1,4 +1,4 @@
-"""Records calls on open files: one method per call, which makes it and then notes what it did."""
+"""Records calls on open files: one method per call, which makes the call and then notes what it did."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FileCalls:
             _take_state(handle, number)
 
     def handle(self, descriptor: int) -> Handle | None:
-        """Also finds descriptors that were made unseen, by fcntl for instance."""
+        """The open file of a descriptor. Also finds descriptors created unseen, by fcntl for instance."""
         if descriptor not in self.handles and is_below(path := path_of(descriptor), self._shadow.root):
             entry = self._shadow.find(path)
             if entry in self._shadow.names:
@@ -205,11 +205,11 @@ class FileCalls:
 
     def _put_at(self, handle: Handle, offset: int, data: bytes, *, through: bool = False) -> None:
         if handle.appends:
-            offset = self._end(handle)  # as Linux does, also for pwrite
+            offset = self._end(handle)  # as Linux does, even for pwrite
         self._shadow.put(handle.node, offset, data)
         if not through and not handle.through:
             self.unsynced.add(handle.node)
-        elif handle.node not in self.unsynced:  # only these bytes are durable, so not if there are others
+        elif handle.node not in self.unsynced:  # only these bytes are durable; others may still be unsynced
             self._synced(handle.node, "O_SYNC")
 
     def _end(self, handle: Handle) -> int:
@@ -221,7 +221,7 @@ def _joined(buffers: Sequence[Any]) -> bytes:
 
 
 def _take_state(handle: Handle, descriptor: int) -> None:
-    """Of a file that was opened before the recording began, or unseen."""
+    """Take over the state of a file that was opened before the recording began, or unseen."""
     with suppress(OSError):
         handle.position = os.lseek(descriptor, 0, os.SEEK_CUR) or 0
         flags = 0 if is_faked() else fcntl.fcntl(descriptor, fcntl.F_GETFL)

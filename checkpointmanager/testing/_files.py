@@ -1,4 +1,4 @@
-"""open() in Python that calls `os`, so the recorder sees it; the real open() calls the kernel directly."""
+"""An open() in Python that calls `os`, so that the recorder sees it; the real open() calls the kernel directly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_recorded(  # noqa: PLR0917  (the arguments are those of open)
     closefd: bool = True,
     opener: Callable[[Any, int], int] | None = None,
 ) -> Any:
-    """Like open(); for files that do not concern the watcher, it calls the real one."""
+    """Like open(); for files that do not concern the watcher, it calls the real open()."""
     if not watcher.concerns(file):
         return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
     raw = RawFile(file, mode, closefd, opener)

@@ -1,4 +1,4 @@
-"""Makes one system call fail, or the process die there."""
+"""Makes one system call fail, or makes the process die there."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ Failure = Error | Death | ShortWrite | Interruption
 class Injector:
     """Fails call number `at`, counted from 1, of the calls on files below `root`.
 
-    With `only` or `about`, only calls of that name or on that file count. With `lasting` every later one fails too.
+    With `only` or `about`, only calls of that name or on that file count. With `lasting`, every later call fails too.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Injector:
         self._about = about
         self._lasting = lasting
         self._count = 0
-        self._guard = threading.Lock()  # guards the count and what follows
+        self._guard = threading.Lock()  # guards the count and the attributes below
         self.calls: list[Call] = []  # every call so far; the last may be the one that failed
-        self.failed: Call | None = None  # the first call that failed; None: there were fewer calls
+        self.failed: Call | None = None  # the first call that failed; None if there were fewer calls
 
     @property
     def dead(self) -> bool:
@@ -105,7 +105,7 @@ class Injector:
 
     @contextmanager
     def injecting(self) -> Iterator[None]:
-        """Inside the block calls are counted, and the chosen one fails."""
+        """Inside the block, calls are counted, and the chosen one fails."""
         with self._watch.watching(), self.silence():
             yield
 
@@ -196,12 +196,12 @@ def failing(
     after: bool = False,
     lasting: bool = False,
 ) -> Iterator[Injector]:
-    """Inside the block, the n-th call of this name on files below `directory` fails with this errno or exception.
+    """Inside the block, the nth call of this name on files below `directory` fails with this errno or exception.
 
-    Without `call` every call counts. With `about` only calls on this file count; "." is the directory itself. With
-    `after` the call is made first, as when a signal arrives or a server dies before it answers. With `lasting` all
-    later ones fail too. The Injector that you get has `calls`, every call so far, and `failed`, the first that failed,
-    or None.
+    Without `call`, every call counts. With `about`, only calls on this file count; "." is the directory itself. With
+    `after`, the call is made first, as when a signal arrives or a server dies before it answers. With `lasting`, all
+    later calls fail too. The block receives an Injector: `calls` has every call so far, and `failed` is the first that
+    failed, or None.
     """
     raised = OSError(failure, os.strerror(failure)) if isinstance(failure, int) else failure
     kind: Failure = Error(failure) if isinstance(failure, int) and not after else Interruption(raised, after)
@@ -212,10 +212,10 @@ def failing(
 
 @contextmanager
 def dying(directory: str | os.PathLike[str], *, nth: int) -> Iterator[Injector]:
-    """Inside the block, the process dies before its n-th call on files below `directory`; after it, the test goes on.
+    """Inside the block, the process dies before its nth call on files below `directory`; then the test continues.
 
-    What it had opened is closed and its locks are free, as the kernel would do. Its objects exist until they are
-    collected, but what they write goes nowhere. On pyfakefs call gc.collect() before the test ends.
+    What the dead process had opened is closed and its locks are released, as the kernel would do. Its objects exist
+    until they are collected, but what they write goes nowhere. On pyfakefs, call gc.collect() before the test ends.
     """
     injector = Injector(os.fspath(directory), Death(), nth)
     try:

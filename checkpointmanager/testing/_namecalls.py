@@ -1,4 +1,4 @@
-"""Records calls on names: one method per call, which makes it and then notes what it did."""
+"""Records calls on names: one method per call, which makes the call and then notes what it did."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class NameCalls:
             return None
         if source:
             return self._shadow.at(source)
-        # It comes from outside. Which of its bytes are synced is unknown, so none count as synced.
+        # The file comes from outside. Which of its bytes are synced is unknown, so none count as synced.
         node = self._shadow.bring_in(path if directory is None else os.path.join(path_of(directory), path))
         self._files.unsynced.add(node)
         return node

@@ -13,7 +13,7 @@ class NameChange:
     """One atomic change of names in one directory: a create, link, rename, exchange, unlink, mkdir or rmdir."""
 
     text: str
-    names: dict[Entry, int | None]  # the node of each name from now on; None: the name is gone
+    names: dict[Entry, int | None]  # the node of each name from now on; None if the name is gone
 
     @property
     def directory(self) -> int:
@@ -30,7 +30,7 @@ class Write:
     data: bytes
 
     def extent(self, content: bytes) -> tuple[int, int]:
-        """The start and end of the part of `content` that it touches."""
+        """The start and end of the part of `content` that this write touches."""
         return min(self.offset, len(content)), self.offset + len(self.data)
 
     def applied(self, content: bytes) -> bytes:
@@ -76,7 +76,7 @@ Operation = NameChange | Write | Resize | Sync | Acknowledgement
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """`before` was durable when the first operation began."""
+    """What was recorded. `before` was durable when the first operation began."""
 
     before: DiskImage
     operations: tuple[Operation, ...]

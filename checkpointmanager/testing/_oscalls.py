@@ -40,10 +40,10 @@ OF_TWO_DESCRIPTORS = frozenset({"dup2", "sendfile", "copy_file_range", "splice"}
 def wrapped(
     names: Iterable[str], wrap: Wrap, past_os: Mapping[str, str], opening: Callable[[Function], Function]
 ) -> Iterator[None]:
-    """Inside the block, every caller of these functions of `os` gets what `wrap` returned, and open() is `opening`'s.
+    """Inside the block, callers of these functions of `os` call what `wrap` returned, and open() is that of `opening`.
 
-    The same goes for `past_os`, where they exist: dotted names, with the name of the call that they make. Calls that
-    a real function makes itself (as those of pyfakefs do) are not seen.
+    The same applies to functions in `past_os` that exist: it has their dotted names and the names of the calls that
+    they make. Calls that a real function makes itself (as those of pyfakefs do) are not seen.
     """
     quiet = threading.local()
     with ExitStack() as stack:
@@ -92,7 +92,7 @@ def descriptors_of(inodes: Iterable[tuple[int, int]]) -> dict[int, tuple[int, in
 
 
 def path_of(descriptor: int) -> str:
-    """The path that a descriptor was opened as; "" where the kernel does not say."""
+    """The path that a descriptor was opened as; "" if the kernel does not say."""
     with suppress(OSError):
         return "" if is_faked() else os.readlink(f"/proc/self/fd/{descriptor}")
     return ""
@@ -110,13 +110,13 @@ def _descriptors() -> list[int]:
 
 
 _known: dict[str, StandIn] = {}  # for each of SEEN, and for open()
-_names: dict[int, str] = {}  # of the known ones, by id
+_names: dict[int, str] = {}  # the names of the known stand-ins, by id
 
 
 def standing_by() -> AbstractContextManager[None]:
-    """Inside the block, code that takes a function of `os` gets one that can be wrapped, which saves a search later.
+    """Inside the block, code that takes a function of `os` gets one that can be wrapped, which avoids a later search.
 
-    Not on pyfakefs, which has its own functions for each test.
+    Does nothing on pyfakefs, which has its own functions for each test.
     """
     if is_faked():
         return nullcontext()
@@ -129,7 +129,7 @@ def standing_by() -> AbstractContextManager[None]:
 
 
 def _stand_ins_of(name: str, stack: ExitStack) -> Iterator[StandIn]:
-    """The one for the real function; another one if a test has replaced the function in `os` with its own."""
+    """The stand-in of the real function, and another if a test has replaced the function in `os` with its own."""
     if not hasattr(os, name):
         return
     if not is_faked():
@@ -198,7 +198,7 @@ def _found(dotted: str) -> Function | None:
 
 
 def _replace_everywhere(pairs: Iterable[tuple[Function, Function]], stack: ExitStack) -> None:
-    """Put each wrapper in the place of its function, in every module of its package and under any name."""
+    """Replace each function with its wrapper, in every module of its package and under any name."""
     by_package: dict[str, dict[int, Function]] = {}
     for real, wrapper in pairs:
         by_package.setdefault(real.__module__.partition(".")[0], {})[id(real)] = wrapper

@@ -1,4 +1,4 @@
-"""The pytest plugin: power losses and faults as fixtures. Costs nothing in tests that do not use them."""
+"""The pytest plugin: power losses and faults as fixtures. It costs nothing in tests that do not use them."""
 
 from __future__ import annotations
 

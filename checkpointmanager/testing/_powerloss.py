@@ -1,8 +1,8 @@
-"""Every disk that a power loss during a recording may leave, in a model that promises as little as disks do.
+"""Finds every disk that a power loss during a recording may leave, in a model that promises as little as disks do.
 
-- Bytes that were written and not synced may have arrived or not (_tornwrites.py).
-- Names that were changed and not synced by an fsync of their directory may have changed or not, each change on its
-  own; those that did, did so in the order in which they were made.
+- Bytes that were written and not synced may or may not have arrived (_tornwrites.py).
+- Changes of names that no fsync of their directory has made durable may or may not have arrived, each on its own;
+  those that have arrived did so in the order in which they were made.
 - An fsync of a file says nothing about its name. After a failed fsync nothing is certain, for ever.
 
 With `in_order` names are lost as a file system with a journal loses them: all changes after some moment are missing.
@@ -20,8 +20,8 @@ from ._diskimage import DiskImage, Entry
 from ._operations import Acknowledgement, Change, NameChange, Operation, Recording, Sync
 from ._tornwrites import Content, applied, possible_contents
 
-MAX_CHOICES = 4096  # of name changes at one moment, and
-MAX_CONTENTS = 256  # of file contents for one choice of names; beyond, only the informative ones
+MAX_CHOICES = 4096  # of name changes at one moment; beyond that, only the informative ones
+MAX_CONTENTS = 256  # of file contents for one choice of names; beyond that, only the informative ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class State:
     acknowledged: tuple[Any, ...]
     done: tuple[Operation, ...]  # before the power failed
     lost: tuple[str, ...]
-    kept: tuple[str, ...]  # not synced, but there by luck
+    kept: tuple[str, ...]  # not synced, but present by luck
 
     def __str__(self) -> str:
         parts = [
@@ -52,7 +52,7 @@ class PowerLoss:
         self._in_order = in_order
         self._failures = 0
         self._ignore = frozenset(ignore)
-        self._names = dict(recording.before.names)  # on the disk, certainly
+        self._names = dict(recording.before.names)  # certainly on the disk
         self._undecided: list[_Undecided] = []
         self._data = {node: _Data((content,)) for node, content in recording.before.contents.items()}
         self._stale = [content for content in recording.before.contents.values() if content]
@@ -125,7 +125,7 @@ class PowerLoss:
                 yield DiskImage(self._recording.nodes, names, contents), lost, kept + arrived
 
     def _choices(self) -> Iterator[tuple[_Undecided, ...]]:
-        """All subsets of the changes that no sync has decided; with many, those near to all, near to none, in order."""
+        """All subsets of the undecided changes; if too many, only prefixes, suffixes, and nearly all or nearly none."""
         undecided = [change for change in self._undecided if not change.durable]
         if self._in_order:
             yield from _beginnings(undecided)
@@ -164,7 +164,7 @@ class PowerLoss:
             yield certain | bytes_now, arrived
 
     def _combinations(self, files: list[tuple[Content, ...]]) -> Iterator[tuple[Content, ...]]:
-        """All combinations; with too many, one file at a time varies while all others have arrived, or none has."""
+        """All combinations; if too many, one file varies at a time while all the others have arrived, or none has."""
         total = 1
         for possible in files:
             total *= len(possible)
@@ -182,7 +182,7 @@ class PowerLoss:
 
 @dataclass(eq=False, slots=True)
 class _Undecided:
-    """A change of names. Durable: synced, and still listed only because one before it is undecided."""
+    """A change of names. A durable one is synced, and still listed only because an earlier one is undecided."""
 
     change: NameChange
     durable: bool = False
@@ -195,7 +195,7 @@ class _Data:
 
     durable: tuple[bytes, ...] = (b"",)
     pending: list[Change] = field(default_factory=list)
-    _possible: tuple[tuple[Content, ...], int] | None = None  # until something changes
+    _possible: tuple[tuple[Content, ...], int] | None = None  # cached until something changes
 
     def change(self, change: Change) -> None:
         self.pending.append(change)

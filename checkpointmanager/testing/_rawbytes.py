@@ -1,4 +1,4 @@
-"""Access to the bytes of checkpoints without a manager: of files in a directory, or of a MemoryStore."""
+"""Accesses the bytes of checkpoints without a manager: of files in a directory, or of a MemoryStore."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Target = CheckpointManager[Any] | FileStore | MemoryStore | str | os.PathLike[st
 
 
 class RawBytes(Protocol):
-    """Reads and writes bytes unchecked. None: there is no such file."""
+    """Reads and writes bytes unchecked. None means that there is no such file."""
 
     def read(self, key: str) -> bytes: ...
 

@@ -33,7 +33,7 @@ class Recorder:
 
     def __init__(self, directory: str, exchanges: Iterable[str] = EXCHANGES) -> None:
         self._exchanges = dict.fromkeys(exchanges, EXCHANGE)
-        self._guard = threading.RLock()  # guards the three below
+        self._guard = threading.RLock()  # guards the three attributes below
         self._shadow = Shadow(directory)
         self._files = FileCalls(self._shadow)
         self._names = NameCalls(self._shadow, self._files)
@@ -67,7 +67,7 @@ class Recorder:
 
         def call(*arguments: Any, **options: Any) -> Any:
             if arguments and not self._may_concern(name, arguments, options.get("dir_fd")):
-                result = real(*arguments, **options)  # without the guard: it may wait, on a pipe for instance
+                result = real(*arguments, **options)  # without the guard: the call may block, on a pipe for instance
                 if name == "open":
                     self._files.handles.pop(result, None)
                 return result

@@ -17,7 +17,7 @@ PREFIX = "checkpoint-chaos-"
 
 
 def fast_folder() -> str:
-    """In memory where possible: thousands of directories are created, and a sync there costs nothing."""
+    """A folder in memory if possible: thousands of directories are created, and a sync there costs nothing."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
 
 
@@ -38,6 +38,6 @@ def close(given: Any) -> None:
 
 
 def _about_the_workspace(record: logging.LogRecord) -> bool:
-    """Keeps thousands of warnings out of the log that these folders are in memory."""
+    """Drops the thousands of warnings that these folders are in memory."""
     forgetful = getattr(record, "event", None) == EventKind.FORGETFUL_FILE_SYSTEM
     return not (forgetful and PREFIX in getattr(record, "path", ""))

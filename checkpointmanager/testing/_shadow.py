@@ -27,7 +27,7 @@ class Shadow:
         self._refused: list[str] = []  # paths that appeared unseen
 
     def find(self, path: Any, base: int | None = None) -> Entry | None:
-        """The entry of a path; None outside the directory. `base` is the node that it is relative to."""
+        """The entry of a path; None if it is outside the directory. `base` is the node that the path is relative to."""
         text = os.fsdecode(path)
         if base is None or os.path.isabs(text):
             parent, name = os.path.split(os.path.abspath(text))

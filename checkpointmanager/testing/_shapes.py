@@ -1,4 +1,4 @@
-"""Shapes of types as plain data: what a baseline holds, and which shape reads what another has written."""
+"""Describes the shapes of types as plain data, for a baseline, and decides which shape reads what another wrote."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shapes_of(root: Any) -> dict[str, Any]:
 
 
 def with_names(frozen: dict[str, Any], now: Shapes) -> dict[str, Any]:
-    """The frozen shape with the names that its classes have now: files do not hold them."""
+    """The frozen shape with the current names of its classes, which files do not hold."""
     before: Shapes = frozen["classes"]
     names: dict[str, str] = {}
     for old in [name for name in before if name not in now]:
@@ -43,7 +43,7 @@ def with_names(frozen: dict[str, Any], now: Shapes) -> dict[str, Any]:
         for name, fields in before.items()
     }
     renamed = frozen | {"type": _with_names(frozen["type"], names), "classes": classes}
-    return with_names(renamed, now)  # a class that holds a renamed one is recognised only then
+    return with_names(renamed, now)  # a class that contains a renamed class is recognised only now
 
 
 def _with_names(spelled: str, names: dict[str, str]) -> str:
@@ -55,7 +55,7 @@ def _with_names(spelled: str, names: dict[str, str]) -> str:
 
 
 def fit(old: str, new: str) -> bool:
-    """Whether everything that was written as type `old` is read as type `new`. Fields of classes are not looked at."""
+    """True if type `new` reads everything that was written as type `old`. Fields of classes are not compared."""
     return _fit(ast.parse(old, mode="eval").body, ast.parse(new, mode="eval").body)
 
 
@@ -95,7 +95,7 @@ class _Namer:
         while name in self.shapes:  # another class of the same name
             name, number = f"{cls.__name__}_{number}", number + 1
         self._names[cls] = name
-        self.shapes[name] = {}  # before its fields, which may name the class again
+        self.shapes[name] = {}  # before its fields, whose types may refer to the class itself
         hints = typing.get_type_hints(cls, include_extras=True)
         self.shapes[name] = {
             field.name: {"type": self.spell(hints[field.name]), "default": _default(field)}

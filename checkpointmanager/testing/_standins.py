@@ -1,8 +1,8 @@
-"""Replaces a function by a stand-in, wherever a program keeps it and under any name.
+"""Replaces a function with a stand-in, wherever a program keeps it and under any name.
 
 `from os import fsync as sync`, a class attribute, a default argument, a closure or a partial took the function long
-before the watch began. The garbage collector finds every holder, which gets the stand-in until the end. A holder that
-cannot be given one is an error: calls through it would never be seen.
+before the watch began. The garbage collector finds every such holder, which gets the stand-in until the watch ends. A
+holder that cannot take one is an error: calls through it would never be seen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 Function = Callable[..., Any]
 
-# The usual keywords need no second look; others may name arguments that are expected by position.
+# These keywords can be passed on; others may name arguments that are expected by position.
 KEYWORDS = frozenset({"dir_fd", "src_dir_fd", "dst_dir_fd", "follow_symlinks"})
 # Test tools keep functions to restore or show them. The members of a set are looked up, not called.
 TOOLS = ("_pytest.", "pyfakefs.", "hypothesis.", "unittest.mock")
@@ -44,7 +44,7 @@ class StandIn:
         self.real = real
         self.handlers: list[Function] = []
         self._signature: inspect.Signature | None = None
-        self.settled = 0  # how many references there were when all were accounted for
+        self.settled = 0  # the number of references when all were accounted for
         for name in ("__name__", "__qualname__", "__module__", "__doc__"):
             setattr(self, name, getattr(real, name, None))
 
@@ -65,9 +65,9 @@ class StandIn:
         return hash(self.real)
 
 
-_installed = 0  # how often: the last user removes the stand-ins
-_holders: list[Any] = []  # those that have a stand-in now
-_remembered: list[Callable[[], Any]] = []  # holders that were found before, by reference or weak reference
+_installed = 0  # the number of users: the last one removes the stand-ins
+_holders: list[Any] = []  # the holders that have a stand-in now
+_remembered: list[Callable[[], Any]] = []  # holders found before, each as a function that returns it or None
 
 
 @contextmanager
@@ -83,13 +83,13 @@ def standing_in(stand_ins: Iterable[StandIn]) -> Iterator[None]:
     finally:
         _installed -= 1
         if not _installed:
-            back = {id(stand_in): stand_in.real for stand_in in there.values()}  # not before: it would be found as well
+            back = {id(stand_in): stand_in.real for stand_in in there.values()}  # not earlier: a search would find it
             while _holders:
                 exchange(_holders.pop(), back)
 
 
 def exchange(holder: Any, table: Mapping[int, Any]) -> bool:
-    """Replace every value in the holder that the table has, by id. False if there was none, or it cannot be done."""
+    """Replace every value in the holder whose id the table has. False if there is none, or it cannot be replaced."""
     if isinstance(holder, types.FunctionType):
         return _exchanged(table, enumerate(holder.__defaults__ or ()), lambda at, new: _set_default(holder, at, new))
     if isinstance(holder, types.CellType):
@@ -120,7 +120,7 @@ def _exchanged(table: Mapping[int, Any], values: Iterable[tuple[Any, Any]], put:
 
 
 def _install(there: Mapping[int, StandIn]) -> None:
-    """Earlier holders are quickly checked. Only if there are more references than before, all objects are searched."""
+    """Checks earlier holders first, which is quick, and searches all objects only if there are more references."""
     for remembered in list(_remembered):
         holder = remembered()
         if holder is None:
@@ -141,13 +141,13 @@ def _install(there: Mapping[int, StandIn]) -> None:
 
 
 def _taken(there: Mapping[int, StandIn]) -> dict[int, StandIn]:
-    """Those with more references than when all were accounted for."""
+    """The stand-ins whose functions have more references than when all were accounted for."""
     return {key: one for key, one in there.items() if sys.getrefcount(one.real) > one.settled}
 
 
 @contextmanager
 def _thawed() -> Iterator[None]:
-    """The collector does not list frozen objects."""
+    """Unfreezes all objects, because the collector does not list frozen ones."""
     frozen = gc.get_freeze_count()
     if frozen:
         gc.unfreeze()
@@ -159,7 +159,7 @@ def _thawed() -> Iterator[None]:
 
 
 def _search(there: Mapping[int, StandIn]) -> str:
-    """Exchange what can be exchanged. Returns why the rest matters, or ""."""
+    """Give every holder its stand-in. Returns why a holder that cannot take one matters, or ""."""
     refusal = ""
     own = {id(part) for stand_in in there.values() for part in (stand_in, vars(stand_in))} | {id(there), id(_holders)}
     found = gc.get_referrers(*tuple(stand_in.real for stand_in in there.values()))
@@ -177,7 +177,7 @@ def _search(there: Mapping[int, StandIn]) -> str:
 
 
 def _holders_behind(referrer: Any) -> list[Any]:
-    """The class behind its dict, the function behind its defaults; for most it is the referrer itself."""
+    """The class behind its dict, or the function behind its defaults; in most cases the referrer itself."""
     if isinstance(referrer, tuple):
         functions = [one for one in gc.get_referrers(referrer) if isinstance(one, types.FunctionType)]
         return functions or [referrer]
@@ -187,7 +187,7 @@ def _holders_behind(referrer: Any) -> list[Any]:
 
 
 def _remember(holder: Any) -> None:
-    """Only where that keeps no object of a test alive."""
+    """Remember a holder, but only in a way that keeps no object of a test alive."""
     if isinstance(holder, types.CellType) or (isinstance(holder, dict) and "__spec__" in holder):
         _remembered.append(lambda: holder)
     elif isinstance(holder, dict):
@@ -212,10 +212,10 @@ def _attribute_of(owner: Callable[[], Any], attribute: str) -> Callable[[], Any]
 
 
 def _is_harmless(referrer: Any, own: Container[int]) -> bool:
-    """A patcher's note of what to restore (its module comes first), or held only by test tools or running loops."""
+    """True for a patcher's note of what to restore (its module comes first), or if only test tools or loops hold it."""
     if isinstance(referrer, tuple) and referrer and isinstance(referrer[0], types.ModuleType):
         return True
-    if referrer is sys.modules.get("_zoneinfo"):  # written in C, and keeps open() to read time zones, from Python 3.12
+    if referrer is sys.modules.get("_zoneinfo"):  # C code that keeps open() to read time zones, since Python 3.12
         return True
     behind = [one for one in gc.get_referrers(referrer) if id(one) not in own and not isinstance(one, NEVER_CALLED)]
     return _is_of_tools(referrer) or all(_is_of_tools(one) or _is_iterator(one) for one in behind)

@@ -1,8 +1,8 @@
-"""Which bytes a file may hold after a power loss, when some of what was written to it had not been synced.
+"""Finds the bytes that a file may hold after a power loss if some writes to it had not been synced.
 
 A disk promises little: each changed block is old, new, zero or garbage, and the file's length is the old or the new
-one. Files of one block may also be torn inside. Bytes overwritten with the same bytes do not change. The number of
-combinations is bounded, and those left out are counted.
+one. Files of one block may also be torn inside. Overwriting bytes with the same bytes changes nothing, unless an
+earlier change is pending. The number of combinations is bounded, and those left out are counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import reduce
 from ._operations import Change
 
 BLOCK_BYTES = 4096
-MAX_BLOCKS = 6  # changed blocks that are tried in all combinations; beyond, only the informative ones
+MAX_BLOCKS = 6  # changed blocks that are tried in all combinations; beyond that, only the informative ones
 MAX_STALE = 2  # other files whose old bytes may appear
 
 
@@ -34,7 +34,7 @@ class PossibleContents:
 
 
 def possible_contents(durable: bytes, pending: Sequence[Change], stale: Iterable[bytes] = ()) -> PossibleContents:
-    """From what is certainly on the disk and what was done since; `stale` are bytes that other files once had."""
+    """Derived from what is certainly on the disk and what was done since; `stale` are former bytes of other files."""
     pending = _effective(durable, pending)
     if not pending:
         return PossibleContents((Content(durable, "as synced"),))
@@ -53,7 +53,7 @@ def applied(durable: bytes, pending: Iterable[Change]) -> bytes:
 
 
 def _effective(durable: bytes, pending: Iterable[Change]) -> list[Change]:
-    """Without changes that have no effect, as long as none before them is pending."""
+    """The changes without those that have no effect and come before any that has."""
     effective: list[Change] = []
     for change in pending:
         if effective or change.applied(durable) != durable:
@@ -97,7 +97,7 @@ def _mixed(durable: bytes, new: bytes, blocks: list[int]) -> Iterator[Content]:
 
 
 def _informative(blocks: list[int]) -> list[tuple[int, ...]]:
-    """All subsets of few blocks; with many, none, all, each one alone, and each one missing."""
+    """All subsets of a few blocks; of many blocks: none, all, each one alone, and all but each one."""
     if len(blocks) <= MAX_BLOCKS:
         return [some for count in range(len(blocks) + 1) for some in itertools.combinations(blocks, count)]
     alone = [(block,) for block in blocks]
@@ -106,7 +106,7 @@ def _informative(blocks: list[int]) -> list[tuple[int, ...]]:
 
 
 def _changed_blocks(durable: bytes, pending: Sequence[Change]) -> Iterator[int]:
-    """Including blocks that were overwritten with the same bytes: they were pending too."""
+    """Includes blocks that were overwritten with the same bytes: they were pending too."""
     touched: set[int] = set()
     content = durable
     for change in pending:

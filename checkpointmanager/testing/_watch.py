@@ -1,4 +1,4 @@
-"""Sees every system call on files below one directory, and lets a function act in its place."""
+"""Sees every system call on files below one directory, and lets a function act in place of the call."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from ._files import open_recorded
 from ._oscalls import EXCHANGE, EXCHANGES, OF_TWO_DESCRIPTORS, SEEN, descriptors_of, is_below, path_of, wrapped
 
-CALLS = tuple(name for name in SEEN if name != "sync")  # it cannot fail, and names no directory
+CALLS = tuple(name for name in SEEN if name != "sync")  # sync cannot fail, and names no directory
 LEASES = {"checkpointmanager._filestore.system.fcntl_at_once": "fcntl"}  # reaches the kernel past `os`
 SYNCS = frozenset({"fsync", "fdatasync"})
 
-# Which arguments are files, and which keyword goes with each; by default it is the first, with dir_fd.
+# The arguments that are files, each with its keyword; by default the first argument, with dir_fd.
 FILES: dict[str, tuple[tuple[int, str], ...]] = {
     **dict.fromkeys(("link", "rename", "replace"), ((0, "src_dir_fd"), (1, "dst_dir_fd"))),
     **dict.fromkeys(OF_TWO_DESCRIPTORS, ((0, ""), (1, ""))),
@@ -27,7 +27,7 @@ OF_ONE_FILE = ((0, "dir_fd"),)
 
 
 class Call(NamedTuple):
-    """A call of `os`, and the files it was about: for a descriptor, the name it was opened as."""
+    """A call of `os`, and the files that it was about: for a descriptor, the name that it was opened as."""
 
     name: str  # such as "fsync"
     about: str
@@ -36,11 +36,11 @@ class Call(NamedTuple):
         return f"{self.name} {self.about}"
 
     def concerns(self, name: str) -> bool:
-        """True if this is one of its names, in any folder; "" matches all calls."""
+        """True if the call is about a file of this name, in any folder; "" matches all calls."""
         return not name or re.search(rf"(?:^|[ /]){re.escape(name)}(?: |$)", self.about) is not None
 
 
-Make = Callable[..., Any]  # makes the call, with other arguments if any are given
+Make = Callable[..., Any]  # makes the call, with other arguments if any are passed
 Around = Callable[[Call, Make, tuple[Any, ...]], Any]  # gets the call and its arguments, returns in its place
 
 
@@ -51,7 +51,7 @@ class Watch:
         self._roots = {os.path.abspath(root), os.path.realpath(root)}
         self._around = around
         self._past_os = {**dict.fromkeys(exchanges, EXCHANGE), **LEASES}
-        self.open = _opened_before(root)  # descriptor -> what it is of
+        self.open = _opened_before(root)  # descriptor -> the name of its file
         self.opened_before = frozenset(self.open)
         self.repeated_syncs: list[Call] = []  # of a descriptor whose sync had failed: such a sync proves nothing
         self._failed_syncs: set[int] = set()
@@ -71,7 +71,7 @@ class Watch:
         return any(is_below(path, root) for root in self._roots)
 
     def _name_of(self, descriptor: int) -> str | None:
-        """Also finds descriptors that were made unseen, by fcntl for instance."""
+        """The name of a descriptor's file. Also finds descriptors created unseen, by fcntl for instance."""
         if descriptor not in self.open:
             path = path_of(descriptor)
             for root in self._roots:
@@ -137,8 +137,8 @@ def watching(
 ) -> Iterator[list[Call]]:
     """Inside the block, every call on files below `directory` is added to the list just before it is made.
 
-    `before` and `after` are called around each, in the thread that makes it; `after` only if it succeeded. Calls that
-    they make themselves are not listed.
+    `before` and `after` are called around each call, in the thread that makes it; `after` only if the call succeeded.
+    Calls that they make themselves are not listed.
     """
     calls: list[Call] = []
 
@@ -166,7 +166,7 @@ def _files(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> li
 
 
 def _opened_before(root: str) -> dict[int, str]:
-    """What is already open, by its path below the root; empty if the root does not exist yet."""
+    """The descriptors that are already open, with their paths below the root; empty if there is no root yet."""
     paths: dict[tuple[int, int], str] = {}
     for folder, folders, files in os.walk(root):
         for path in (folder, *(os.path.join(folder, name) for name in (*folders, *files))):

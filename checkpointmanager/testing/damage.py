@@ -1,7 +1,7 @@
-"""Ways in which a checkpoint gets damaged, each with what a reader should report.
+"""Damages checkpoints in every way that occurs, and says for each what a reader should report.
 
-Each function takes a manager, the path of its directory or a MemoryStore, and a key. A file is changed in place, as by
-bit rot and careless hands; the manager notices when it reads again.
+Each function takes a manager, the path of its directory or a MemoryStore, and a key. It changes a file in place, as
+bit rot and careless hands do; the manager notices when it reads again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Damage(NamedTuple):
     what: str  # what was done, in words
     key: str  # of the damaged checkpoint
     reason: Reason | None = None  # of the CorruptCheckpoint
-    error: type[CheckpointError] | None = None  # None: it is still a valid checkpoint
+    error: type[CheckpointError] | None = None  # None if it is still a valid checkpoint
 
     def expect(self, manager: CheckpointManager[Any]) -> None:
         """Raise AssertionError unless the manager reports this damage."""
@@ -63,7 +63,7 @@ def flip_byte(target: Target, key: str, offset: int = -20) -> Damage:
 
 
 def ruin(target: Target, key: str, *, previous: bool = False) -> Damage:
-    """Change ten bytes near the end, beyond repair; the header stays. With `previous`, of the previous generation."""
+    """Change ten bytes near the end, beyond repair; the header stays. With `previous`, ruin the previous generation."""
     raw = raw_bytes_of(target)
     blob = bytearray(_previous(raw, key) if previous else raw.read(key))
     for index in range(len(blob) - 30, len(blob) - 20):
@@ -90,7 +90,7 @@ def empty(target: Target, key: str) -> Damage:
 
 
 def fill_with_nuls(target: Target, key: str, offset: int = 0) -> Damage:
-    """Write NUL bytes from an offset to the end, as file systems do that store the length before the bytes."""
+    """Write NUL bytes from an offset to the end, as a file system that stores the length before the bytes leaves."""
     raw = raw_bytes_of(target)
     blob = raw.read(key)
     raw.write(key, blob[:offset] + bytes(len(blob[offset:])))
@@ -125,12 +125,12 @@ def swap(target: Target, key: str, other: str) -> Damage:
 
 
 def replace_by_previous(target: Target, key: str) -> Damage:
-    """Put the previous generation in its place, as a restored backup does. It is valid, so no checksum can tell."""
+    """Put the previous generation in its place, as a restored backup does. It is valid, so no checksum notices."""
     return replace_by(target, key, _previous(raw_bytes_of(target), key))
 
 
 def replace_by(target: Target, key: str, blob: bytes) -> Damage:
-    """Put bytes in its place that this checkpoint once had."""
+    """Put bytes that this checkpoint once had in its place."""
     raw_bytes_of(target).write(key, blob)
     return Damage("replaced by an older generation", key)
 
@@ -181,7 +181,7 @@ def remove(target: Target, key: str) -> Damage:
 
 
 def change_mode(target: Target, key: str, mode: int = 0) -> Damage:
-    """Change the file's mode; by default it is unreadable then, unless the reader is root."""
+    """Change the file's mode; by default this makes it unreadable, unless the reader is root."""
     path = _files(target).path(key)
     os.chmod(path, mode)
     try:
@@ -198,7 +198,7 @@ def make_too_large(target: Target, key: str, max_bytes: int = MAX_BYTES) -> Dama
 
 
 def replace_by_directory(target: Target, key: str) -> Damage:
-    """Put a directory in its place, as a container runtime does for a missing path that is to be mounted."""
+    """Put a directory in its place, as a container runtime does for a missing path that it should mount."""
     path = _files(target).path(key)
     os.unlink(path)
     os.mkdir(path)
@@ -226,8 +226,8 @@ ON_DISK: tuple[Maker, ...] = (change_mode, make_too_large, replace_by_directory,
 def every_damage(target: Target, key: str, other: str = "") -> Iterator[Damage]:
     """Apply every damage in turn, and restore the checkpoint after each.
 
-    With the key of another checkpoint in `other`, the two are swapped as well. A damage that needs a previous
-    generation is left out where there is none, and one that needs a file is left out in a MemoryStore.
+    If `other` is the key of another checkpoint, the two are swapped as well. Damage that needs a previous generation
+    is left out if there is none, and damage that needs a file is left out in a MemoryStore.
     """
     raw = raw_bytes_of(target)
     makers: list[Maker] = [*EVERYWHERE, *(ON_DISK if isinstance(raw, Files) else ())]
