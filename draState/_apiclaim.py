@@ -1,6 +1,6 @@
 """Reads ResourceClaim objects of the API server (resource.k8s.io/v1, as plain dicts); no other module does.
 
-Kubelet's side needs the allocation of every driver, a driver only its own, with configs.
+Kubelet's side needs the allocations of all drivers; a driver needs only its own, with the configs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Object = Mapping[str, Any]
 
 
 def read_resource_claim(resource_claim: Object) -> ResourceClaim:
-    """Read a ResourceClaim object for kubelet's side; ClaimInvalid if it is not one."""
+    """Read a ResourceClaim object for kubelet's side. Raises ClaimInvalid if it is not one."""
     where = "the claim"
     try:
         metadata = resource_claim["metadata"]
@@ -37,7 +37,7 @@ def read_resource_claim(resource_claim: Object) -> ResourceClaim:
 def read_allocation(ref: ClaimRef, resource_claim: Object, driver: str) -> DriverClaim:
     """Read what one driver has to provide for a claim from its ResourceClaim object.
 
-    ClaimGone if that is nothing: the object has another UID, is not allocated, or has no device of this driver.
+    Raises ClaimGone if that is nothing: the object has another UID, is not allocated, or has no device of this driver.
     Requests are named without the chosen alternative ("gpu", not "gpu/small"), as kubelet compares them.
     """
     where = f"claim {ref.namespace}/{ref.name} (UID {ref.uid})"
@@ -65,7 +65,7 @@ def base_request(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Status:
-    """The allocation, None if there is none; and the pods that the claim is reserved for, UID to name."""
+    """The allocation, with results None if there is none, and the pods that the claim is reserved for, UID to name."""
 
     is_allocated: bool  # an empty allocation does not count
     results: Sequence[Object] | None
@@ -130,7 +130,7 @@ def _configs(config: Iterable[Object], driver: str, allocated: Sequence[str]) ->
 
 
 def _config(config: Object, allocated: Iterable[str]) -> OpaqueConfig | None:
-    """None if it is for an alternative that was not chosen."""
+    """The config; None if it is for an alternative that was not chosen."""
     named = set(texts(config, "requests"))
     concerned = dict.fromkeys(base_request(name) for name in allocated if named & {name, base_request(name)})
     if named and not concerned:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def text(item: Mapping[str, Any], field: str) -> str:
-    """A required string; KeyError or TypeError."""
+    """A required string. Raises KeyError or TypeError."""
     value = item[field]
     if not isinstance(value, str):
         raise TypeError(f"{field} is not a string")

@@ -1,7 +1,7 @@
 """Reads Pod objects of the API server (v1, as plain dicts): the claims of a pod, and which container uses them.
 
-Kubelet's rules for the names: a claim is named in the pod itself, or was generated from a template and is named in
-the pod's status. The claim that the scheduler creates for extended resources has no name in the pod.
+Names follow kubelet's rules: a claim is named in the pod itself, or was generated from a template and is named in the
+pod's status. The claim that the scheduler creates for extended resources has no name in the pod.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def claim_names(pod: Object) -> tuple[str, ...]:
 def read_pod(pod: Object, claims: Mapping[str, Object]) -> Pod:
     """Read a Pod object together with the ResourceClaim objects that `claim_names` names.
 
-    ClaimInvalid if a claim is missing or not created yet, is in another namespace, or was generated from a template
-    for another owner: it must be owned by this pod, or by the pod group that the pod belongs to. A claim reserved
-    for the pod group is reserved for the pod. An entry that needs no claim is None in Pod.claims; the claim for
-    extended resources has the key "".
+    Raises ClaimInvalid if a claim is missing or not created yet, is in another namespace, or was generated from a
+    template for another owner: this pod, or the pod group that it belongs to, must own the claim. A claim reserved for
+    the pod group is reserved for the pod. An entry that needs no claim is None in Pod.claims; the claim for extended
+    resources has the key "".
     """
     with _reading(pod) as where:
         metadata = pod["metadata"]
@@ -110,7 +110,7 @@ def _claim(pod: Object, entry: _Entry, claims: Mapping[str, Object], where: str)
 
 
 def _is_owner(pod: Object, resource_claim: Object) -> bool:
-    """Whether the pod or its pod group owns the claim.
+    """True if the pod or its pod group owns the claim.
 
     The pod knows only the name of its group, and the version of the group's API may change.
     """

@@ -111,7 +111,7 @@ class ClaimInfoCache:
         return iter(list(self._claims.values()))
 
     def holders(self, driver: str, pool: str | None, device: str) -> frozenset[str]:
-        """The UIDs of the claims that hold a device, including unknown ones as far as their last generation says.
+        """The UIDs of the claims that hold a device, including unknown claims whose last whole generation holds it.
 
         None as the pool matches every pool: pools get renamed.
         """
@@ -136,9 +136,9 @@ class ClaimInfoCache:
         """Read, change and write several claims, all or none on disk; no other thread changes them meanwhile.
 
         `change` gets the claims that exist and returns the records that are new or different. If it raises,
-        nothing is changed and the error goes to the caller. After a failed write, memory has exactly what is
-        durable, a claim in doubt is unknown, and the error says what failed. ClaimConflict if one of `names`
-        belongs to another claim. With independent=True each claim succeeds or fails on its own.
+        nothing changes and the exception reaches the caller. After a failed write, memory has exactly what is
+        durable, a claim in doubt is unknown, and the error says what failed. Raises ClaimConflict if one of `names`
+        belongs to another claim. With independent=True, each claim succeeds or fails on its own.
         """
         wanted, named = list(uids), set(names)
         with self._names.locked(*("/".join(name) for name in named)):
@@ -156,7 +156,7 @@ class ClaimInfoCache:
         self.change([uid], lambda known: [replace(claim, **flags) for claim in known.values()])
 
     def delete(self, *uids: str) -> None:
-        """Delete from disk, then from memory. If the disk refuses, the claim stays, unpreparing, to be retried."""
+        """Delete claims from disk, then from memory. If the disk refuses, the claim stays, marked as unpreparing."""
         self._cache.change(uids, lambda _: self._going(uids), independent=True)
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class ClaimInfoCache:
     def _swapped(
         self, uid: str, _: CacheEntry[ClaimInfoState] | None, entry: CacheEntry[ClaimInfoState] | None
     ) -> None:
-        """The cache has replaced the entry of a claim after a write: follow it."""
+        """Follow the cache, which has replaced the entry of a claim after a write."""
         claim = self._claims.get(uid)
         if entry is None:
             self._drop(uid)

@@ -13,19 +13,19 @@ _NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})  # shared by all claim
 
 @dataclass(frozen=True, slots=True)
 class ClaimInfo:
-    """Immutable: a change is a new record, so a reader never sees half of one.
+    """Immutable: a change makes a new record, so a reader never sees half of a change.
 
-    `prepared` and `unpreparing` hold only in the process that set them: the resources may not have survived
+    `prepared` and `unpreparing` are valid only in the process that set them: the resources may not have survived
     whatever ended it. `unknown` is the reason why the state cannot be trusted; its devices stay held. The state
-    is then the previous generation's, or empty. With `in_doubt` the state is intact, and only whether it reached
-    the disk is not known; `before_doubt` is then the last acknowledged state, which containers still get.
+    is then the previous generation's, or empty. With `in_doubt` the state is intact, but may not have reached the
+    disk; `before_doubt` is then the last acknowledged state, which containers still get.
     """
 
     state: ClaimInfoState
     prepared: bool = False
     unpreparing: bool = False
     annotations: Mapping[str, str] = field(default_factory=lambda: _NO_ANNOTATIONS)  # the agent's own notes
-    from_this_boot: bool | None = True  # written since the last reboot; None: not known
+    from_this_boot: bool | None = True  # written since the last reboot; None if unknown
     unknown: str = ""
     in_doubt: bool = False
     before_doubt: ClaimInfoState | None = None
@@ -42,7 +42,7 @@ class ClaimInfo:
 
     @property
     def guessed(self) -> bool:
-        """True if it is not known which pods use the claim, because its file is damaged."""
+        """True if the users of the claim are unknown, because its file is damaged."""
         return bool(self.unknown) and not self.in_doubt
 
     @property
@@ -51,7 +51,7 @@ class ClaimInfo:
         return self.before_doubt or self.state
 
     def doubted(self, old: ClaimInfo | None, why: str) -> ClaimInfo:
-        """This record in place of `old` when a write is in doubt: it holds the pods of both."""
+        """The record that replaces `old` when the write of this one is in doubt: it holds the pods of both."""
         if old is None or old.guessed:
             return replace(self, prepared=False, unknown=why, in_doubt=True)
         state = replace(self.state, pod_uids=self.state.pod_uids | old.state.pod_uids)

@@ -1,10 +1,10 @@
 """Prepares and unprepares claims on the driver's side: decides, records, and only then answers.
 
-    prepare      read the current allocation; check that no other claim holds the devices; write `preparing`, from
-                 now on the claim holds them; set up; write `prepared` with the result; answer
-    unprepare    write `unpreparing`; tear down; delete the claim, now its devices are free
+    prepare      read the current allocation; check that no other claim holds the devices; write `preparing` (from
+                 now on the claim holds them); set up; write `prepared` with the result; answer
+    unprepare    write `unpreparing`; tear down; delete the claim (now its devices are free)
 
-A kill between any two steps leaves a record of the last one. Only a claim that is `prepared`, in this boot, is ever
+A kill between any two steps leaves a record of the last step. Only a claim that is `prepared` in this boot is ever
 answered without setting it up again.
 """
 
@@ -53,7 +53,7 @@ class ClaimPreparer:
         self.hooks = hooks
         self.look_ups = LookUps(hooks.look_up, look_up_seconds)  # the threads that ask the API server
         self.orphans = Orphans()  # as of the last find_orphans
-        self.answered_from_memory = 0  # how often; approximate, for people
+        self.answered_from_memory = 0  # the number of such answers; approximate, for people
         self._tear_down_unfinished = unfinished == "tear_down"
         self._on_event = on_event
         self._operations = KeyLocks()  # by claim UID, held across the hooks
@@ -123,12 +123,12 @@ class ClaimPreparer:
             return self._confirmed(known, old, found)
         self.hooks.check(found.copy())
         if known and old and self._must_go_first(known, old, found):
-            self._unprepare_known(ref.uid)  # wholly: two claims may have swapped their devices
+            self._unprepare_known(ref.uid)  # all of it: two claims may have swapped their devices
         self._intend(found)
         return self._set_up(found)
 
     def _must_go_first(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> bool:
-        """Whether something other than the current allocation may be set up for this claim."""
+        """True if something other than the current allocation may be set up for this claim."""
         phase = self._phase(known)
         if phase is ClaimPhase.UNPREPARING:
             return True
@@ -151,7 +151,7 @@ class ClaimPreparer:
         return Prepared(served.devices)
 
     def _confirmed(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> Prepared:
-        """Already set up as allocated; pods and request names may have changed."""
+        """Answer for a claim that is already set up as allocated; pods and request names may have changed."""
         requests = {(*device.identity, device.admin_access): device.request_names for device in found.devices}
         devices = tuple(
             replace(device, request_names=requests[*device.identity, device.admin_access]) for device in old.devices
@@ -162,7 +162,7 @@ class ClaimPreparer:
         return Prepared(devices)
 
     def _intend(self, claim: DriverClaim) -> None:
-        """From here on the claim holds its devices, whatever happens."""
+        """Record the intent: from here on the claim holds its devices, whatever happens."""
         with self._devices.locked(*{device.device_name for device in claim.devices}):
             for device in claim.devices:
                 self._refuse_if_held(claim, device)

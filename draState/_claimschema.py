@@ -48,7 +48,7 @@ def _one_device(cdi_device_ids: list[str] | None) -> list[dict[str, Any]]:
 
 
 def to_4(claim: dict[str, Any]) -> dict[str, Any]:
-    """No phase: it is not known whether set-up finished, so the claim is set up again before it is answered."""
+    """Without a phase nobody knows whether set-up finished, so the claim is set up again before it is answered."""
     return claim
 
 

@@ -22,12 +22,12 @@ class NodeOperation(StrEnum):
     UNPREPARE = "NodeUnprepareResources"  # kubelet gives them back
 
     def is_among(self, skipped: Iterable[str]) -> bool:
-        """True if it is skipped, by its own name or by `*`."""
+        """True if the operation is skipped, by its own name or by `*`."""
         return bool({self.value, self.ALL.value}.intersection(skipped))
 
 
 class ClaimPhase(StrEnum):
-    """A ClaimPreparer's progress with a claim. Durable before the step that it announces."""
+    """A ClaimPreparer's progress with a claim. Each phase is durable before the next step begins."""
 
     PREPARING = "preparing"  # set_up may have begun
     PREPARED = "prepared"  # set_up has succeeded, and its result is in the file
@@ -40,7 +40,7 @@ class Device:
 
     pool_name: SharedText
     device_name: SharedText
-    share_id: str | None = None  # which share of it, if several claims share the device
+    share_id: str | None = None  # the id of the claim's share, if several claims share the device
     request_names: tuple[SharedText, ...] = ()  # the claim's requests that it serves
     cdi_device_ids: tuple[str, ...] = ()  # what the container runtime injects
     admin_access: bool = False  # for monitoring: does not occupy the device

@@ -61,21 +61,21 @@ class DeviceHealth:
 
     @property
     def is_known(self) -> bool:
-        """False if it reads like a device that was never reported."""
+        """False if it looks like a device that was never reported."""
         return self.health is not Health.UNKNOWN or self.message != ""
 
     def arrived(self, now: float) -> DeviceHealth:
-        """As the store keeps it: stamped, with a cut message and a valid time-out."""
+        """The report as the store keeps it: with its time, a message cut to size and a valid time-out."""
         cut = self.message[: LONGEST_MESSAGE - len(CUT)] + CUT if len(self.message) > LONGEST_MESSAGE else self.message
         timeout = self.timeout if 0 < self.timeout < math.inf else DEFAULT_TIMEOUT
         return replace(self, message=cut, timeout=float(timeout), reported=now)
 
     def is_over(self, now: float) -> bool:
-        """True if its time-out is over, or it was reported in the future: that was another clock."""
+        """True if its time-out is over, or if its time is in the future, and so from another clock."""
         return not 0 <= now - self.reported <= self.timeout
 
     def says_the_same_as(self, other: DeviceHealth) -> bool:
-        """Whether two reports of one device agree, apart from their times."""
+        """True if two reports of one device agree, apart from their times."""
         return (self.health, self.message, self.timeout) == (other.health, other.message, other.timeout)
 
 

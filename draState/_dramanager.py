@@ -35,7 +35,7 @@ class DRAManager:
         self._operations = KeyLocks()  # by claim UID, held across the driver calls
 
     def prepare_resources(self, pod: Pod) -> None:
-        """Prepare every claim of the pod. PrepareFailed names the claims that failed; the others are recorded.
+        """Prepare every claim of the pod. PrepareFailed names the claims that failed; successes are recorded.
 
         Nothing is changed if a claim is not allocated, not reserved for the pod, or needs an unknown driver. A
         CheckpointError means that the disk refused before any driver was called: the intent for all claims of the
@@ -57,10 +57,10 @@ class DRAManager:
             raise PrepareFailed(failures)
 
     def unprepare_resources(self, pod: Pod | str) -> None:
-        """Drop the references of a pod, given as a Pod or by UID, and unprepare the claims that no other pod uses.
+        """Drop the references of a pod, passed as a Pod or by UID, and unprepare the claims that no other pod uses.
 
-        A claim whose file is damaged only loses the reference: its other users are not known. It is unprepared by
-        unprepare_claim or by a reconcile that gets pods, or healed by the next prepare.
+        A claim whose file is damaged only loses the reference: its other users are unknown. unprepare_claim, or a
+        reconcile that gets pods, unprepares it, or the next prepare heals it.
         """
         pod_uid = pod if isinstance(pod, str) else pod.uid
         if failures := self._release({claim.uid: frozenset({pod_uid}) for claim in self.cache.of_pod(pod_uid)}):
@@ -74,7 +74,7 @@ class DRAManager:
             raise UnprepareFailed(failures)
 
     def reconcile(self, active: ActivePods | Callable[[], ActivePods], *, complete: bool) -> None:
-        """Unprepare for every pod that claims refer to and that is no longer active, and retry failed unprepares.
+        """Unprepare the claims of every pod that is no longer active, and retry failed unprepares.
 
         Refused unless the caller knows that `active` is complete. Pass a function that lists the pods rather than
         a list: a pod prepared just after the list was made would look gone. With pods instead of UIDs, unknown
@@ -96,7 +96,7 @@ class DRAManager:
             for uid in {claim.uid for claim in claims if claim.guessed} - used:
                 with self._operations.locked(uid):
                     claim = self.cache.get(uid)
-                    if claim and claim.guessed:  # a new pod may have healed it since
+                    if claim and claim.guessed:  # a new pod may have healed the claim since
                         failures |= self._unprepare([uid])
         if failures:
             raise UnprepareFailed(failures)
@@ -106,7 +106,7 @@ class DRAManager:
         return bool(self.cache.of_pod(pod_uid))
 
     def get_resources(self, pod: Pod, container: str) -> ContainerResources:
-        """The CDI devices of a container, by request; ClaimNotPrepared if one of its claims is not ready."""
+        """The CDI devices of a container, by request. Raises ClaimNotPrepared if one of its claims is not ready."""
         return container_resources(self.cache, pod, container)
 
     def container_claim_infos(self, pod: Pod, container: str) -> tuple[ClaimInfo, ...]:
@@ -218,14 +218,14 @@ class DRAManager:
 
 
 def _joined(claim: ResourceClaim, pod: Pod, known: ClaimInfo | None) -> ClaimInfo:
-    """The claim with one more pod. An unknown one becomes good: what its last whole generation held stays held."""
+    """The claim with one more pod. An unknown claim becomes good, and keeps what its last whole generation held."""
     if known is None:
         known = ClaimInfo(ClaimInfoState(claim.uid, claim.name, claim.namespace))
     if known.unpreparing:
         raise ClaimInvalid(f"claim {claim.namespace}/{claim.name} (UID {claim.uid}) is being unprepared; try again")
     drivers = dict(known.state.driver_states)
     for driver, allocation in (claim.allocations or {}).items():
-        skipped = tuple(map(str, allocation.skipped_operations))  # plain text, even if a NodeOperation was given
+        skipped = tuple(map(str, allocation.skipped_operations))  # plain text, even if a NodeOperation was passed
         did = replace(drivers.get(driver, DriverState()), skipped_operations=skipped)
         # No driver answers a skipped call, so the devices come from the allocation.
         drivers[driver] = did.with_devices(allocation.devices) if did.skips(NodeOperation.PREPARE) else did

@@ -12,7 +12,7 @@ from ._errors import DRAError
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """All that a driver gets to know about a claim. Name and namespace are empty if only the UID is known."""
+    """Everything that a driver learns about a claim. Name and namespace are empty if only the UID is known."""
 
     uid: str
     name: str
@@ -59,7 +59,7 @@ def not_a(expected: type, answer: object) -> str:
 
 
 class _NotRegistered:
-    """Used for a driver that is not, or no longer, registered: each of its claims fails."""
+    """Stands in for a driver that is not, or no longer, registered: each of its claims fails."""
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
         raise DRAError("the driver is not registered on this node")

@@ -45,11 +45,11 @@ class DriverClaim:
         )
 
     def same_devices(self, other: DriverClaim) -> bool:
-        """Whether both have the same devices, regardless of order and requests."""
+        """True if both have the same devices, regardless of order and requests."""
         return _identities(self.devices) == _identities(other.devices)
 
     def same_allocation(self, other: DriverClaim) -> bool:
-        """Whether a set-up for one is right for the other."""
+        """True if a set-up for one is right for the other."""
         return self.same_devices(other) and self.configs == other.configs
 
     def copy(self) -> DriverClaim:
@@ -58,14 +58,14 @@ class DriverClaim:
 
     @classmethod
     def remembered(cls, claim: ClaimInfo, driver: str) -> DriverClaim:
-        """Build it from a claim in the cache."""
+        """Build the driver's view of a claim in the cache."""
         state = claim.state
         did = state.driver_states.get(driver, DriverState())
         pods = {uid: claim.annotations.get(uid, "") for uid in state.pod_uids}
         return cls(state.claim_uid, state.claim_name, state.namespace, did.devices, did.configs, pods, did.driver_data)
 
     def state(self, before: ClaimInfoState | None, driver: str, phase: ClaimPhase) -> ClaimInfoState:
-        """The state to write. Other drivers, and fields of newer versions, stay as they were."""
+        """The state to write. Other drivers and fields of newer versions stay as they were."""
         before = before or ClaimInfoState(self.uid, self.name, self.namespace)
         did = before.driver_states.get(driver, DriverState()).with_devices(self.devices)
         did = replace(did, phase=phase, configs=_copied(self.configs), driver_data=copied(self.driver_data))

@@ -41,14 +41,14 @@ class DriverHooks(ABC):
 
     @abstractmethod
     def tear_down(self, claim: DriverClaim) -> None:
-        """Undo set_up, as far as it got. `driver_data` is what set_up returned, None if it did not return."""
+        """Undo set_up, as far as it got. `driver_data` is what set_up returned, or None if it did not return."""
 
     def devices_of_damaged(self, uid: str) -> tuple[Device, ...]:
         """The devices of a claim whose file is damaged, as far as the hardware or the CDI folder shows them."""
         return ()
 
     def same_device(self, one: Device, other: Device) -> bool:
-        """Whether two devices of one name in different pools are the same hardware.
+        """True if two devices of one name in different pools are the same hardware.
 
         True by default, because pools get renamed. Override it if your device names are unique only per pool.
         """

@@ -12,7 +12,7 @@ class DRAError(Exception):
 class ClaimInvalid(DRAError):
     """A claim of the pod cannot be prepared or used in its current state. Nothing was changed.
 
-    The message says why: not allocated, not reserved for the pod, another driver's. Try again when that has changed.
+    The message says why: not allocated, not reserved for the pod, of another driver. Try again when that has changed.
     """
 
 
@@ -57,7 +57,7 @@ class ClaimNotPrepared(DRAError):
 
 
 class OperationFailed(DRAError):
-    """Some claims failed; `failures` has the reason by UID. Successes are recorded."""
+    """Some claims failed; `failures` has the reason for each UID. Successes are recorded."""
 
     def __init__(self, operation: str, failures: Mapping[str, str]) -> None:
         listed = "; ".join(f"claim {uid}: {why}" for uid, why in failures.items())
@@ -66,14 +66,14 @@ class OperationFailed(DRAError):
 
 
 class PrepareFailed(OperationFailed):
-    """Preparing the pod failed for some of its claims. Call again to retry those."""
+    """Preparing the pod failed for some of its claims. Repeat the call to retry them."""
 
     def __init__(self, failures: Mapping[str, str]) -> None:
         super().__init__("prepare", failures)
 
 
 class UnprepareFailed(OperationFailed):
-    """Some claims could not be unprepared. They stay, marked as unpreparing; call again to retry those."""
+    """Some claims could not be unprepared. They stay, marked as unpreparing; repeat the call to retry them."""
 
     def __init__(self, failures: Mapping[str, str]) -> None:
         super().__init__("unprepare", failures)

@@ -33,15 +33,15 @@ from ._claimevents import logger
 from ._devicehealth import DEVICE_HEALTH, DeviceHealth, DeviceName, DriverHealth, seconds_since_boot
 
 MOST_DEVICES = 16_384  # per driver, as in kubelet: a driver that invents names must not fill memory and disk
-REFRESH_SECONDS = 10.0  # minimum between two writes that change only the time of a report
-LATE_SECONDS = 0.01  # wait this much longer than a time-out, so that it is certainly over, and several expire together
+REFRESH_SECONDS = 10.0  # the minimum between two writes that change only the time of a report
+LATE_SECONDS = 0.01  # wait this much longer than a time-out, so that it is certainly over and several expire together
 
 Devices = Mapping[DeviceName, DeviceHealth]
 
 
 @dataclass(frozen=True, slots=True)
 class HealthChange:
-    """The health of some devices of a driver has changed: ask the store for the current one."""
+    """The health of some devices of a driver has changed: ask the store for the current health."""
 
     driver: str
     devices: frozenset[DeviceName]
@@ -50,14 +50,14 @@ class HealthChange:
 class DeviceHealthStore:
     """Safe for many threads. Takes CheckpointManager's options, but never `sharing`.
 
-    Each report is complete: a device that is missing from it, or whose driver has fallen silent, is unknown when its
-    time-out is over. `on_change` is called for each change, including that one, outside all locks, in the thread of
-    the report or in the store's own. Two simultaneous changes may be announced in either order, which is why a
+    Each report is complete: a device that is missing from it, or whose driver has fallen silent, becomes unknown when
+    its time-out is over. `on_change` is called for each change, time-outs included, outside all locks, in the thread
+    of the report or in the store's own. Two simultaneous changes may be announced in either order, which is why a
     change does not contain the health.
 
     After a restart, reports count for as long as they would have, or a little less: not every report without news is
-    written. After a reboot, none does. A driver whose file cannot be trusted or written is in `problems`; its next
-    report is written all the same.
+    written. After a reboot, no earlier report counts. A driver whose file cannot be trusted or written is in
+    `problems`; its next report is written all the same.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class DeviceHealthStore:
         self._on_change = on_change
         self._clock = clock
         self._cache = CheckpointCache(self._manager)
-        self._changing = threading.Condition()  # guards the four below, never held during disk access
+        self._changing = threading.Condition()  # guards the next four attributes, never held during disk access
         self._drivers: dict[str, Devices] = {}  # replaced, never changed; readers need no lock
         self._ignored: dict[str, int] = {}
         self._timer: threading.Thread | None = None
         self.closed = False  # whether close() was called
-        self._saving = KeyLocks()  # by driver: guards the two below, so that they match the last write
+        self._saving = KeyLocks()  # by driver: guards changes of the next two, so that they match the last write
         self._saved: dict[str, Devices] = {}
         self._unsaved: dict[str, str] = {}
         try:
@@ -124,7 +124,7 @@ class DeviceHealthStore:
         self._save(driver)
 
     def follow(self, driver: str, reports: Iterable[Iterable[DeviceHealth]]) -> None:
-        """Take reports until the stream ends, in whatever way; then forget the driver.
+        """Take reports until the stream ends, for whatever reason; then forget the driver.
 
         An agent that shuts down closes the store first, so that the next process keeps the reports.
         """
@@ -196,7 +196,7 @@ class DeviceHealthStore:
 
     @contextmanager
     def _changing_now(self) -> Iterator[float]:
-        """Take the lock; yields the time at which it was taken."""
+        """Take the lock, and yield the time at which it was taken."""
         if self.closed:
             raise ManagerClosed(self._manager.path, "is closed")
         if os.getpid() != self._process:  # a lock held by another thread during the fork is never released
@@ -236,13 +236,13 @@ class DeviceHealthStore:
             logger.exception("the on_change callback failed on a change of driver %s", driver)
 
     def _is_outdated(self, driver: str, devices: Devices) -> bool:
-        """Whether the file would expire soon after a restart although the driver keeps reporting."""
+        """True if the file would expire soon after a restart although the driver keeps reporting."""
         saved = self._saved.get(driver, {})
         known = [(device, saved[name]) for name, device in devices.items() if name in saved]
         return any(new.reported - old.reported >= max(new.timeout / 2, REFRESH_SECONDS) for new, old in known)
 
     def _save(self, driver: str) -> None:
-        """Write what is in memory now, so that the last thread to get here writes the newest."""
+        """Write what is in memory now, so that the last thread to get here writes the newest state."""
         with self._saving.locked(driver):
             devices = self._drivers.get(driver, {})
             state = DriverHealth(tuple(devices.values())) if devices else REMOVED
@@ -254,7 +254,7 @@ class DeviceHealthStore:
             except CheckpointError as error:
                 known = self._unsaved.get(driver)
                 self._unsaved[driver] = str(error)
-                if known != str(error):  # else it was logged a few seconds ago
+                if known != str(error):  # otherwise it was logged a few seconds ago
                     logger.warning("health of driver %s: not saved, so a restart would lose it: %s", driver, error)
             else:
                 self._saved[driver] = devices
@@ -269,7 +269,7 @@ class DeviceHealthStore:
 
 
 def _changed(before: Devices, after: Devices, now: float) -> frozenset[DeviceName]:
-    """The devices whose health has changed. One whose time-out was over was unknown before."""
+    """The devices whose health has changed. A device whose time-out was over was unknown before."""
     alive = {name: old for name, old in before.items() if not old.is_over(now)}
     new = {name for name, device in after.items() if name not in alive or not device.says_the_same_as(alive[name])}
     gone = {name for name, old in before.items() if name not in after and old.is_known}

@@ -1,4 +1,4 @@
-"""Copies of JSON values, so that a caller cannot change a value that another object holds."""
+"""Copies JSON values, so that a caller cannot change a value that another object holds."""
 
 from __future__ import annotations
 

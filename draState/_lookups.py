@@ -12,12 +12,12 @@ from ._driver import ClaimRef
 from ._driverclaim import DriverClaim
 from ._errors import ClaimInvalid
 
-THREADS = 16  # separate ones, so that a slow API server delays no unprepare
+THREADS = 16  # separate threads, so that a slow API server delays no unprepare
 
 
 @dataclass(frozen=True, slots=True)
 class NotAsked:
-    """The look-up got no answer, so the current allocation is not known."""
+    """The look-up got no answer, so the current allocation is unknown."""
 
     why: str
 
@@ -41,7 +41,7 @@ class LookUp:
             return self._failed(error)
 
     async def found(self) -> Found:
-        """The same without blocking the event loop."""
+        """Like result, without blocking the event loop."""
         try:
             async with asyncio.timeout(self._limit):
                 return await asyncio.wrap_future(self._answer)

@@ -35,7 +35,7 @@ class Orphans:
 
     def __init__(self) -> None:
         self._found: dict[str, Orphan] = {}
-        self._looking = threading.Lock()  # one look at a time, or an orphan could be new twice
+        self._looking = threading.Lock()  # one look at a time, or an orphan could be reported as new twice
 
     def current(self, cache: ClaimInfoCache) -> Mapping[str, Orphan]:
         """The orphans, without those released since the last look."""
@@ -48,7 +48,7 @@ class Orphans:
             before = set(known)
             for claim, found in _found([claim for claim in cache if any(claim.name)], look_ups):
                 if isinstance(found, NotAsked):
-                    continue  # no answer: it stays as it was
+                    continue  # no answer: the claim stays as it was
                 if why := _why(claim, driver, found):
                     known.setdefault(claim.uid, Orphan(claim.uid, why))
                 else:
@@ -58,7 +58,7 @@ class Orphans:
 
 
 def orphaned(claim: ClaimInfo, driver: str, look_ups: LookUps) -> str:
-    """Why a claim is an orphan, "" if it is not one. DRAError if the API server gives no answer."""
+    """Why a claim is an orphan, or "" if it is not one. Raises DRAError if the API server gives no answer."""
     ((_, found),) = _found([claim], look_ups)
     if isinstance(found, NotAsked):
         raise DRAError(f"claim {'/'.join(claim.name)} (UID {claim.uid}): it cannot be looked up: {found.why}")

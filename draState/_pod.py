@@ -43,7 +43,7 @@ class ContainerClaim:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """`claims` maps the pod spec's names for its claims to the claims; None if no claim is needed."""
+    """A pod. `claims` maps the pod spec's names for its claims to the claims; None if no claim is needed."""
 
     uid: str
     name: str

@@ -1,4 +1,4 @@
-"""The persisted state of a pod: the configs of its devices, and one of its own.
+"""The persisted state of a pod: the configs of its devices, and its own config.
 
 These classes are exactly what the files contain. tests/data/draState/podconfig-baseline.json freezes them: a change
 of shape needs a new version here.
@@ -27,7 +27,7 @@ class DeviceConfig:
     unknown: UnknownFields = unknown_fields()  # fields of newer versions
 
     def is_of(self, claim: Claim) -> bool:
-        """Whether it came from this claim."""
+        """True if the config came from this claim."""
         if isinstance(claim, str):
             return self.claim_uid == claim != ""
         return (self.namespace, self.claim_name) == claim
@@ -39,14 +39,14 @@ class DeviceConfig:
 
 @dataclass(frozen=True, slots=True)
 class PodConfig:
-    """The persisted state of a pod: its devices by name, and a config of its own, None if it has none."""
+    """The persisted state of a pod: its devices by name, and its own config, or None if it has none."""
 
     devices: dict[str, DeviceConfig] = field(default_factory=dict)
     config: Any = field(default=None, repr=False)
     unknown: UnknownFields = unknown_fields()  # fields of newer versions
 
     def has(self, claim: Claim) -> bool:
-        """Whether any device's config came from this claim."""
+        """True if any device's config came from this claim."""
         return any(config.is_of(claim) for config in self.devices.values())
 
     @property

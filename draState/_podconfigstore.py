@@ -44,8 +44,8 @@ class PodSyncReport:
 
     removed: tuple[str, ...]  # the UIDs of pods that are gone
     kept: tuple[str, ...]
-    problems: Mapping[str, str]  # why: live, but the file cannot be trusted; or not ours to remove
-    failed: Mapping[str, str]  # why: memory is right, but the disk refused the change
+    problems: Mapping[str, str]  # UID -> why: live, but the file cannot be trusted; or not ours to remove
+    failed: Mapping[str, str]  # UID -> why: memory is right, but the disk refused the change
 
 
 class PodConfigStore:
@@ -98,7 +98,7 @@ class PodConfigStore:
         return config.copy() if config else None
 
     def get_pod_config(self, pod_uid: str) -> PodConfig | None:
-        """All of a pod: its devices and its own config."""
+        """A copy of everything of a pod: its devices and its own config; None if there is no such pod."""
         pod = self._pods.get(pod_uid)
         return pod.config.copy() if pod else None
 
@@ -125,7 +125,7 @@ class PodConfigStore:
         self._remember(pod_uid, last_activity=when or datetime.now(UTC))
 
     def last_activity(self, pod_uid: str) -> datetime | None:
-        """None if nothing was noted since this process started."""
+        """When the pod was last active; None if nothing was noted since this process started."""
         pod = self._pods.get(pod_uid)
         return pod.last_activity if pod else None
 
@@ -135,7 +135,7 @@ class PodConfigStore:
         self._remember(pod_uid, network_namespace=path)
 
     def network_namespace(self, pod_uid: str) -> str:
-        """The path, "" if this process has not set it."""
+        """The path, or "" if this process has not set it."""
         pod = self._pods.get(pod_uid)
         return pod.network_namespace if pod else ""
 
@@ -145,16 +145,16 @@ class PodConfigStore:
         self._reduce([pod_uid], lambda _: {pod_uid: REMOVED})
 
     def delete_claim(self, claim: Claim) -> tuple[str, ...]:
-        """Remove the device configs of a claim, given by its UID or as (namespace, name), from every pod.
+        """Remove the device configs of a claim, named by its UID or as (namespace, name), from every pod.
 
         Returns the affected pods. A pod with nothing left is deleted. If this raises, the configs are no longer
         served all the same; a repeated call finishes the removal on disk where it failed. Pods in `problems` are
-        not searched: it is not known what they hold.
+        not searched: what they hold is unknown.
         """
         changed: dict[str, PodConfig | Literal[Removal.REMOVED]] = {}
 
         def without(_: Entries) -> Outcomes:
-            for pod_uid in concerned & self._pods_of(claim):  # again: other threads may have changed them since
+            for pod_uid in concerned & self._pods_of(claim):  # looked up again: other threads may have changed them
                 changed[pod_uid] = REMOVED
                 if pod := self._pods.get(pod_uid):
                     rest = {name: config for name, config in pod.config.devices.items() if not config.is_of(claim)}
@@ -170,7 +170,7 @@ class PodConfigStore:
         """Remove every pod that is not alive, and what failed deletions have left on disk.
 
         `list_live` returns the UIDs of all pods that may still need their configs. It is a function, so that a pod
-        set after the list was made is kept. Refused unless the caller knows that the list is complete.
+        set after the list was made is kept. Raises ReconcileRefused unless the caller knows that the list is complete.
         """
         if not complete:
             raise ReconcileRefused("the list of live pods may be incomplete; nothing was changed")
@@ -213,7 +213,7 @@ class PodConfigStore:
         self.close()
 
     def _set(self, pod_uid: str, change: Callable[[PodConfig], PodConfig]) -> None:
-        """Disk first, then memory."""
+        """Change a pod on disk first, then in memory."""
 
         def after(_: Entries) -> Mapping[str, PodConfig]:
             pod = self._pods.get(pod_uid)
@@ -222,7 +222,7 @@ class PodConfigStore:
         self._cache.change([pod_uid], after)
 
     def _reduce(self, pod_uids: Iterable[str], change: Callable[[Entries], Outcomes]) -> None:
-        """Memory first, then disk: a removed config must not be served, even if its file cannot be removed."""
+        """Change memory first, then the disk: a removed config must not be served, even if its file stays."""
 
         def reduced(entries: Entries) -> Outcomes:
             outcomes = change(entries)
@@ -234,7 +234,7 @@ class PodConfigStore:
         self._cache.change(pod_uids, reduced, independent=True)
 
     def _swapped(self, pod_uid: str, _: CacheEntry[PodConfig] | None, entry: CacheEntry[PodConfig] | None) -> None:
-        """The disk has changed. A change in doubt does nothing here: the old config is served."""
+        """Follow a change of the disk. A change in doubt does nothing here: the old config is served."""
         if entry is None or not entry.in_doubt:
             self._swap(pod_uid, entry.value if entry else None)
 
@@ -262,7 +262,7 @@ class PodConfigStore:
         return entry is not None and not entry.in_doubt and entry.value == self._pods[pod_uid].config
 
     def _is_kept(self, pod_uid: str, wanted: set[str], seen: Mapping[str, _Pod]) -> bool:
-        """Wanted, or set since the pods were seen; activity alone does not keep a pod."""
+        """True if the pod is wanted, or was set since the pods were seen; activity alone does not keep it."""
         pod, before = self._pods.get(pod_uid), seen.get(pod_uid)
         return pod is not None and (pod_uid in wanted or before is None or pod.config is not before.config)
 

@@ -1,4 +1,4 @@
-"""Which pods a change of health affects, and what kubelet then writes into the status of a pod."""
+"""Finds the pods that a change of health affects, and what kubelet then writes into the status of a pod."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ResourceHealth:
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
-    """A container's use of a claim: "claim:name" or "claim:name/request" by the pod's name for it, and its devices."""
+    """A container's use of a claim: "claim:name" or "claim:name/request" (the pod's name for it), and its devices."""
 
     name: str
     resources: tuple[ResourceHealth, ...]

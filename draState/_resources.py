@@ -14,7 +14,7 @@ from ._pod import ContainerClaim, Pod, ResourceClaim
 
 @dataclass(frozen=True, slots=True)
 class ContainerResources:
-    """CDI devices for the runtime: all of them, each once and in order; and by (claim, request)."""
+    """CDI devices for the runtime: all of them, each once and in order, and by (claim, request)."""
 
     cdi_devices: tuple[str, ...]
     by_request: Mapping[tuple[str, str], tuple[str, ...]]  # by (claim, request)
@@ -56,7 +56,7 @@ def container_claim_infos(cache: ClaimInfoCache, pod: Pod, container: str) -> tu
 
 
 def container_resources(cache: ClaimInfoCache, pod: Pod, container: str) -> ContainerResources:
-    """The CDI devices of a container; ClaimNotPrepared if one of its claims is not ready."""
+    """The CDI devices of a container. Raises ClaimNotPrepared if one of its claims is not ready."""
     by_request: dict[tuple[str, str], tuple[str, ...]] = {}
     for use, wanted in uses(pod, container):
         claim = _ready(cache, pod, wanted)

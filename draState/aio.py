@@ -40,7 +40,7 @@ RECONCILING = "reconcile"  # its own key: the keys of claims and pods have a sla
 
 
 class AsyncClaimInfoCache(AsyncCache[ClaimInfoCache]):
-    """Wraps an open cache; or `open` one. Read from `cache` itself: reads never wait."""
+    """Wraps an open cache; `open` creates one. Read from `cache` itself: reads never wait."""
 
     async def put(self, *claims: ClaimInfo) -> None:
         """See ClaimInfoCache.put."""
@@ -116,7 +116,7 @@ class AsyncClaimPreparer:
         return await self._threads.run(_keys_of([uid]), lambda: self.preparer.release(uid, force=force))
 
     async def find_orphans(self) -> Mapping[str, Orphan]:
-        """See ClaimPreparer.find_orphans. Runs in its own thread: it may take long."""
+        """See ClaimPreparer.find_orphans. Runs in its own thread, because it may take long."""
         return await asyncio.to_thread(self.preparer.find_orphans)
 
     async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
@@ -130,7 +130,7 @@ class AsyncClaimPreparer:
 
 
 class AsyncDeviceHealthStore(AsyncCache[DeviceHealthStore]):
-    """Wraps an open store; or `open` one. Read from `cache` itself: reads never wait.
+    """Wraps an open store; `open` creates one. Read from `cache` itself: reads never wait.
 
     `on_change` is called in a thread other than the loop's.
     """

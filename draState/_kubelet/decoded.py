@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-LONGEST_NAME = 40  # characters of a field in a message; a longer name, or one that is no identifier, may be data
+LONGEST_NAME = 40  # characters of a field in a message; a longer name, or one that is not an identifier, may be data
 
 # The parent's path, and the step from there: a member's name, an index, or None for a map's element.
 # A plain tuple, because decoding makes one for every value and a message needs at most one.
@@ -26,7 +26,7 @@ def spelled(path: JsonPath) -> str:
 
 
 def shown(name: str) -> str:
-    """A member's name if it looks like a field, else "…"."""
+    """A member's name if it looks like a field, otherwise "…"."""
     return name if name == "" or (name.isidentifier() and len(name) <= LONGEST_NAME) else "…"
 
 
@@ -40,5 +40,5 @@ class Decoded:
     repeated: list[JsonPath] = field(default_factory=list)
 
     def wrong(self, path: JsonPath, wanted: str) -> None:
-        """Note a value that does not fit; decoding goes on."""
+        """Note a value that does not fit; decoding continues."""
         self.problems.append(f"{spelled(path)} is not {wanted}")

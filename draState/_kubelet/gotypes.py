@@ -25,7 +25,7 @@ _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{
 
 
 def decode(gotype: GoType, node: Node, preset: Value, root: str = "") -> Decoded:
-    """Decode `node` over `preset`, which is changed in place where it is a struct. `root` begins the paths."""
+    """Decode `node` over `preset`, which is changed in place if it is a struct. `root` begins the paths."""
     result = Decoded(preset)
     with suppress(UnmarshalError):  # noted where it happened
         result.value = gotype.decode(node, preset, (None, root), result)
@@ -89,7 +89,7 @@ class Integer(GoType):
     def decode(self, node: Node, old: Value, path: JsonPath, notes: Decoded) -> Value:
         if node is None:
             return old
-        # Unsigned types refuse any sign, "-0" too.
+        # Unsigned types refuse any sign, even in "-0".
         text = node.text if isinstance(node, Number) else ""
         signed = text.startswith("-") and self.lowest >= 0
         if signed or not _INTEGER.fullmatch(text) or not self.lowest <= int(text) <= self.highest:
@@ -188,7 +188,7 @@ class Pointer(GoType):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A struct field: its Go name, its type, its JSON name (the Go name where there is no tag)."""
+    """A struct field: its Go name, its type, its JSON name (the Go name if there is no tag)."""
 
     name: str
     type: GoType

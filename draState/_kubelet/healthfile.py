@@ -37,14 +37,14 @@ class KubeletDeviceHealth:
 
 @dataclass(frozen=True, slots=True)
 class KubeletHealthState:
-    """The content of a file, by driver. `warnings` are about what kubelet accepts, or fails on only later."""
+    """The content of a file, by driver. `warnings` are about things that kubelet accepts, or fails on only later."""
 
-    drivers: Mapping[str, tuple[KubeletDeviceHealth, ...]]  # the devices of each
+    drivers: Mapping[str, tuple[KubeletDeviceHealth, ...]]  # the devices of each driver
     warnings: tuple[str, ...] = ()
 
 
 def read_dra_health_state(blob: bytes) -> KubeletHealthState:
-    """Read the file's bytes; KubeletStateInvalid if kubelet would log that it cannot load them."""
+    """Read the file's bytes. Raises KubeletStateInvalid if kubelet would log that it cannot load them."""
     try:
         document = parse(blob)
     except NotJSONError as error:

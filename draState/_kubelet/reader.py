@@ -21,7 +21,7 @@ from .syntax import NotJSONError, parse
 class KubeletDRAState:
     """The content of a file. `warnings` are for the importer; kubelet accepts the file without them.
 
-    `form` "v1" is the current one, with a verified CRC-32. "entries" is the one of kubelet up to 1.30; its checksum
+    `form` "v1" is the current form, with a verified CRC-32. "entries" is the form of kubelet up to 1.30; its checksum
     depends on how Go prints a struct and is not verified.
 
     `claims` can be stored. A claim whose UID is not a valid checkpoint key cannot: `unusable` has the reason by its
@@ -36,7 +36,7 @@ class KubeletDRAState:
 
 
 def read_dra_manager_state(blob: bytes) -> KubeletDRAState:
-    """Read the claims in a file's bytes; KubeletStateInvalid if kubelet would refuse them."""
+    """Read the claims in a file's bytes. Raises KubeletStateInvalid if kubelet would refuse them."""
     try:
         file = judge(parse(blob))
     except NotJSONError as error:
@@ -111,7 +111,7 @@ def _device(device: dict[str, Any]) -> Device:
 
 
 def _old_drivers(claim: dict[str, Any]) -> dict[str, DriverState]:
-    """The drivers of form "entries", by the migrations for our own files of that age."""
+    """The drivers of form "entries", converted by the migrations for our own files of that age."""
     old = {**claim, "CdiDevices": claim.get("CDIDevices")}
     state = to_3(to_2(old) if isinstance(old["CdiDevices"], list) else old)
     return {

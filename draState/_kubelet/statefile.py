@@ -47,7 +47,7 @@ class StateFile:
     value: Value  # the decoded state, a struct
     decodes: tuple[Decoded, ...]
     stored: int  # the checksum that kubelet reads from the file
-    computed: int | None  # the checksum it should have; None if not known
+    computed: int | None  # the checksum that it should have; None if unknown
     reason: str = ""  # a machine word for the damage
     damage: str = ""  # a sentence for people, without the full stop
     has_data: bool = True

@@ -19,7 +19,7 @@ SHALLOW = 16  # levels; more than any of kubelet's files has, and far from Pytho
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as written: for Go 1.0 and 1e3 are not integers."""
+    """A number as written: for Go, 1.0 and 1e3 are not integers."""
 
     text: str
 
@@ -37,7 +37,7 @@ class Object:
     members: list[tuple[str, Node]] = field(default_factory=list)
 
     def get(self, folded: str) -> Node | Missing:
-        """The last member whose name folds to this: in Go the last assignment wins."""
+        """The last member whose name folds to `folded`: in Go the last assignment wins."""
         found: Node | Missing = MISSING
         for name, value in self.members:
             if fold(name) == folded:
@@ -59,7 +59,7 @@ Node: TypeAlias = "Object | list[Node] | str | Number | bool | None"
 
 
 class NotJSONError(Exception):
-    """The bytes are not one JSON document. `reason` is a machine word, `offset` where reading stopped."""
+    """The bytes are not one JSON document. `reason` is a machine word, `offset` the byte at which reading stopped."""
 
     def __init__(self, reason: str, offset: int, document: Node | Missing = MISSING) -> None:
         super().__init__(f"{reason} at byte {offset}")
@@ -180,7 +180,7 @@ def _document(text: str) -> tuple[Node, int]:
 
 _SKIPPED = re.compile(_SPACE)
 _NAME = re.compile(_STRING + '"')
-# What a file that was cut inside a token may end with.
+# The possible ends of a file that was cut inside a token.
 _CUT_TOKEN = re.compile(_STRING + r"(?:\\(?:u[0-9a-fA-F]{0,3})?)?|t|tr|tru|f|fa|fal|fals|n|nu|nul|-|[.eE][+-]?|")
 
 
@@ -212,7 +212,7 @@ def _unescaped(raw: str) -> str:
     return text.translate(_SURROGATES) if _SURROGATE.search(raw) else text
 
 
-# The only two letters outside ASCII that Unicode folds to ASCII ones.
+# The only two letters outside ASCII that Unicode folds to ASCII letters.
 _FOLDED = {0x17F: "S", 0x212A: "K"} | {ord(letter): letter.upper() for letter in "abcdefghijklmnopqrstuvwxyz"}
 
 
