@@ -21,18 +21,19 @@ def check_arguments(
         check_path(directory)
     check_options(options)
     if schema is not None and not isinstance(schema, Schema):
-        raise TypeError(f"schema is a Schema, not {_given(schema)}")
+        raise TypeError(f"schema must be a Schema, not {_given(schema)}")
     if on_event is not None and not callable(on_event):
-        raise TypeError(f"on_event is a function that takes an Event, not {_given(on_event)}")
+        raise TypeError(f"on_event must be a function that takes an Event, not {_given(on_event)}")
     if boot_id is not None and not isinstance(boot_id, str):
-        raise TypeError(f"boot_id is a str, not {_given(boot_id)}")
+        raise TypeError(f"boot_id must be a str, not {_given(boot_id)}")
 
 
 def check_path(path: object) -> None:
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if not isinstance(name, str):
         raise TypeError(
-            f"the directory is a str, a path or a Store, not {_given(name)}; to keep nothing on disk use MemoryStore()"
+            f"the directory must be a str, a path or a Store, not {_given(name)}; "
+            "to keep nothing on disk use MemoryStore()"
         )
     if not name:
         raise ValueError("the directory is an empty path; write '.' if you mean the working directory")
@@ -52,33 +53,33 @@ def check_options(options: Mapping[str, object]) -> None:
 
 def _is_bool(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise TypeError(f"{name} is True or False, not {_given(value)}")
+        raise TypeError(f"{name} must be True or False, not {_given(value)}")
 
 
 def _is_str(name: str, value: object) -> None:
     if not isinstance(value, str):
-        raise TypeError(f"{name} is a str, not {_given(value)}")
+        raise TypeError(f"{name} must be a str, not {_given(value)}")
 
 
 def _is_durability(name: str, value: object) -> None:
     if value not in ("full", "atomic"):
-        raise ValueError(f"{name} is 'full' or 'atomic', not {_given(value)}")
+        raise ValueError(f"{name} must be 'full' or 'atomic', not {_given(value)}")
 
 
 def _is_seconds(name: str, value: object) -> None:
     if value is None:  # the default
         return
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(f"{name} is a number of seconds from 0, not {_given(value)}")
+        raise TypeError(f"{name} must be a number of seconds, 0 or more, not {_given(value)}")
     if not value >= 0:  # refuses NaN too
-        raise ValueError(f"{name} is a number of seconds from 0, not {_given(value)}")
+        raise ValueError(f"{name} must be a number of seconds, 0 or more, not {_given(value)}")
 
 
 def _is_size(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is a number of bytes from 1, not {_given(value)}")
+        raise TypeError(f"{name} must be a number of bytes, 1 or more, not {_given(value)}")
     if value < 1:
-        raise ValueError(f"{name} is a number of bytes from 1, not {_given(value)}")
+        raise ValueError(f"{name} must be a number of bytes, 1 or more, not {_given(value)}")
 
 
 _OPTIONS: dict[str, Callable[[str, object], None]] = {

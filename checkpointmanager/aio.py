@@ -93,7 +93,7 @@ class AsyncCheckpointManager(Generic[T]):
         files = {name: value for name, value in options.items() if name != "metrics"}
         check_arguments(directory, schema, on_event, boot_id, files)
         if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-            raise ValueError(f"threads is a number from 1, not {threads!r}")
+            raise ValueError(f"threads must be a number, 1 or more, not {threads!r}")
         self._path = (
             os.path.abspath(os.fspath(directory)) if isinstance(directory, str | os.PathLike) else directory.path
         )

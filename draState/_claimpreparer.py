@@ -174,7 +174,7 @@ class ClaimPreparer:
             if not isinstance(done, DriverClaim):
                 raise DRAError(not_a(DriverClaim, done))
             if done.uid != claim.uid or not done.same_devices(claim):
-                raise DRAError("the driver set up other devices than those allocated to the claim")
+                raise DRAError("the driver set up devices other than those allocated to the claim")
             self._write(replace(claim, devices=done.devices, driver_data=done.driver_data), ClaimPhase.PREPARED)
         except Exception:
             if self._tear_down_unfinished:

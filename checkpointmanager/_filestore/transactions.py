@@ -84,7 +84,7 @@ class Transactions:
     def make(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
         """Make all changes or none. The caller holds the locks of all keys."""
         if len(puts) + len(removals) > MAX_MEMBERS:
-            why = f"{len(puts) + len(removals)} changes, over the limit of {MAX_MEMBERS}; use batch() for so many"
+            why = f"{len(puts) + len(removals)} changes, over the limit of {MAX_MEMBERS}; use batch() for that many"
             raise self._failure("", OSError(errno.E2BIG, why))
         with self._lock:
             try:

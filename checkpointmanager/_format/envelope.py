@@ -131,9 +131,9 @@ def _why(blob: bytes) -> Exception:
         return damaged(Reason.TRUNCATED, f"the file ends after {size} bytes, before its closing brace and newline")
     other = _OTHER_CHECKSUM.match(blob)
     if other and not stated and f"xxh3:{other[2].decode()}" != actual:
-        return TooNew(f"its checksum is of the unknown sort {other[1].decode()!r}")
+        return TooNew(f"its checksum uses the unknown hash {other[1].decode()!r}")
     if not stated:
-        return damaged(Reason.CHECKSUM_MISMATCH, f"the first {CHECKSUM_BYTES} bytes are no checksum")
+        return damaged(Reason.CHECKSUM_MISMATCH, f"the first {CHECKSUM_BYTES} bytes are not a checksum")
     return damaged(Reason.CHECKSUM_MISMATCH, f"the file says {expected}, its bytes hash to {actual}")
 
 

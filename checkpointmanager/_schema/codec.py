@@ -86,7 +86,7 @@ class _Builder:
         try:
             hints = typing.get_type_hints(cls, include_extras=True)
         except NameError as error:
-            raise TypeError(f"{cls.__name__}: {error}; types that a dataclass names are found in its module") from None
+            raise TypeError(f"{cls.__name__}: {error}; the types that it names are looked up in its module") from None
         members = [
             Member(field, self.build(hints[field.name], f"{cls.__name__}.{field.name}"))
             for field in fields_of(cls)
@@ -141,7 +141,7 @@ def _distinct(cls: Any, values: list[Any]) -> Any:
     try:
         result = cls(values)
     except TypeError as error:
-        raise Mismatch("holds what cannot be in a set", cause=without_text(error)) from None
+        raise Mismatch("holds a value that cannot be in a set", cause=without_text(error)) from None
     if len(result) != len(values):
         raise Mismatch("holds a value twice, which a set cannot")
     return result
@@ -226,7 +226,7 @@ def _union(members: list[Codec], name: str) -> Codec:
     for member in members:
         for cls in member.python:
             if to_plain.setdefault(cls, member.encode) is not member.encode and not (member is FLOAT and cls is int):
-                raise TypeError(f"{name}: the members of the union are not told apart by type; {ADVICE}")
+                raise TypeError(f"{name}: the members of the union cannot be distinguished by type; {ADVICE}")
         for cls in member.json:
             if from_plain.setdefault(cls, member.decode) is not member.decode and not (member is FLOAT and cls is int):
                 raise TypeError(f"{name}: the members of the union look alike in JSON; {ADVICE}")

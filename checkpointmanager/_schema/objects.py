@@ -40,7 +40,7 @@ def fields_of(cls: type) -> list[Field]:
     """The fields in the order in which the class's __init__ takes them: keyword-only fields last."""
     fields = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True)
     if sorted(inspect.signature(cls).parameters) != sorted(field.name for field in fields):
-        raise TypeError(f"{cls.__name__}: its __init__ takes other arguments than its fields; {ADVICE}")
+        raise TypeError(f"{cls.__name__}: its __init__ takes arguments other than its fields; {ADVICE}")
     return fields
 
 
@@ -182,7 +182,7 @@ def _default_of(field: Field) -> Callable[[], Any]:
         return field.default
 
     def none() -> Any:
-        raise Mismatch("is not there, and has no default")
+        raise Mismatch("is missing, and has no default")
 
     factory = field.default_factory
     if factory is not dataclasses.MISSING:

@@ -89,7 +89,7 @@ def _problem(schema: Schema[Any], frozen: dict[str, Any], present: dict[str, Any
     else:
         step = f" with a migration from version {old}" if any(c.effect is not _Effect.OLDER for c in harmful) else ""
         advice, breaks = f"Give the schema version {old + 1}{step}, then write the baseline again", True
-        advice += f". If no release has written version {old}, delete the baseline and write it anew"
+        advice += f". If no release has written version {old}, delete the baseline and write it again"
     subject = f"{schema.kind} version {old}" if new == old else f"{schema.kind} from version {old} to {new}"
     lines = [f"  {change}" for change in changes] or ["  nothing but the version"]
     message = "\n".join([f"{path}: the persisted shape of {subject} has changed:", *lines, f"{advice}."])

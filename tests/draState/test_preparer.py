@@ -275,8 +275,8 @@ def test_a_caller_whose_deadline_has_passed_gets_nothing_done(node: DriverNode) 
     ("answer", "error"),
     [
         (None, "answered NoneType where DriverClaim is expected"),
-        (DriverClaim("a", "n", "s", (Device(POOL, "gpu-9"),)), "set up other devices than those allocated"),
-        (DriverClaim("b", "n", "s", (Device(POOL, "gpu-0"),)), "set up other devices than those allocated"),
+        (DriverClaim("a", "n", "s", (Device(POOL, "gpu-9"),)), "set up devices other than those allocated"),
+        (DriverClaim("b", "n", "s", (Device(POOL, "gpu-0"),)), "set up devices other than those allocated"),
     ],
 )
 def test_a_driver_that_answers_nonsense_is_not_believed(

@@ -272,7 +272,7 @@ def test_nvidia_1080_a_foreign_struct_that_demands_more_is_a_mismatch_and_its_fi
     with CheckpointManager(directory, Schema("Prepared", type=PreparedWithMoreDemands)) as new:
         problem = new.load().problems["claim"]
         assert isinstance(problem, SchemaMismatch)
-        assert "$.share is not there, and has no default" in str(problem)
+        assert "$.share is missing, and has no default" in str(problem)
         with pytest.raises(SchemaMismatch):
             new.recover_checkpoint("claim", rollback=True)
 

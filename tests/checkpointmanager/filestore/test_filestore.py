@@ -41,7 +41,7 @@ def test_a_closed_store_refuses_every_call(directory: Path, call: str, sharing: 
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, math.nan])
 def test_a_lock_timeout_that_is_no_time_is_refused_and_nothing_is_made(directory: Path, seconds: float) -> None:
-    with pytest.raises(ValueError, match="lock_timeout is a number of seconds from 0"):
+    with pytest.raises(ValueError, match="lock_timeout must be a number of seconds, 0 or more"):
         FileStore(directory, lock_timeout=seconds)
     assert not directory.exists()
 

@@ -92,7 +92,7 @@ def test_a_digest_in_capitals_is_not_the_digest() -> None:
 @pytest.mark.parametrize("sort", [b"xxh9", b"blake3", b"sha-256", b"crc32c"])
 @pytest.mark.parametrize("digest", [b"0123abcd", b"00112233445566778899aabbccddeeff" * 2])
 def test_an_unknown_sort_of_checksum_is_too_new_and_not_damage(sort: bytes, digest: bytes) -> None:
-    with pytest.raises(TooNew, match=f"of the unknown sort {sort.decode()!r}"):
+    with pytest.raises(TooNew, match=f"uses the unknown hash {sort.decode()!r}"):
         verify(b'{"checksum":"' + sort + b":" + digest + b'",' + SEALED[CHECKSUM_BYTES:])
 
 

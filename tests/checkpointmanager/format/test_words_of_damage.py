@@ -25,7 +25,7 @@ def test_first_bytes_that_are_no_checksum_are_reported_as_such() -> None:
     damage = damage_of(b"x" + SEALED[1:])
 
     assert damage.reason is Reason.CHECKSUM_MISMATCH
-    assert damage.detail == "the first 36 bytes are no checksum"
+    assert damage.detail == "the first 36 bytes are not a checksum"
 
 
 def test_both_checksums_are_reported_where_there_are_two() -> None:

@@ -36,35 +36,35 @@ DIRECTORIES: list[tuple[object, type[Exception], str]] = [
     ("a\0b", ValueError, "NUL"),
 ]
 OPTIONS: list[tuple[str, object, type[Exception], str]] = [
-    ("owner", None, TypeError, "owner is a str, not None"),
-    ("owner", 7, TypeError, "owner is a str, not 7"),
-    ("owner", b"agent", TypeError, "owner is a str, not a bytes"),
-    ("lock_timeout", True, TypeError, "lock_timeout is a number of seconds from 0, not True"),
-    ("lock_timeout", "5", TypeError, "lock_timeout is a number of seconds from 0, not '5'"),
-    ("lock_timeout", float("nan"), ValueError, "lock_timeout is a number of seconds from 0, not nan"),
-    ("lock_timeout", -1, ValueError, "lock_timeout is a number of seconds from 0, not -1"),
-    ("max_bytes", 0, ValueError, "max_bytes is a number of bytes from 1, not 0"),
-    ("max_bytes", -5, ValueError, "max_bytes is a number of bytes from 1, not -5"),
-    ("max_bytes", 1e6, TypeError, "max_bytes is a number of bytes from 1, not 1000000.0"),
-    ("max_bytes", True, TypeError, "max_bytes is a number of bytes from 1, not True"),
-    ("max_bytes", None, TypeError, "max_bytes is a number of bytes from 1, not None"),
-    ("durability", "none", ValueError, "durability is 'full' or 'atomic', not 'none'"),
-    ("durability", None, ValueError, "durability is 'full' or 'atomic', not None"),
-    ("durability", ["full"], ValueError, "durability is 'full' or 'atomic', not a list"),
+    ("owner", None, TypeError, "owner must be a str, not None"),
+    ("owner", 7, TypeError, "owner must be a str, not 7"),
+    ("owner", b"agent", TypeError, "owner must be a str, not a bytes"),
+    ("lock_timeout", True, TypeError, "lock_timeout must be a number of seconds, 0 or more, not True"),
+    ("lock_timeout", "5", TypeError, "lock_timeout must be a number of seconds, 0 or more, not '5'"),
+    ("lock_timeout", float("nan"), ValueError, "lock_timeout must be a number of seconds, 0 or more, not nan"),
+    ("lock_timeout", -1, ValueError, "lock_timeout must be a number of seconds, 0 or more, not -1"),
+    ("max_bytes", 0, ValueError, "max_bytes must be a number of bytes, 1 or more, not 0"),
+    ("max_bytes", -5, ValueError, "max_bytes must be a number of bytes, 1 or more, not -5"),
+    ("max_bytes", 1e6, TypeError, "max_bytes must be a number of bytes, 1 or more, not 1000000.0"),
+    ("max_bytes", True, TypeError, "max_bytes must be a number of bytes, 1 or more, not True"),
+    ("max_bytes", None, TypeError, "max_bytes must be a number of bytes, 1 or more, not None"),
+    ("durability", "none", ValueError, "durability must be 'full' or 'atomic', not 'none'"),
+    ("durability", None, ValueError, "durability must be 'full' or 'atomic', not None"),
+    ("durability", ["full"], ValueError, "durability must be 'full' or 'atomic', not a list"),
     *(
-        (name, value, TypeError, f"{name} is True or False, not {text}")
+        (name, value, TypeError, f"{name} must be True or False, not {text}")
         for name in ("sharing", "read_only", "allow_insecure")
         for value, text in ((1, "1"), (None, "None"), ("no", "'no'"))
     ),
 ]
 OF_A_MANAGER: list[tuple[str, object, str]] = [
-    ("schema", Lease, "schema is a Schema, not the class Lease"),
-    ("schema", "Lease", "schema is a Schema, not 'Lease'"),
-    ("schema", 0, "schema is a Schema, not 0"),
-    ("on_event", "print", "on_event is a function that takes an Event, not 'print'"),
-    ("on_event", 0, "on_event is a function that takes an Event, not 0"),
-    ("boot_id", 5, "boot_id is a str, not 5"),
-    ("boot_id", b"boot", "boot_id is a str, not a bytes"),
+    ("schema", Lease, "schema must be a Schema, not the class Lease"),
+    ("schema", "Lease", "schema must be a Schema, not 'Lease'"),
+    ("schema", 0, "schema must be a Schema, not 0"),
+    ("on_event", "print", "on_event must be a function that takes an Event, not 'print'"),
+    ("on_event", 0, "on_event must be a function that takes an Event, not 0"),
+    ("boot_id", 5, "boot_id must be a str, not 5"),
+    ("boot_id", b"boot", "boot_id must be a str, not a bytes"),
     ("no_such_option", 1, "no_such_option is not an option of a directory; the options are sharing, read_only"),
 ]
 managers = pytest.mark.parametrize("opener", [CheckpointManager, AsyncCheckpointManager])
@@ -115,13 +115,13 @@ def test_a_read_only_manager_cannot_share(opener: Opener, tmp_path: Path) -> Non
 
 @managers
 def test_options_are_checked_with_a_store_as_well(opener: Opener) -> None:
-    with pytest.raises(TypeError, match="owner is a str, not None"):
+    with pytest.raises(TypeError, match="owner must be a str, not None"):
         opener(MemoryStore(), owner=None)
 
 
 @pytest.mark.parametrize("threads", [0, -1, True, None, 1.5])
 def test_threads_are_a_number_from_one(threads: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="threads is a number from 1"):
+    with pytest.raises(ValueError, match="threads must be a number, 1 or more"):
         AsyncCheckpointManager(tmp_path / "claims", threads=threads)
 
 

@@ -277,7 +277,7 @@ def test_objects_nested_too_deeply_are_refused() -> None:
     ("cls", "data", "detail"),
     [
         (Device, b"[]", "$ is list, not dict"),
-        (Device, b"{}", "$.pool is not there, and has no default"),
+        (Device, b"{}", "$.pool is missing, and has no default"),
         (Device, b'{"pool":1}', "$.pool is int, not str"),
         (Device, b'{"pool":"p","cdi":["a",1]}', "$.cdi[1] is int, not str"),
         (Device, b'{"pool":"p","share":"x"}', "$.share is not a UUID"),
@@ -293,7 +293,7 @@ def test_objects_nested_too_deeply_are_refused() -> None:
         (dict[Colour, int], b'{"red":"1"}', "$[*] is str, not int"),
         (dict[UUID, int], b'{"%b":1,"%b":2}' % (b"a" * 32, b"A" * 32), "$ has two keys that mean the same"),
         (set[str], b'["a","a"]', "$ holds a value twice, which a set cannot"),
-        (set[Any], b"[[]]", "$ holds what cannot be in a set"),
+        (set[Any], b"[[]]", "$ holds a value that cannot be in a set"),
         (tuple[int, str], b"[1]", "$ has 1 items, not 2"),
         (tuple[int, str], b'{"a":1,"b":2}', "$ is dict, not list"),
         (dict[str, int], b"[1]", "$ is list, not dict"),

@@ -159,7 +159,7 @@ def test_a_class_with_a_new_of_its_own_is_built_by_it() -> None:
     ("data", "says"),
     [
         (b"[]", r"\$ is list, not dict"),
-        (b"{}", r"\$.name is not there"),
+        (b"{}", r"\$.name is missing"),
         (b'{"name":1}', r"\$.name is int, not str"),
         (b'{"name":"a","sizes":[1,"b"]}', r"\$.sizes\[1\] is str, not int"),
     ],
