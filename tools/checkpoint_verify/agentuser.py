@@ -42,7 +42,7 @@ def _lock_status(directory: str | int) -> os.stat_result:
 
 @contextmanager
 def acting_as_agent(directory: str) -> Iterator[AgentUser | None]:
-    """Root acts as the agent's user inside the block. Yields None for other users, and where the agent is root."""
+    """Root acts as the agent's user inside the block. Yields None for other users, and if the agent is root."""
     user = agent_user(directory) if os.geteuid() == ROOT else None
     if user is None or user.uid == ROOT:
         yield None

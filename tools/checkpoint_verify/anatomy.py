@@ -13,7 +13,7 @@ from .words import shown
 HEX_ROW = 16
 HEX_ROWS_AROUND = 2
 DEEPEST_INDENT = 24  # levels; deeper nesting, perhaps without end, stays in that column
-BLOCKS = (4096, 512)  # what disks and file systems write in one piece, larger first
+BLOCKS = (4096, 512)  # the bytes that disks and file systems write in one piece, larger first
 _LOST_BLOCK = re.compile(rb"\0{64,}")
 
 
@@ -66,7 +66,7 @@ def damaged_spot(blob: bytes, flip: Flip | None) -> Spot | None:
 
 
 def boundary(offset: int) -> str:
-    """A phrase if blocks of a disk or file system end at this offset; else ""."""
+    """A phrase if blocks of a disk or file system end at this offset, otherwise ""."""
     for size in BLOCKS:
         if offset and offset % size == 0:
             return f"exactly at a block boundary ({offset // size} × {size} bytes)"
@@ -128,7 +128,7 @@ def _is_json(blob: bytes) -> bool:
 
 
 def _where_json_breaks(blob: bytes) -> Spot | None:
-    """The first place where the text stops being JSON. The damage is there or before."""
+    """The first place where the text stops being JSON. The damage is there or earlier."""
     try:
         text = blob.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""In which boot a checkpoint was written, as one word."""
+"""States in one word in which boot a checkpoint was written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ WORDS = (THIS, EARLIER, UNKNOWN)
 
 
 def word_for(boot: str, current: str) -> str:
-    """`current` is the kernel's boot id; call current_boot() once for many."""
+    """`current` is the kernel's boot id; call current_boot() once for many checkpoints."""
     if not boot or not current:
         return UNKNOWN
     return THIS if boot == current else EARLIER

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from . import exitcodes
 
-DEPTH = 6000  # calls; the library's data may nest 1,000 levels, and some printers need several calls per level
+DEPTH = 6000  # calls; orjson reads data of up to 1,024 levels, and some printers need several calls per level
 
 
 def main(argv: Sequence[str] | None = None) -> int:

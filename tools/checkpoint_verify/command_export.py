@@ -115,9 +115,9 @@ def _directory_document(around: Surroundings) -> dict[str, Any]:
 
 
 def _refuse_to_write_among(paths: list[str], output: str | None) -> None:
-    """In the directory that it is made from, the bundle would be a damaged checkpoint."""
+    """A bundle in the directory that it is made from would be a damaged checkpoint there."""
     if output is None:
-        with suppress(OSError):  # a shell has already created the file; a program may have given us none
+        with suppress(OSError):  # a shell has already created the file; a program may have passed us none
             output = f"/dev/fd/{sys.stdout.fileno()}"
     if output is None:
         return

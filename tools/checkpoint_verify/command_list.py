@@ -48,7 +48,7 @@ class Row:
     version: int
     form: str  # of a kubelet file, in place of a version
     generation: int
-    age: float | None  # seconds; None if the time of writing is not known
+    age: float | None  # seconds; None if the time of writing is unknown
     boot: str
     size: int
     state: State

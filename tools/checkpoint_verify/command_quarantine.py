@@ -169,7 +169,7 @@ def _purge(arguments: argparse.Namespace) -> int:
 
 
 def _declined(arguments: argparse.Namespace, question: str) -> int:
-    """0 if the user agrees; else the exit code."""
+    """0 if the user agrees, otherwise the exit code."""
     if arguments.yes:
         return 0
     check_that_a_user_can_answer("--yes", json=arguments.json)

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
     given, named = targets.resolve(arguments.targets, arguments.directory)
     for target in given if arguments.all else ():
-        os.close(disk.open_folder(target.path))  # meant as a directory but is not one: let the system say why
+        os.close(disk.open_folder(target.path))  # not a directory although it should be: let the system say why
     if arguments.all == bool(given):
         raise UsageError("give the KEYs or FILEs to repair, or a directory with --all")
     if arguments.all:

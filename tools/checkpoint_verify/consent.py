@@ -1,4 +1,4 @@
-"""Asks for confirmation before a change. Without a terminal, --yes has to be given instead."""
+"""Asks for confirmation before a change. Without a terminal, the user has to pass --yes instead."""
 
 from __future__ import annotations
 

@@ -15,12 +15,12 @@ from .documents import kubelet_document, path_members
 from .examine import Circumstances, examine_path
 from .finding import Finding, State
 
-LOOKS = 8  # at a file that is replaced between every two looks
+LOOKS = 8  # at a file that is replaced between any two looks
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """`blob` is empty if there is nothing to read, or too much; `data` is None if there is none."""
+    """`blob` is empty if there is nothing to read, or too much; `data` is None if there is no data."""
 
     found: Finding
     blob: bytes = b""
@@ -39,7 +39,7 @@ def load(path: str, circumstances: Circumstances) -> Content:
             return Content(found)
         try:
             blob = disk.read_whole(path, None)
-        except OSError:  # removed since; the next look reports that
+        except OSError:  # the file was removed since; the next look reports that
             blob = b""
         if found.header is None:
             return Content(found, blob, found.kubelet.data if found.kubelet else None)

@@ -39,7 +39,7 @@ class Copy(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """The directory of checkpoints that it came from."""
+        """The directory of checkpoints that the copy came from."""
         return os.path.dirname(os.path.dirname(self.path)) or "."
 
     @property
@@ -49,7 +49,7 @@ class Copy(NamedTuple):
 
 
 def copies_in(directory: str) -> list[Copy]:
-    """Oldest first. Empty if nothing was ever kept; raises OSError if the directory cannot be read."""
+    """The copies, oldest first; empty if nothing was ever kept. Raises OSError if the directory cannot be read."""
     folder = os.path.join(directory, QUARANTINE)
     os.close(disk.open_folder(directory))
     try:
@@ -80,9 +80,9 @@ def present(copy: Copy) -> Finding | None:
 
 
 def restore(copy: Copy) -> str:
-    """Put the copy's bytes in its key's place; the copy stays. Returns where the replaced file is kept, "" if none was.
+    """Put the copy's bytes in its key's place; the copy stays. Returns the path of the replaced file's copy, or "".
 
-    The caller owns the directory. Raises OSError, and has changed nothing under the key then.
+    The caller owns the directory. If it raises OSError, it has changed nothing under the key.
     """
     folder = disk.open_folder(copy.directory)
     temp = f"{TEMP}{secrets.token_hex(4)}-1"
@@ -118,7 +118,7 @@ def delete(copy: Copy) -> None:
 
 
 def _keep_present(copy: Copy) -> str:
-    """A second name for the file that is about to be replaced, durable before that happens."""
+    """Give the file that is about to be replaced a second name, and make that durable first."""
     if not os.path.isfile(copy.target) or os.path.islink(copy.target):
         raise IsADirectoryError(21, "something other than a file has its name; move that away first")
     time = datetime.now(UTC)

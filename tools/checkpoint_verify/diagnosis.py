@@ -22,7 +22,7 @@ from .finding import Finding, State
 from .remains import UNRECOGNISED, looks_ours
 
 PROVED, LIKELY, GUESS = "proved", "likely", "a guess"
-LATER_SECONDS = 2.0  # a file modified so much later than its header says was changed after it was written
+LATER_SECONDS = 2.0  # a file modified this much later than its header says was changed after it was written
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ def _sentence(text: str) -> str:
 
 
 def _written_so(found: Finding, setting: Setting) -> Diagnosis | None:
-    """If the checksum holds, the bytes are as they were written: they were written wrong, or to another place."""
+    """If the checksum holds, the bytes are as they were written: wrong from the start, or meant for another place."""
     if found.reason == Reason.WRONG_KEY:
         there = "still there" if setting.other_key_exists else "no longer in this directory"
         evidence = [_sentence(found.detail), f"The checkpoint of that key is {there}"]
@@ -211,7 +211,7 @@ def _stated_time(blob: bytes) -> datetime | None:
 
 
 def setting_of(path: str, other_key_path: str = "") -> Setting:
-    """Asks the file system. A file that is gone by now has no setting worth reporting."""
+    """Ask the file system. A file that is gone by now has no setting worth reporting."""
     try:
         status = os.lstat(path)
         folder = os.stat(os.path.dirname(path) or ".")

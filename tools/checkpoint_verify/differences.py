@@ -20,7 +20,7 @@ class Change(NamedTuple):
 
 
 def differences(before: Any, after: Any, path: str = "$") -> Iterator[Change]:
-    """In the order of the first document, additions last. Lists are compared by position."""
+    """The changes in the order of the first document, additions last. Lists are compared by position."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name, value in before.items():
             below = paths.below(path, name)

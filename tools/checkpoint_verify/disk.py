@@ -35,7 +35,7 @@ class NotAFile(Exception):
 
 
 class Look(NamedTuple):
-    """A file's bytes; for a large one only the head, and whether its checksum holds."""
+    """A file's bytes; for a large file only the head, and whether its checksum holds."""
 
     status: os.stat_result
     head: bytes
@@ -44,7 +44,7 @@ class Look(NamedTuple):
 
 
 def open_folder(path: str, below: int | None = None) -> int:
-    """A directory that the user names may be a link; one found below it may not."""
+    """Open a directory. One that the user names may be a link; one found below it may not."""
     return os.open(path, _FOLDER if below is None else _FOLDER | os.O_NOFOLLOW, dir_fd=below)
 
 
@@ -126,7 +126,7 @@ def _open(name: str, folder: int | None) -> int:
 
 def _read(descriptor: int, size: int) -> bytes:
     blob = os.read(descriptor, size + 1)
-    # The length differs from the status: a short read, or the file is changing.
+    # If the length differs from the status, the read was short, or the file is changing.
     while len(blob) != size and len(blob) <= MAX_BYTES and (piece := os.read(descriptor, PIECE_BYTES)):
         blob += piece
     return blob

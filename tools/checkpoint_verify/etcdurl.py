@@ -1,9 +1,9 @@
-"""etcd://HOST:PORT[,HOST:PORT…]/PREFIX where a directory is expected, and .../PREFIX/KEY.json where a file is.
+"""Accepts etcd://HOST:PORT[,HOST:PORT…]/PREFIX for a directory, and .../PREFIX/KEY.json for a file.
 
 The names and bytes in etcd are the same as in a directory. So they are copied, as of one moment, into a private folder
 in which the URL of the command line is a path, and every command reads them there. Commands that change something open
-the store itself. Certificates and user come from the environment, as etcdctl takes them: ETCDCTL_CACERT, ETCDCTL_CERT,
-ETCDCTL_KEY, ETCDCTL_USER.
+the store itself. Certificates and user come from the environment, under the names that etcdctl uses: ETCDCTL_CACERT,
+ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .copies import Copy
 
 SCHEME = "etcd://"
-_OUTPUTS = ("output", "prometheus")  # options that name a file to be written
+_OUTPUTS = ("output", "prometheus")  # options that name a file to write
 _FILE = re.compile(rf"/(?:[^/]+{re.escape(SUFFIX)}|{re.escape(PREVIOUS)}[^/]+|{re.escape(QUARANTINE)}(?:/[^/]*)?)/?$")
 _COPY = re.compile(rf"{re.escape(QUARANTINE)}/[A-Za-z0-9][A-Za-z0-9._-]*{re.escape(SUFFIX)}")
 
@@ -45,7 +45,7 @@ class Place(NamedTuple):
         return f"{SCHEME}{','.join(self.addresses)}{self.prefix}"
 
     def open(self, **options: Any) -> EtcdStore:
-        """The store itself; a lock that is held is not waited for."""
+        """Open the store itself, without waiting for a lock that is held."""
         try:
             from checkpointmanager.etcd import EtcdStore  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as missing:
@@ -69,14 +69,14 @@ def place_in(word: str) -> Place:
 
 
 def store_at(directory: str, *, read_only: bool = False, owner: str = "") -> str | EtcdStore:
-    """What a manager is to open: the directory, or the store that a URL means."""
+    """What a manager should open: the directory, or the store that a URL names."""
     if not directory.startswith(SCHEME):
         return directory
     return place_in(directory).open(read_only=read_only, owner=owner)
 
 
 def refresh(path: str) -> None:
-    """Make the copy of one checkpoint what is in etcd now. Nothing to do for a file."""
+    """Update the copy of one checkpoint from etcd. Does nothing for a file."""
     if not path.startswith(SCHEME):
         return
     store = place_in(path).open(read_only=True)
@@ -95,7 +95,7 @@ class CopiesInEtcd:
         self._store = store
 
     def restore(self, copy: Copy) -> str:
-        """Put the copy's bytes in its key's place. Returns the copy of the bytes that it replaced, "" if none."""
+        """Put the copy's bytes in its key's place. Returns the copy of the replaced bytes, or "" if there were none."""
         kept = self._store.restore_copy(copy.path)
         refresh(copy.target)
         return kept
@@ -112,7 +112,7 @@ def words_in(arguments: argparse.Namespace) -> list[str]:
 
 @contextmanager
 def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
-    """While this lasts, every URL of the command line is also the path of a copy."""
+    """Inside the block, every URL of the command line is also the path of a copy."""
     places = list(dict.fromkeys(map(place_in, words_in(arguments))))
     if not places:
         yield
@@ -131,7 +131,7 @@ def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
 
 
 def _copy(place: Place) -> None:
-    """As of one moment. Names that are not ours are left out: nothing in etcd may choose a path here."""
+    """Copy as of one moment. Names that are not ours are left out: nothing in etcd may choose a path here."""
     store = place.open(read_only=True)
     try:
         path = str(place)
@@ -141,7 +141,7 @@ def _copy(place: Place) -> None:
             if name == LOCK or (key != name and is_name(key)) or _COPY.fullmatch(name):
                 with open(os.path.join(path, name), "xb", opener=_private) as file:
                     file.write(blob)
-                os.utime(file.name, (0, 0))  # no time at all: that of the copy would be taken for that of the writing
+                os.utime(file.name, (0, 0))  # no time: the copy's would be taken for that of the write
                 if name == LOCK:
                     _note_owner(os.path.join(path, name), blob)
     finally:
@@ -149,7 +149,7 @@ def _copy(place: Place) -> None:
 
 
 def _note_owner(path: str, text: bytes) -> None:
-    """In etcd a lock that is there is held: it goes with its owner."""
+    """In etcd a lock that exists is held: etcd deletes it with its owner's lease."""
     owner = LockOwner.parse(text)
     status = os.stat(path)
     pids = (owner.pid,) if owner else ()
@@ -157,7 +157,7 @@ def _note_owner(path: str, text: bytes) -> None:
 
 
 def _make_absolute(arguments: argparse.Namespace) -> None:
-    """The other paths of the command line, which are meant from here."""
+    """Make the other paths of the command line absolute: they are relative to the current directory."""
     for name, value in vars(arguments).items():
         if isinstance(value, list):
             setattr(arguments, name, [_absolute(word) for word in value])

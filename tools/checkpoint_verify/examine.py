@@ -1,4 +1,4 @@
-"""One file, one Finding: which program it belongs to, and whether it is as it was written.
+"""Examines one file and returns one Finding: which program it belongs to, and whether it is as it was written.
 
 Damage is reported only if two looks agree: the first may catch a file while it is being replaced.
 """
@@ -69,7 +69,7 @@ NAMED = Circumstances(named=True)
 
 class _Seen(NamedTuple):
     finding: Finding
-    identity: tuple[int, ...]  # of what was looked at
+    identity: tuple[int, ...]  # of the file that was examined
 
 
 def examine_path(path: str, circumstances: Circumstances = NAMED) -> Finding:
@@ -116,7 +116,7 @@ def stands_in_a_place(path: str) -> bool:
 
 
 def key_at(path: str) -> str:
-    """The same for a path, which may also be a copy in quarantine."""
+    """Like key_of, for a path, which may also be a copy in quarantine."""
     folder, name = os.path.split(path)
     kept = _QUARANTINED.fullmatch(name) if os.path.basename(folder) == QUARANTINE else None
     return key_of(kept[1] + SUFFIX if kept else name)
@@ -169,7 +169,7 @@ def _may_be_foreign(blob: bytes, among: Among) -> bool:
 
 
 def _judge_sealed(blob: bytes, path: str, key: str, *, subjects: bool = False) -> Finding:
-    """A file whose checksum holds is ours. Under a name that is no key's, its own key is as good as any."""
+    """A file whose checksum holds is ours. If its name belongs to no key, the key in its header counts."""
     try:
         header, data = open_sealed(blob, key or _stated_key(blob))
         orjson.loads(data)
@@ -186,7 +186,7 @@ def _judge_sealed(blob: bytes, path: str, key: str, *, subjects: bool = False) -
 
 
 def _beyond_this_installation(header: Header) -> str:
-    """Why this installation's agent cannot read a whole checkpoint; "" if it can, or its kind is not known."""
+    """Why this installation's agent cannot read a whole checkpoint; "" if it can, or if its kind is unknown."""
     known = _VERSIONS.get(header.kind)
     if known is None or header.readable_by <= known:
         return ""

@@ -9,7 +9,7 @@ COULD_NOT_LOOK = 3
 
 
 def worst(codes: list[int]) -> int:
-    """Damage wins over "could not look", which wins over good."""
+    """The worst code: damage wins over "could not look", which wins over good."""
     return next((code for code in (DAMAGE, COULD_NOT_LOOK) if code in codes), GOOD)
 
 

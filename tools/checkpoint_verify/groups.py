@@ -16,7 +16,7 @@ _ORDER = {severity: number for number, severity in enumerate(Severity)}
 
 @dataclass(slots=True)
 class Group:
-    """At least one problem; all with the same severity, reason and meaning, in one directory."""
+    """One or more problems in one directory, all with the same severity, reason and meaning."""
 
     directory: str
     problems: list[Problem] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Group:
 
     @property
     def detail(self) -> str:
-        """What was found; for many, some of them by name."""
+        """What was found; for many files, with some of them by name."""
         if len(self.problems) == 1:
             return words.shown(self.first.detail)
         some = [_named(problem) for problem in self.problems[:_NAMED]]
@@ -50,7 +50,7 @@ class Group:
 
 
 def grouped(problems: Iterable[Problem], *, each: bool) -> list[Group]:
-    """Worst first, then by path. With `each` no problems are grouped."""
+    """The groups, worst first, then by path. With `each`, no problems are grouped."""
     sorts: dict[tuple[str, ...], Group] = {}
     for problem in sorted(problems, key=lambda problem: (_ORDER[problem.severity], problem.path)):
         directory = os.path.dirname(problem.path) or "."

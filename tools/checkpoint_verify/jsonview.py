@@ -22,4 +22,4 @@ def compact(value: Any, limit: int = 60) -> str:
 
 
 def _escaped(letter: str) -> str:
-    return json.dumps(letter)[1:-1]  # ASCII, with surrogate pairs where they are needed
+    return json.dumps(letter)[1:-1]  # ASCII, with surrogate pairs if needed

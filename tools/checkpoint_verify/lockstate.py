@@ -1,4 +1,4 @@
-"""Which process holds a directory's lock, without touching it: from the text of `.lock` and the kernel's own list."""
+"""Finds the process that holds a directory's lock from the text of `.lock` and the kernel's list, without locking."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _pids_with_lock_on(status: os.stat_result, owner: LockOwner | None) -> tuple
     # Each once: a list that changes while it is read may repeat a line.
     found = dict.fromkeys((int(row[4]), row[5].rpartition(":")) for row in rows)
     pids = tuple(pid for pid, (where, _, number) in found if (where, number) == (device, inode))
-    # btrfs and overlay show another device here than stat does; then match inode and pid of the lock file.
+    # btrfs and overlay show a different device here than stat does; then match inode and pid of the lock file.
     return pids or tuple(pid for pid, (_, _, number) in found if owner and (pid, number) == (owner.pid, inode))
 
 

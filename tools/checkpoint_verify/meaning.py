@@ -22,7 +22,7 @@ NOTHING_FOUND = "nothing-found"
 
 
 class Severity(StrEnum):
-    """How bad, worst first."""
+    """How bad a problem is, worst first."""
 
     DAMAGED = "damaged"
     UNSEEN = "could-not-look"

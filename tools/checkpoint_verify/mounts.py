@@ -1,4 +1,4 @@
-"""What is mounted where, from the kernel's own list: no mount is touched, because a dead one never answers."""
+"""Lists mounts from the kernel's own list: it touches no mount, because a dead one never answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The checks that an agent makes when it opens a directory, made in advance with stat alone.
+"""Makes the checks of an agent that opens a directory in advance, with stat alone.
 
 They are made for the directory's owner, whichever user runs the tool: root can read what the agent cannot. Only
-certain failures are reported, because supplementary groups and ACLs, which may grant access, are not examined.
+failures that are certain are reported, because supplementary groups and ACLs, which may grant access, are not examined.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _cannot(status: os.stat_result, user: AgentUser, wanted: int) -> bool:
         return mode >> 6 & wanted != wanted
     if status.st_gid == user.gid:
         return mode >> 3 & wanted != wanted
-    return (mode >> 3 | mode) & wanted != wanted  # the user may also be in that group
+    return (mode >> 3 | mode) & wanted != wanted  # the user may also be in the file's group
 
 
 def _mend(status: os.stat_result, user: AgentUser, quoted: str, mode: str) -> str:

@@ -22,7 +22,7 @@ class Blocked(Exception):
 
 @contextmanager
 def owned(directory: str, **options: Unpack[FileOptions]) -> Iterator[tuple[CheckpointManager[Any], AgentUser | None]]:
-    """The library's own manager of the directory, and the user that root acts as meanwhile, if any."""
+    """The library's own manager of the directory, and the user as which root acts meanwhile, if any."""
     with ExitStack() as stack:
         user: AgentUser | None = None
         try:

@@ -49,7 +49,7 @@ def parse(text: str) -> tuple[Step, ...]:
 
 
 def replace(value: Any, steps: tuple[Step, ...], by: Any) -> int:
-    """Put `by` in every place that the steps lead to; returns their number."""
+    """Put `by` in every place that the steps lead to; returns the number of places."""
     step, rest = steps[0], steps[1:]
     count = 0
     for name in _matching(value, step):

@@ -25,7 +25,7 @@ from .targets import Target
 
 
 class Remedy(NamedTuple):
-    """A sentence, and the commands that do it."""
+    """A sentence, and the commands that do what it says."""
 
     what: str
     commands: tuple[str, ...] = ()

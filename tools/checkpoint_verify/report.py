@@ -80,9 +80,9 @@ def _verdict_of_file(tally: Tally, *, strict: bool) -> tuple[str, str]:
 
 
 def print_report(tallies: Sequence[Tally], screen: Screen, *, strict: bool, each: bool = False) -> None:
-    """The verdict, the problems and the summary; for several places one row each, then the problems.
+    """Print the verdict, the problems and the summary; for several places one row each, then the problems.
 
-    With `each` every problem has its own line, even if many are of one sort.
+    With `each`, every problem has its own line, even if many are of one sort.
     """
     verdict, style = verdict_of(tallies, strict=strict)
     screen.say((verdict, style))

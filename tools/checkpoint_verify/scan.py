@@ -29,7 +29,7 @@ from .opening import Refusal, refusals_of
 from .spares import Spares, spares_in
 
 DEVICE_PLUGINS = "device-plugins"
-REPLACE_SECONDS = 0.2  # a live agent is replacing it right now
+REPLACE_SECONDS = 0.2  # wait this long for a live agent that is replacing a file
 IN_FLIGHT_SECONDS = 60.0  # a write may keep its temp file this long
 
 _KUBELET_TEMP = re.compile(r"\.\d+")  # names of Go's CreateTemp(dir, ".")
@@ -88,7 +88,7 @@ def scan(
     subjects: bool = False,
     opened: Callable[[int], object] = lambda _: None,
 ) -> Iterator[Finding]:
-    """Every checkpoint and kubelet file of a directory, in the order of names; fills `around` on the way.
+    """Every checkpoint and kubelet file of a directory, in the order of names; also fills `around`.
 
     Calls `opened` with the number of files before it reads them. Raises OSError if the directory cannot be read.
     """
@@ -165,7 +165,7 @@ def _checkpoints(
 
 
 def _irregular(name: str, folder: int, path: str, circumstances: Circumstances) -> Finding | None:
-    """A finding for anything but a regular file, without opening it: a device may react to that."""
+    """A finding for anything but a regular file, made without opening it: a device may react to that."""
     try:
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     except OSError:
@@ -216,7 +216,7 @@ def _is_kubelets(path: str, names: _Names) -> bool:
 
 
 def _device_plugins(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iterator[Finding]:
-    """kubelet keeps the file of its device manager one folder further down."""
+    """Kubelet keeps the file of its device manager one folder further down."""
     below = os.path.join(path, DEVICE_PLUGINS)
     if DEVICE_PLUGINS in mounted_in(folder):
         around.notes.append(f"{words.shown(below)} is a separate mount and was not checked; give its path to check it.")

@@ -91,7 +91,7 @@ class Progress:
     """Receives the number of files ahead, then each file that is done. This one shows nothing."""
 
     def searched(self, directories: int) -> None:
-        """This many directories have been searched; how many remain is not known."""
+        """This many directories have been searched; how many remain is unknown."""
 
     def expect(self, total: int) -> None:
         """This many more files have to be checked."""

@@ -21,7 +21,7 @@ from .mounts import mounts_below
 from .remains import looks_ours
 from .scan import DEVICE_PLUGINS
 
-HEADS = 16  # files of a directory that are read to find out whether they are checkpoints
+HEADS = 16  # files of a directory that are read to see whether they are checkpoints
 # The layers of container images: hundreds of thousands of directories, and never state.
 IMAGE_LAYERS = frozenset({"overlay2", "overlay", "io.containerd.snapshotter.v1.overlayfs"})
 LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "jfs", "reiserfs", "vfat"})

@@ -1,7 +1,7 @@
 """Spares: files that updates overwrite. After a crash one of them may hold the newest generation of a key.
 
-While an owner is alive, all names are right and the spares do not matter. It keeps `.spares` locked, which can be seen
-from any container. FORMAT.md has the rule.
+While an owner is alive, all names are right and the spares do not matter. The owner keeps `.spares` locked, which any
+container can see. FORMAT.md has the rule.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Spares:
 
 
 def spares_in(names: Sequence[str], folder: int, path: str) -> Spares:
-    """Reads the spares of an open folder; `path` is for the sentences."""
+    """Read the spares of an open folder; `path` is for the sentences."""
     spares = Spares(names)
     candidates: dict[str, list[Candidate]] = {}
     budget = SearchBudget()

@@ -1,4 +1,4 @@
-"""Whose state a checkpoint holds: claim, pods and devices, which mean more to people than a key.
+"""Finds out whose state a checkpoint holds: claim, pods and devices, which mean more to people than a key.
 
 Only for the kinds of draState, and only on the tool's own screens: errors never show data. What a damaged file says
 about itself is a hint, and is marked as such.
@@ -25,7 +25,7 @@ from .kubelet import DRA, NVIDIA, KubeletFile
 
 BY_PREVIOUS = "as of the generation before"
 BY_DAMAGED = "by its damaged bytes"
-_SHOWN = 3  # of each on one line
+_SHOWN = 3  # names of each sort on one line
 _HEADER_BYTES = 4096
 _KIND = re.compile(rb'"kind":"([A-Za-z]+)"')
 _MEMBERS = {name: re.compile(rb'"' + name.encode() + rb'":"([^"\\]{1,253})"') for name in ("claim_name", "namespace")}
@@ -52,7 +52,7 @@ class Subject:
 
     @property
     def document(self) -> dict[str, Any]:
-        """As JSON, complete."""
+        """The complete subject as JSON."""
         return {
             "claims": [words.shown(claim) for claim in self.claims],
             "pods": [words.shown(pod) for pod in self.pods],
@@ -68,7 +68,7 @@ def listed(values: tuple[str, ...]) -> str:
 
 
 def subject_of(header: Header, data: bytes | memoryview) -> Subject | None:
-    """The subject of a whole checkpoint; None if its kind is not known, or the data does not fit its schema."""
+    """The subject of a whole checkpoint; None if its kind is unknown, or the data does not fit its schema."""
     try:
         if header.kind == CLAIMS.kind:
             return _of_claim(CLAIMS.decode(data, header.version, header.readable_by)[0])

@@ -73,7 +73,7 @@ class Surgeon:
         self.blocked = ""  # why nothing could be done, in a sentence
 
     def plan(self, steps: Sequence[Step]) -> None:
-        """Plan what to do about each; takes no lock and changes nothing."""
+        """Plan what to do about each file; takes no lock and changes nothing."""
 
         def plan(step: Step, manager: CheckpointManager[Any], user: AgentUser | None) -> None:
             step.plan = manager.plan_recovery(step.target.key)
@@ -85,7 +85,7 @@ class Surgeon:
         self._for_each(steps, plan, read_only=True)
 
     def operate(self, steps: Sequence[Step]) -> None:
-        """Apply the plans, as the owner of the directory meanwhile."""
+        """Become the owner of the directory, and apply the plans."""
 
         def operate(step: Step, manager: CheckpointManager[Any], _: AgentUser | None) -> None:
             assert step.plan

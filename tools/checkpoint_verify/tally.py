@@ -66,7 +66,7 @@ class Tally:
         )
 
     def boots_counted(self) -> tuple[int, int, int]:
-        """How many are from this boot, from an earlier one, and from an unknown one."""
+        """How many checkpoints are from this boot, from an earlier boot, and from an unknown one."""
         this, unknown = boot_id(), self.boots[""]
         total = sum(self.boots.values())
         if not this:
@@ -83,7 +83,7 @@ class Tally:
             self.highest_generation = max(self.highest_generation, header.generation)
             self.lowest_generation = min(self.lowest_generation or header.generation, header.generation)
         elif found.kubelet:
-            found.kubelet = replace(found.kubelet, data=None)  # the memory of many large files would add up
+            found.kubelet = replace(found.kubelet, data=None)  # the data of many large files would add up
             self.kubelet.append(found)
         refusal = self._refusal_of(found)
         if found.state is State.GOOD and not refusal and not found.warnings:

@@ -1,6 +1,6 @@
 """Turns the arguments of a command line into files.
 
-A KEY is looked up in the directory given before it (`-d DIR KEY`, `DIR KEY`), by default the current one.
+A KEY is looked up in the directory named before it (`-d DIR KEY`, `DIR KEY`), by default the current one.
 An argument with a slash, or the name of an existing file, is a FILE.
 """
 
@@ -44,7 +44,7 @@ def add_directory(parser: argparse.ArgumentParser) -> None:
 
 
 def resolve(given: list[str], directory: str | None) -> tuple[list[Target], str | None]:
-    """The targets, and the directory that was given, if any."""
+    """The targets, and the directory that was named, if any."""
     targets: list[Target] = []
     for word in given:
         if _is_directory(word) and not (directory and is_name(word) and "/" not in word):

@@ -23,14 +23,14 @@ from . import disk, words
 from .lockstate import Held, LockState
 from .meaning import Problem, Severity
 
-IN_FLIGHT_SECONDS = 60.0  # a live agent may take this long to complete one
+IN_FLIGHT_SECONDS = 60.0  # a live agent may take this long to complete a transaction
 SHOWN_KEYS = 5
 _NOT_A_FILE = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR})
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What the record of a directory means now; empty if there is none that counts."""
+    """What the record of a directory means now; empty if no record counts."""
 
     problems: list[Problem] = field(default_factory=list)
     waiting: dict[str, Member] = field(default_factory=dict)  # by key: newer than its own file and its spares
@@ -101,13 +101,13 @@ def _standing(member: Member, current: int, file_exists: bool) -> _Standing:
 
 
 def _was_committed(standings: Mapping[Member, _Standing]) -> bool:
-    """False if a power loss kept the record but not all of its files; then none of it was applied."""
+    """False if a power loss kept the record but not all of its files; then no member was applied."""
     found = {standing for member, standing in standings.items() if member.file}
     return _Standing.LOST not in found or _Standing.DONE in found
 
 
 def _generation(path: str, key: str) -> int:
-    """Raises OSError: nothing follows from a file that cannot be read."""
+    """Raises OSError: a file that cannot be read proves nothing."""
     blob = b""
     try:
         blob = disk.read_whole(path, None)

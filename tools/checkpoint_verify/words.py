@@ -27,7 +27,7 @@ def quoted(path: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """At most `width` characters; cut in the middle, where a path says least."""
+    """At most `width` characters, cut in the middle, where a path says least."""
     if len(text) <= width:
         return text
     end = (width - 1) * 2 // 3

@@ -30,7 +30,7 @@ def reader(document: Node) -> PolicyState | UnverifiedState:
 
 
 def _is_flat(document: Node) -> bool:
-    """Whether the entries map container IDs to CPUs, as only form v1 did."""
+    """True if the entries map container IDs to CPUs, as only form v1 did."""
     entries = document.get("ENTRIES") if isinstance(document, Object) else None
     if not isinstance(entries, Object) or not entries.members:
         return False

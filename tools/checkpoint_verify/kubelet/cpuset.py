@@ -10,14 +10,14 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 def parse(text: str) -> list[range]:
-    """The ranges of the list; raises ValueError where kubelet would refuse it."""
+    """The ranges of the list. Raises ValueError if kubelet would refuse it."""
     if text == "":
         return []
     return [_range(part) for part in text.split(",")]
 
 
 def members(text: str) -> list[int]:
-    """The CPUs of the list, sorted, each once; raises ValueError also for sets of absurd size."""
+    """The CPUs of the list, sorted, each once. Also raises ValueError for sets of absurd size."""
     ranges = parse(text)
     if sum(part.stop - part.start for part in ranges) > MAX_CPUS:
         raise ValueError(f"CPU set of more than {MAX_CPUS} CPUs")

@@ -42,7 +42,7 @@ def reader(document: Node) -> DeviceState | UnverifiedState:
 
 
 def _is_flat(document: Node) -> bool:
-    """Whether the device IDs are in plain lists, as before NUMA nodes were added."""
+    """True if the device IDs are in plain lists, as they were before NUMA nodes were added."""
     data = document.get("DATA") if isinstance(document, Object) else None
     entries = data.get("PODDEVICEENTRIES") if isinstance(data, Object) else None
     if not isinstance(entries, list) or not entries:

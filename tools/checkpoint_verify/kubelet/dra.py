@@ -14,7 +14,7 @@ TEXT_FORM_SINCE = 31
 
 
 def is_old_form(document: Node) -> bool:
-    """Whether this is certainly the form of kubelet 1.26 to 1.30, whatever the file's name."""
+    """True if this is certainly the form of kubelet 1.26 to 1.30, whatever the file's name."""
     if not isinstance(document, Object) or not is_entries_form(document):
         return False
     entries = document.get("ENTRIES")

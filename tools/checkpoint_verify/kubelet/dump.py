@@ -19,7 +19,7 @@ def dump_value(gotype: GoType, value: Value) -> str:
 
 
 def dump_pointer(struct: Struct, value: Value, name: str = "") -> str:
-    """The dump of a pointer to a struct, under another type name if one is given."""
+    """The dump of a pointer to a struct, under another type name if one is passed."""
     printer = _Printer(skip=True)
     printer.parts.append(f"(*{name or struct.name})")
     printer.value(struct, value)

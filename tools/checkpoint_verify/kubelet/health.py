@@ -17,7 +17,7 @@ _WORDS = frozenset({"HEALTHY", "UNHEALTHY", "UNKNOWN"})
 
 
 def is_health(document: Object) -> bool:
-    """Whether every member is a driver with devices, and every device states its health."""
+    """True if every member is a driver with devices, and every device states its health."""
     drivers = [value for _, value in document.members]
     devices = [value.get("DEVICES") for value in drivers if isinstance(value, Object)]
     if not drivers or len(devices) < len(drivers) or not all(isinstance(one, Object) for one in devices):

@@ -2,7 +2,7 @@
 
 The driver hashes what it would write now, not the bytes of the file. So another driver version may compute another
 checksum for a whole file (kubernetes-sigs/dra-driver-nvidia-gpu#1080). Here the bytes of the file are hashed: if they
-match, the file is as it was written. If not, the reason cannot be found out here.
+match, the file is as it was written. If not, the reason cannot be determined here.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _checksum(text: str) -> int:
 
 
 def _raw_members(text: str) -> Iterator[tuple[str, str]]:
-    """The members of an object, with the exact text of their values. ValueError if it is not an object."""
+    """The members of an object, with the exact text of their values. Raises ValueError if it is not an object."""
     decoder = json.JSONDecoder()
     place = _skip(text, text.index("{") + 1)
     while text[place : place + 1] != "}":

@@ -43,7 +43,7 @@ _FILE = Struct("state.Checkpoint", (Field("Data", STRING, "data"), Field("Checks
 def reader(document: Node, old_name: bool = False) -> PodState | UnverifiedState:
     """The document as a pod state, to be judged by any kubelet version.
 
-    Under the old name a bare checksum is an empty state of the old form; under the other names it is nothing.
+    Under the old name a bare checksum is an empty state of the old form; under the other names it has no data.
     """
     bare = isinstance(document, Object) and document.names() == ["CHECKSUM"]
     if is_old_form(document) or (old_name and bare):
@@ -52,7 +52,7 @@ def reader(document: Node, old_name: bool = False) -> PodState | UnverifiedState
 
 
 def is_old_form(document: Node) -> bool:
-    """Whether the allocations are in the file itself, not in a text inside it."""
+    """True if the allocations are in the file itself, not in a text inside it."""
     if not isinstance(document, Object) or not isinstance(document.get("DATA"), Missing):
         return False
     allocations, resizes = document.get("ALLOCATIONENTRIES"), document.get("RESIZESTATUSENTRIES")
@@ -69,7 +69,7 @@ class PodState:
 
     def judge(self, minor: int) -> Judgement:
         """What kubelet 1.`minor` makes of the document."""
-        # What the text contained before the present names is not known, so nothing in it is odd.
+        # What the text contained under the old name is unknown, so nothing in it counts as odd.
         inside = (self._state,) if minor >= PRESENT_NAMES_SINCE else ()
         return self._judge(minor).warn(*notes.about(minor, self._file, *inside))
 

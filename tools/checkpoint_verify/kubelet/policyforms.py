@@ -1,4 +1,4 @@
-"""The forms in which kubelet's CPU and memory manager have written their state, and a document read in each.
+"""The forms in which kubelet's CPU and memory managers have written their state, and a document read in each.
 
 The text form carries `data` (JSON text) with `dataChecksum`, beside a copy for older kubelets. The two
 forms before it hash the struct itself: one with pod entries, one plain. This module only reads and
@@ -71,12 +71,12 @@ class Reading:
 
     @property
     def sealed(self) -> bool:
-        """Whether kubelet takes this for the text form, and so never falls back to an older one."""
+        """True if kubelet takes this for the text form, and so never falls back to an older form."""
         return bool(self.outer.value["Data"] or self.outer.value["DataChecksum"])
 
     @property
     def has_pods(self) -> bool:
-        """Whether there are entries that the plain form would lose."""
+        """True if there are entries that the plain form would lose."""
         return bool(self.pods.value["PodEntries"])
 
     @property
@@ -88,7 +88,7 @@ class Reading:
 
     @property
     def copy_agrees(self) -> bool:
-        """Whether the copy for older kubelets says the same as the text."""
+        """True if the copy for older kubelets says the same as the text."""
         copy, text = self.plain.value, self.inner.value
         return all((copy[name] or None) == (text[name] or None) for name in copy if name != "Checksum")
 
@@ -112,7 +112,7 @@ class Reading:
 
 
 def _preset(struct: Struct) -> Value:
-    """What kubelet decodes over: zero values, but empty maps at the top level."""
+    """The value that kubelet decodes over: zero values, but empty maps at the top level."""
     return {field.name: {} if isinstance(field.type, Map) else field.type.zero() for field in struct.fields}
 
 

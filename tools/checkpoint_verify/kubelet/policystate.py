@@ -1,4 +1,4 @@
-"""How kubelet loads the state of its CPU and its memory manager: one ladder of forms for both.
+"""How kubelet loads the state of its CPU and memory managers: the same sequence of forms for both.
 
 Kubelet 1.37 tries the text form, then the struct with pod entries, then the plain struct; a document that
 shows any sign of the text form is never tried as another. Older kubelets know only the plain struct, which

@@ -1,4 +1,4 @@
-"""Which kubelet file this is: by its content, or by its well-known name where the content is not enough."""
+"""Recognises kubelet's files by their content, or by their well-known names if the content is not enough."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _device_kind(data: Object, names: set[str]) -> str:
 
 
 def _text_kind(document: Object, text: str) -> str:
-    """DRA and pod files differ in their text, or else in which checksum fits, or else in letter case."""
+    """DRA and pod files differ in their text, or in which checksum fits, or in letter case; tried in this order."""
     checksum = document.get("CHECKSUM")
     if isinstance(checksum, str) and ":" in checksum:  # another program's checksum
         return ""

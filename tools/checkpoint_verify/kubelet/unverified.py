@@ -1,4 +1,4 @@
-"""Forms that are recognised and can be read, but whose checksum algorithm is not known here."""
+"""Forms that are recognised and can be read, but whose checksum algorithm is unknown here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class UnverifiedState:
         self._refused_since = refused_since
 
     def judge(self, minor: int) -> Judgement:
-        """Unknown, and whether kubelet 1.`minor` is nevertheless known to refuse it."""
+        """Always unknown; also says if kubelet 1.`minor` is nevertheless known to refuse the file."""
         detail = f"The content can be read, but the checksum of form {self._form} is not verified here"
         if self._refused_since is None or minor < self._refused_since:
             return unknown(self._form, f"{detail}.", self._stored)

@@ -22,7 +22,7 @@ class KubeletFile:
     """One kubelet state file, as the requested kubelet version would judge it.
 
     `loads_in` says for each known minor version ("1.30" …) whether it loads the file, assuming that its configured
-    policy matches: True, False, or None where that is not known or depends on a feature gate.
+    policy matches: True, False, or None if that is unknown or depends on a feature gate.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class Judgement:
 
 
 def valid(form: str, detail: str, stored: int, expected: int | None = None) -> Judgement:
-    """Kubelet loads the file; `expected` is given where the stored checksum is not the computed one."""
+    """Kubelet loads the file; pass `expected` if the stored checksum is not the computed one."""
     computed = stored if expected is None else expected
     return Judgement(Verdict.VALID, form, "", detail, str(computed), str(stored), loads=True)
 

@@ -16,7 +16,7 @@ def name(minor: int) -> str:
 
 
 def parse(text: str | None) -> int:
-    """The minor number of "1.35", "v1.36.2", "1.37.0-rc.1"; None is the newest. ValueError if not known."""
+    """The minor number of "1.35", "v1.36.2", "1.37.0-rc.1"; None is the newest. Raises ValueError if unknown."""
     if text is None:
         return NEWEST
     found = _VERSION.fullmatch(text.strip())
