@@ -6,7 +6,7 @@ import sys
 
 from checkpointmanager import __version__
 
-# Only these: a missing module of our own is a broken installation, and must look like one.
+# Only these modules: a missing module of our own is a broken installation, and must look like one.
 OF_THE_EXTRA = ("google", "grpc", "prometheus_client")
 
 

@@ -40,12 +40,12 @@ from .wire import V1, V1BETA1
 
 logger = logging.getLogger("dra_agent")
 
-LOCK_SLICE_SECONDS = 0.5  # length of one attempt of a standby, and so the longest delay before it notices SIGTERM
+LOCK_SLICE_SECONDS = 0.5  # the length of one attempt of a standby, and so the longest delay before it notices SIGTERM
 WATCH_SECONDS = 1.0  # between two checks of the sockets and of the device file
 
 
 class Agent:
-    """Call `run` once. `stopping` ends it in order, from any phase."""
+    """Call `run` once. Set `stopping` to end it in order, from any phase."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -105,7 +105,7 @@ class Agent:
         return ClaimInfoCache(self._settings.state, boot_id=self._settings.boot_id, **self._file_options())
 
     def _open_pods(self) -> PodConfigs:
-        """Called only while we own the claims, so no other agent has this store open."""
+        """Call this only while we own the claims: then no other agent has this store open."""
         store = PodConfigStore(self._settings.pods, boot_id=self._settings.boot_id, **self._file_options())
         self.status.pods = PodConfigs(store)
         return self.status.pods
@@ -119,7 +119,7 @@ class Agent:
         )
 
     async def _serve(self, cache: AsyncClaimInfoCache) -> None:
-        self._settings.devices.refresh()  # it may have changed while another process owned the state
+        self._settings.devices.refresh()  # the file may have changed while another process owned the state
         make_folder(self._settings.cdi, 0o755)  # runtimes and their users read it
         pods = await cache.threads.call(self._open_pods)
         try:

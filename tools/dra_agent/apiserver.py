@@ -53,7 +53,7 @@ class ApiServer:
         return self._ask("GET", "/api/v1", f"/nodes/{quote(name, '')}")
 
     def served_versions(self) -> list[str]:
-        """The names of the resource API versions that this server has; none if it does not have that API."""
+        """The names of the resource API versions that this server has; empty if it does not have that API."""
         try:
             group = self._ask("GET", RESOURCE_GROUP)
         except ApiError as error:

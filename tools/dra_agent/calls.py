@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 logger = logging.getLogger("dra_agent.calls")
 
-# Seconds. Kubelet's fifteen, 0.1 to 40 in equal steps of their logarithm; below them finer ones, because a claim
+# Seconds. Kubelet's fifteen buckets, from 0.1 to 40 in equal logarithmic steps, and finer ones below, because a claim
 # is prepared in milliseconds here, and kubelet also counts what it does itself.
 KUBELET_BUCKETS = tuple(round(0.1 * 400 ** (n / 14), 6) for n in range(15))
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, *KUBELET_BUCKETS)

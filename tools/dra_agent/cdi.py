@@ -1,4 +1,4 @@
-"""CDI specification files: what the container runtime does to a container that gets a device.
+"""Writes CDI specification files, which say what the container runtime does to a container that gets a device.
 
 One file per claim, replaced by a rename, so the runtime reads all of it or nothing. They are not synced: the agent
 writes them again from the claims whenever it starts, and they are worthless after a reboot.
@@ -25,7 +25,7 @@ Edits = list[dict[str, Any]]  # the devices of a file, each with what it does to
 
 
 class CdiFolder:
-    """The files of one driver in a folder that other drivers use as well: only its own are ever touched."""
+    """The files of one driver in a folder that other drivers use as well; it touches only its own files."""
 
     def __init__(self, path: str, driver: str) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class CdiFolder:
         return f"{self._driver}/{CLASS}={device_name(uid, device)}"
 
     def write(self, uid: str, devices: Edits) -> None:
-        """Write the claim's file, unless it has this content already."""
+        """Write the claim's file, unless it already has this content."""
         path = self._path_of(uid)
         content = self._content(devices)
         if self._read(uid) == content:
@@ -113,7 +113,7 @@ def device_edits(
     device_nodes: Sequence[str],
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """What one device does to a container: its nodes, and variables under names of its own.
+    """What one device does to a container: its nodes, and variables whose names no other device uses.
 
     The runtime merges the devices of a container, and equal names would overwrite each other.
     """

@@ -74,7 +74,7 @@ class CdiHooks(DriverHooks):
         try:
             check_parameters(claim)
         except ClaimInvalid:
-            pass  # set up by an agent that knew other parameters; the file has their result
+            pass  # an agent that knew other parameters set it up; the file has their result
         else:
             self._pods.follow(claim)
         self._cdi.write(claim.uid, claim.driver_data)

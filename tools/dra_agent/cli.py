@@ -1,6 +1,6 @@
 """The command `dra-agent`: arguments in, exit code out.
 
-0 after SIGTERM or SIGINT, 2 for settings that cannot work, 1 for anything else that ends it.
+Exit codes: 0 after SIGTERM or SIGINT, 2 for settings that cannot work, 1 for anything else that ends it.
 """
 
 from __future__ import annotations

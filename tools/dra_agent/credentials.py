@@ -17,16 +17,16 @@ Pem = bytes | str  # the text itself, or the path of a file that contains it
 class Tls:
     """How to verify the server, and our own certificate if we have one."""
 
-    authority: Pem = b""  # that signed the server's certificate; the system's if empty
+    authority: Pem = b""  # the CA that signed the server's certificate; the system's CAs if empty
     certificate: Pem = b""
     key: Pem = field(default=b"", repr=False)
-    server_name: str = ""  # the name in its certificate, if that is not the host's
+    server_name: str = ""  # the name in the server's certificate, if it is not the host's
     verify: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Without `tls` it is plain HTTP. The token comes from its file, `token` or the plugin, in this order."""
+    """Without `tls`, requests use plain HTTP. The token comes from its file, `token` or the plugin, in this order."""
 
     host: str
     port: int
@@ -45,13 +45,13 @@ class Credentials:
         return self.plugin.credential()
 
     def renew(self, refused: ExecCredential) -> bool:
-        """Called when the server has refused the credential. True if a new connection may succeed."""
+        """Call this when the server has refused the credential. True if a new connection may succeed."""
         if self.plugin:
             self.plugin.forget(refused)
         return self.plugin is not None or bool(self.tls and isinstance(self.tls.certificate, str))
 
     def context(self, shown: ExecCredential) -> ssl.SSLContext | None:
-        """For a new connection that uses `shown`, with the present content of the files."""
+        """The TLS context of a new connection that uses `shown`, with the current content of the files."""
         if not self.tls:
             return None
         authority = _read(self.tls.authority)

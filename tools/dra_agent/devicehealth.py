@@ -1,4 +1,4 @@
-"""Watches the devices of this node: one whose device node is gone is unhealthy until it is back.
+"""Watches the devices of this node: a device whose device node is gone is unhealthy until the node is back.
 
 It checks once a second with an lstat per device node, in a thread. inotify would be quicker and miss more: a node on
 devtmpfs or behind a mount may disappear without an event, and a missing folder cannot be watched.
@@ -30,7 +30,7 @@ MAX_LINKS = 40  # followed in a row: the kernel's limit
 
 
 class Health(IntEnum):
-    """The values are the API's numbers."""
+    """The health of a device; the values are the API's numbers."""
 
     UNKNOWN = 0
     HEALTHY = 1
@@ -39,7 +39,7 @@ class Health(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is known of one device, and why."""
+    """What is known about one device, and why."""
 
     health: Health
     message: str = ""
@@ -60,7 +60,7 @@ class DeviceHealth:
         self._changed = asyncio.Event()  # replaced after each change, so that every waiter sees it
 
     async def run(self) -> None:
-        """Check for ever. A check that hangs makes the findings old, and kubelet treats old ones as unknown."""
+        """Check for ever. If a check hangs, the findings get old, and kubelet treats old findings as unknown."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)
@@ -116,7 +116,7 @@ class HealthMetrics(Collector):
 
 
 def look_at(inventory: Inventory, host_root: str = "/") -> Findings:
-    """Check all devices: kubelet treats a missing one as unknown."""
+    """Check all devices: kubelet treats a device that is not reported as unknown."""
     return {key: _finding(device, host_root) for key, device in inventory.all_devices().items()}
 
 
@@ -134,7 +134,7 @@ def _finding(device: OfferedDevice, host_root: str) -> Finding:
 
 
 def _find(path: str, root: str) -> None:
-    """Raises OSError if it is missing. Follows links as the host does: absolute ones would lead into our own root."""
+    """Raises OSError if the path is missing. Follows links as the host does: absolute ones would lead into our root."""
     for _ in range(MAX_LINKS):
         if not stat.S_ISLNK(os.lstat(root + path).st_mode):
             return

@@ -1,8 +1,8 @@
-"""Credentials from a program that the kubeconfig names (`exec`), as clouds use them: run it, keep the credential until
-it expires, and run it again.
+"""Gets credentials from a program that the kubeconfig names (`exec`), as clouds use them: runs it, keeps the credential
+until it expires, and runs it again.
 
-It speaks client.authentication.k8s.io/v1 and v1beta1. No user is there to answer questions, so it runs without a
-terminal. Its stderr goes to the agent's own.
+It speaks client.authentication.k8s.io/v1 and v1beta1. There is no user to answer questions, so the program runs without
+a terminal. Its stderr goes to the agent's own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EARLY_SECONDS = 10.0  # a credential is renewed this long before it expires
 
 
 class CredentialsError(Exception):
-    """No credentials are available now. The text says from where and why."""
+    """No credentials are available now. The text says where they should come from, and why they do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ExecCredential:
     token: str = field(default="", repr=False)
     certificate: bytes = field(default=b"", repr=False)
     key: bytes = field(default=b"", repr=False)
-    expires: float | None = None  # as time.time(); None: when the server refuses it
+    expires: float | None = None  # as time.time(); None if it is valid until the server refuses it
 
     @property
     def is_valid(self) -> bool:
@@ -72,7 +72,7 @@ class ExecPlugin:
         self._failure: tuple[float, CredentialsError] | None = None  # with time.monotonic(); guarded by _running
 
     def credential(self) -> ExecCredential:
-        """The credential kept, or a new one."""
+        """The credential that is kept, or a new one."""
         asked = time.monotonic()
         given = self._given
         if given and given.is_valid:
@@ -80,7 +80,7 @@ class ExecPlugin:
         with self._running:
             if self._given and self._given.is_valid:
                 return self._given
-            if self._failure and self._failure[0] >= asked:  # it has just failed for a caller before us
+            if self._failure and self._failure[0] >= asked:  # it has just failed for another caller
                 raise self._failure[1]
             try:
                 self._given = self._parsed(self._run())
@@ -90,7 +90,7 @@ class ExecPlugin:
             return self._given
 
     def forget(self, refused: ExecCredential) -> None:
-        """Called when the server has refused it: the next caller gets a new one, even if this one has not expired."""
+        """Call this when the server has refused it: the next caller gets a new one, even if this has not expired."""
         if self._given is refused:
             self._given = None
 

@@ -1,4 +1,4 @@
-"""Makes folders with the given mode, whatever the umask, and leaves existing ones as they are."""
+"""Makes folders with a given mode, whatever the umask, and leaves existing folders as they are."""
 
 from __future__ import annotations
 

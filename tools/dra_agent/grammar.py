@@ -34,7 +34,7 @@ _QUANTITY = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[
 
 
 def driver(name: object) -> None:
-    """It must be a driver name for the API server and a CDI vendor for container runtimes."""
+    """The name must be a driver name for the API server and a CDI vendor for container runtimes."""
     subdomain(name, MAX_DRIVER)
     if not _CDI_NAME.fullmatch(str(name)):
         raise ValueError(f"{name!r} is not a CDI vendor: at least two characters, of which the first is a letter")
@@ -131,7 +131,7 @@ def label_value(value: object) -> None:
 
 
 def taint(value: object) -> None:
-    """The API server sets the time when it was added."""
+    """A taint. The API server sets the time at which it was added."""
     if not isinstance(value, Mapping) or not {"key", "effect"} <= value.keys() <= {"key", "value", "effect"}:
         raise ValueError("a taint has a key, an effect, and optionally a value")
     label(value["key"])

@@ -1,4 +1,4 @@
-"""grpc.health.v1 on the plugin's socket: the whole ("") and each service that kubelet calls."""
+"""grpc.health.v1 on the plugin's socket: the health of the whole agent ("") and of each service that kubelet calls."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The DRAResourceHealth service: kubelet opens a stream and receives the health of the devices.
 
-Each message is the complete list. It is made when it is sent, from what is known then, so a client that reads slowly
-or not at all gets fewer messages and never old ones: nothing is queued for it, and its stream waits alone.
+Each message is the complete list, made at the moment it is sent. So a client that reads slowly or not at all gets fewer
+messages and never old ones: nothing is queued for it, and only its own stream waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .plugin import stream
 from .wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth
 
 TIMEOUT_SECONDS = 30  # kubelet treats a device without news for this long as unknown; also its default
-HEARTBEAT_SECONDS = TIMEOUT_SECONDS / 3  # if nothing changes; two may be late
+HEARTBEAT_SECONDS = TIMEOUT_SECONDS / 3  # between messages if nothing changes; two of them may be late
 MAX_MESSAGE = 1024  # characters; kubelet cuts longer ones
 
 
@@ -35,7 +35,7 @@ class HealthStreamService:
         return {api.watch.path: stream(api.watch, self._watch(api)) for api in (HEALTH_V1, HEALTH_V1ALPHA1)}
 
     def stop(self) -> None:
-        """End all streams. A client that does not read its stream learns of it when the socket closes."""
+        """End all streams. A client that does not read its stream notices when the socket closes."""
         self._stopped = True
         for task in self._streams:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The service behind `dra-agent claims` and `dra-agent release`: what is held, and letting go of it by hand."""
+"""The service behind `dra-agent claims` and `dra-agent release`: lists what is held, and releases it by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("dra_agent")
 
 
 class HeldClaimsService:
-    """On the plugin's own socket, which only root can reach."""
+    """Served on the plugin's own socket, which only root can reach."""
 
     def __init__(self, preparer: AsyncClaimPreparer) -> None:
         self._preparer = preparer

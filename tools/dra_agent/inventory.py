@@ -26,7 +26,7 @@ from . import grammar
 
 
 class SettingsError(Exception):
-    """The agent cannot start with these settings. The text says where and what is wrong."""
+    """The agent cannot start with these settings. The text says what is wrong, and where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class OfferedDevice:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPool:
-    """Devices that several nodes reach: those that have, for each label, one of its values; None: all nodes."""
+    """Devices that several nodes reach: nodes that have, for each label, one of its values; all nodes if None."""
 
     name: str
     devices: Mapping[str, OfferedDevice]
@@ -53,7 +53,7 @@ class NetworkPool:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What this node offers: one driver, one pool of its own, and pools that it shares with other nodes."""
+    """What this node offers: one driver, its own pool, and pools that it shares with other nodes."""
 
     driver: str
     pool: str
@@ -66,7 +66,7 @@ class Inventory:
         return next((each.devices.get(device) for each in self.network if each.name == pool), None)
 
     def all_devices(self) -> Mapping[tuple[str, str], OfferedDevice]:
-        """By pool and name. No name occurs twice."""
+        """All devices by pool and name. No name occurs twice."""
         pools = [(self.pool, self.devices), *((pool.name, pool.devices) for pool in self.network)]
         return {(pool, name): device for pool, devices in pools for name, device in devices.items()}
 
@@ -80,7 +80,7 @@ class Inventory:
 
     @classmethod
     def parse(cls, path: str, content: bytes, node: str) -> Inventory:
-        """Checks the rules of the API server and of CDI; SettingsError names `path`, the field and the rule."""
+        """Check the rules of the API server and of CDI. SettingsError names `path`, the field and the rule."""
         try:
             document = json.loads(content)
             inventory = _inventory(document, node)
@@ -199,7 +199,7 @@ def _node_selector(where: str, entry: Mapping[str, Any]) -> dict[str, tuple[str,
 
 
 def _check_env(devices: Iterable[OfferedDevice]) -> None:
-    """A container may get any of these devices together, and then one value of a variable would hide the other."""
+    """A container may get any of these devices together, and then one value of a variable would hide another."""
     values: dict[str, tuple[str, str]] = {}
     for device in devices:
         for name, value in device.env.items():

@@ -16,12 +16,12 @@ from .execplugin import CredentialsError, ExecPlugin
 from .inventory import SettingsError
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-EXTENSION = "client.authentication.k8s.io/exec"  # of a cluster: its settings for exec plugins
+EXTENSION = "client.authentication.k8s.io/exec"  # the extension of a cluster with its settings for exec plugins
 UNSUPPORTED = ("auth-provider", "username", "as", "as-uid", "as-groups")  # ignoring them would change the identity
 
 
 def in_cluster(folder: str = SERVICE_ACCOUNT) -> Credentials:
-    """From a pod's environment and its service account folder."""
+    """The credentials from a pod's environment and its service account folder."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise SettingsError("not in a cluster (KUBERNETES_SERVICE_HOST is not set) and no --kubeconfig given")
@@ -31,7 +31,7 @@ def in_cluster(folder: str = SERVICE_ACCOUNT) -> Credentials:
 
 
 def from_kubeconfig(path: str) -> Credentials:
-    """The current context of a kubeconfig. Relative paths are relative to its folder."""
+    """The credentials of the current context of a kubeconfig. Relative paths are relative to its folder."""
     config = _parsed(path)
     folder = os.path.dirname(os.path.abspath(path))
     try:
@@ -95,7 +95,7 @@ def _for_plugin(folder: str, cluster: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tried(found: Credentials, where: str, hint: str = "") -> Credentials:
-    """Report errors in files at the start. Runs no plugin: it may need a network."""
+    """Report errors in files at the start. Runs no plugin, because a plugin may need a network."""
     try:
         if found.plugin is None:
             found.context(found.current())

@@ -1,5 +1,5 @@
-"""Pools of devices that are attached to the network: they belong to no node, and every agent whose device file has one
-publishes it.
+"""Publishes pools of devices that are attached to the network: they belong to no node, and every agent whose device
+file has such a pool publishes it.
 
 There is no leader. Names and content follow from the device file alone, so agents with the same file want the same
 slices: the first one writes them, the others find them correct. Files differ while a change spreads over the nodes.
@@ -25,11 +25,11 @@ class NetworkSlices:
 
     def __init__(self, writer: SliceWriter) -> None:
         self._writer = writer
-        self._said: dict[str, NetworkPool] = {}  # pools of our file that the server got from us or already had
+        self._said: dict[str, NetworkPool] = {}  # pools of our file that we sent to the server, or that it already had
         self._differing: set[str] = set()  # pools that another agent wrote last, with other content
 
     def publish(self, inventory: Inventory) -> int:
-        """Returns how many slices changed."""
+        """Publish the pools, and return how many slices changed."""
         wanted = {pool.name: pool for pool in inventory.network}
         if not wanted and not self._said:
             return 0

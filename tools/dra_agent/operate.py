@@ -1,4 +1,4 @@
-"""`dra-agent claims` and `dra-agent release`: what a running agent holds, and how to free an orphan by hand.
+"""`dra-agent claims` and `dra-agent release`: list what a running agent holds, and free an orphan by hand.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
 """

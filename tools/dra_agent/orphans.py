@@ -13,7 +13,7 @@ LOOK_SECONDS = 300.0  # between two checks: each asks the API server for every c
 
 
 async def watch_orphans(preparer: AsyncClaimPreparer, release_after: float | None) -> None:
-    """Runs while the agent serves. Releases orphans known for `release_after` seconds; None: never."""
+    """Runs while the agent serves. Releases orphans known for `release_after` seconds, or never if that is None."""
     period = LOOK_SECONDS if release_after is None else min(LOOK_SECONDS, max(release_after, 1.0))
     while True:
         for uid, orphan in (await preparer.find_orphans()).items():

@@ -2,7 +2,7 @@
 
     {"env": {"GPU_MODE": "fast"}, "annotations": {"example.com/mode": "fast"}}
 
-Both members are optional, and there are no others: an unknown one is refused, because its author expects it to have
+Both members are optional, and there are no others: an unknown member is refused, because its author expects it to have
 an effect. Errors contain at most the name of a member, never its content.
 """
 
@@ -33,7 +33,7 @@ class Parameters:
 
     @classmethod
     def merged(cls, configs: Iterable[OpaqueConfig]) -> Parameters:
-        """Name by name, later ones win: the claim's come after those of its class. They have been checked."""
+        """Merge configs that have been checked, name by name. Later ones win: the claim's come after its class's."""
         merged = cls()
         for config in configs:
             merged.env.update(config.parameters.get("env") or {})
@@ -42,7 +42,7 @@ class Parameters:
 
 
 def check_parameters(claim: DriverClaim) -> None:
-    """Raises ClaimInvalid if one of its configs asks for something that the driver cannot do."""
+    """Raises ClaimInvalid if one of the claim's configs asks for something that the driver cannot do."""
     for config in claim.configs:
         try:
             _check(config.parameters)

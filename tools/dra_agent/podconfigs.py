@@ -1,6 +1,6 @@
-"""The configs of each pod's devices, on disk below the plugin folder: what a pod was given, by its UID.
+"""Keeps the configs of each pod's devices on disk, below the plugin folder and by the pod's UID.
 
-The claims are the truth, and this follows them. A pod's configs are set after its claim was written as `preparing`
+The claims are the truth; the configs follow them. A pod's configs are set after its claim was written as `preparing`
 and before it is `prepared`; they are removed after it was written as `unpreparing` and before it is deleted. So the
 step that a kill interrupted is completed when the claim is prepared, restored or unprepared again, and configs that
 belong to no claim are removed at the next start.
@@ -20,16 +20,16 @@ logger = logging.getLogger("dra_agent")
 
 
 class PodConfigs:
-    """Claims without configs, which is most of them, cost nothing here. Safe for many threads."""
+    """Claims without configs, which are most of them, cost nothing here. Safe for many threads."""
 
     def __init__(self, store: PodConfigStore) -> None:
         self.store = store
 
     def follow(self, claim: DriverClaim) -> None:
-        """Make every pod of the claim have its configs, and no other pod; durable when it returns."""
+        """Give the claim's configs to every pod of the claim and to no other; durable when it returns."""
         wanted = _configs(claim)
         if not wanted:
-            return  # and had none: new configs mean a new allocation, and the old one is torn down first
+            return  # it never had any: new configs mean a new allocation, and the old one is torn down first
         if any(uid not in claim.pods for uid in self._pods_with(claim.uid)):
             self.store.delete_claim(claim.uid)  # from all pods; they are set again below
         for pod in claim.pods:
@@ -38,14 +38,14 @@ class PodConfigs:
                     self.store.set_device_config(pod, device, config)
 
     def forget(self, claim_uid: str) -> None:
-        """From now on no pod has them, whatever is on disk. A file that cannot be removed goes at the next start."""
+        """Take the claim's configs from all pods, whatever is on disk. The next start removes a file that stays."""
         try:
             self.store.delete_claim(claim_uid)
         except CheckpointWriteFailed as error:
             logger.warning("claim %s: the configs of its pods stay on disk until the next start: %s", claim_uid, error)
 
     def synchronize(self, cache: ClaimInfoCache) -> None:
-        """At a start, when the claims are restored: drop configs that belong to none of them.
+        """Drop configs that belong to no claim. Call this at a start, when the claims are restored.
 
         Does nothing while a claim is unknown, because its pods are unknown too.
         """
@@ -73,7 +73,7 @@ class PodConfigs:
 
 
 def _configs(claim: DriverClaim) -> dict[str, DeviceConfig]:
-    """By device, under the name that is unique in a pod; only devices that have a config."""
+    """The configs by device, under the name that is unique in a pod; only devices that have a config."""
     configs = {}
     for device in claim.devices:
         if found := claim.configs_of(device):

@@ -1,4 +1,4 @@
-"""Which pod uses which device, in the terms of kubelet's PodResources service.
+"""Reports which pod uses which device, in the terms of kubelet's PodResources service.
 
 The agent knows pods from the claims that are reserved for them: by UID, and by name once this process has prepared
 the claim; until then the UID replaces the name. It knows nothing about containers: all devices of a pod are listed

@@ -1,4 +1,4 @@
-"""Keeps the ResourceSlices as they should be, for as long as the agent serves.
+"""Keeps the ResourceSlices correct for as long as the agent serves.
 
 Kubelet removes all slices of its node when it starts, perhaps seconds after it has registered us again. So each
 registration is followed by one check at once and several soon after; otherwise one check per minute is enough.
@@ -28,7 +28,7 @@ class Publisher:
         self._devices = devices
         self._status = status
         self._slices = ResourceSlices(server, node)
-        self._waits: list[float] = []  # before the checks that come soon
+        self._waits: list[float] = []  # seconds before each of the checks that come soon
         self._wanted = asyncio.Event()
 
     def registered(self) -> None:

@@ -1,4 +1,4 @@
-"""The Registration service: kubelet finds the socket, asks which plugin it is, and reports whether it registered it."""
+"""The Registration service: kubelet finds the socket, asks which plugin it has, and reports if it has registered it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RegistrationService:
     """The status shows what kubelet reports; kubelet itself tries again after an error."""
 
     def __init__(self, settings: Settings, status: Status, on_registered: Callable[[], object]) -> None:
-        """`on_registered` is called each time kubelet registers us, so also after its own restarts."""
+        """`on_registered` is called each time kubelet registers us, including after its own restarts."""
         self._settings = settings
         self._status = status
         self._on_registered = on_registered

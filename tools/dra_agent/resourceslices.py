@@ -27,7 +27,7 @@ class ResourceSlices:
         self._writer.forget()
 
     def publish(self, inventory: Inventory) -> int:
-        """Returns how many slices changed. This node's own come first: others can publish the rest."""
+        """Publish the slices, and return how many changed. This node's own come first: others can publish the rest."""
         return self._publish_own(inventory) + self._network.publish(inventory)
 
     def _publish_own(self, inventory: Inventory) -> int:

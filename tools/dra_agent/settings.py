@@ -10,7 +10,7 @@ from .inventory import InventoryFile
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Paths are absolute. `boot_id` is the test switch for reboots: None means the kernel's."""
+    """Paths are absolute. `boot_id` lets tests simulate reboots: None means the kernel's."""
 
     node: str
     devices: InventoryFile

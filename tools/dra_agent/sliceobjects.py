@@ -1,4 +1,4 @@
-"""ResourceSlice objects from devices: how many a pool needs, and the content of each."""
+"""Makes ResourceSlice objects from devices: as many as a pool needs, and the content of each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NODE_IN_NAME = 100  # characters of the node's name in the name of a slice, whic
 
 
 def slices_of(inventory: Inventory, node: str, owner: Mapping[str, Any], generation: int = 1) -> list[dict[str, Any]]:
-    """The node's own pool; the names are always the same for a node, driver and pool.
+    """The slices of the node's own pool; their names are always the same for a node, driver and pool.
 
-    They are DNS subdomains even where the node's name is cut. The digest covers the full name and the pool.
+    The names are DNS subdomains even if the node's name is cut. The digest covers the full name and the pool.
     """
     digest = _digest(node, inventory.driver, inventory.pool)
     return _slices(
@@ -30,7 +30,7 @@ def slices_of(inventory: Inventory, node: str, owner: Mapping[str, Any], generat
 
 
 def network_slices_of(driver: str, pool: NetworkPool, generation: int = 1) -> list[dict[str, Any]]:
-    """A pool that belongs to no node. It has no owner either: it must outlive the node that wrote it."""
+    """The slices of a pool that belongs to no node. They have no owner: they must outlive the node that wrote them."""
     where: dict[str, Any] = {"allNodes": True}
     if pool.node_selector is not None:
         labels = [

@@ -1,4 +1,4 @@
-"""Reads and writes ResourceSlices at the API server, and decides whether a stored one is as we want it.
+"""Reads and writes ResourceSlices at the API server, and decides whether a stored slice is as we want it.
 
 The server never stores quite what it was sent: quantities come back in another form (1024Mi as 1Gi), and it drops
 empty lists and the fields of features that are off. So stored slices are compared with the server's form of ours,
@@ -34,7 +34,7 @@ class SliceWriter:
         self._stored.clear()
 
     def found(self, driver: str, node: str) -> dict[str, Item]:
-        """The slices of a driver on a node, by name; with "" those that belong to no single node."""
+        """The slices of a driver on a node, by name; with "" as the node, those that belong to no single node."""
         selector = quote(f"spec.driver={driver},spec.nodeName={node}", "")
         try:
             answer = self._server.request("GET", f"/resourceslices?fieldSelector={selector}")

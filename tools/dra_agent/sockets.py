@@ -26,7 +26,7 @@ MAX_PATH = 107  # bytes: the kernel's limit for the path of a unix socket
 
 
 class SocketServer:
-    """One gRPC server with all the calls it answers, by path. `mode` is for the folder, if it has to be made."""
+    """One gRPC server with all the calls that it answers, by path. `mode` is for the folder, if it has to be made."""
 
     def __init__(self, path: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]], mode: int = 0o700) -> None:
         self.path = path
@@ -69,7 +69,7 @@ class SocketServer:
     async def stop(self, grace: float) -> None:
         """Take no new calls and let those under way finish, for at most `grace` seconds.
 
-        Streams end by themselves or are cut off: one whose client does not read would take all of that time.
+        Streams end by themselves or are cut off: a stream whose client does not read would take all of that time.
         """
         self.vanish()
         stopping = asyncio.create_task(self._server.stop(grace))

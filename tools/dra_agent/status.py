@@ -37,7 +37,7 @@ class Status:
     published: str = "not yet"
     unserved: str = ""  # why the agent cannot work with this API server; an outage does not count
     devices_file: str = "good"  # or what is wrong with it now
-    failure: str = ""  # why it cannot go on and should be restarted
+    failure: str = ""  # why the agent cannot continue and should be restarted
 
     @property
     def ready(self) -> bool:

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from .status import Status
 
 REQUEST_SECONDS = 10.0
-STOP_SECONDS = 1.0  # for the answers still being sent
+STOP_SECONDS = 1.0  # for answers that are still being sent
 MAX_REQUEST = 16 << 10  # bytes of request line and headers
 
 

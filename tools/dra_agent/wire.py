@@ -22,7 +22,7 @@ _SCALARS = {
     "int64": _TYPES.TYPE_INT64,
 }
 
-_pool = descriptor_pool.DescriptorPool()  # not the default one: another package may define the same messages
+_pool = descriptor_pool.DescriptorPool()  # not the default pool: another package may define the same messages
 
 
 class Method(NamedTuple):

@@ -29,8 +29,8 @@ class LocalApiServer:
     failing     status that every request gets instead of its answer, such as 503; 0 for none
     versions    of resource.k8s.io that it serves; without v1 it answers all of the agent's requests with 404
     disabled    device fields that it drops because their feature is off, such as allowMultipleAllocations
-    requests    how many came, by kind: resourceclaims, resourceslices, nodes
-    writes      how many of them changed a slice
+    requests    the number of requests, by kind: resourceclaims, resourceslices, nodes
+    writes      the number of requests that changed a slice
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class LocalApiServer:
         self._version = 0
         self._ended = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
-        # It checks every 50 ms whether to stop, so tests do not wait for it.
+        # The server checks every 50 ms whether to stop, so that tests do not wait for it.
         threading.Thread(target=self._server.serve_forever, args=(0.05,), name="api server", daemon=True).start()
 
     @property
@@ -71,9 +71,9 @@ class LocalApiServer:
         from_class: Mapping[str, Any] | None = None,
         from_claim: Mapping[str, Any] | None = None,
     ) -> None:
-        """A claim as the scheduler leaves it: with these devices, for pods with these UIDs.
+        """Create a claim as the scheduler leaves it: with these devices, for pods with these UIDs.
 
-        A prioritized list turns the request "gpu" into "gpu/small"; `requests` has the request per device where they
+        A prioritized list turns the request "gpu" into "gpu/small"; `requests` has the request per device if they
         differ. The same name with another UID replaces the claim; the same UID with other devices is what happens
         when kubelet was down and the claim was deallocated and allocated again. `from_class` and `from_claim` are
         parameters for the driver, for all requests.
@@ -112,7 +112,7 @@ class LocalApiServer:
         self.put(path, claim)
 
     def deallocate(self, name: str, namespace: str = "default") -> None:
-        """The claim stays but has no devices."""
+        """Take all devices from a claim, which stays."""
         path = f"/namespaces/{namespace}/{CLAIMS}/{name}"
         self.put(path, {**(self.get(path) or {}), "status": {}})
 
@@ -128,7 +128,7 @@ class LocalApiServer:
             return self._objects.pop(path, None) is not None
 
     def claim(self, name: str, namespace: str = "default") -> dict[str, Any]:
-        """The ResourceClaim object; KeyError if there is none."""
+        """The ResourceClaim object. Raises KeyError if there is none."""
         with self._lock:
             return self._objects[f"/namespaces/{namespace}/{CLAIMS}/{name}"]
 
@@ -145,7 +145,7 @@ class LocalApiServer:
             return [item for path, item in self._objects.items() if path.startswith(f"/{SLICES}/")]
 
     def wipe_slices(self, node: str) -> int:
-        """As kubelet does when it starts: remove the slices of its node, of all drivers. Returns how many."""
+        """Remove the slices of a node, of all drivers, as kubelet does when it starts. Returns how many."""
         gone = [item for item in self.slices() if item["spec"].get("nodeName") == node]
         return sum(self.delete(f"/{SLICES}/{item['metadata']['name']}") for item in gone)
 

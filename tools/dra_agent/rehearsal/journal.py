@@ -15,7 +15,7 @@ class Journal:
     def __init__(self, file: TextIO | None = None) -> None:
         self._file = file
         self.prepared: dict[str, tuple[str, ...]] = {}  # acknowledged and not unprepared since
-        self.open: dict[str, tuple[str, ...]] = {}  # requested, no answer yet: may exist or not
+        self.open: dict[str, tuple[str, ...]] = {}  # requested, no answer yet: may or may not exist
         self.acknowledged = 0
         self.problems: list[str] = []
 
@@ -26,7 +26,7 @@ class Journal:
             self.prepared.pop(uid, None)
 
     def answered(self, operation: str, uid: str, devices: Iterable[str] = ()) -> None:
-        """Called after a success: from now on this must hold, whatever happens to the agent."""
+        """Call this after a success: from now on the result must hold, whatever happens to the agent."""
         self._write("answered", operation, uid)
         expected = self.open.pop(uid, ())
         self.acknowledged += 1
@@ -41,7 +41,7 @@ class Journal:
         self.prepared[uid] = given
 
     def differences(self, remembered: Holdings) -> list[str]:
-        """Errors in what the agent remembers. Calls without an answer may have happened or not."""
+        """Errors in what the agent remembers. Calls without an answer may or may not have happened."""
         wrong = list(self.problems)
         for uid, devices in self.prepared.items():
             if remembered.get(uid) != devices:

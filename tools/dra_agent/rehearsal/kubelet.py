@@ -32,7 +32,7 @@ from ..wire import (
 )
 
 RETRY_SECONDS = 0.02
-# How a call ends if the agent dies or does not run. The agent may have handled it or not.
+# How a call ends if the agent dies or does not run. The agent may or may not have handled it.
 GONE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN})
 OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 20),
@@ -60,7 +60,7 @@ class HealthReport(NamedTuple):
 
 
 class Kubelet:
-    """`patience`: seconds for which a call is repeated while no agent answers.
+    """Plays kubelet. `patience` is the time in seconds for which it repeats a call while no agent answers.
 
     `wipe`, such as `lambda: cluster.wipe_slices(node.pool)`, removes the node's ResourceSlices: a kubelet does that
     each time it starts, perhaps only after it has registered the plugin, here after `wipe_after` seconds.
@@ -102,14 +102,14 @@ class Kubelet:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            if info.endpoint not in self._channels:  # else it is the same plugin, and running calls continue
+            if info.endpoint not in self._channels:  # otherwise it is the same plugin, and running calls continue
                 self._channels[info.endpoint] = grpc.aio.insecure_channel(f"unix:{info.endpoint}", OPTIONS)
             self._channel = self._channels[info.endpoint]
             self.versions = list(info.supported_versions)
             return info
 
     async def prepare(self, *claims: Claim) -> Mapping[str, Prepared]:
-        """One call for all claims, as for a pod. Returns the answers by UID."""
+        """Prepare all claims in one call, as for a pod. Returns the answers by UID."""
         request = self._api.prepare.request(claims=map(self._claim_message, claims))
         reply = await self._insist(self._api.prepare, request)
         return {
@@ -117,7 +117,7 @@ class Kubelet:
         }
 
     async def unprepare(self, *claims: Claim) -> Mapping[str, str]:
-        """Returns the errors by UID, "" for success."""
+        """Unprepare claims. Returns the errors by UID, "" for success."""
         request = self._api.unprepare.request(claims=map(self._claim_message, claims))
         reply = await self._insist(self._api.unprepare, request)
         return {uid: answer.error for uid, answer in reply.claims.items()}
@@ -131,7 +131,7 @@ class Kubelet:
         return (await self._insist(GET_POD_RESOURCES, request)).pod_resources
 
     async def health(self, service: str = "") -> int:
-        """1 means serving."""
+        """The health of a service; 1 means serving."""
         status: int = (await self._insist(HEALTH_CHECK, HEALTH_CHECK.request(service=service))).status
         return status
 

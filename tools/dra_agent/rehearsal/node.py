@@ -23,7 +23,7 @@ from draState import CLAIMS, ClaimInfoState
 
 from ..cli import BOOT_ID_SWITCH
 
-LIMIT = 30.0  # seconds; only a failure takes that long
+LIMIT = 30.0  # seconds; only a failure takes this long
 ROOM = 60  # bytes that names below the node's folder may need in the path of a socket
 _LISTENING = re.compile(r"listening on (http://\S+)")
 
@@ -79,11 +79,11 @@ class Node:
             return {uid: checkpoint.data for uid, checkpoint in manager.load().checkpoints.items()}
 
     def holdings(self) -> dict[str, tuple[str, ...]]:
-        """Claim UID to the names of its devices, from disk."""
+        """The names of each claim's devices, by claim UID, from disk."""
         return {uid: tuple(sorted(device for _, _, device in state.devices())) for uid, state in self.claims().items()}
 
     def cdi_holdings(self) -> dict[str, tuple[str, ...]]:
-        """The same, from the CDI files."""
+        """Like holdings, from the CDI files."""
         held = {}
         for path in self.cdi.glob("*.json"):
             names = [device["name"] for device in json.loads(path.read_text())["devices"]]

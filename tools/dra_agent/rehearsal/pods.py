@@ -1,4 +1,4 @@
-"""Pods that come and go: the scheduler gives each a device, kubelet has it prepared, and later unprepared."""
+"""Pods that come and go: the scheduler gives each a device, and kubelet has it prepared and later unprepared."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Pods:
         self.ended = asyncio.Event()
 
     async def run(self, at_once: int) -> None:
-        """Run this many pods at a time, one after another, until `ended` is set; then prepared claims stay prepared."""
+        """Keep this many pods running, each followed by another, until `ended` is set; prepared claims stay so."""
         await asyncio.gather(*(self._one_after_the_other() for _ in range(at_once)))
 
     async def start(self) -> Claim:

@@ -1,7 +1,7 @@
-"""How the API server changes a ResourceSlice before it stores it, and which ones it refuses.
+"""How the API server changes a ResourceSlice before it stores it, and which slices it refuses.
 
-Written from the server's rules and not from the agent's version of them (`grammar.py`), so that tests reveal an error
-in either.
+It follows the server's rules and not the agent's version of them (`grammar.py`), so that tests reveal an error in
+either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _seconds = itertools.count()  # each write comes a second after the last, which 
 
 
 def refusal(item: dict[str, Any], stored: dict[str, Any] | None) -> str:
-    """Why the server would answer 422, "" if it accepts the slice. `stored` is what it would replace."""
+    """Why the server would answer 422, or "" if it accepts the slice. `stored` is the slice that it would replace."""
     name, spec = item["metadata"]["name"], item["spec"]
     if len(name) > 253 or not re.fullmatch(SUBDOMAIN, name):
         return f"metadata.name: {name}: a lowercase RFC 1123 subdomain must consist of ..."
@@ -102,7 +102,7 @@ def _device_refusal(device: dict[str, Any]) -> str:
 
 
 def as_stored(item: dict[str, Any], disabled: Collection[str]) -> dict[str, Any]:
-    """The object in the server's own form. `disabled`: fields of devices whose feature is off."""
+    """The object in the server's own form. `disabled` are the fields of devices whose feature is off."""
     stored = copy.deepcopy(item)
     if not stored["spec"].get("devices"):
         stored["spec"].pop("devices", None)
