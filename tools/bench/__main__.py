@@ -3,7 +3,7 @@
 tools/bench/run                       the full run, about nine minutes
 tools/bench/run --quick               under a minute, for a first look
 tools/bench/run --compare OLD NEW     two result files side by side
-tools/bench/run --draw FIGURES        the plots of a result file, once more
+tools/bench/run --draw FIGURES        draw the plots of a result file again
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def run(where: Place, contenders: list[Contender], *, quick: bool, alone: bool) -> Figures:
-    """`alone` adds the figures of our own that have no counterpart."""
+    """`alone` adds our own figures that have no counterpart."""
     folder = where.folder
     figures: Figures = {
         "machine": describe(where),
@@ -89,7 +89,7 @@ def run(where: Place, contenders: list[Contender], *, quick: bool, alone: bool) 
 
 
 def updates(folder: Path, contenders: list[Contender], *, quick: bool) -> Comparisons:
-    """One claim after the other: by the number of claims present, by the number of threads, and on a slow disk."""
+    """Update one claim after another: by the number of claims present, by the number of threads, and on a slow disk."""
     presents, threads = ((10, 1_000), (1, 16)) if quick else ((10, 100, 1_000, 10_000), (1, 4, 16, 64))
     rounds, calls = (2, 40) if quick else (10, 200)
     update = partial(workloads.update, rounds=rounds)

@@ -1,4 +1,4 @@
-"""What we set out to reach, and whether a run did: a table that is computed from its figures."""
+"""Our aims, and whether a run met them: a table that is computed from the run's figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Measure = Callable[[Figures], float]
 
 
 class Outcome(TypedDict):
-    """One line of the table; `measured` and `met` are None if the run did not measure it."""
+    """One line of the table; `measured` and `met` are None if the run did not measure the aim."""
 
     what: str
     aim: str
@@ -43,7 +43,7 @@ def outcomes(figures: Figures) -> list[Outcome]:
 
 
 def aims_table(figures: Figures) -> str:
-    """Says of every aim whether it was met."""
+    """A table that shows for every aim whether it was met."""
     words = {True: "met", False: "MISSED", None: "not measured"}
     lines = [f"aims ({figures['machine']['place']})"]
     for row in figures["aims"]:
@@ -53,7 +53,7 @@ def aims_table(figures: Figures) -> str:
 
 
 def _time(title: str, of: str, name: str = OURS) -> Measure:
-    """The mean time of one call, as a share of another contender's: also what is paid only now and then counts."""
+    """The mean time of one call, as a share of another contender's: a mean includes occasional costs."""
     return lambda figures: _rate(figures, title, of) / _rate(figures, title, name)
 
 

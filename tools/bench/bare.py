@@ -1,4 +1,4 @@
-"""Files without a library: the system calls of the floor, of our two ways, and of what people write first."""
+"""Files without a library: the system calls of the floor, of our two ways, and of the code that people write first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from checkpointmanager._gcpause import gc_paused
 from .claims import as_json
 from .contender import OneByOne, State
 
-SPARE_BYTES = 1024  # every claim is padded to it, so no spare ever changes its size
+SPARE_BYTES = 1024  # every claim is padded to this size, so no spare ever changes its size
 
 
 class Files(OneByOne):
@@ -114,10 +114,10 @@ class BareClassic(Files):
 
 
 class BareOneSync(BareClassic):
-    """The system calls of our way over spares, as spares.py lists them, no library: what our Python adds to.
+    """The system calls of our way over spares, as spares.py lists them, without the cost of our Python.
 
     All spares exist from the first update on. A claim's first two writes take the classic way, and so create the
-    names that later ones exchange.
+    names that later writes exchange.
     """
 
     def __init__(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The work: claims of about 800 bytes, as JSON data and as our typed state."""
+"""The data of the benchmark: claims of about 800 bytes, as JSON data and as our typed state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def key_of(number: int) -> str:
 
 
 def claim(number: int, change: int = 0) -> ClaimInfoState:
-    """Claim `number` after its `change`-th change: every change has other bytes of the same length."""
+    """Claim `number` after change number `change`: every change writes different bytes of the same length."""
     uid = key_of(number)
     devices = tuple(
         Device("node-17", f"gpu-{slot}", None, (f"request-{slot}",), (f"example.com/gpu=claim-{uid}-gpu-{slot}",))
@@ -50,7 +50,7 @@ def as_json(state: ClaimInfoState) -> dict[str, Any]:
 
 
 def from_json(plain: dict[str, Any]) -> ClaimInfoState:
-    """The way back, as one would write it by hand: nothing is checked."""
+    """The inverse of as_json, as one would write it by hand: nothing is checked."""
     drivers = {
         name: DriverState(
             tuple(

@@ -1,4 +1,4 @@
-"""What takes part in the comparison: something that keeps claims in a directory."""
+"""The interface of everything that takes part in the comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Contender(Protocol):
     def update(self, state: State) -> None: ...
     def update_many(self, states: Iterable[State]) -> None: ...
     def fill(self, states: Iterable[State]) -> None:
-        """The same before the clock starts, so as fast as it can; a crash may lose it."""
+        """Like update_many, before the clock starts and as fast as possible; a crash may lose it."""
         ...
 
     def remove(self, uid: str) -> None: ...
@@ -35,13 +35,13 @@ class Contender(Protocol):
 
 @runtime_checkable
 class Transacting(Contender, Protocol):
-    """One that can change several claims together or not at all."""
+    """A contender that can change several claims together or not at all."""
 
     def update_together(self, states: Iterable[State]) -> None: ...
 
 
 class OneByOne:
-    """For those without a batch of their own."""
+    """For contenders without a batch of their own."""
 
     def update(self, state: State) -> None:
         raise NotImplementedError

@@ -1,7 +1,7 @@
 """All contenders: us, the bare system calls, and what people would use instead.
 
-All store the same claims, and `update` returns only when the change is as durable as it gets. A contender that is not
-durable at its settings says so in `durable`.
+All store the same claims, and `update` returns only when the change is as durable as it will be. A contender that is
+not durable at its settings says so in `durable`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Ours:
     def open(self, directory: Path) -> None:
         self._store = FileStore(directory)
         if not self._spares:
-            self._store._spares.works = False  # as where kernel or file system lack a call
+            self._store._spares.works = False  # as if the kernel or the file system lacked a call
         self._manager = CheckpointManager(self._store, CLAIMS)
 
     def update(self, state: State) -> None:
@@ -74,7 +74,7 @@ class Ours:
 
 
 class KubeletsWay(OneByOne):
-    """All claims in one file, rewritten for each change, the file synced, the directory not.
+    """All claims in one file, which each change rewrites; the file is synced, the directory is not.
 
     Written for this benchmark after the published behaviour of kubelet's DRA checkpoint; not kubelet's code.
     """
@@ -133,7 +133,7 @@ class KubeletsWay(OneByOne):
 
 
 def installed(names: Sequence[str] = ()) -> tuple[list[Contender], list[str]]:
-    """The contenders with these names (all, if none is given) whose packages are installed, and the other names."""
+    """The contenders with these names (all if none is passed) whose packages are installed, and the other names."""
     chosen = [contender for contender in _everybody() if not names or contender.name in names]
     if unknown := set(names) - {contender.name for contender in chosen}:
         raise ValueError(f"no contender is called {', '.join(sorted(unknown))}")

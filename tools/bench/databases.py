@@ -1,6 +1,6 @@
 """Databases and database-like libraries, each at the settings at which it is durable, if it has such settings.
 
-Three come from the extra [bench]; what is not installed takes no part.
+Three come from the extra [bench]; one that is not installed takes no part.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PACKAGES = {"LMDB": "lmdb", "RocksDB": "rocksdict", "diskcache": "diskcache"}  #
 
 
 class Sqlite:
-    """The standard library's sqlite3. One connection for all threads: one each is slower, they wait by sleeping."""
+    """The standard library's sqlite3. All threads share a connection: separate ones sleep to wait, which is slower."""
 
     name = "sqlite3"
     durable = True

@@ -1,9 +1,9 @@
-"""How fast the store on etcd is: against one member and three on this machine, and with many nodes at once.
+"""Measures the store on etcd: with one member and with three on this machine, and with many nodes at once.
 
     cd tools && python -m bench.etcd [--etcd PROGRAM] [--nodes 200] [--claims 100] [--output FILE]
 
 All members share the cores and the disk of this machine, so three of them are slower here than on three machines. Use
-the figures to compare them with each other, and to see which limit is reached first.
+the figures to compare the set-ups with each other, and to see which limit is reached first.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
 
 @contextmanager
 def serving(program: str, members: int) -> Iterator[list[str]]:
-    """Servers with default settings. Their data is deleted when they stop."""
+    """Start servers with default settings. Their data is deleted when they stop."""
     ports = _free_ports(2 * members)
     clients = [f"http://127.0.0.1:{port}" for port in ports[:members]]
     peers = [f"http://127.0.0.1:{port}" for port in ports[members:]]
@@ -95,7 +95,7 @@ def serving(program: str, members: int) -> Iterator[list[str]]:
 
 
 def one_owner(endpoints: list[str]) -> Figures:
-    """Durable updates, each with its previous generation, batches, transactions and reads of one owner."""
+    """Durable updates (each keeps the previous generation), batches, transactions and reads by one owner."""
     with CheckpointManager(EtcdStore(endpoints, "/bench/one"), CLAIMS) as manager:
         _fill(manager, PRESENT)
         numbers = random_numbers(1_000_000, PRESENT, seed=7)
@@ -142,7 +142,7 @@ def restart(endpoints: list[str]) -> Figures:
 
 
 def many_nodes(endpoints: list[str], nodes: int, claims: int) -> Figures:
-    """Each node owns its prefix, with a lease of its own; all of them are in this process, and so share one core."""
+    """Each node owns its prefix, with its own lease; all nodes are in this process, and so share one core."""
     started = time.perf_counter()
     with ThreadPoolExecutor(16) as pool:
         managers = list(pool.map(lambda node: _node(endpoints, node), range(nodes)))
@@ -200,7 +200,7 @@ def _fill(manager: Manager, count: int) -> None:
 
 
 def _rate(act: Callable[[int], object], threads: int, *, each: int = 1, seconds: float = SECONDS) -> Figures:
-    """Operations per second, and how long one of them takes."""
+    """Operations per second, and the time that one operation takes."""
     end = time.perf_counter() + seconds
     times: list[list[float]] = [[] for _ in range(threads)]
 

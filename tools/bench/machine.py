@@ -1,4 +1,4 @@
-"""Where it ran, so that figures of different machines are not compared by mistake."""
+"""Describes where the benchmark ran, so that nobody compares figures of different machines by mistake."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _version(package: str) -> str:
 
 
 def _disk(device: int) -> str:
-    """The device's name, and what the kernel says about its cache: syncs are quick where nothing is forced out."""
+    """The device's name, and what the kernel says about its cache: syncs are quick if nothing has to be flushed."""
     folder = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
     if not folder.exists():
         return "unknown"

@@ -1,4 +1,4 @@
-"""Takes turns and keeps time: all contenders in one run, slice by slice, so that a noisy minute hits them alike."""
+"""Measures all contenders in turns, slice by slice in one run, so that a noisy minute hits all of them alike."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Sample:
 
 
 def in_turns(rounds: int, slices: Mapping[K, Callable[[int], Sample]]) -> dict[K, Sample]:
-    """Run every slice once a round; what a slice gets is the round's number."""
+    """Run every slice once per round; each slice gets the number of the round."""
     samples = {name: Sample() for name in slices}
     for number in range(rounds):
         for name, run in slices.items():
@@ -45,7 +45,7 @@ def in_turns(rounds: int, slices: Mapping[K, Callable[[int], Sample]]) -> dict[K
 
 
 def in_threads(threads: int, work: Sequence[Callable[[], object]]) -> Sample:
-    """Make all calls, spread over so many threads that start together."""
+    """Make all calls, spread over this many threads, which start together."""
     parts = [work[start::threads] for start in range(threads)]
     durations: list[list[float]] = [[] for _ in parts]
     ready = threading.Barrier(threads)
@@ -61,7 +61,7 @@ def in_threads(threads: int, work: Sequence[Callable[[], object]]) -> Sample:
     for thread in others:
         thread.start()
     started = time.perf_counter()
-    run(0)  # the first of them is this thread, so that one thread means one thread
+    run(0)  # this thread is one of them, so that one thread means one thread
     for thread in others:
         thread.join()
     wall = time.perf_counter() - started

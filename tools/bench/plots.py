@@ -1,4 +1,4 @@
-"""The plots: two for the project's README, with five lines and readable on a phone, and four with all contenders."""
+"""Draws the plots: two with five lines for the project's README, readable on a phone, and four with all contenders."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .report import Figures
 from .slowdisk import DELAY_MS
 from .svg import GREY, Bar, Chart, Line
 
-# Each has a contrast of at least 3.5 to white and to black.
+# Each colour has a contrast of at least 3.5 to white and to black.
 COLOURS = {OURS: "#2a7de1", FLOOR: GREY, "sqlite3": "#1a8f4c", KUBELET: "#e5484d", BARE: "#a15cd6"}
 OTHERS = ("#0e8a8a", "#b5651d", "#d6409f", "#5f7f1f", "#6c7fd8", "#b07d00", "#c2410c", "#9a6b3f")
 Series = dict[str, list[tuple[float, float]]]
 
 
 def draw(figures: Figures, output: Path) -> None:
-    """Write all of them into a folder."""
+    """Write all plots into a folder."""
     output.mkdir(parents=True, exist_ok=True)
     titles = list(figures["comparisons"])
     sizes = {title: int(title.split()[1]) for title in titles if title.startswith("update, ") and "256" not in title}

@@ -1,4 +1,4 @@
-"""Figures of our own that have no counterpart: cache reads, import, memory, bytes written, verify, sharing."""
+"""Measures what has no counterpart: cache reads, import, memory, bytes written, verify, sharing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def cache_read(folder: Path, *, present: int, seconds: float) -> dict[str, float
 
 
 def _nanoseconds(cache: ClaimInfoCache, uid: str, seconds: float) -> float:
-    """The median over many short runs: a reader that has to share its core is not a slow read."""
+    """The median over many short runs, so that a run that had to share its core does not count as a slow read."""
     get = cache.get
     runs = []
     until = time.perf_counter() + seconds
@@ -70,7 +70,7 @@ def _nanoseconds(cache: ClaimInfoCache, uid: str, seconds: float) -> float:
 
 
 def importing() -> dict[str, float]:
-    """What `import checkpointmanager` adds to an interpreter that has its three dependencies imported."""
+    """The time that `import checkpointmanager` adds to an interpreter that has imported its three dependencies."""
     program = (
         "import os, time; import orjson, xxhash, filelock\n"
         "def pages(): return int(open('/proc/self/statm').read().split()[1])\n"
@@ -84,7 +84,7 @@ def importing() -> dict[str, float]:
         command = [sys.executable, "-c", program]
         printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
         runs.append([float(word) for word in printed.split()])
-    del runs[0]  # which may have had to compile
+    del runs[0]  # the first run may have had to compile
     return {
         "milliseconds": statistics.median(run[0] for run in runs) * 1e3,
         "mebibytes": statistics.median(run[1] for run in runs) / (1 << 20),
@@ -92,7 +92,7 @@ def importing() -> dict[str, float]:
 
 
 def memory(*, present: int) -> dict[str, float]:
-    """Bytes of memory a claim in the cache takes, against its JSON."""
+    """Bytes of memory that a claim in the cache takes, against its JSON."""
     json_bytes = sum(len(orjson.dumps(as_json(claim(n)))) for n in range(present))
     store = MemoryStore()
     with CheckpointManager(store, CLAIMS) as manager, manager.batch() as batch:
@@ -107,7 +107,7 @@ def memory(*, present: int) -> dict[str, float]:
 
 
 def verify(folder: Path, *, large_files: int, megabytes: int, small_files: int) -> dict[str, float]:
-    """CheckpointManager.verify over warm files, against nothing but hashing the same bytes."""
+    """CheckpointManager.verify over warm files, against merely hashing the same bytes."""
     figures: dict[str, float] = {}
     for name, count, data in (("large", large_files, "x" * (megabytes << 20)), ("small", small_files, "x" * 600)):
         with CheckpointManager(folder / name, durability="atomic") as manager:
@@ -126,7 +126,7 @@ def verify(folder: Path, *, large_files: int, megabytes: int, small_files: int) 
 
 
 def _hash(folder: Path) -> None:
-    """By xxhsum where it is installed, else by a loop that reads and hashes."""
+    """Hash all files with xxhsum if it is installed, otherwise with a loop that reads and hashes."""
     if xxhsum := shutil.which("xxhsum"):
         subprocess.run([xxhsum, "-H3", *folder.glob("*.json")], stdout=subprocess.DEVNULL, check=True)
         return
@@ -159,7 +159,7 @@ def _share(folder: str, number: int, calls: int) -> list[float]:
 
 
 def metering(folder: Path, *, calls: int) -> dict[str, float]:
-    """Microseconds of processor time that a metrics adds to a write; the disk, which takes far more, is left out."""
+    """Microseconds of processor time that metrics add to a write; the disk, which takes far more, is left out."""
     metered = CheckpointMetrics(CollectorRegistry())
     with (
         CheckpointManager(folder / "plain") as plain,
@@ -197,7 +197,7 @@ def _bytes_so_far() -> int:
 
 
 def restart_by_hand(folder: Path, *, present: int) -> dict[str, float]:
-    """Microseconds a claim: to read, hash and parse it in a bare loop, and to make objects of that, unchecked."""
+    """Microseconds per claim: to read, hash and parse it in a bare loop, and to make unchecked objects from that."""
     plain = [as_json(claim(number)) for number in range(present)]
     with opened(folder, [Files("bare", sync_file=False, sync_directory=False)], present) as names, gc_paused():
         loading, making = (

@@ -1,4 +1,4 @@
-"""A disk whose flushes take 5 ms more, for all contenders alike: by flush_delay.c, preloaded into a child process.
+"""Makes the flushes of a disk take 5 ms longer for all contenders, with flush_delay.c preloaded into a child process.
 
 python -m bench.slowdisk FOLDER ROUNDS CALLS CONTENDER...    is that child, and prints its figures as JSON
 """
@@ -38,14 +38,14 @@ def preloaded(folder: Path) -> Mapping[str, str]:
     """Compile the library into this folder. Returns the environment of a child that loads it before the C library."""
     library = folder / "flush_delay.so"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, SOURCE, "-ldl"], check=True)
-    # By name and search path: LD_PRELOAD ends a path at its first space.
+    # Preloaded by name and search path, because LD_PRELOAD ends a path at its first space.
     paths = [str(folder), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     return {**os.environ, "LD_PRELOAD": library.name, "LD_LIBRARY_PATH": os.pathsep.join(paths)}
 
 
 @contextmanager
 def slow_flushes(milliseconds: int) -> Iterator[None]:
-    """In the child: while this lasts, every flush takes that much longer."""
+    """In the child: inside the block, every flush takes this much longer."""
     delay = ctypes.c_long.in_dll(ctypes.CDLL(None), "bench_flush_delay_us")
     delay.value = milliseconds * 1000
     try:
@@ -55,7 +55,7 @@ def slow_flushes(milliseconds: int) -> Iterator[None]:
 
 
 def flushes() -> int:
-    """In the child: how many flushes were delayed so far."""
+    """In the child: the number of flushes that were delayed so far."""
     return ctypes.c_long.in_dll(ctypes.CDLL(None), "bench_flushes").value
 
 

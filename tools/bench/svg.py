@@ -1,4 +1,4 @@
-"""Draws line and bar charts as small SVG files: text stays text, and every colour can be read on white and on black.
+"""Draws line and bar charts as small SVG files: text stays text, and every colour is readable on white and on black.
 
 The background is transparent. No colour depends on the reader's colour scheme, because a page's theme and the system's
 need not be the same, and an image sees only the system's.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 GREY = "#757d87"  # text and axes
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-LETTER = 0.6  # of the size of the type, on average
+LETTER = 0.6  # the average width of a letter, as a share of the type size
 
 
 class Line(NamedTuple):
@@ -46,7 +46,7 @@ class Chart:
     type_size: int = 24
 
     def lines(self, series: Sequence[Line]) -> str:
-        """Both axes are logarithmic."""
+        """A line chart with two logarithmic axes."""
         points = [point for line in series for point in line.points]
         left = self.type_size * 3.6
         right = self.width - self._room(line.label for line in series) - self.type_size * 1.4
@@ -73,7 +73,7 @@ class Chart:
         return self._page(parts)
 
     def bars(self, rows: Sequence[Bar]) -> str:
-        """Sorted as given, with the value at the end of each bar."""
+        """A bar chart in the order of `rows`, with the value at the end of each bar."""
         step = self.type_size * 1.5
         left = self._room(row.label for row in rows) + self.type_size * 0.6
         longest = max(row.value for row in rows)
@@ -94,7 +94,7 @@ class Chart:
         return max(len(label) for label in labels) * self.type_size * LETTER
 
     def _spread(self, wanted: Sequence[float], lowest: float) -> list[float]:
-        """Heights near the wanted ones that are at least a line of type apart, and none below `lowest`."""
+        """Heights near the wanted ones, at least a line of type apart, and none below `lowest`."""
         order = sorted(range(len(wanted)), key=lambda number: wanted[number])
         heights = [wanted[number] for number in order]
         for _ in range(200):
@@ -133,7 +133,7 @@ class _Scale:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Powers of ten, with 2 and 5 between them if there would be few."""
+    """Powers of ten, with 2 and 5 between them if there would be too few."""
     for digits in ((1,), (1, 3), (1, 2, 5)):
         exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         ticks = [digit * 10.0**exponent for exponent in exponents for digit in digits]

@@ -1,4 +1,4 @@
-"""Where the benchmark writes: a file system on which the library waits for one sync, made for the run if need be."""
+"""Where the benchmark writes: a file system on which the library waits for one sync, made for the run if necessary."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ TWO_SYNCS = "TWO syncs per update, so not the default way"
 
 
 class Place(NamedTuple):
-    """A folder to measure in, and what figures from there mean."""
+    """A folder to measure in, and what figures from that folder mean."""
 
     folder: Path
-    disk: Path  # the folder, or the one that has its image
+    disk: Path  # the folder, or the folder that holds its image
     note: str
 
 
 @contextmanager
 def place(directory: Path | None, *, image_bytes: int, as_it_is: bool = False) -> Iterator[Place]:
-    """A new folder below `directory` (by default TMPDIR), removed in the end.
+    """A new folder below `directory` (by default TMPDIR), removed at the end.
 
-    If the library waits for two syncs there, an ext4 file system is made in an image of `image_bytes` there, which
-    needs root. `as_it_is` makes none.
+    If the library waits for two syncs there, this makes an ext4 file system in an image of `image_bytes` there, which
+    needs root. With `as_it_is`, it makes none.
     """
     with ExitStack() as stack:
         outer = Path(tempfile.mkdtemp(prefix="bench-", dir=directory))
@@ -57,10 +57,10 @@ def place(directory: Path | None, *, image_bytes: int, as_it_is: bool = False) -
 
 
 def waits_once(folder: Path) -> bool:
-    """Try it: True if the library, at its defaults, updates over spares here."""
+    """True if the library, at its defaults, updates over spares here; this tries it."""
     store = FileStore(folder)
     with CheckpointManager(store) as manager:
-        for number in range(3):  # the third is the first that could leave a spare
+        for number in range(3):  # the third write is the first that could leave a spare
             manager.create_checkpoint("probe", number)
         return store._spares.works and store._spares._marker.is_set
 
@@ -90,7 +90,7 @@ def _image(outer: Path, size: int) -> Iterator[Path]:
 
 
 def _unmount(mounted: Path) -> None:
-    """A child that was just killed may still have files open, so it is tried for a while."""
+    """Keep trying for a while, because a child that was just killed may still have files open."""
     until = time.monotonic() + UNMOUNT_SECONDS
     while os.path.ismount(mounted):
         lazily = ["--lazy"] if time.monotonic() > until else []

@@ -1,4 +1,4 @@
-"""What is measured. Each workload opens its contenders in folders of their own, and lets them take turns."""
+"""The workloads that are measured. Each opens its contenders in separate folders, and lets them take turns."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .contender import Contender, State, Transacting
 from .measure import Sample, in_threads, in_turns
 
 FILL_AT_ONCE = 500
-WARM_UP = 200  # updates before the clock starts, and two of each claim: then we have all our spares
+WARM_UP = 200  # updates before the clock starts, besides two of each claim: then we have all our spares
 IN_USE = 256  # claims that are updated, whatever else is present
 Result = dict[str, dict[str, float]]  # contender -> figures
 
-_changes = itertools.count(1)  # every update writes other bytes than all before
+_changes = itertools.count(1)  # every update writes different bytes from all before it
 
 
 def update(
@@ -35,7 +35,7 @@ def update(
     calls: int,
     while_measuring: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Result:
-    """Durable updates of random claims by so many threads, as an agent makes them that has run for a while."""
+    """Durable updates of random claims by `threads` threads, as an agent that has run for a while makes them."""
     in_use = min(present, IN_USE)
     with opened(folder, contenders, present) as names:
         warm_up(folder, names, in_use)
@@ -46,7 +46,7 @@ def update(
 
 
 def flat(folder: Path, contender: Contender, *, presents: tuple[int, ...], rounds: int, calls: int) -> Result:
-    """The same contender with few claims present and with many, in turns; the figures are by number of claims."""
+    """One contender with few claims present and with many, in turns; the figures are by number of claims."""
     slices = {}
     with ExitStack() as stack:
         for present in presents:
@@ -94,7 +94,7 @@ def batch(folder: Path, contenders: list[Contender], *, present: int, size: int,
 
 
 def transact(folder: Path, contenders: list[Contender], *, present: int, size: int, rounds: int, calls: int) -> Result:
-    """`size` claims together or not at all; the floor, which cannot do that, makes the same updates one by one."""
+    """Update `size` claims together or not at all; the floor cannot do that, and makes the updates one by one."""
     able = [contender for contender in contenders if isinstance(contender, Transacting) or contender.name == "floor"]
     apart = present // size  # so that no claim is twice in one transaction
     with opened(folder, able, present) as names:
@@ -144,7 +144,7 @@ def create_and_remove(
 
 
 def restart(folder: Path, contenders: list[Contender], *, present: int, rounds: int, cold: bool) -> Result:
-    """Open, and read everything into objects; `cold` with the page cache dropped before (needs root)."""
+    """Open, and read everything into objects; `cold` drops the page cache before (needs root)."""
     with opened(folder, contenders, present) as names:
         for contender in names.values():
             contender.close()
@@ -171,7 +171,7 @@ def restart(folder: Path, contenders: list[Contender], *, present: int, rounds: 
 
 @contextmanager
 def opened(folder: Path, contenders: list[Contender], present: int) -> Iterator[dict[str, Contender]]:
-    """Each in a folder of its own with `present` claims. The folders are removed in the end."""
+    """Open each contender in its own folder with `present` claims. The folders are removed at the end."""
     names = {contender.name: contender for contender in contenders}
     for name, contender in names.items():
         (folder / name).mkdir(parents=True)
@@ -188,7 +188,7 @@ def opened(folder: Path, contenders: list[Contender], present: int) -> Iterator[
 
 
 def warm_up(folder: Path, names: dict[str, Contender], in_use: int) -> None:
-    """A new process's first updates may take another way than all later ones; ours make spares."""
+    """The first updates of a new process may take another way than all later ones; ours make spares."""
     for contender in names.values():
         for _ in range(max(2, WARM_UP // in_use)):
             contender.fill([claim(n, next(_changes)) for n in range(in_use)])
@@ -196,7 +196,7 @@ def warm_up(folder: Path, names: dict[str, Contender], in_use: int) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Sync this file system, and no other: what was filled without syncs is not written while the clock runs."""
+    """Sync this file system and no other, so that what was filled without syncs is not written during a measurement."""
     descriptor = os.open(folder, os.O_RDONLY)
     ctypes.CDLL(None).syncfs(descriptor)
     os.close(descriptor)
@@ -204,7 +204,7 @@ def settle(folder: Path) -> None:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Whatever this thread starts meanwhile shares one core with it."""
+    """Inside the block, whatever this thread starts shares one core with it."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
     try:
