@@ -315,7 +315,7 @@ def _next_step(damage: Damaged, path: str) -> str:
     if damage.reason is Reason.NOT_A_FILE:
         return "Look at what is in its place; writing or removing the checkpoint replaces it"
     if damage.reason is Reason.TOO_LARGE:
-        return "Raise max_bytes if the size is right, else look at the file"
+        return "Raise max_bytes if the size is right, otherwise look at the file"
     return f"Run: checkpoint-verify diagnose {shlex.quote(path)}"
 
 

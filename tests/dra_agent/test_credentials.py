@@ -118,7 +118,7 @@ def test_the_service_account_of_a_pod_and_its_renewed_token(
 @pytest.mark.parametrize(
     ("user", "why"),
     [
-        ({"exec": {"apiVersion": V1.replace("v1", "v1alpha1"), "command": "x"}}, "exec: apiVersion is one of"),
+        ({"exec": {"apiVersion": V1.replace("v1", "v1alpha1"), "command": "x"}}, "exec: apiVersion must be one of"),
         ({"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}, "needs a terminal"),
         ({"exec": {"apiVersion": V1}}, "'command' is missing"),
         ({"auth-provider": {"name": "x"}}, "auth-provider is not supported; use a token, a certificate or exec"),

@@ -64,7 +64,7 @@ def look(name: str, folder: int | None, device: int | None = None) -> Look:
         if not stat.S_ISREG(status.st_mode):
             raise NotAFile(what_is(status.st_mode))
         if device is not None and status.st_dev != device:
-            raise OSError(errno.EXDEV, "is on another file system than its directory; give its path to check it")
+            raise OSError(errno.EXDEV, "is on a different file system from its directory; give its path to check it")
         if status.st_size <= WHOLE_BYTES:
             return Look(status, _read(descriptor, status.st_size))
         return _stream(descriptor, status)

@@ -52,7 +52,7 @@ class ExecPlugin:
         """Raises ValueError for an unusable config. A path in the command is relative to `folder`."""
         self._version = config.get("apiVersion")
         if self._version not in VERSIONS:
-            raise ValueError(f"exec: apiVersion is one of {', '.join(VERSIONS)}")
+            raise ValueError(f"exec: apiVersion must be one of {', '.join(VERSIONS)}")
         if config.get("interactiveMode") == "Always":
             raise ValueError("exec: interactiveMode Always needs a terminal, which the agent does not have")
         command = str(config["command"])

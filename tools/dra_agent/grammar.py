@@ -74,7 +74,7 @@ def qualified_name(name: object) -> None:
     if len(identifier) > MAX_IDENTIFIER or not _IDENTIFIER.fullmatch(identifier):
         raise ValueError(
             f"{name!r} is not a valid attribute or capacity name: a C identifier of at most {MAX_IDENTIFIER} "
-            "characters, before it a DNS subdomain and a slash, optionally"
+            "characters, optionally after a DNS subdomain and a slash"
         )
 
 
@@ -87,7 +87,7 @@ def attribute(value: object) -> None:
         _KINDS[kind](given)
         return
     if not isinstance(given, list) or not given:
-        raise ValueError(f"{kind} is a list of at least one value")
+        raise ValueError(f"{kind} must be a list of at least one value")
     for each in given:
         _KINDS[kind](each)
 
@@ -106,7 +106,7 @@ def environment(name: object, value: object) -> None:
     if not isinstance(name, str) or not name or "=" in name or "\0" in name:
         raise ValueError(f"{name!r} is not a valid environment variable name: not empty, and without '='")
     if isinstance(value, (Mapping, list)) or "\0" in str(value):
-        raise ValueError(f"the value of {name} is a string")
+        raise ValueError(f"the value of {name} must be a string")
 
 
 def is_qualified_key(name: str) -> bool:
@@ -158,12 +158,12 @@ def _version(value: object) -> None:
 
 def _int(value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
-        raise ValueError("an int is a whole number of 64 bits")
+        raise ValueError("an int must be a whole number of 64 bits")
 
 
 def _bool(value: object) -> None:
     if not isinstance(value, bool):
-        raise ValueError("a bool is true or false")
+        raise ValueError("a bool must be true or false")
 
 
 _KINDS: dict[str, Callable[[Any], None]] = {

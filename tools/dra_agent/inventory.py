@@ -109,7 +109,7 @@ class InventoryFile:
             self._seen = content
             found = Inventory.parse(self.path, content, self._node)
             if found.driver != self.current.driver:
-                raise SettingsError(f"{self.path}: driver: another one needs a restart of the agent")
+                raise SettingsError(f"{self.path}: driver: a different driver needs a restart of the agent")
         except _Unreadable as error:
             self._seen = None
             self.error = str(error)
@@ -137,7 +137,7 @@ def _content(path: str) -> bytes:
 
 def _inventory(document: Mapping[str, Any], node: str) -> Inventory:
     if not isinstance(document, dict):
-        raise TypeError("it is an object with a driver and a list of devices")
+        raise TypeError("it must be an object with a driver and a list of devices")
     _check("driver", grammar.driver, document["driver"])
     listed = document["devices"]
     pool = document.get("pool") or node
@@ -213,7 +213,7 @@ def _check_env(devices: Iterable[OfferedDevice]) -> None:
 
 def _device(where: str, entry: Mapping[str, Any]) -> OfferedDevice:
     if not isinstance(entry, dict) or "name" not in entry:
-        raise TypeError(f"{where}: a device is an object with a name")
+        raise TypeError(f"{where}: a device must be an object with a name")
     _check(f"{where}.name", grammar.device, entry["name"])
     shared = entry.get("shared", False)
     _check(f"{where}.shared", _yes_or_no, shared)

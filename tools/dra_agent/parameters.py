@@ -54,14 +54,14 @@ def check_parameters(claim: DriverClaim) -> None:
 
 def _check(parameters: object) -> None:
     if not isinstance(parameters, dict):
-        raise ValueError(f"the parameters are an object with {' and '.join(MEMBERS)}")
+        raise ValueError(f"the parameters must be an object with {' and '.join(MEMBERS)}")
     for member in parameters:
         if member not in MEMBERS:
             raise ValueError(f"there is no {member[:SHOWN]!r} in parameters, only {' and '.join(MEMBERS)}")
     for member in MEMBERS:
         values = parameters.get(member) or {}
         if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-            raise ValueError(f"{member} is an object whose values are strings")
+            raise ValueError(f"{member} must be an object whose values are strings")
         for name, value in values.items():
             _RULES[member](name, value)
 
