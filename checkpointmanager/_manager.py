@@ -144,7 +144,7 @@ class CheckpointManager(Generic[T]):
     @overload
     def get_checkpoint(self, key: str, default: D) -> Checkpoint[T] | D: ...
     def get_checkpoint(self, key: str, default: Any = NO_DEFAULT) -> Any:
-        """What is on disk, verified. CheckpointNotFound is the only error that means "new".
+        """The checkpoint on disk, verified. CheckpointNotFound is the only error that means "new".
 
         With a `default` that one error becomes the default. Damage never does.
         """
@@ -156,7 +156,7 @@ class CheckpointManager(Generic[T]):
             return default
 
     def previous_checkpoint(self, key: str) -> Checkpoint[T] | None:
-        """The generation before, if it is whole and readable. Looked at, never trusted on its own."""
+        """The previous generation, if it is whole and readable. The library never uses it unasked."""
         check_key(key)
         found = self._reader.previous(key)
         return self._reader.checkpoint(found.header, found.data) if found else None
@@ -190,7 +190,7 @@ class CheckpointManager(Generic[T]):
         return self._reader.checkpoint(header, data, unchanged=unchanged)
 
     def remove_checkpoint(self, key: str) -> None:
-        """Gone for good when it returns. No error if it is not there; the file need not be readable."""
+        """Remove a checkpoint, for good when this returns. No error if there is none; the file need not be readable."""
         check_key(key)
         with self._writer.changing(key):
             self._writer.remove(key)
@@ -200,9 +200,9 @@ class CheckpointManager(Generic[T]):
         return sorted(self._store.keys())
 
     def load(self, *, repair: bool = False) -> Loaded[T]:
-        """Everything. One bad file is reported and costs nothing but itself.
+        """Load everything. One bad file is reported and costs nothing but itself.
 
-        With repair=True files that can be repaired exactly are, as recover_checkpoint does without rollback. A
+        With repair=True files that can be repaired exactly are repaired, as recover_checkpoint does without rollback. A
         repair that is not possible, or fails (a full disk, read_only), leaves the key among the problems. So does
         one that would take too long: all searches for flipped bits together are limited to a few seconds, which
         is enough for thousands of small files or two of 64 KiB.

@@ -36,7 +36,7 @@ from .._errors import CheckpointWriteFailed
 from .._format.names import PREVIOUS, SUFFIX
 from .._format.newest import ABSENT
 from .._store import Current, Put
-from .directory import Directory
+from .directory import TWIN, Directory
 from .folder import replace_folder
 from .quarantine import Quarantine
 from .recovery import generation_of
@@ -241,8 +241,7 @@ class Commit:
         """Put in place under a new name. Where case is ignored, another key may have come first."""
         with self._directory.creating:
             if self._directory.exists(step.put.key + SUFFIX):
-                why = "the file system ignores case, and there is a key that differs only in that; use another key"
-                raise OSError(errno.EEXIST, why)
+                raise OSError(errno.EEXIST, TWIN)
             self._put_in_place(step)
 
     def _put_in_place(self, step: Staged) -> None:

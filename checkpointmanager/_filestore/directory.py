@@ -19,6 +19,7 @@ COPY_BYTES = 1 << 20
 LINK_REFUSED = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 # The errors of read-only file systems, such as squashfs, erofs or iso9660 as the root of an appliance.
 CANNOT_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EROFS})
+TWIN = "the file system ignores case, and there is a key that differs only in case; use another key"
 
 _numbers = itertools.count(1)
 

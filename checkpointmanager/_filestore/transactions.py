@@ -35,15 +35,13 @@ from .._format.reason import Damaged, TooNew, reason_of
 from .._format.record import MAX_MEMBERS, Member, MemberKind, Record, seal_record
 from .._store import Current, Put
 from .applying import NO_ROOM, apply, first_twin, put_empty_record
-from .directory import Directory
+from .directory import TWIN, Directory
 from .newfiles import FileFailed, NewFiles
 from .onlooker import Onlooker
 from .quarantine import Quarantine
 from .remaking import copied, made_ready
 from .removals import Removals
 from .unfinished import Standing, Unfinished
-
-TWIN = "the file system ignores case, and there is a key that differs only in that; use another key"
 
 
 class _Last(NamedTuple):
