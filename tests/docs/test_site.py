@@ -32,7 +32,9 @@ def test_the_site_builds_without_a_warning_and_shows_everything(tmp_path: Path) 
     every_public_name_with_its_fields_is_on_the_page_of_its_module(out)
     every_event_and_every_error_is_explained(out)
     every_option_of_every_command_is_listed(out)
-    every_link_leads_to_a_file_of_the_site_and_none_to_a_network(out)
+    every_link_leads_to_a_place_of_the_site_and_none_to_a_network(out)
+    an_example_in_a_docstring_keeps_its_lines(out)
+    the_menu_has_the_guides_in_the_order_of_the_index(out)
 
 
 @cache
@@ -70,14 +72,31 @@ def every_option_of_every_command_is_listed(site: Path) -> None:
     assert "--quick" in shown
 
 
-def every_link_leads_to_a_file_of_the_site_and_none_to_a_network(site: Path) -> None:
+def every_link_leads_to_a_place_of_the_site_and_none_to_a_network(site: Path) -> None:
     for page in site.rglob("*.html"):
-        written = page.read_text(encoding="utf-8")
-        text = re.sub(r"(<script[^>]*>).*?</script>", r"\1", written, flags=re.DOTALL)
-        place = page.relative_to(site).as_posix()
-        for target in re.findall(r'(?:href|src)="([^"#]+)', text):
-            if re.match(r"(https?:|mailto:|data:)", target):
+        text, place = markup_of(page), page.relative_to(site).as_posix()
+        for link in re.findall(r'(?:href|src)="([^"]+)', text):
+            if re.match(r"(https?:|mailto:|data:)", link):
                 continue
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(place), target))
-            assert (site / path).exists(), f"{place}: {target}"
+            target, _, anchor = html.unescape(link).partition("#")
+            path = site / posixpath.normpath(posixpath.join(posixpath.dirname(place), target)) if target else page
+            assert path.is_file(), f"{place}: {link}"
+            assert not anchor or f'id="{anchor}"' in markup_of(path), f"{place}: {link}"
         assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="https?:', text), place
+
+
+@cache
+def markup_of(page: Path) -> str:
+    """The page without its scripts, which contain HTML of their own."""
+    written = page.read_text(encoding="utf-8")
+    return re.sub(r"(<script[^>]*>).*?</script>", r"\1", written, flags=re.DOTALL)
+
+
+def an_example_in_a_docstring_keeps_its_lines(site: Path) -> None:
+    shown = text_of(site / reference.path_of("checkpointmanager.aio"))
+    assert "def make():\n    return CheckpointCache(" in shown
+
+
+def the_menu_has_the_guides_in_the_order_of_the_index(site: Path) -> None:
+    links = re.findall(r'href="tools/docs/guides/(\w+)\.html"', markup_of(site / "index.html"))
+    assert links[:7] == ["adopt", "schemas", "baseline", "operating", "testing", "stores", "migrating"]

@@ -98,6 +98,14 @@ def is_mentioned(cls: type, name: str) -> bool:
     return any(re.search(rf"\b{name}\b", text) for text in texts)
 
 
+def docstring_of(cls: type) -> str:
+    """The docstring of a class. Code keeps its indentation even if nothing else follows the first line."""
+    written = inspect.getdoc(cls) or ""
+    first, _, rest = written.partition("\n\n")
+    is_code = first.endswith(":") and not rest.startswith((" ", "- ")) and tables_as_lists(rest) == rest
+    return f"{first}\n\n{textwrap.indent(rest, ' ' * 4)}" if is_code else written
+
+
 def tables_as_lists(docstring: str) -> str:
     """Lines like `name    what it is`, which a terminal shows as a table, as a list in Markdown."""
     lines: list[str] = []

@@ -78,6 +78,7 @@ def as_html(markdown: str) -> str:
         if token.type == "link_open" and not re.match(r"[a-z]+:", str(token.attrs["href"])):
             token.attrSet("href", as_site_path(str(token.attrs["href"])))
     html = str(parser.renderer.render(tokens, parser.options, {}))
+    html = re.sub(r"<td>.*?</td>", _breakable, html, flags=re.DOTALL)
     return html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
 
 
@@ -89,6 +90,11 @@ def as_site_path(target: str) -> str:
     elif path and (path.endswith("/") or "." not in path.rpartition("/")[2]):  # a folder: its page
         path = path.rstrip("/") + "/README.html"
     return path + mark + anchor
+
+
+def _breakable(cell: re.Match[str]) -> str:
+    """A cell in which a browser may break long names after an underscore or a slash, or before an issue number."""
+    return re.sub(r"((?<=[_/])(?=\w)|(?<=\w)(?=#\d))(?=[^<>]*<)", "<wbr>", cell[0])  # in text, not in tags
 
 
 def _parser() -> MarkdownIt:

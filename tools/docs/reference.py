@@ -38,7 +38,8 @@ def write_modules(out: Path) -> int:
     for name, module in modules.items():
         page = out / path_of(name)
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(pdoc.render.html_module(module, modules), encoding="utf-8")
+        shown = pdoc.render.html_module(module, modules).replace('<span class="o">~</span>', "").replace("[~", "[")
+        page.write_text(shown, encoding="utf-8")  # without the tilde that marks a type variable
     (out / FOLDER / "search.js").write_text(pdoc.render.search_index(modules), encoding="utf-8")
     return len(modules)
 
@@ -111,20 +112,19 @@ def _add_fields(cls: pdoc.doc.Class) -> None:
         members = cls.members
     for name, member in members.items():
         member.docstring = names.tables_as_lists(fields.get(name) or methods.get(name) or member.docstring)
-    # What comes from a private base has no page of its own.
-    public = {(each.__module__, each.__qualname__) for each in names.public_classes().values()}
+    # pdoc would leave these out, because our classes live in private modules.
     cls.own_members += [
         member
-        for (module, base), inherited in cls.inherited_members.items()
+        for (module, _), inherited in cls.inherited_members.items()
         for member in inherited
-        if module.split(".")[0] in names.LIBRARIES and (module, base) not in public and not member.name.startswith("_")
+        if module.split(".")[0] in names.LIBRARIES and not member.name.startswith("_")
     ]
     cls.docstring = _with_fields(cls.obj, shown={member.name for member in cls.own_members})
 
 
 def _with_fields(cls: type, shown: set[str] | None = None) -> str:
     """The docstring of a class, with a list of those fields that it does not name itself and that are not `shown`."""
-    written = inspect.getdoc(cls) or ""
+    written = names.docstring_of(cls)
     listed = [
         f"- **{name}**: {said}" if said else f"- **{name}**"
         for name, said in names.fields_of(cls).items()

@@ -14,7 +14,14 @@ from . import commands, names, pages, reference
 from .pages import ROOT
 
 TEMPLATES = Path(__file__).parent / "templates"
-GROUPS = {"Guides": "tools/docs/guides/", "Concepts": "tools/docs/concepts/", "Contributing": ".github/"}
+INDEX = "tools/docs/README.md"  # its links give the order of the menu
+START = {"README.md": "Overview", INDEX: "All pages"}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Guides": ("tools/docs/guides/",),
+    "Concepts": ("tools/docs/concepts/", "tools/docs/stability.md"),
+    "Manuals": (),  # all others
+    "Contributing": (".github/", "tests/"),
+}
 
 
 def build(out: Path) -> int:
@@ -40,21 +47,21 @@ def build(out: Path) -> int:
 
 def menu(listed: list[str]) -> dict[str, dict[str, str]]:
     """The groups of the menu: in each the pages by their path in the site, with their titles."""
-    places = {page: _group(page) for page in listed}
-    groups = {
-        name: {_place(page): pages.title_of(page) for page in listed if places[page] == name}
-        for name in ("", *GROUPS, "Parts")
-    }
+    linked = [
+        posixpath.normpath(posixpath.join(posixpath.dirname(INDEX), link.target)) for link in pages.links_of(INDEX)
+    ]
+    groups: dict[str, dict[str, str]] = {name: {} for name in ("", *GROUPS)}
+    groups[""] = {_place(page): title for page, title in START.items()}
+    for page in sorted(listed, key=lambda page: linked.index(page) if page in linked else len(linked)):
+        if page not in START:
+            groups[_group(page)][_place(page)] = pages.title_of(page)
     modules = {reference.path_of(name): name for name in names.MODULES}
     groups["Reference"] = reference.ENTRIES | modules
-    groups[""] = {"index.html": "Overview"}
-    return {name: entries for name, entries in groups.items() if entries}
+    return groups
 
 
 def _group(page: str) -> str:
-    if page == "README.md":
-        return ""
-    return next((name for name, folder in GROUPS.items() if page.startswith(folder)), "Parts")
+    return next((name for name, folders in GROUPS.items() if page.startswith(folders)), "Manuals")
 
 
 def _place(page: str) -> str:
