@@ -20,7 +20,7 @@ NEED_A_SERVER = ["checkpointmanager/ETCD.md"]  # tests/checkpointmanager/etcd do
 SEPARATE = ["draState/README.md"]  # each block is a program of its own, as a restarted agent would be
 # What each page prints, with DIR for a directory of its own. A page that is not here prints nothing.
 PRINTED = {
-    "README.md": ["pod-7 Lease(holder='node-a', renewals=1) generation 2 of this boot: True"],
+    "README.md": ["pod-7 Lease(holder='node-a', renewals=1) 2 True"],
     "draState/README.md": [
         *("devices: nic.example.com/nic=eth1", "after a restart: pod-7 {'mtu': 9000}", "gone: pod-7 0"),
         *("set up: nic.example.com/nic=eth1", "torn down, vlan 7", "error: none"),
