@@ -35,6 +35,7 @@ def test_the_site_builds_without_a_warning_and_shows_everything(tmp_path: Path) 
     every_link_leads_to_a_place_of_the_site_and_none_to_a_network(out)
     an_example_in_a_docstring_keeps_its_lines(out)
     the_menu_has_the_guides_in_the_order_of_the_index(out)
+    long_names_in_tables_break_between_their_words(out)
 
 
 @cache
@@ -100,3 +101,9 @@ def an_example_in_a_docstring_keeps_its_lines(site: Path) -> None:
 def the_menu_has_the_guides_in_the_order_of_the_index(site: Path) -> None:
     links = re.findall(r'href="tools/docs/guides/(\w+)\.html"', markup_of(site / "index.html"))
     assert links[:7] == ["adopt", "schemas", "baseline", "operating", "testing", "stores", "migrating"]
+
+
+def long_names_in_tables_break_between_their_words(site: Path) -> None:
+    shown = markup_of(site / "tests/incidents/README.html")
+    assert "<code>test_<wbr>kubernetes_<wbr>135711_<wbr>valid_" in shown
+    assert "<td>kubernetes/<wbr>kubernetes<wbr>#135711</td>" in shown
