@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -18,9 +19,10 @@ R = TypeVar("R")
 def side_by_side(call: Callable[[T], R], things: Iterable[T], threads: int) -> list[R]:
     """The results of the calls, in order. The caller's thread is one of `threads`, and does all the work if it must.
 
-    If a call raises, or the caller is interrupted, this starts no more calls and waits for those under way.
+    If a call raises, or the caller is interrupted, this starts no more calls and waits for those under way. A helper
+    may end a little later, but by then it refers to nothing of the caller's.
     """
-    waiting = deque(enumerate(things))
+    waiting = deque(enumerate([partial(call, thing) for thing in things]))
     results: dict[int, R] = {}
     errors: list[BaseException] = []
     calling = [_thread.allocate_lock() for _ in range(min(threads, len(waiting)) - 1)]  # held by each helper in a call
@@ -36,10 +38,10 @@ def side_by_side(call: Callable[[T], R], things: Iterable[T], threads: int) -> l
 
     def call_next() -> None:
         try:
-            number, thing = waiting.popleft()
+            number, make = waiting.popleft()
         except IndexError:  # another thread was quicker
             return
-        results[number] = call(thing)
+        results[number] = make()
 
     try:
         for lock in calling:
@@ -55,6 +57,8 @@ def side_by_side(call: Callable[[T], R], things: Iterable[T], threads: int) -> l
         for lock in calling:  # a helper that has taken something from the queue holds its lock until that is done
             with lock:
                 pass
-    if errors:
-        raise errors[0]
+        raised = errors.copy()
+        errors.clear()
+    if raised:
+        raise raised[0]
     return [result for _, result in sorted(results.items())]

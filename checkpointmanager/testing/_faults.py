@@ -80,8 +80,6 @@ class Faults:
                 fault = self._run(failure, at, left)
                 if fault is None:
                     return
-                if isinstance(failure, Death):
-                    gc.collect()  # objects of the dead process close their descriptors before others get the numbers
                 self.runs += 1
                 yield fault
 
@@ -120,9 +118,8 @@ class Faults:
             scan(str(directory))[0].write(str(left))
         if injector.dead:
             with injector.silence():
-                error = None
-                gc.collect()
-            injector.clear_the_grave()
+                error = given = None
+                injector.clear_the_grave()
         raised = _without_frames(error)
         return Fault(left, injector.failed, failure, raised, tuple(collected.values))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 import threading
@@ -135,7 +136,8 @@ class Injector:
             os.close(nowhere)
 
     def clear_the_grave(self) -> None:
-        """Release the numbers that were not closed when the objects of the dead process were collected."""
+        """Collect the objects of the dead process, then release the numbers that they have not closed."""
+        gc.collect()
         nowhere = os.stat(os.devnull)
         for descriptor in self._opened():
             with suppress(OSError):

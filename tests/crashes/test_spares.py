@@ -5,7 +5,6 @@ Names become durable in order here, as on the file systems where spares are used
 
 from __future__ import annotations
 
-import gc
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -68,7 +67,6 @@ def killed_while_it_opens(
         with dying(directory, nth=nth) as injector:
             CheckpointManager(folder_of(directory))
         ended.append(not injector.dead)
-        gc.collect()  # releases the lock of the dead owner
         injector.clear_the_grave()
         then(directory)
 

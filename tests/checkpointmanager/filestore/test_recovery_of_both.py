@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
@@ -120,7 +119,6 @@ def test_recovery_that_is_killed_at_any_call_is_finished_by_the_next(tmp_path: P
         made(directory, case)
         with dying(directory, nth=nth) as injector:
             CheckpointManager[Any](directory)
-        gc.collect()  # releases the lock of the dead owner
         injector.clear_the_grave()
         with CheckpointManager[Any](directory, read_only=True) as reader:
             assert found(reader) == expected(case)

@@ -14,7 +14,6 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointManager
-from checkpointmanager._filestore.sidebyside import side_by_side
 from checkpointmanager.aio import KeyedThreads, KeyedThreadsClosed
 
 BATCH = """
@@ -109,44 +108,3 @@ def test_each_awaited_call_is_made_once_where_few_threads_or_none_can_be_started
     with mock.patch.object(threading.Thread, "start", start_if_there_are_some):
         asyncio.run(call_all())
     assert sorted(calls) == list(range(50))
-
-
-def test_side_by_side_keeps_the_order_and_makes_each_call_once() -> None:
-    seen: list[int] = []
-    lock = threading.Lock()
-
-    def call(number: int) -> int:
-        with lock:
-            seen.append(number)
-        return number * number
-
-    for count in (0, 1, 2, 3, 100):
-        del seen[:]
-        assert side_by_side(call, range(count), 4) == [number * number for number in range(count)]
-        assert sorted(seen) == list(range(count))
-
-
-def test_side_by_side_waits_for_the_calls_under_way_before_it_raises() -> None:
-    started, ended = threading.Event(), threading.Event()
-
-    def call(_: int) -> None:
-        if threading.current_thread() is threading.main_thread():
-            assert started.wait(20)
-            raise KeyboardInterrupt
-        started.set()
-        threading.Event().wait(0.2)
-        ended.set()
-
-    with pytest.raises(KeyboardInterrupt):
-        side_by_side(call, range(2), 2)
-    assert ended.is_set()
-
-
-def test_side_by_side_raises_what_a_helper_raised() -> None:
-    def call(_: int) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            raise ZeroDivisionError
-        threading.Event().wait(0.01)
-
-    with pytest.raises(ZeroDivisionError):
-        side_by_side(call, range(200), 2)
