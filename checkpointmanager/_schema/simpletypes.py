@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from sys import intern
 from typing import Annotated, Any
 from uuid import UUID
@@ -127,6 +127,8 @@ def _time_to_plain(value: Any, _: Unknowns) -> Any:
         raise Mismatch("is a time in a named zone, whose name would be lost; use value.astimezone(UTC)")
     if value.fold:
         raise Mismatch("is a time with fold=1, which would be lost")
+    if zone is not None and timedelta(0) < abs(zone.utcoffset(None)) < timedelta(seconds=1):  # would be read as UTC
+        raise Mismatch("is a time with an offset from UTC of less than a second, which would be lost")
     return value.isoformat()
 
 
