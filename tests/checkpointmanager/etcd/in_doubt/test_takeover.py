@@ -1,0 +1,88 @@
+"""No answer to a change, and another owner takes over meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from checkpointmanager import CheckpointManager, CheckpointWriteFailed, DirectoryLocked
+from checkpointmanager.etcd import EtcdStore
+
+from ..conftest import Opening
+from ..line import Fate, Line
+from ..servers import Cluster
+from .changes import CHANGES, Change, Manager, changes, overwrite, remove, replace_damaged, transaction
+
+TakingOver = Callable[[Callable[[Manager], object]], Callable[[], None]]
+
+
+@pytest.fixture
+def taking_over(cluster: Cluster, store: EtcdStore, opening: Opening) -> TakingOver:
+    """Between the first try and the second one the lease runs out, and another owner comes and does something."""
+
+    def prepared(act: Callable[[Manager], object]) -> Callable[[], None]:
+        tries = iter(range(1, 100))
+
+        def meanwhile() -> None:
+            if next(tries) == 2:
+                assert store._ownership.lease
+                cluster.administer("lease/revoke", ID=str(store._ownership.lease.id))
+                act(CheckpointManager(opening(owner="the other")))
+
+        return meanwhile
+
+    return prepared
+
+
+def _overwrite_all(other: Manager) -> None:
+    with other.transaction() as transaction:
+        transaction.create_checkpoint("a", 70)
+        transaction.create_checkpoint("b", 70)
+
+
+@pytest.mark.parametrize("change", [overwrite, remove, transaction], ids=["overwrite", "remove", "transaction"])
+@pytest.mark.parametrize("act", [id, _overwrite_all], ids=["left alone", "overwritten by the other"])
+@pytest.mark.parametrize("fate", [Fate.ANSWER_LOST, Fate.LOST], ids=["made", "not made"])
+def test_a_change_without_an_answer_is_known_even_if_another_owner_came_meanwhile(
+    manager: Manager, taking_over: TakingOver, change: Change, act: Callable[[Manager], object], fate: Fate
+) -> None:
+    Line(manager._store).disturb(fate, Fate.LOST, meanwhile=taking_over(act))  # type: ignore[arg-type]
+    if fate is Fate.ANSWER_LOST:
+        change(manager)  # it was made while this was the owner
+    else:
+        with pytest.raises(DirectoryLocked):
+            change(manager)
+    with pytest.raises(DirectoryLocked):
+        change(manager)
+    made = CHANGES[change]["a"][0] if fate is Fate.ANSWER_LOST else 1
+    checkpoint = manager.get_checkpoint("a", None)  # reads go on
+    assert (checkpoint.data if checkpoint else None) == (70 if act is _overwrite_all else made)
+
+
+@changes
+def test_a_change_that_arrives_after_another_owner_came_is_refused(
+    manager: Manager, taking_over: TakingOver, change: Change
+) -> None:
+    line = Line(manager._store)  # type: ignore[arg-type]
+    first = None if change is replace_damaged else Fate.LATE  # the copy to quarantine is made
+    line.disturb(first, Fate.LATE, Fate.LATE, meanwhile=taking_over(id))
+    with pytest.raises(DirectoryLocked):
+        change(manager)
+    arrived = line.deliver()
+    assert arrived
+    assert not any(arrived)
+
+
+def test_it_is_in_doubt_if_the_moment_before_the_other_owner_is_compacted(
+    cluster: Cluster, store: EtcdStore, manager: Manager, taking_over: TakingOver
+) -> None:
+    def act(other: Manager) -> None:
+        for number in range(3):
+            other.create_checkpoint("a", 70 + number)
+        cluster.administer("kv/compaction", revision=str(store.identity("a")))
+
+    Line(store).disturb(Fate.ANSWER_LOST, Fate.LOST, meanwhile=taking_over(act))
+    with pytest.raises(CheckpointWriteFailed) as failure:
+        manager.create_checkpoint("a", 2)
+    assert failure.value.in_doubt
