@@ -77,17 +77,18 @@ class Attempts:
             raise
         if reply.succeeded:
             return int(reply.header.revision)
-        unsure, call.unsure = call.unsure, False
         lock = reply.responses[0].response_range.kvs
         try:
             self._ownership.learn(lock)
         except DirectoryLocked as lost:
             # The new owner may have written since: look at the last revision before it came.
             then = lock[0].create_revision - 1 if lock else reply.header.revision
-            if unsure and self._was_made_at(then, call, trace, lost):
+            if call.unsure and self._was_made_at(then, call, trace, lost):
                 return 0
             raise
-        return 0 if unsure and self._was_made(call, trace) else None
+        made = call.unsure and self._was_made(call, trace)
+        call.unsure = False  # only now: if there was no time to read it back, it is still in doubt
+        return 0 if made else None
 
     def _was_made_nevertheless(self, call: Call, trace: Trace, refusal: Refused) -> bool:
         """By an earlier attempt; or by this one, because etcd reports a full database also after carrying it out."""

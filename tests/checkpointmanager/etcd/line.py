@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from checkpointmanager._etcd.client import Call
-from checkpointmanager._etcd.wire import TXN, Method
+from checkpointmanager._etcd.wire import RANGE, TXN, Method
 from checkpointmanager.etcd import EtcdStore
 
 
@@ -44,7 +44,7 @@ class Fate(Enum):
 
 
 class Line:
-    """Replaces the one method that sends all requests of a store. Reads are never disturbed."""
+    """Replaces the one method that sends all requests of a store. Reads are disturbed only by lose_reads()."""
 
     def __init__(self, store: EtcdStore) -> None:
         self._client = store._client
@@ -52,6 +52,7 @@ class Line:
         self._disturb: Callable[[int], Fate | None] = lambda _: None
         self._late: list[Any] = []
         self.changes = 0  # that were sent
+        self._loses_reads = False
         store._client._ask_one = self  # type: ignore[method-assign]
 
     def disturb(self, *fates: Fate | None, always: Fate | None = None, meanwhile: Callable[[], object] = int) -> None:
@@ -66,8 +67,13 @@ class Line:
 
         self._disturb = disturbed
 
+    def lose_reads(self) -> None:
+        """From now on no read of a single name gets an answer."""
+        self._loses_reads = True
+
     def mend(self) -> None:
         self._disturb = lambda _: None
+        self._loses_reads = False
 
     def deliver(self) -> list[bool]:
         """Send the late requests now. Returns whether each was carried out."""
@@ -76,6 +82,8 @@ class Line:
         return [reply.succeeded for reply in arrived]
 
     def __call__(self, call: Call, member: int, method: Method, request: Any) -> Any:
+        if method is RANGE and self._loses_reads:
+            raise Broken
         if method is not TXN or not request.compare:
             return self._ask_one(call, member, method, request)
         self.changes += 1

@@ -139,3 +139,15 @@ def test_a_transaction_in_doubt_says_so(store: EtcdStore, manager: Manager) -> N
         transaction(manager)
     assert failure.value.in_doubt
     assert not failure.value.committed
+
+
+@changes
+def test_a_change_that_was_made_is_in_doubt_if_it_cannot_be_read_back_in_time(
+    store: EtcdStore, manager: Manager, change: Change
+) -> None:
+    line = Line(store)
+    store._commits._timeout = store._together._timeout = LIMIT
+    line.disturb(*[None] * (change is replace_damaged), Fate.ANSWER_LOST, meanwhile=line.lose_reads)
+    with pytest.raises(CheckpointWriteFailed) as failure:
+        change(manager)  # the second attempt is answered: a comparison fails, because the first one was carried out
+    assert failure.value.in_doubt

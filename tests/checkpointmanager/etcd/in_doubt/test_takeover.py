@@ -86,3 +86,16 @@ def test_it_is_in_doubt_if_the_moment_before_the_other_owner_is_compacted(
     with pytest.raises(CheckpointWriteFailed) as failure:
         manager.create_checkpoint("a", 2)
     assert failure.value.in_doubt
+
+
+@pytest.mark.parametrize("change", [overwrite, remove, transaction], ids=["overwrite", "remove", "transaction"])
+@pytest.mark.parametrize("fate", [Fate.ANSWER_LOST, Fate.LOST], ids=["made", "not made"])
+def test_it_is_in_doubt_if_the_moment_before_the_other_owner_cannot_be_read_in_time(
+    store: EtcdStore, manager: Manager, taking_over: TakingOver, change: Change, fate: Fate
+) -> None:
+    line = Line(store)
+    store._commits._timeout = store._together._timeout = 1.0  # the other owner has to open its store meanwhile
+    line.disturb(fate, Fate.LOST, meanwhile=taking_over(lambda _: line.lose_reads()))
+    with pytest.raises(CheckpointWriteFailed) as failure:
+        change(manager)
+    assert failure.value.in_doubt
