@@ -6,7 +6,7 @@ from .._format.keys import is_name
 from .._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
 
 TRANSACTION = ".last-transaction"  # identifies the last transaction that was made
-MAX_PREFIX_LENGTH = 1000
+MAX_PREFIX_BYTES = 1000  # a request has room for the names of the largest checkpoint (commit.py)
 
 
 class Layout:
@@ -48,8 +48,12 @@ def checked_prefix(prefix: object) -> str:
     if not isinstance(prefix, str):
         raise TypeError(f"the prefix is a str such as '/agents/node-7', not a {type(prefix).__name__}")
     found = prefix.rstrip("/")
-    if not found.startswith("/") or not found.isprintable() or len(found) > MAX_PREFIX_LENGTH or "//" in found:
-        raise ValueError("the prefix begins with a slash and is printable, such as '/agents/node-7'")
+    if not found.isprintable() or len(found.encode()) > MAX_PREFIX_BYTES:
+        raise ValueError(f"the prefix is printable and at most {MAX_PREFIX_BYTES} bytes long")
+    # No segment that means another folder: checkpoint-verify copies a prefix to a path of the same name.
+    root, *segments = found.split("/")
+    if root or not segments or {"", ".", ".."} & {*segments}:
+        raise ValueError("the prefix begins with a slash and has a name after each, such as '/agents/node-7'")
     return found
 
 

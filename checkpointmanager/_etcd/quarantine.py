@@ -21,7 +21,7 @@ KEPT_PER_KEY = 4
 REPLACED = "replaced"  # the reason of a copy that restore() makes
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
-_NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.[a-z-]+\.json")
+_NAME = re.compile(r"([^/]+)\.(\d{8}T\d{12}Z)\.[a-z-]+\.json")
 
 
 class Copy(NamedTuple):

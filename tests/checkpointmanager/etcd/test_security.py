@@ -168,6 +168,12 @@ def test_an_owner_without_a_login_is_refused_while_authentication_is_on_and_lose
         (["http://127.0.0.1:1"], {"timeout": float("nan")}, "timeout is a number"),
         (["http://127.0.0.1:1"], {"prefix": "agents"}, "begins with a slash"),
         (["http://127.0.0.1:1"], {"prefix": "/"}, "begins with a slash"),
+        (["http://127.0.0.1:1"], {"prefix": ""}, "begins with a slash"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents//node-7"}, "a name after each"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents/../node-7"}, "a name after each"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents/./node-7"}, "a name after each"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents/node\n7"}, "printable"),
+        (["http://127.0.0.1:1"], {"prefix": "/" + "é" * 500}, "at most 1000 bytes"),
         (["http://127.0.0.1:1"], {"max_bytes": 0}, "max_bytes"),
     ],
 )
