@@ -31,8 +31,10 @@ from .wire import TXN
 MAX_OPERATIONS = 128  # in one etcd transaction, etcd's default
 CHANGES_AT_ONCE = 60  # in one piece of a batch: each takes two operations and a comparison
 MAX_REQUEST_BYTES = 3 << 19  # 1.5 MiB: etcd's default
+NAMES_BYTES = 16 << 10  # of a request with one change, beyond the checkpoint and its previous generation
 PIECE_BYTES = 1 << 20  # in one piece of a batch
-OVERHEAD_BYTES = 128  # of a change, beyond its names and values; more than it ever needs
+OVERHEAD_BYTES = 128  # of an operation or a comparison, beyond names and values; more than it ever needs
+COMMON_BYTES = 4096  # of a request: the name of `.lock`, three times, and what etcd adds
 
 Change = Put | str  # a checkpoint to write, or the key of one to remove
 
@@ -145,7 +147,7 @@ class Commits:
         before = self.seen(call, [key_of(change) for change in piece])
         compared = [operations.changed_at(self._layout.current(key), seen.revision) for key, seen in before.items()]
         steps = [step for change in piece for step in self.steps(change, before[key_of(change)])]
-        if len(piece) > 1 and sum(step.ByteSize() + OVERHEAD_BYTES for step in steps) > MAX_REQUEST_BYTES:
+        if len(piece) > 1 and bytes_of([*compared, *steps]) > MAX_REQUEST_BYTES:
             raise _TooMuch
         revision = self._attempts.send(call, hold, compared, steps, self._trace(piece, before))
         if revision:
@@ -167,3 +169,8 @@ class Commits:
 
 def key_of(change: Change) -> str:
     return change.key if isinstance(change, Put) else change
+
+
+def bytes_of(parts: Sequence[Any]) -> int:
+    """What a request with these comparisons and operations takes at most."""
+    return COMMON_BYTES + sum(int(part.ByteSize()) + OVERHEAD_BYTES for part in parts)

@@ -16,7 +16,7 @@ from .._options import check_options
 from .._store import Put
 from .attempts import Attempts
 from .client import Call, Client
-from .commit import MAX_REQUEST_BYTES, OVERHEAD_BYTES, Commits
+from .commit import MAX_REQUEST_BYTES, NAMES_BYTES, Commits
 from .endpoints import Credentials, Path
 from .faults import NoAnswer, Refused
 from .layout import Layout, after_all
@@ -28,7 +28,7 @@ from .together import Together
 from .wire import RANGE
 
 GRACE = 5.0  # seconds after its time to live within which etcd surely notices that a lease has expired
-MAX_BYTES = 760 << 10  # of one checkpoint: it and its previous generation fit into one request
+MAX_BYTES = (MAX_REQUEST_BYTES - NAMES_BYTES) // 2  # 760 KiB: with its previous generation it fits into one request
 
 
 class EtcdUnavailable(DirectoryUnusable):
@@ -171,7 +171,7 @@ class EtcdStore:
         self._in_flight.check()
         self._expected.clear()
         with self._in_flight:
-            self._together.make(puts, removals, max(MAX_REQUEST_BYTES, 2 * (self.max_bytes + OVERHEAD_BYTES)))
+            self._together.make(puts, removals, max(MAX_REQUEST_BYTES, 2 * self.max_bytes + NAMES_BYTES))
 
     def highest_generation(self, key: str) -> int:
         return 0  # what is in etcd is there for good: no crash brings anything back

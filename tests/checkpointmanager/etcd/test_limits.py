@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from checkpointmanager import (
 )
 from checkpointmanager._etcd import operations, pages
 from checkpointmanager._etcd.client import Call, Client
+from checkpointmanager._etcd.commit import CHANGES_AT_ONCE, MAX_REQUEST_BYTES, NAMES_BYTES, OVERHEAD_BYTES
 from checkpointmanager._etcd.wire import RANGE, TXN, Method
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
@@ -96,6 +99,38 @@ def test_a_batch_fits_even_if_the_previous_generations_are_much_larger(store: Et
     previous = manager.previous_checkpoint("k8")
     assert previous
     assert len(previous.data) == 500_000
+
+
+def test_a_batch_fits_even_if_the_names_are_as_long_as_they_may_be(opening: Opening) -> None:
+    store = opening(prefix="/" + "p" * 999)
+    keys = [f"{number:02}" + "k" * 198 for number in range(CHANGES_AT_ONCE)]
+    # With these previous generations the operations alone fit into one request, and with the comparisons they do not.
+    blob = b"x" * (MAX_REQUEST_BYTES // len(keys) - 2 * len(store._layout.previous(keys[0])) - 2 * OVERHEAD_BYTES - 120)
+    assert store.commit([Put(key, blob, Current.ABSENT) for key in keys]) == {}
+    assert store.commit([Put(key, b"", Current.OURS) for key in keys]) == {}
+    assert store.read(keys[-1], previous=True) == blob
+
+
+def test_the_largest_checkpoint_fits_even_if_its_names_are_as_long_as_they_may_be(opening: Opening) -> None:
+    store = opening(prefix="/" + "p" * 999)
+    for letter in (b"x", b"y"):
+        assert store.commit([Put("k" * 200, letter * store.max_bytes, Current.FOUND)]) == {}
+    with store.writing():
+        store.transact([Put("k" * 200, b"z" * store.max_bytes, Current.OURS, 3)], {})
+    assert store.read("k" * 200, previous=True) == b"y" * store.max_bytes
+
+
+def test_members_that_take_larger_requests_take_larger_checkpoints(tmp_path: Path) -> None:
+    cluster = Cluster(any_etcd(), tmp_path, arguments=["--max-request-bytes", str((4 << 20) + NAMES_BYTES)])
+    try:
+        with closing(EtcdStore(cluster.endpoints, "/large", max_bytes=2 << 20)) as store:
+            for letter in (b"x", b"y"):
+                assert store.commit([Put("a", letter * store.max_bytes, Current.FOUND)]) == {}
+            with store.writing():
+                store.transact([Put("a", b"z" * store.max_bytes, Current.OURS, 3)], {})
+            assert store.read("a", previous=True) == b"y" * store.max_bytes
+    finally:
+        cluster.close()
 
 
 def store_bytes(manager: Manager, key: str, data: str) -> bytes:
@@ -190,18 +225,6 @@ def test_writes_and_removals_go_on_after_a_compaction(cluster: Cluster, store: E
     assert manager.list_checkpoints() == []
 
 
-def test_a_change_by_hand_is_noticed_and_becomes_the_previous_generation(cluster: Cluster, store: EtcdStore) -> None:
-    manager: Manager = CheckpointManager(store)
-    manager.create_checkpoint("a", 1)
-    manager.create_checkpoint("a", 2)
-    previous = store.read("a", previous=True)
-    store._client.ask(Call(5), TXN, operations.txn([], [operations.put(store._layout.current("a"), previous)]))
-    manager.create_checkpoint("a", 3)
-    before = manager.previous_checkpoint("a")
-    assert before
-    assert before.data == 1
-
-
 def test_the_newest_four_copies_of_a_key_are_kept(store: EtcdStore) -> None:
     kept = []
     for number in range(6):
@@ -250,11 +273,3 @@ def test_restore_keeps_the_value_at_the_moment_at_which_it_is_replaced(
     kept = store.restore_copy(copy)
     assert store.read("a") == b"bad"
     assert dict(store.snapshot())[kept.removeprefix(f"{store.path}/")] == b"new 2"
-
-
-def test_a_store_below_another_one_is_not_part_of_it(opening: Opening, prefix: str) -> None:
-    outer: Manager = CheckpointManager(opening())
-    inner: Manager = CheckpointManager(opening(prefix=f"{prefix}/inner"))
-    outer.create_checkpoint("a", 1)
-    inner.create_checkpoint("b", 1)
-    assert (outer.list_checkpoints(), inner.list_checkpoints()) == (["a"], ["b"])

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointManager, DirectoryLocked
-from checkpointmanager._etcd import remembered
 from checkpointmanager._etcd.client import Call, Client
-from checkpointmanager._etcd.remembered import Remembered, Seen
 from checkpointmanager._etcd.wire import LEASE_GRANT, LEASE_KEEP_ALIVE, RANGE, TXN, Method
 from checkpointmanager.etcd import EtcdUnavailable
 
@@ -114,14 +112,3 @@ def test_a_lease_that_could_not_be_renewed_for_a_moment_is_logged_and_kept(
         until(lambda: lease.renewed > first)
     assert "could not be renewed" in caplog.text
     CheckpointManager[Any](store).create_checkpoint("a", 1)
-
-
-def test_only_so_many_bytes_are_remembered_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "MAX_BYTES", 500)
-    memory = Remembered()
-    for number in range(5):
-        memory.keep(f"k{number}", Seen(number + 1, b"x" * 40))
-    assert [memory.get(f"k{number}") is not None for number in range(5)] == [False, False, False, True, True]
-    memory.forget("k3")
-    memory.keep("k5", Seen(9, b"y" * 60))
-    assert memory.get("k4") is not None
