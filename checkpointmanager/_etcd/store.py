@@ -160,7 +160,7 @@ class EtcdStore:
     def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
         self._in_flight.check()
         self._expected.clear()
-        with self._in_flight:
+        with self.writing():
             failures = self._commits.run(puts, removals)
         return {
             key: CheckpointWriteFailed(key, self.path_of(key), error, in_doubt=in_doubt)
@@ -170,14 +170,14 @@ class EtcdStore:
     def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
         self._in_flight.check()
         self._expected.clear()
-        with self._in_flight:
+        with self.writing():
             self._together.make(puts, removals, max(MAX_REQUEST_BYTES, 2 * self.max_bytes + NAMES_BYTES))
 
     def highest_generation(self, key: str) -> int:
         return 0  # what is in etcd is there for good: no crash brings anything back
 
     def quarantine(self, key: str, reason: Reason) -> str:
-        with self._in_flight, self._answering():
+        with self.writing(), self._answering():  # a reader compares no lock, so etcd would not refuse it
             kept = self._quarantine.keep(Call(self._timeout), key, reason, self.path_of(key))
         return f"{self.path}/{kept}"
 

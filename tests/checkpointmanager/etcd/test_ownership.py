@@ -16,11 +16,9 @@ import pytest
 from checkpointmanager import (
     CheckpointCache,
     CheckpointManager,
-    CheckpointWriteFailed,
     Current,
     DirectoryLocked,
     LockOwner,
-    ManagerClosed,
     Put,
     Reason,
 )
@@ -29,7 +27,7 @@ from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.wire import RANGE, TXN, Method
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
-from ..processes import LIMIT, in_forked_child, run_together, until
+from ..processes import LIMIT, run_together, until
 from .agent import KEY, AgentProcess
 from .conftest import Opening
 from .history import History
@@ -230,67 +228,6 @@ def test_the_lock_says_who_holds_it(cluster: Cluster, store: EtcdStore) -> None:
     assert owner
     assert owner.pid == os.getpid()
     assert found.lease
-
-
-def test_a_reader_needs_no_lock_and_writes_nothing(opening: Opening) -> None:
-    CheckpointManager(opening()).create_checkpoint("a", 1)
-    reader: Manager = CheckpointManager(opening(read_only=True))
-    assert reader.get_checkpoint("a").data == 1
-    with pytest.raises(CheckpointWriteFailed, match="read_only"):
-        reader.create_checkpoint("a", 2)
-
-
-def test_a_forked_child_is_refused_and_the_parent_goes_on(store: EtcdStore) -> None:
-    manager: Manager = CheckpointManager(store)
-    manager.create_checkpoint("a", 1)
-    acts: list[Callable[[], object]] = [
-        lambda: manager.get_checkpoint("a"),
-        lambda: manager.create_checkpoint("a", 2),
-        manager.list_checkpoints,
-        manager.load,
-    ]
-    for act in acts:
-        with pytest.raises(ManagerClosed, match="before a fork"):
-            in_forked_child(act)
-    assert in_forked_child(store.close) is None
-    manager.create_checkpoint("a", 3)
-    assert manager.get_checkpoint("a").data == 3
-
-
-def test_after_close_every_call_is_refused_and_closing_again_is_fine(store: EtcdStore) -> None:
-    manager: Manager = CheckpointManager(store)
-    manager.create_checkpoint("a", 1)
-    store.close()
-    store.close()
-    acts: list[Callable[[], object]] = [
-        lambda: manager.get_checkpoint("a"),
-        lambda: manager.create_checkpoint("a", 2),
-        lambda: "a" in manager,
-        store.quarantined,
-        lambda: store.commit([]),
-    ]
-    for act in acts:
-        with pytest.raises(ManagerClosed):
-            act()
-
-
-def test_closing_waits_for_a_running_call(store: EtcdStore) -> None:
-    manager: Manager = CheckpointManager(store)
-    manager.create_checkpoint("a", 1)
-    inside, go_on = threading.Event(), threading.Event()
-
-    def change(number: int) -> int:
-        inside.set()
-        assert go_on.wait(LIMIT)
-        return number + 1
-
-    def close() -> None:
-        assert inside.wait(LIMIT)
-        threading.Timer(0.05, go_on.set).start()
-        store.close()
-        assert go_on.is_set()
-
-    run_together(lambda: manager.update_checkpoint("a", change), close)
 
 
 def test_a_server_that_does_not_exist_is_an_error_in_time() -> None:
