@@ -83,6 +83,10 @@ class Client:
 
         With changing=True the call is unsure as soon as an answer is missing.
         """
+        if not call.left():  # so nothing is sent, and nothing is in doubt
+            raise NoAnswer(
+                errno.ETIMEDOUT, f"no answer within {call.seconds:g} s, earlier requests of this call took them"
+            )
         failures = logins = 0
         while True:
             member = self._current

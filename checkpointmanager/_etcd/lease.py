@@ -13,6 +13,7 @@ from .wire import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE
 
 RENEWALS = 3  # per time to live
 RETRY_SECONDS = 0.2
+JOIN_SECONDS = 0.5  # for a renewal that is under way; closing the connections ends it
 
 logger = logging.getLogger("checkpointmanager")
 
@@ -24,7 +25,7 @@ class Lease:
         self._client = client
         self._path = path
         self.id = secrets.randbits(62) + 1  # chosen by us, so that asking twice grants one lease
-        self.ran_out = False
+        self.expired = False
         self.renewed = time.monotonic()  # when the last successful renewal was sent
         try:
             self.ttl: float = client.ask(call, LEASE_GRANT, LEASE_GRANT.request(TTL=max(1, round(ttl)), ID=self.id)).TTL
@@ -45,37 +46,37 @@ class Lease:
     def revoke(self, call: Call) -> None:
         """End it, and delete what is attached to it, at once if a server can be reached."""
         self.stop()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(call.left())
         try:
             self._client.ask(call, LEASE_REVOKE, LEASE_REVOKE.request(ID=self.id))
         except (Refused, NoAnswer) as error:
             if "not found" not in str(error):
-                logger.warning("%s: the lock could not be given back, and runs out by itself: %s", self._path, error)
+                logger.warning("%s: the lock could not be released; its lease will expire: %s", self._path, error)
+        # Only now: a renewal that hangs must not delay it.
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(min(call.left(), JOIN_SECONDS))
 
     @property
     def is_fresh(self) -> bool:
         """False if it may have expired by this machine's clock. A reason to ask etcd, never a proof."""
-        return not self.ran_out and time.monotonic() - self.renewed < self.ttl
+        return not self.expired and time.monotonic() - self.renewed < self.ttl
 
     def _keep_alive(self) -> None:
         pause = self.ttl / RENEWALS
-        while not self._stopped.wait(pause) and not self.ran_out:
+        while not self._stopped.wait(pause) and not self.expired:
             pause = self.ttl / RENEWALS if self._renew() else min(RETRY_SECONDS, pause)
 
     def _renew(self) -> bool:
         sent = time.monotonic()
         try:
             reply = self._client.ask(Call(self.ttl / RENEWALS), LEASE_KEEP_ALIVE, LEASE_KEEP_ALIVE.request(ID=self.id))
-        except (Refused, NoAnswer) as error:
-            logger.warning("%s: the lease of the lock could not be renewed: %s", self._path, error)
-            return False
-        except ValueError:  # the channel was closed meanwhile
-            self._stopped.set()
+        except Exception as error:  # noqa: BLE001 - whatever it is, giving up would cost the lock
+            if not self._stopped.is_set():  # else the connections were closed meanwhile
+                logger.warning("%s: the lease of the lock could not be renewed: %s", self._path, error)
             return False
         if reply.TTL <= 0:
-            self.ran_out = True
-            logger.warning("%s: the lease of the lock has run out; another may own the checkpoints", self._path)
+            self.expired = True
+            if not self._stopped.is_set():
+                logger.warning("%s: the lease of the lock has expired; another may own the checkpoints", self._path)
             return False
         self.renewed = sent
         return True

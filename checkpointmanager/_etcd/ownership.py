@@ -82,9 +82,11 @@ class Ownership:
         """From the current value of `.lock`. Raises DirectoryLocked, from then on always, if it is not ours."""
         if self._lost or not found or found[0].create_revision != self.hold.created:
             self._lost = True  # another may have changed anything since
-            why = "the lease of the lock ran out, or the lock was removed, so another may own the checkpoints"
+            why = "the lease of the lock has expired, or the lock was removed, so another may own the checkpoints"
             raise DirectoryLocked(self._path, f"{why}; close and open again", _owner_in(found))
         self.hold = self.hold._replace(written=max(self.hold.written, found[0].mod_revision))
+        if self.lease and found[0].lease != self.lease.id:
+            self.doubt(self.hold)  # written by hand, which detached it from the lease: write it again before a change
 
     def close(self) -> None:
         if self.lease:

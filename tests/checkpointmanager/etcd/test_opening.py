@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.wire import LEASE_GRANT, LEASE_KEEP_ALIVE, RANGE, TXN, Method
 from checkpointmanager.etcd import EtcdUnavailable
 
-from ..processes import until
+from ..processes import LIMIT, until
 from .conftest import Opening
 from .line import Broken, Full
 
@@ -112,3 +113,65 @@ def test_a_lease_that_could_not_be_renewed_for_a_moment_is_logged_and_kept(
         until(lambda: lease.renewed > first)
     assert "could not be renewed" in caplog.text
     CheckpointManager[Any](store).create_checkpoint("a", 1)
+
+
+def test_a_lease_goes_on_after_an_error_that_nobody_foresaw(
+    opening: Opening, asking: Between, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail_at_first(ask: Callable[[], Any]) -> Any:
+        if "can't start new thread" not in caplog.text:
+            raise RuntimeError("can't start new thread")
+        return ask()
+
+    with caplog.at_level(logging.WARNING, "checkpointmanager"):
+        asking(LEASE_KEEP_ALIVE, fail_at_first)
+        lease = opening(ttl=3)._ownership.lease
+        assert lease
+        first = lease.renewed
+        until(lambda: lease.renewed > first)
+
+
+def test_a_renewal_that_hangs_does_not_keep_close_from_releasing_the_lock(
+    opening: Opening, asking: Between, caplog: pytest.LogCaptureFixture
+) -> None:
+    hangs, go_on = threading.Event(), threading.Event()
+
+    def hang(_: Callable[[], Any]) -> Any:
+        hangs.set()
+        go_on.wait(LIMIT)
+        raise Broken
+
+    asking(LEASE_KEEP_ALIVE, hang)
+    store = opening(ttl=3, timeout=0.5)
+    assert hangs.wait(LIMIT)
+    with caplog.at_level(logging.WARNING, "checkpointmanager"):
+        store.close()
+    assert caplog.text == ""
+    opening()
+    go_on.set()
+
+
+def test_a_lease_that_is_revoked_while_it_is_renewed_is_not_reported_as_lost(
+    opening: Opening, asking: Between, caplog: pytest.LogCaptureFixture
+) -> None:
+    hangs, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def answer_late(ask: Callable[[], Any]) -> Any:
+        hangs.set()
+        assert go_on.wait(LIMIT)
+        try:
+            return ask()
+        finally:
+            done.set()
+
+    asking(LEASE_KEEP_ALIVE, answer_late)
+    store = opening(ttl=3)
+    lease = store._ownership.lease
+    assert lease
+    assert hangs.wait(LIMIT)
+    with caplog.at_level(logging.WARNING, "checkpointmanager"):
+        lease.revoke(Call(LIMIT))
+        go_on.set()
+        assert done.wait(LIMIT)
+        lease._thread.join(LIMIT)
+    assert caplog.text == ""

@@ -190,7 +190,7 @@ def test_quarantine_is_refused_when_the_lock_is_lost(cluster: Cluster, opening: 
     assert store.quarantined() == {}
 
 
-def test_the_thread_that_renews_the_lease_notices_and_logs_that_it_ran_out(
+def test_the_thread_that_renews_the_lease_notices_and_logs_that_it_has_expired(
     cluster: Cluster, opening: Opening, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = opening(ttl=1)
@@ -198,8 +198,8 @@ def test_the_thread_that_renews_the_lease_notices_and_logs_that_it_ran_out(
     lease = store._ownership.lease
     assert lease
     with caplog.at_level(logging.WARNING, "checkpointmanager"):
-        until(lambda: lease.ran_out)
-        until(lambda: "has run out" in caplog.text)
+        until(lambda: lease.expired)
+        until(lambda: "has expired" in caplog.text)
     with pytest.raises(DirectoryLocked):
         store.confirm()
 
@@ -228,6 +228,16 @@ def test_the_lock_says_who_holds_it(cluster: Cluster, store: EtcdStore) -> None:
     assert owner
     assert owner.pid == os.getpid()
     assert found.lease
+
+
+def test_a_lock_that_was_written_by_hand_is_attached_to_its_lease_again(store: EtcdStore, opening: Opening) -> None:
+    manager: Manager = CheckpointManager(store)
+    by_hand = operations.put(store._layout.lock, b"who are you?")  # like etcdctl, without the lease
+    store._client.ask(Call(5), TXN, operations.txn([], [by_hand]))
+    for number in range(2):  # the first one notices it
+        manager.create_checkpoint("a", number)
+    store.close()
+    opening()
 
 
 def test_a_server_that_does_not_exist_is_an_error_in_time() -> None:

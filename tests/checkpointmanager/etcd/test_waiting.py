@@ -14,6 +14,7 @@ import pytest
 from checkpointmanager import CheckpointWriteFailed, Current, Put, TransactionFailed
 from checkpointmanager._etcd import operations, pages
 from checkpointmanager._etcd.client import Call, Client
+from checkpointmanager._etcd.faults import NoAnswer
 from checkpointmanager._etcd.wire import RANGE, TXN, Method
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
@@ -161,3 +162,12 @@ def test_listing_ends_in_time_if_every_moment_is_compacted_before_the_last_page(
     with pytest.raises(EtcdUnavailable, match=NO_ANSWER):
         run_together(store.keys)
     assert compactions
+
+
+def test_nothing_is_sent_and_nothing_is_in_doubt_when_no_time_is_left(store: EtcdStore) -> None:
+    call = Call(0)
+    change = operations.txn([], [operations.put(store._layout.current("a"), b"")])
+    with pytest.raises(NoAnswer, match="earlier requests of this call"):
+        store._client.ask(call, TXN, change, changing=True)
+    assert not call.unsure
+    assert store.keys() == []
