@@ -24,6 +24,7 @@ from .faults import Compacted, NoAnswer, Refused, Verdict, fault_of
 from .wire import AUTHENTICATE, LEASE_KEEP_ALIVE, WATCH, Method
 
 TRIES = 3  # a member that hangs takes at most a third of the time
+MAX_LOGINS = 3  # per call: the token has expired, then the next member was restarted, and then users were changed
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds, after all members have failed in turn
 
 logger = logging.getLogger("checkpointmanager")
@@ -36,6 +37,7 @@ class Call:
         self.seconds = seconds
         self.unsure = False  # the change may have been made
         self.unanswered = False  # an answer is missing, so an attempt may still be on its way
+        self.token = ""  # of the login that its last request used
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
@@ -92,14 +94,15 @@ class Client:
             member = self._current
             sent = False
             try:
-                self._log_in(call, member)
+                call.token = self._log_in(call, member)
                 sent = True
                 return self._ask_one(call, member, method, request)
             except grpc.RpcError as error:
                 fault = fault_of(error)
-            if fault.verdict is Verdict.LOGIN and self._credentials.user and not logins:
+            if fault.verdict is Verdict.LOGIN and self._credentials.user and logins < MAX_LOGINS:
                 logins += 1
-                self._token = None
+                if self._token == call.token:  # else another thread has logged in again already
+                    self._token = None
                 continue
             if fault.verdict in (Verdict.REFUSED, Verdict.LOGIN):
                 raise (Compacted if "compacted" in fault.text else Refused)(fault.errno, fault.text)
@@ -116,7 +119,10 @@ class Client:
 
     @contextmanager
     def watching(self, request: Any, seconds: float) -> Iterator[Iterator[Any]]:
-        """The answers of a watch, for `seconds` at most. Raises grpc.RpcError when it breaks or the time is up."""
+        """The answers of a watch, for `seconds` at most. Raises grpc.RpcError when it breaks or the time is up.
+
+        It also breaks when the member loses touch with the others, or hangs: otherwise it would wait in vain.
+        """
         done = threading.Event()
 
         def requests() -> Iterator[Any]:
@@ -124,7 +130,8 @@ class Client:
             done.wait(seconds)  # the stream ends when this does
 
         member = self._current
-        replies = self._connections.stub(member, WATCH)(requests(), timeout=seconds, metadata=self._metadata())
+        metadata = (*_metadata(self._token), ("hasleader", "true"))
+        replies = self._connections.stub(member, WATCH)(requests(), timeout=seconds, metadata=metadata)
         try:
             yield replies
         except grpc.RpcError:
@@ -140,10 +147,10 @@ class Client:
     def _ask_one(self, call: Call, member: int, method: Method, request: Any) -> Any:
         stub = self._connections.stub(member, method)
         if method is LEASE_KEEP_ALIVE:  # a stream in etcd's API; we want one answer to one question
-            for reply in stub(iter([request]), timeout=call.share(), metadata=self._metadata()):
+            for reply in stub(iter([request]), timeout=call.share(), metadata=_metadata(call.token)):
                 return reply
             raise _Ended
-        return stub(request, timeout=call.share(), metadata=self._metadata())
+        return stub(request, timeout=call.share(), metadata=_metadata(call.token))
 
     def _use_new_certificates(self) -> None:
         """After a failure: if the certificates on disk were replaced, connect again with the new ones.
@@ -164,20 +171,26 @@ class Client:
         if self._current == member:
             self._current = (member + 1) % len(self.addresses)
 
-    def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("token", self._token),) if self._token else ()
-
-    def _log_in(self, call: Call, member: int) -> None:
-        """Once, and again when the token has expired."""
-        if self._token is not None:
-            return
+    def _log_in(self, call: Call, member: int) -> str:
+        """The token, "" if none is needed. Logs in once, and again when the token has expired."""
+        token = self._token
+        if token is not None:
+            return token
         with call.holding(self._logging_in):
-            if self._token is not None:
-                return
-            request = AUTHENTICATE.request(name=self._credentials.user, password=self._credentials.password)
-            try:
-                self._token = self._connections.stub(member, AUTHENTICATE)(request, timeout=call.share()).token
-            except grpc.RpcError as error:
-                if "authentication is not enabled" not in (error.details() or ""):
-                    raise
-                self._token = ""
+            token = self._token
+            if token is None:
+                token = self._token = self._new_token(call, member)
+            return token
+
+    def _new_token(self, call: Call, member: int) -> str:
+        request = AUTHENTICATE.request(name=self._credentials.user, password=self._credentials.password)
+        try:
+            return str(self._connections.stub(member, AUTHENTICATE)(request, timeout=call.share()).token)
+        except grpc.RpcError as error:
+            if "authentication is not enabled" not in (error.details() or ""):
+                raise
+            return ""
+
+
+def _metadata(token: str | None) -> tuple[tuple[str, str], ...]:
+    return (("token", token),) if token else ()

@@ -18,7 +18,7 @@ from .._errors import DirectoryLocked
 from .._format.lockowner import LockOwner
 from . import operations
 from .client import Call, Client
-from .faults import Refused
+from .faults import NoAnswer, Refused
 from .layout import Layout
 from .lease import Lease
 from .wire import DELETED, RANGE, TXN, WATCH
@@ -50,14 +50,21 @@ class Ownership:
     def take(self, lock_timeout: float) -> None:
         """Become the owner, or raise DirectoryLocked. Watches a lock that is held instead of polling it."""
         end = time.monotonic() + lock_timeout
+        waiting = False
         while True:
-            found = self._client.ask(Call(self._timeout), RANGE, RANGE.request(key=self._layout.lock))
-            if not found.kvs and self._try():
-                return
+            try:
+                found = self._client.ask(Call(self._timeout), RANGE, RANGE.request(key=self._layout.lock))
+                if not found.kvs and self._try():
+                    return
+            except NoAnswer:
+                if not waiting or time.monotonic() >= end:
+                    raise
+                continue  # a store that waits for the lock outlasts an outage
             left = end - time.monotonic()
             if left <= 0:
                 waited = f" after waiting {lock_timeout:g} s" if lock_timeout else ""
                 raise DirectoryLocked(self._path, f"locked{waited} by another owner", _owner_in(found.kvs))
+            waiting = True
             if found.kvs:
                 self._wait(found.header.revision, left)
 

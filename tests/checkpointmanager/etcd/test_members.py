@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from checkpointmanager import DirectoryLocked
+from checkpointmanager._etcd import connections
+from checkpointmanager._etcd.client import Call, Client
+from checkpointmanager._etcd.faults import NoAnswer
+from checkpointmanager._etcd.wire import RANGE, Method
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
 from ...long import times
-from ..processes import until
+from ..processes import LIMIT, run_together, until
 from .agent import KEY, AgentProcess
 from .history import History
 from .load import THREADS, Load
-from .servers import Cluster, any_etcd, killable_etcd
+from .servers import Cluster, Member, any_etcd, killable_etcd
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Of a version that may be killed, if there is one."""
-    cluster = Cluster(killable_etcd() or any_etcd(), tmp_path_factory.mktemp("three"), members=3)
+    pings = ["--grpc-keepalive-min-time", "100ms"]  # as often as a test likes
+    folder = tmp_path_factory.mktemp("three")
+    cluster = Cluster(killable_etcd() or any_etcd(), folder, members=3, arguments=pings)
     yield cluster
     cluster.close()
 
@@ -120,3 +129,82 @@ def test_a_second_endpoint_is_used_when_the_first_is_dead(three: Cluster, prefix
     store = EtcdStore([dead, *three.endpoints], prefix)
     assert store.keys() == []
     store.close()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Grows whenever a store begins to watch a lock."""
+    begun: list[float] = []
+    watching = Client.watching
+
+    def watch(client: Client, request: Any, seconds: float) -> Any:
+        begun.append(seconds)
+        return watching(client, request, seconds)
+
+    monkeypatch.setattr(Client, "watching", watch)
+    return begun
+
+
+@contextmanager
+def stopped(*members: Member) -> Iterator[None]:
+    for member in members:
+        member.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for member in members:
+            member.signal(signal.SIGCONT)
+
+
+def test_a_waiting_store_turns_to_another_member_when_the_one_that_it_watches_hangs(
+    three: Cluster, prefix: str, watched: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "PONG_SECONDS", 0.5)
+    owner = EtcdStore(three.endpoints[1:], prefix)
+
+    def release() -> None:
+        until(lambda: watched)
+        with stopped(three.members[0]):
+            owner.close()
+            assert opened.wait(LIMIT), "it still watches the member that hangs"
+
+    opened = threading.Event()
+
+    def wait() -> None:
+        store = EtcdStore(three.endpoints, prefix, timeout=2, lock_timeout=600)
+        opened.set()
+        store.close()
+
+    run_together(release, wait)
+
+
+def test_a_waiting_store_watches_no_member_without_a_leader_and_outlasts_an_outage(
+    three: Cluster, prefix: str, watched: list[float]
+) -> None:
+    owner = EtcdStore(three.endpoints, prefix, ttl=60)
+
+    def fail_and_release() -> None:
+        until(lambda: watched)
+        with stopped(*three.members[1:]):
+            until(lambda: failures)
+        owner.close()
+
+    failures: list[Exception] = []
+    look = Client.ask
+
+    def wait() -> None:
+        store = EtcdStore(three.endpoints, prefix, timeout=0.5, lock_timeout=600)
+        store.close()
+
+    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
+        try:
+            return look(client, call, method, request, **options)
+        except NoAnswer as error:
+            if method is RANGE:
+                failures.append(error)
+            raise
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "ask", asking)
+        run_together(fail_and_release, wait)

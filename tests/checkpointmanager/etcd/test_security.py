@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from checkpointmanager import CheckpointManager
+from checkpointmanager._etcd.client import Call
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
 from ..processes import until
@@ -137,6 +138,42 @@ def test_an_owner_logs_in_again_when_users_or_roles_were_changed_meanwhile(
 
         monkeypatch.setattr(client, "_ask_one", ask)
         manager.create_checkpoint("a", 1)
+        assert manager.get_checkpoint("a").data == 1
+
+
+def test_an_owner_logs_in_several_times_in_one_call_if_it_has_to(
+    guests: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CheckpointManager[Any](EtcdStore(guests.endpoints, "/allowed/g", **AGENT)) as manager:
+        client = manager._store._client  # type: ignore[attr-defined]
+        ask_one, tokens = client._ask_one, [client._token]
+
+        def ask(call: Call, *request: Any) -> Any:
+            if call.token not in tokens:
+                tokens.append(call.token)
+            if len(tokens) < 3:
+                raise Outdated
+            return ask_one(call, *request)
+
+        monkeypatch.setattr(client, "_ask_one", ask)
+        manager.create_checkpoint("a", 1)
+        assert manager.get_checkpoint("a").data == 1
+
+
+def test_a_token_that_another_thread_gives_up_meanwhile_is_used_nevertheless(
+    guests: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CheckpointManager[Any](EtcdStore(guests.endpoints, "/allowed/h", **AGENT)) as manager:
+        client = manager._store._client  # type: ignore[attr-defined]
+        ask_one = client._ask_one
+
+        def ask(*request: Any) -> Any:
+            client._token = None
+            return ask_one(*request)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "_ask_one", ask)
+            manager.create_checkpoint("a", 1)
         assert manager.get_checkpoint("a").data == 1
 
 
