@@ -48,18 +48,28 @@ def addresses(endpoints: Sequence[str], credentials: Credentials) -> tuple[list[
     found = []
     schemes = set()
     for endpoint in endpoints:
-        parts = urlsplit(endpoint)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port is None or parts.username:
-            shown = "" if "@" in endpoint else f" {endpoint!r}"  # no password in an error
-            raise ValueError(f"endpoint{shown}: write http://HOST:PORT or https://HOST:PORT")
-        schemes.add(parts.scheme)
-        found.append(parts.netloc)
+        scheme, address = _parts(endpoint)
+        schemes.add(scheme)
+        found.append(address)
     if len(schemes) > 1:
         raise ValueError("endpoints: all of them http, or all of them https")
     tls = schemes == {"https"}
     if credentials.is_tls and not tls:
         raise ValueError("certificates were given, but the endpoints are http: write https://HOST:PORT")
     return found, tls
+
+
+def _parts(endpoint: str) -> tuple[str, str]:
+    """Its scheme and host:port."""
+    try:
+        parts = urlsplit(endpoint)
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port and "@" not in parts.netloc
+        if is_address and not (parts.path.strip("/") or parts.query or parts.fragment):
+            return parts.scheme, parts.netloc
+    except (ValueError, TypeError, AttributeError):  # no number after the colon, half an IPv6 address, not a str
+        pass
+    shown = "" if "@" in str(endpoint) else f" {endpoint!r}"  # no password in an error
+    raise ValueError(f"endpoint{shown}: write http://HOST:PORT or https://HOST:PORT")
 
 
 def _contents(path: Path | None) -> bytes | None:

@@ -23,6 +23,8 @@ from .layout import Layout
 from .lease import Lease
 from .wire import DELETED, RANGE, TXN, WATCH
 
+LONGEST_WATCH = 86_400.0  # seconds, then it begins again: no timer takes a lock_timeout of math.inf
+
 
 class Hold(NamedTuple):
     """What every write compares: the revisions at which `.lock` was created and last written, both by this owner."""
@@ -66,7 +68,7 @@ class Ownership:
                 raise DirectoryLocked(self._path, f"locked{waited} by another owner", _owner_in(found.kvs))
             waiting = True
             if found.kvs:
-                self._wait(found.header.revision, left)
+                self._wait(found.header.revision, min(left, LONGEST_WATCH))
 
     def comparisons(self, hold: Hold) -> list[Any]:
         """What makes a write ours."""

@@ -28,6 +28,7 @@ from .together import Together
 from .wire import RANGE
 
 GRACE = 5.0  # seconds after its time to live within which etcd surely notices that a lease has expired
+MAX_SECONDS = 86_400.0  # for ttl and timeout: a day is longer than anyone waits
 MAX_BYTES = (MAX_REQUEST_BYTES - NAMES_BYTES) // 2  # 760 KiB: with its previous generation it fits into one request
 
 
@@ -99,7 +100,7 @@ class EtcdStore:
             return
         try:
             with self._answering():
-                owning.take(ttl + GRACE if lock_timeout is None else lock_timeout)
+                owning.take(ttl + GRACE if lock_timeout is None else float(lock_timeout))
         except BaseException:
             self.close()
             raise
@@ -257,5 +258,5 @@ class _Expected(threading.local):
 
 def _check_seconds(**options: object) -> None:
     for name, value in options.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-            raise ValueError(f"{name} is a number of seconds above 0, not {value!r}")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MAX_SECONDS:
+            raise ValueError(f"{name} is a number of seconds above 0 and at most {MAX_SECONDS:.0f}, not {value!r}")

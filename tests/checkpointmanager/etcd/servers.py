@@ -71,11 +71,13 @@ def free_ports(count: int) -> list[int]:
 class Member:
     """One server process, and its data, which outlives it."""
 
-    def __init__(self, folder: Path, name: str, ports: tuple[int, int], cluster: str, arguments: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, name: str, *, host: str, ports: tuple[int, int], cluster: str, arguments: Sequence[str]
+    ) -> None:
         self.folder = folder
         client, peer = ports
         self.scheme = "https" if "--cert-file" in arguments else "http"
-        self.endpoint = f"{self.scheme}://127.0.0.1:{client}"
+        self.endpoint = f"{self.scheme}://{host}:{client}"
         self._arguments = [
             *("--name", name, "--data-dir", str(folder / name)),
             *("--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint),
@@ -111,13 +113,18 @@ class Member:
 class Cluster:
     """Servers that are running and ready as soon as this is made."""
 
-    def __init__(self, program: str, folder: Path, members: int = 1, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, program: str, folder: Path, members: int = 1, arguments: Sequence[str] = (), host: str = "127.0.0.1"
+    ) -> None:
         self.program = program
         ports = free_ports(2 * members)
         pairs = list(zip(ports[::2], ports[1::2], strict=True))
         cluster = ",".join(f"m{number}=http://127.0.0.1:{peer}" for number, (_, peer) in enumerate(pairs))
         folder.mkdir(parents=True, exist_ok=True)
-        self.members = [Member(folder, f"m{number}", pair, cluster, arguments) for number, pair in enumerate(pairs)]
+        self.members = [
+            Member(folder, f"m{number}", host=host, ports=pair, cluster=cluster, arguments=arguments)
+            for number, pair in enumerate(pairs)
+        ]
         for member in self.members:
             member.start(program)
         if self.members[0].scheme == "http":

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import DirectoryLocked
 from checkpointmanager._etcd import connections
 from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.faults import NoAnswer
@@ -120,15 +119,6 @@ def test_an_owner_stopped_past_its_time_to_live_while_the_leader_changes_is_refu
     numbers = [write.data["number"] for write in writes]
     assert numbers == sorted(numbers)
     assert {*first.done, *second.done} <= {*numbers}
-
-
-def test_a_second_endpoint_is_used_when_the_first_is_dead(three: Cluster, prefix: str) -> None:
-    dead = "http://127.0.0.1:1"
-    with pytest.raises((EtcdUnavailable, DirectoryLocked)):
-        EtcdStore([dead], prefix, timeout=0.2)
-    store = EtcdStore([dead, *three.endpoints], prefix)
-    assert store.keys() == []
-    store.close()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import grpc
@@ -197,12 +197,22 @@ def test_an_owner_without_a_login_is_refused_while_authentication_is_on_and_lose
         (["127.0.0.1:2379"], {}, "write http://HOST:PORT"),
         (["http://127.0.0.1"], {}, "write http://HOST:PORT"),
         (["http://user:word@127.0.0.1:2379"], {}, "write http://HOST:PORT"),
+        (["http://@127.0.0.1:2379"], {}, "write http://HOST:PORT"),
+        (["http://127.0.0.1:port"], {}, "write http://HOST:PORT"),
+        (["http://127.0.0.1:0"], {}, "write http://HOST:PORT"),
+        (["http://127.0.0.1:65536"], {}, "write http://HOST:PORT"),
+        (["http://[::1:2379"], {}, "write http://HOST:PORT"),
+        (["http://127.0.0.1:2379/v3"], {}, "write http://HOST:PORT"),
+        ([b"http://127.0.0.1:2379"], {}, "write http://HOST:PORT"),
+        ([2379], {}, "write http://HOST:PORT"),
         (["http://127.0.0.1:1", "https://127.0.0.1:2"], {}, "all of them"),
         (["http://127.0.0.1:1"], {"ca": "ca.pem"}, "write https"),
         (["https://127.0.0.1:1"], {"cert": "a.pem"}, "cert and key"),
         (["http://127.0.0.1:1"], {"user": "agent"}, "user and password"),
         (["http://127.0.0.1:1"], {"ttl": 0}, "ttl is a number of seconds above 0"),
         (["http://127.0.0.1:1"], {"timeout": float("nan")}, "timeout is a number"),
+        (["http://127.0.0.1:1"], {"timeout": float("inf")}, "timeout is a number"),
+        (["http://127.0.0.1:1"], {"ttl": float("inf")}, "ttl is a number of seconds above 0 and at most 86400"),
         (["http://127.0.0.1:1"], {"prefix": "agents"}, "begins with a slash"),
         (["http://127.0.0.1:1"], {"prefix": "/"}, "begins with a slash"),
         (["http://127.0.0.1:1"], {"prefix": ""}, "begins with a slash"),
@@ -215,8 +225,15 @@ def test_an_owner_without_a_login_is_refused_while_authentication_is_on_and_lose
     ],
 )
 def test_arguments_that_make_no_sense_are_refused_before_anything_is_asked(
-    endpoints: list[str], options: dict[str, Any], words: str
+    endpoints: Any, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words) as refusal:
         EtcdStore(endpoints, **{"prefix": "/a", **options})
     assert "word@" not in str(refusal.value)
+
+
+def test_no_text_shows_the_password(members_only: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    with closing(EtcdStore(members_only.endpoints, "/allowed/i", **AGENT)) as store:
+        shown = [repr(store), str(store), store.path, repr(store._client._credentials), repr(vars(store._client))]
+    assert not any(AGENT["password"] in text for text in [*shown, caplog.text])
