@@ -9,6 +9,7 @@ ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import tempfile
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from checkpointmanager import DirectoryUnusable
 from checkpointmanager._format.keys import is_name
 from checkpointmanager._format.lockowner import LockOwner
 from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .copies import Copy
 
 SCHEME = "etcd://"
+_COPY_TRIES = 5
 _OUTPUTS = ("output", "prometheus")  # options that name a file to write
 _FILE = re.compile(rf"/(?:[^/]+{re.escape(SUFFIX)}|{re.escape(PREVIOUS)}[^/]+|{re.escape(QUARANTINE)}(?:/[^/]*)?)/?$")
 _COPY = re.compile(rf"{re.escape(QUARANTINE)}/[A-Za-z0-9][A-Za-z0-9._-]*{re.escape(SUFFIX)}")
@@ -131,21 +134,39 @@ def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
 
 
 def _copy(place: Place) -> None:
-    """Copy as of one moment. Names that are not ours are left out: nothing in etcd may choose a path here."""
+    """Copy as of one moment. If that is compacted before the last page, copy as of a later one."""
     store = place.open(read_only=True)
+    os.makedirs(os.path.join(str(place), QUARANTINE), mode=0o700)
     try:
-        path = str(place)
-        os.makedirs(os.path.join(path, QUARANTINE), mode=0o700)
-        for name, blob in store.snapshot():
-            key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else name.removeprefix(PREVIOUS)
-            if name == LOCK or (key != name and is_name(key)) or _COPY.fullmatch(name):
-                with open(os.path.join(path, name), "xb", opener=_private) as file:
-                    file.write(blob)
-                os.utime(file.name, (0, 0))  # no time: the copy's would be taken for that of the write
-                if name == LOCK:
-                    _note_owner(os.path.join(path, name), blob)
+        for _ in range(_COPY_TRIES):
+            written: list[str] = []
+            try:
+                _write_files(store, str(place), written)
+            except DirectoryUnusable as error:
+                if error.errno != errno.ERANGE:
+                    raise
+                refusal = error
+                for path in written:
+                    os.unlink(path)
+            else:
+                return
+        raise refusal
     finally:
         store.close()
+
+
+def _write_files(store: EtcdStore, folder: str, written: list[str]) -> None:
+    """Names that are not ours are left out: nothing in etcd may choose a path here."""
+    for name, blob in store.snapshot():
+        key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else name.removeprefix(PREVIOUS)
+        if name == LOCK or (key != name and is_name(key)) or _COPY.fullmatch(name):
+            path = os.path.join(folder, name)
+            with open(path, "xb", opener=_private) as file:
+                file.write(blob)
+            written.append(path)
+            os.utime(path, (0, 0))  # no time at all: that of the copy would be taken for that of the writing
+            if name == LOCK:
+                _note_owner(path, blob)
 
 
 def _note_owner(path: str, text: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from checkpointmanager import (
     Put,
     Reason,
 )
-from checkpointmanager._etcd import operations
-from checkpointmanager._etcd.client import Call
-from checkpointmanager._etcd.wire import TXN
+from checkpointmanager._etcd import operations, pages
+from checkpointmanager._etcd.client import Call, Client
+from checkpointmanager._etcd.wire import RANGE, TXN, Method
 from checkpointmanager.etcd import EtcdStore
 
 from .conftest import Opening
@@ -230,6 +231,46 @@ def test_foreign_names_below_the_prefix_are_never_written_to_the_disk(
     assert cli.main([url]) == 1
     assert {*os.listdir("..")} == before
     assert "1 good, 3 damaged" in capsys.readouterr().out
+
+
+@pytest.fixture
+def compacting(store: EtcdStore, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """The moment of the next so many copies of `store` is compacted after their first page."""
+    monkeypatch.setattr(pages, "VALUES", 2)
+    ask = Client.ask
+    left = 0
+
+    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
+        nonlocal left
+        reply = ask(client, call, method, request, **options)
+        if method is RANGE and reply.more and left:
+            left -= 1
+            newer = ask(client, call, TXN, operations.txn([], [operations.put(b"/other", b"")])).header.revision
+            cluster.administer("kv/compaction", revision=str(newer))
+        return reply
+
+    def begin(copies: int) -> None:
+        nonlocal left
+        left = copies
+
+    monkeypatch.setattr(Client, "ask", asking)
+    return begin
+
+
+def test_a_copy_begins_again_when_its_moment_is_compacted(
+    url: str, compacting: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    compacting(2)
+    assert cli.main([url]) == 1
+    assert "1 good, 3 damaged" in capsys.readouterr().out
+
+
+def test_a_copy_whose_moment_is_always_compacted_is_an_error(
+    url: str, compacting: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    compacting(100)
+    assert cli.main([url]) == 3
+    assert "compacted" in capsys.readouterr().err
 
 
 def test_a_cluster_that_does_not_answer_is_an_error_of_its_own(
