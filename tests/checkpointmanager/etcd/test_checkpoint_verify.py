@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify import cli
+from checkpoint_verify import cli, etcdurl
 from checkpoint_verify.etcdurl import Place, place_in
 from checkpoint_verify.surgeon import Surgeon
 from checkpoint_verify.targets import UsageError
@@ -222,15 +222,28 @@ def test_only_copies_are_put_back(store: EtcdStore, name: str) -> None:
 
 
 def test_foreign_names_below_the_prefix_are_never_written_to_the_disk(
-    store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str]
+    store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = ["../../escaped.json", ".quarantine/../../../escaped.json", "sub/a.json", ".quarantine/sub/x.json"]
+    names = [
+        "../../foreign.json",
+        ".quarantine/../../../foreign.json",
+        "sub/foreign.json",
+        ".quarantine/sub/foreign.json",
+    ]
     puts = [operations.put(f"{store._layout.prefix}/{name}".encode(), b"x") for name in names]
     store._client.ask(Call(5), TXN, operations.txn([], puts))
-    before = {*os.listdir("..")}
+    written: list[str] = []
+    create = etcdurl._private
+
+    def creating(path: str, flags: int) -> int:
+        written.append(path)
+        return create(path, flags)
+
+    monkeypatch.setattr(etcdurl, "_private", creating)
     assert cli.main([url]) == 1
-    assert {*os.listdir("..")} == before
     assert "1 good, 3 damaged" in capsys.readouterr().out
+    assert f"{url}/a.json" in written
+    assert not any("foreign" in path for path in written)
 
 
 @pytest.fixture
