@@ -12,7 +12,8 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ import grpc
 import pytest
 
 from checkpointmanager._etcd.wire import RANGE, Method
+
+from ..processes import until
 
 START_SECONDS = 60.0
 LOSSY = ("3.5.0", "3.5.1", "3.5.2")  # these may lose what they committed if members are killed (etcd#13766)
@@ -95,6 +98,13 @@ class Member:
     def signal(self, number: int) -> None:
         assert self._process
         self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """Returns when it does nothing any more: its threads stop one by one, soon after the signal."""
+        self.signal(signal.SIGSTOP)
+        assert self._process
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        until(lambda: all(_state(task) == "T" for task in tasks.iterdir()))
 
     def end(self) -> None:
         """Shut it down in order, as an operator does."""
@@ -175,3 +185,23 @@ def ask(endpoint: str, method: Method, request: Any) -> Any:
     with grpc.insecure_channel(endpoint.removeprefix("http://")) as channel:
         stub = channel.unary_unary(method.path, method.request.SerializeToString, method.reply.FromString)
         return stub(request, timeout=2)
+
+
+@contextmanager
+def stopped(*members: Member) -> Iterator[None]:
+    """They do nothing inside the block, and keep their connections."""
+    try:
+        for member in members:
+            member.stop()
+        yield
+    finally:
+        for member in members:
+            member.signal(signal.SIGCONT)
+
+
+def _state(task: Path) -> str:
+    """Of a thread: the word after its name, which is in brackets and may be anything."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "T"  # it has ended

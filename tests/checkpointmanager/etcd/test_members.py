@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from ..processes import LIMIT, run_together, until
 from .agent import KEY, AgentProcess
 from .history import History
 from .load import THREADS, Load
-from .servers import Cluster, Member, any_etcd, killable_etcd
+from .servers import Cluster, any_etcd, killable_etcd, stopped
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +76,8 @@ def test_a_leader_that_is_stopped_is_left_for_another_and_its_old_requests_chang
     with Load(three, prefix) as load:
         for _ in range(times(1, 20)):
             load.follow(10)
-            leader = three.leader()
-            leader.signal(signal.SIGSTOP)
-            load.follow(20)
-            leader.signal(signal.SIGCONT)
+            with stopped(three.leader()):
+                load.follow(20)
             load.follow(20)
     load.check(History(three.endpoints, prefix))
 
@@ -88,13 +85,10 @@ def test_a_leader_that_is_stopped_is_left_for_another_and_its_old_requests_chang
 def test_without_a_majority_writes_fail_in_time_and_go_on_afterwards(three: Cluster, prefix: str) -> None:
     with Load(three, prefix) as load:
         load.follow(5)
-        for member in three.members[:2]:
-            member.signal(signal.SIGSTOP)
-        until(lambda: load.doubts >= THREADS)  # each has had its error in time
-        with pytest.raises(EtcdUnavailable):  # the last member has a value, but it may not be the newest
-            load.manager.get_checkpoint("k0")
-        for member in three.members[:2]:
-            member.signal(signal.SIGCONT)
+        with stopped(*three.members[:2]):
+            until(lambda: load.doubts >= THREADS)  # each has had its error in time
+            with pytest.raises(EtcdUnavailable):  # the last member has a value, but it may not be the newest
+                load.manager.get_checkpoint("k0")
         load.follow(5)
     load.check(History(three.endpoints, prefix))
 
@@ -133,17 +127,6 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(Client, "watching", watch)
     return begun
-
-
-@contextmanager
-def stopped(*members: Member) -> Iterator[None]:
-    for member in members:
-        member.signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for member in members:
-            member.signal(signal.SIGCONT)
 
 
 def test_a_waiting_store_turns_to_another_member_when_the_one_that_it_watches_hangs(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
 from ..processes import LIMIT, run_together, until
 from .conftest import Opening
-from .servers import Cluster, any_etcd
+from .servers import Cluster, any_etcd, stopped
 
 LONG = 3600.0  # seconds: for a test, a call that takes this long never ends
 SHORT = 0.2  # seconds
@@ -51,21 +50,10 @@ def reader(stoppable: Cluster, opening: Opening) -> EtcdStore:
 
 
 @contextmanager
-def stopped(cluster: Cluster) -> Iterator[None]:
-    """The member does nothing inside the block."""
-    (member,) = cluster.members
-    member.signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        member.signal(signal.SIGCONT)
-
-
-@contextmanager
 def while_another_thread(act: Callable[[], object], *, holds: threading.RLock, of: Cluster) -> Iterator[None]:
     """The member is stopped, and another thread is in the middle of `act`, which succeeds after the block."""
     with ThreadPoolExecutor(1) as threads:
-        with stopped(of):
+        with stopped(*of.members):
             acting = threads.submit(act)
             until(lambda: _is_held(holds))
             yield
@@ -102,7 +90,7 @@ def test_waiting_for_the_login_of_another_thread_ends_in_time(stoppable: Cluster
 
 def test_a_login_that_gets_no_answer_ends_in_time(stoppable: Cluster, reader: EtcdStore) -> None:
     reader._timeout = SHORT
-    with stopped(stoppable), pytest.raises(EtcdUnavailable, match=NO_ANSWER):
+    with stopped(*stoppable.members), pytest.raises(EtcdUnavailable, match=NO_ANSWER):
         run_together(reader.keys)
 
 
@@ -110,7 +98,7 @@ def in_doubt(stoppable: Cluster, store: EtcdStore) -> None:
     """A write gets no answer, so `.lock` has to be written again before the next one."""
     _commit(store, "doubtful")  # now it is known, and the next write sends nothing else
     store._commits._timeout = SHORT
-    with stopped(stoppable):
+    with stopped(*stoppable.members):
         assert store.commit(put("doubtful"))["doubtful"].in_doubt
 
 
@@ -127,7 +115,7 @@ def test_waiting_while_another_thread_writes_the_lock_again_ends_in_time(stoppab
 
 def test_writing_the_lock_again_without_an_answer_ends_in_time(stoppable: Cluster, store: EtcdStore) -> None:
     in_doubt(stoppable, store)
-    with stopped(stoppable), pytest.raises(CheckpointWriteFailed, match=NO_ANSWER) as failure:
+    with stopped(*stoppable.members), pytest.raises(CheckpointWriteFailed, match=NO_ANSWER) as failure:
         run_together(lambda: _commit(store, "a"))
     assert not failure.value.in_doubt
     store._commits._timeout = LONG
