@@ -202,6 +202,22 @@ def test_a_lost_lock_stays_lost_although_no_other_store_took_it(cluster: Cluster
     CheckpointManager(opening()).create_checkpoint("a", 1)
 
 
+@pytest.mark.parametrize("jump", [-1e6, 1e6], ids=["forwards", "backwards"])
+def test_a_clock_that_jumps_neither_costs_the_lock_nor_keeps_it(
+    cluster: Cluster, opening: Opening, jump: float
+) -> None:
+    store = opening(ttl=60)
+    manager: Manager = CheckpointManager(store)
+    assert store._ownership.lease
+    store._ownership.lease.renewed += jump  # as if the clock had jumped the other way since the last renewal
+    manager.create_checkpoint("a", 1)
+    lose_the_lease(cluster, store)
+    other: Manager = CheckpointManager(opening(owner="the other"))
+    with pytest.raises(DirectoryLocked):
+        manager.create_checkpoint("a", 2)
+    assert other.get_checkpoint("a").data == 1
+
+
 def test_quarantine_is_refused_when_the_lock_is_lost(cluster: Cluster, opening: Opening) -> None:
     store = opening()
     store.commit([Put("a", b"rubbish", Current.ABSENT)])
