@@ -69,7 +69,7 @@ class _Ended(grpc.RpcError):
 
 
 class Client:
-    """Talks to one of several members of a cluster. Safe for many threads."""
+    """Talks to one of several members of a cluster. Thread-safe."""
 
     def __init__(self, endpoints: Sequence[str], credentials: Credentials) -> None:
         self.addresses, self._tls = addresses(endpoints, credentials)

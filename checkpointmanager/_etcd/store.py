@@ -33,9 +33,10 @@ MAX_BYTES = (MAX_REQUEST_BYTES - NAMES_BYTES) // 2  # 760 KiB: with its previous
 
 
 class EtcdUnavailable(DirectoryUnusable):
-    """No member of the cluster answered in time, or the request is not allowed. Nothing was changed.
+    """No member of the cluster answered in time, or the request is not allowed. No checkpoint was changed.
 
-    Check the endpoints, the health of the cluster and the credentials, then try again.
+    Check the endpoints, the health of the cluster and the credentials, then try again. Only a copy in quarantine may
+    have been made, put back or deleted nevertheless: the same call again finds out.
     """
 
     def __init__(self, path: str, error: OSError) -> None:
@@ -53,13 +54,15 @@ class EtcdStore:
     over, etcd itself refuses every change, which raises DirectoryLocked as well; reads go on.
 
     endpoints       URLs of the members, all http or all https; if one fails, the next one is used
-    ttl             seconds until the lock of an owner that has died or is cut off becomes free
-    timeout         seconds that any call may take, before it fails or is in doubt
-    lock_timeout    seconds to wait for the lock; by default, until the lock of a dead owner has expired
+    ttl             seconds until the lock of an owner that has died or is cut off becomes free; at most a day
+    timeout         seconds that any call may take before it fails or is in doubt; at most a day
+    lock_timeout    seconds to wait for the lock; by default, until the lock of a dead owner has expired. A standby that
+                    waits without a limit passes math.inf
     owner           a label shown to others that find the prefix locked
     read_only       take no lock and refuse to write
     max_bytes       the limit for one checkpoint. More than 760 KiB needs servers with a larger --max-request-bytes
-    ca, cert, key   PEM files: whom to trust, and the client certificate. Read again if replaced when a request fails
+    ca, cert, key   PEM files: the authority to trust, and the client certificate. Read again when a request fails
+                    and they have been replaced
     user, password  where authentication is switched on
     """
 
@@ -105,7 +108,7 @@ class EtcdStore:
             self.close()
             raise
         assert owning.lease
-        weakref.finalize(self, owning.lease.stop)  # if it is dropped unclosed, its lock goes with its lease
+        weakref.finalize(self, owning.lease.stop)  # if it is dropped without close(), its lease expires
 
     def path_of(self, key: str) -> str:
         return f"etcd://{','.join(self._client.addresses)}{self._layout.current(key).decode()}"
@@ -148,7 +151,7 @@ class EtcdStore:
             with self._in_flight:
                 self._expected.add(self._commits.read(Call(self._timeout), keys))
         except (Refused, NoAnswer):
-            self._expected.clear()  # reading them one by one says what is wrong
+            self._expected.clear()  # reading them one by one shows what is wrong
 
     def writing(self) -> AbstractContextManager[None]:
         return self._in_flight if self.exclusive else ReadOnly(self.path).writing()
@@ -190,8 +193,7 @@ class EtcdStore:
     def restore_copy(self, copy: str) -> str:
         """Put a copy from quarantined() back in its key's place, unchanged; the copy stays.
 
-        Returns the copy of the bytes that it replaced, "" if it replaced none. After EtcdUnavailable it may have been
-        put back nevertheless: call it again.
+        Returns the copy of the bytes that it replaced, "" if it replaced none.
         """
         with self.writing(), self._answering():
             kept = self._quarantine.restore(Call(self._timeout), copy.rpartition("/")[2], copy)
@@ -233,7 +235,7 @@ class EtcdStore:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """No answer is no damage, so it is an error of the whole store."""
+        """A missing answer says nothing about a checkpoint, so it is an error of the whole store."""
         try:
             yield
         except (Refused, NoAnswer) as error:
