@@ -180,11 +180,11 @@ class Cluster:
             member.kill()
 
 
-def ask(endpoint: str, method: Method, request: Any) -> Any:
+def ask(endpoint: str, method: Method, request: Any, *, token: str = "") -> Any:
     """One call that uses nothing of the package but the messages."""
     with grpc.insecure_channel(endpoint.removeprefix("http://")) as channel:
         stub = channel.unary_unary(method.path, method.request.SerializeToString, method.reply.FromString)
-        return stub(request, timeout=2)
+        return stub(request, timeout=2, metadata=(("token", token),) if token else ())
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -13,19 +14,24 @@ import pytest
 
 from checkpointmanager import CheckpointManager
 from checkpointmanager._etcd.client import Call
+from checkpointmanager._etcd.wire import RANGE
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
 from ..processes import until
 from .history import History
 from .line import Broken
 from .load import Load
-from .servers import Cluster, any_etcd
+from .servers import Cluster, any_etcd, ask
+
+TOKEN_SECONDS = 1
 
 
 @pytest.fixture(scope="module")
 def members_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A member with users root and agent; agent may read and write below /allowed. Authentication is still off."""
-    cluster = Cluster(any_etcd(), tmp_path_factory.mktemp("members-only"), arguments=["--auth-token-ttl", "1"])
+    cluster = Cluster(
+        any_etcd(), tmp_path_factory.mktemp("members-only"), arguments=["--auth-token-ttl", str(TOKEN_SECONDS)]
+    )
     for name in ("root", "agent"):
         cluster.administer("auth/user/add", name=name, password=f"{name}'s secret")
         cluster.administer("auth/role/add", name=name)
@@ -105,13 +111,21 @@ def test_an_owner_goes_on_when_its_token_has_expired(guests: Cluster) -> None:
     with CheckpointManager[Any](EtcdStore(guests.endpoints, "/allowed/e", ttl=60, **AGENT)) as manager:
         manager.create_checkpoint("a", 1)
         token = manager._store._client._token  # type: ignore[attr-defined]
-        log = guests.members[0].log
-        until(lambda: any(token in line for line in log.read_text().splitlines() if "delet" in line))
+        until(lambda: _has_expired(guests, token))
         manager.create_checkpoint("a", 2)
         assert manager._store._client._token != token  # type: ignore[attr-defined]
         assert manager.get_checkpoint("a").data == 2
         writes = History(guests.endpoints, "/allowed/e", **ROOT).writes()
     assert [write.data for write in writes] == [1, 2]
+
+
+def _has_expired(cluster: Cluster, token: str) -> bool:
+    time.sleep(2 * TOKEN_SECONDS)  # because each use renews it
+    try:
+        ask(cluster.endpoints[0], RANGE, RANGE.request(key=b"/allowed/e"), token=token)
+    except grpc.RpcError as error:
+        return "invalid auth token" in (error.details() or "")
+    return False
 
 
 class Outdated(Broken):
