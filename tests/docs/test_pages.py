@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
-import re
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from docs import pages
 
+from .programs import output_of
+
 PAGES = pages.all_pages()
-RUN = [page for page in PAGES if pages.blocks_of(page, "python")]
-NEED_A_SERVER = ["checkpointmanager/ETCD.md"]  # tests/checkpointmanager/etcd does what it shows, where there is an etcd
+NEED_A_SERVER = ["checkpointmanager/ETCD.md"]  # see tests/checkpointmanager/etcd/test_page.py
+RUN = [page for page in PAGES if pages.blocks_of(page, "python") and page not in NEED_A_SERVER]
 SEPARATE = ["draState/README.md"]  # each block is a program of its own, as a restarted agent would be
 # What each page prints, with DIR for a directory of its own. A page that is not here prints nothing.
 PRINTED = {
@@ -62,32 +59,12 @@ LEFT = {  # what the programs leave in their working directory, apart from lock 
 @pytest.mark.parametrize("page", RUN)
 def test_the_code_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
     blocks = pages.blocks_of(page, "python")
-    for block in blocks:
-        compile(block, page, "exec")
-    if page in NEED_A_SERVER:
-        pytest.skip("needs an etcd")
-
     programs = blocks if page in SEPARATE else ["\n".join(blocks)]
     printed = [line for program in programs for line in output_of(program, tmp_path)]
 
     assert printed == PRINTED.get(page, [])
     left = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()]
     assert sorted(path for path in left if not path.endswith("/.lock")) == LEFT.get(page, [])
-
-
-def output_of(program: str, folder: Path) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    printed = re.sub(rf"{re.escape(tempfile.gettempdir())}/\w+/", "DIR/", done.stdout)
-    return re.sub(r"passed \d+ tests", "passed N tests", printed).splitlines()
 
 
 @pytest.mark.parametrize("page", PAGES)
