@@ -11,7 +11,8 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from .envelope import open_any
-from .reason import Damaged, TooNew
+from .keys import is_name
+from .reason import Damaged, Reason, TooNew
 from .repair import SearchBudget, repair
 
 ABSENT = 0  # instead of a generation: no file has the name
@@ -77,4 +78,6 @@ def _generation(candidate: Candidate) -> int:
 
 def _candidate(name: str, blob: bytes) -> Candidate:
     header, _ = open_any(blob)
+    if not is_name(header.key):  # elsewhere the key is compared with a file name; here it becomes one
+        raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but the header's key cannot be one")
     return Candidate(header.generation, name, header.key, blob)

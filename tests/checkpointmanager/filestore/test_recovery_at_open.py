@@ -168,6 +168,18 @@ def test_the_spare_of_a_newer_release_refuses_the_open(directory: Path) -> None:
     assert (directory / ".spare-1").exists()
 
 
+@pytest.mark.parametrize("key", ["../a", "a\\u0000", "a" * 201, ""], ids=["path", "nul", "long", "empty"])
+def test_a_spare_whose_key_cannot_be_one_is_not_whole(directory: Path, key: str) -> None:
+    left(directory.parent, "a.json", blob_of("../a", 1, "elsewhere"))
+    left(directory, ".spare-1", blob_of(key, 6, "six"))
+    with reader_of(directory) as reader:
+        assert reader.load().checkpoints.keys() == {"a"}
+    with opened(directory) as manager:
+        assert (manager.get_checkpoint("a").data, previous_of(manager)) == ("five", "four")
+    assert (directory.parent / "a.json").read_bytes() == blob_of("../a", 1, "elsewhere")
+    assert names(directory, ".spare") == []
+
+
 def test_winners_are_written_again_and_synced_before_any_name_changes(directory: Path) -> None:
     """Hazard 2: after a kill their bytes may be in memory only."""
     left(directory, "b.json", blob_of("b", 1, "one"))
