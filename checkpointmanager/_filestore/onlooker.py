@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .._errors import DirectoryUnusable
 from .._format.names import PREVIOUS, SPARES, SUFFIX
-from .._format.newest import Candidate, Place, decide
+from .._format.newest import Candidate, Place, decide, highest
 from .directory import Directory
 from .marker import has_owner
 from .reading import read_file
@@ -60,4 +60,4 @@ class Onlooker:
 
     def _find_highest(self) -> dict[str, Candidate]:
         waiting = find_waiting(self._directory, self._directory.names(), self._max_bytes)
-        return {key: max(found) for key, found in waiting.candidates.items()}
+        return {key: best for key, found in waiting.candidates.items() if (best := highest(found))}

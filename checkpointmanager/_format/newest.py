@@ -64,12 +64,17 @@ def decide(current: int, previous: int, candidates: Iterable[Candidate]) -> Verd
     The highest generation wins. Damaged bytes are never replaced. An absent checkpoint was removed, so nothing
     creates it again.
     """
-    best = max(candidates, key=_generation, default=None)
+    best = highest(candidates)
     if best is None or current == ABSENT:
         return None
     if current == DAMAGED:
         return Verdict(Place.PREVIOUS, best) if best.generation > previous else None
     return Verdict(Place.CURRENT, best) if best.generation > current else None
+
+
+def highest(candidates: Iterable[Candidate]) -> Candidate | None:
+    """The first of those with the highest generation; None if there are none."""
+    return max(candidates, key=_generation, default=None)
 
 
 def _generation(candidate: Candidate) -> int:

@@ -180,6 +180,16 @@ def test_a_spare_whose_key_cannot_be_one_is_not_whole(directory: Path, key: str)
     assert names(directory, ".spare") == []
 
 
+def test_of_spares_with_the_same_generation_a_reader_takes_the_one_that_the_owner_takes(directory: Path) -> None:
+    """No owner leaves such spares unless their data is the same; a copy by hand may."""
+    left(directory, ".spare-1", blob_of("a", 6, "six"))
+    left(directory, ".spare-2", blob_of("a", 6, "another six"))
+    with reader_of(directory) as reader:
+        assert reader.get_checkpoint("a").data == "six"
+    with opened(directory) as manager:
+        assert manager.get_checkpoint("a").data == "six"
+
+
 def test_winners_are_written_again_and_synced_before_any_name_changes(directory: Path) -> None:
     """Hazard 2: after a kill their bytes may be in memory only."""
     left(directory, "b.json", blob_of("b", 1, "one"))
