@@ -102,6 +102,9 @@ def recover(directory: Directory, names: Iterable[str], max_bytes: int, quaranti
     for key, temp in copies.items():
         directory.rename(temp, key + SUFFIX)
     for key, (place, candidate) in moves.items():
+        if place is Place.PREVIOUS:
+            with suppress(FileNotFoundError):
+                quarantine.move_folder(PREVIOUS + key, key)  # else the only whole generation has no place
         _move(directory, key, place, candidate)
     if waiting.names:
         directory.sync_since(error_before)

@@ -190,6 +190,18 @@ def test_of_spares_with_the_same_generation_a_reader_takes_the_one_that_the_owne
         assert manager.get_checkpoint("a").data == "six"
 
 
+def test_a_folder_in_the_place_of_the_previous_generation_gives_way_to_one_for_a_rollback(directory: Path) -> None:
+    left(directory, "a.json", b"rot")
+    left(directory, ".spare-1", blob_of("a", 6, "six"))
+    (directory / ".previous-a").unlink()
+    (directory / ".previous-a").mkdir()
+    (directory / ".previous-a" / "note").touch()
+    with opened(directory) as manager:
+        assert previous_of(manager) == "six"
+    (kept,) = (directory / ".quarantine").iterdir()
+    assert names(kept) == ["note"]
+
+
 def test_winners_are_written_again_and_synced_before_any_name_changes(directory: Path) -> None:
     """Hazard 2: after a kill their bytes may be in memory only."""
     left(directory, "b.json", blob_of("b", 1, "one"))
