@@ -56,7 +56,10 @@ class Store(Protocol):
         ...
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
-        """The bytes. Raises CheckpointNotFound, or Damaged: unreadable, too large, not a file."""
+        """The bytes. Raises CheckpointNotFound, or Damaged: unreadable, too large, not a file.
+
+        DirectoryUnusable is about the whole store, and says nothing about the key.
+        """
         ...
 
     def identity(self, key: str) -> object:

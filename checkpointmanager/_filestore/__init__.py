@@ -121,6 +121,8 @@ class FileStore:
         with self._in_flight:
             try:
                 return self._found(key, self._directory.stat) is not None
+            except DirectoryUnusable:  # a spare cannot be read: that is not about this key
+                raise
             except OSError as error:
                 raise DirectoryUnusable(self.path, error) from error
 
@@ -128,6 +130,8 @@ class FileStore:
         with self._in_flight:
             try:
                 blob = self._found(key, lambda name: self._read(key, name), previous=previous)
+            except DirectoryUnusable:
+                raise
             except OSError as error:
                 raise Damaged(Reason.UNREADABLE, reason_of(error), errno=error.errno) from error
         if blob is None:
@@ -289,6 +293,8 @@ class FileStore:
             return {}
         try:
             return self._transactions.unfinished.changes()
+        except DirectoryUnusable:
+            raise
         except OSError as error:
             raise DirectoryUnusable(self.path, error) from error
 

@@ -22,6 +22,7 @@ from checkpointmanager import (
     Outcome,
 )
 from checkpointmanager._format.envelope import Header, padded, seal
+from checkpointmanager._format.record import Member, MemberKind, Record, seal_record
 from checkpointmanager.testing import failing, watching
 
 from ..contents import names
@@ -166,6 +167,26 @@ def test_the_spare_of_a_newer_release_refuses_the_open(directory: Path) -> None:
     with pytest.raises(DirectoryUnusable, match="release"):
         opened(directory)
     assert (directory / ".spare-1").exists()
+
+
+def test_a_reader_names_the_spare_that_it_cannot_read_instead_of_blaming_the_checkpoints(directory: Path) -> None:
+    left(directory, ".spare-1", b'{"checksum":"blake9:0123456789abcdef","format":2,"key":"a"}\n')
+    left(directory, ".transaction", seal_record(Record(1, (Member("a", MemberKind.REMOVE, 4),))))
+    with reader_of(directory) as reader:
+        looks: list[Callable[[], object]] = [
+            reader.load,
+            reader.list_checkpoints,
+            lambda: reader.get_checkpoint("a"),
+            lambda: reader.previous_checkpoint("a"),
+            lambda: "a" in reader,
+        ]
+        for look in looks:
+            with pytest.raises(DirectoryUnusable, match=r"\.spare-1.*release"):
+                look()
+        (directory / ".transaction").unlink()
+        for look in (looks[0], *looks[2:4]):
+            with pytest.raises(DirectoryUnusable, match=r"\.spare-1.*release"):
+                look()
 
 
 @pytest.mark.parametrize("key", ["../a", "a\\u0000", "a" * 201, ""], ids=["path", "nul", "long", "empty"])
