@@ -114,6 +114,8 @@ class Unfinished:
         progress = self.progress_of(member)
         if not previous:
             return progress.name
+        if progress.standing is Standing.DONE and member.kind is MemberKind.CREATE:
+            return ""  # perhaps of a checkpoint that was removed before: whoever makes the creation again removes it
         if progress.standing is not Standing.WAITING:
             return name
         if member.kind is MemberKind.REMOVE or progress.current is Current.ABSENT:

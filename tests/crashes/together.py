@@ -101,17 +101,24 @@ def values_of(manager: Manager) -> Values:
     return frozenset((key, value_of(manager, key)) for key in manager)
 
 
+def previous_in(manager: Manager) -> dict[str, object]:
+    found = {key: manager.previous_checkpoint(key) for key in manager}
+    return {key: previous and previous.data for key, previous in found.items()}
+
+
 def check(after: Crash | Fault) -> None:
     """A reader looks before the owner opens, both find the same, and that is all of it or nothing."""
     expected = possible(after.acknowledged)
     folder = folder_of(after.directory)
     with CheckpointManager(folder, read_only=True) as reader:
         seen = values_of(reader)
+        before = previous_in(reader)
     assert seen in expected, f"a reader finds {sorted(seen)}, which is none of {[sorted(each) for each in expected]}"
     with CheckpointManager(folder) as manager:
         found = values_of(manager)
         assert found == seen, f"the owner finds {sorted(found)}, a reader {sorted(seen)} before"
         assert found in expected
+        assert previous_in(manager) == before, "other previous generations than a reader has found"
         check_previous(manager, after.acknowledged)
         ledger.check_names(manager, after.directory)
         assert ".transaction" not in os.listdir(folder)

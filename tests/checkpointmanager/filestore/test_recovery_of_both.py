@@ -45,6 +45,7 @@ CASES = {
     "created again after the removal": Case(7, (5, 3), REMOVE, 6, False, 7, 3),
     "created again and updated": Case(7, (8, 5), REMOVE, 6, False, 8, 7),
     "a creation beside stale spares": Case(0, (5, 3), CREATE, 6, True, 6, None),
+    "a creation that was made already": Case(6, (5, 3), CREATE, 6, False, 6, None),
     "a creation that was made, and updated": Case(6, (7, 5), CREATE, 6, False, 7, 6),
     "removed by hand": Case(0, (5, 3), PUT, 6, True, GONE, None),
     "damaged before the transaction": Case(-1, (5, 3), PUT, 6, True, 6, 5),
