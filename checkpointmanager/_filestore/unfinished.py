@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
+from .._errors import DirectoryUnusable
 from .._format.envelope import open_sealed
 from .._format.names import PREVIOUS, SUFFIX, TRANSACTION
 from .._format.reason import Damaged, Reason, TooNew
@@ -129,7 +130,7 @@ class Unfinished:
         return {each.member.key: each.name for each in waiting}
 
     def _seen(self) -> Record | None:
-        """The record, if it counts. The owner has to judge a record that is damaged or too new."""
+        """The record, if it counts. One that is damaged does not; the owner reports it when it gives it up."""
         try:
             status = self._directory.stat(TRANSACTION)
         except FileNotFoundError:
@@ -138,8 +139,11 @@ class Unfinished:
         if identity != self._last[0]:
             try:
                 record = self.read()
-            except (Damaged, TooNew):
+            except Damaged:
                 return None
+            except TooNew as too_new:  # it may be committed, so what the names say proves nothing
+                why = OSError(None, f"{TRANSACTION}: {too_new}; open it with the release that wrote it")
+                raise DirectoryUnusable(self._directory.path, why) from too_new
             if record is None:
                 return None
             self._last = (identity, record)

@@ -257,7 +257,7 @@ def test_an_empty_record_is_of_a_transaction_that_was_taken_back(real_directory:
     check_reopened(real_directory, BEFORE)
 
 
-def test_a_record_of_a_newer_release_is_left_alone(real_directory: Path) -> None:
+def test_a_record_of_a_newer_release_is_left_alone_and_not_ignored(real_directory: Path) -> None:
     unfinished(real_directory).close()
     record = real_directory / ".transaction"
     body = record.read_bytes()[36:].replace(b'"format":1', b'"format":2', 1)
@@ -265,6 +265,11 @@ def test_a_record_of_a_newer_release_is_left_alone(real_directory: Path) -> None
 
     with pytest.raises(CheckpointTooNew, match="format 2"):
         CheckpointManager(real_directory, LEASES)
+    with CheckpointManager(real_directory, LEASES, read_only=True) as reader:
+        reads = (lambda: reader.get_checkpoint("a"), reader.list_checkpoints, reader.load, lambda: "a" in reader)
+        for read in reads:
+            with pytest.raises(DirectoryUnusable, match=r"\.transaction: .*format 2.*the release that wrote it"):
+                read()
 
     assert record.exists()
 
