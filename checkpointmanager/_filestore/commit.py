@@ -176,7 +176,7 @@ class Commit:
             self._fail(step.put.key, error)
 
     def _exchange_spare(self, step: Staged, spare: Spare) -> None:
-        key = step.put.key
+        key, ended, error_before = step.put.key, self._directory.last_ended, self._directory.sync_error
         if not self._spares.exchange(spare.name, key + SUFFIX):
             # key.json was removed by hand, or names cannot be exchanged here: the new name must be synced.
             self._keep_previous(key, Current.OURS)
@@ -187,13 +187,26 @@ class Commit:
             return
         del self._written[key]  # the update has succeeded, whatever becomes of the previous generation
         try:
-            if self._spares.exchange(spare.name, PREVIOUS + key):
-                self._spares.put_back(spare)
-            else:
-                self._directory.rename(spare.name, PREVIOUS + key)
-                self._spares.is_gone(spare)
+            if not self._spares.exchange(spare.name, PREVIOUS + key):
+                # The spare keeps its name until that is durable: if a failed sync loses the exchange and this process
+                # dies, the next one must find a spare of this key.
+                spare.linked = True
+                self._link_previous(spare.name, key)
         except OSError:
-            self._spares.put_back(spare)
+            pass
+        self._spares.put_back(spare)
+        if self._directory.syncs_begun != ended:
+            self._await_sync(key, error_before)
+
+    def _await_sync(self, key: str, error_before: OSError | None) -> None:
+        """Wait for another thread's sync that was under way between the exchanges of an update.
+
+        If it fails, the first exchange may be lost and the second not. Then no name has the new generation.
+        """
+        try:
+            self._directory.await_sync(error_before)
+        except OSError as error:
+            self._fail(key, error, in_doubt=True)
 
     def _rename_temp(self, step: Staged) -> None:
         key, current = step.put.key, step.put.current
@@ -254,18 +267,22 @@ class Commit:
             replace_folder(self._directory, step.name, step.put.key, self._quarantine)
 
     def _keep_previous(self, key: str, current: Current) -> None:
-        temp = self._new_temp()
         try:
-            self._directory.link_or_copy(key + SUFFIX, temp)
+            temp = self._link_previous(key + SUFFIX, key)
         except FileNotFoundError:  # removed by hand: there is nothing to keep
             return
-        try:
-            self._directory.rename(temp, PREVIOUS + key)
         except IsADirectoryError:  # a folder is there: no reason to refuse the new generation
             return
         # A killed writer may have left both names on one inode. Then rename does nothing, and temp must be removed.
         if current is Current.OURS:
             self._temps.discard(temp)
+
+    def _link_previous(self, name: str, key: str) -> str:
+        """Make the file of this name the previous generation as well; returns the temp name used for that."""
+        temp = self._new_temp()
+        self._directory.link_or_copy(name, temp)
+        self._directory.rename(temp, PREVIOUS + key)
+        return temp
 
     def _forget_previous(self, key: str) -> None:
         """The leftover of a removed checkpoint must not become the previous generation of a new one."""

@@ -147,6 +147,13 @@ class Directory:
         if self.sync_error and self.sync_error is not error_before:
             raise self.sync_error
 
+    def await_sync(self, error_before: OSError | None) -> None:
+        """Wait for the sync that is under way, if any. Raises if one failed since `sync_error` was `error_before`."""
+        with self._syncing:
+            error = self.sync_error
+        if error and error is not error_before:
+            raise error
+
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1  # never again a number that may be another file's
         if descriptor >= 0:

@@ -9,7 +9,7 @@ the directory finds them (recovery.py). New bytes go into a spare, a file whose 
     write, (ftruncate,) fdatasync, close          the commit: from here on the update survives a power loss
     renameat2   .spare-N <-> key.json             seen by every reader at once
     renameat2   .spare-N <-> .previous-key        the generation before; the spare has the one before that
-                acknowledged
+                acknowledged                      after any directory sync that was under way meanwhile
 
 On the disk, the file that is now the spare may still have the name of the current checkpoint. So the spare is pending,
 and is not written to, until a directory sync that began after the exchanges has succeeded. One such sync frees all
@@ -57,7 +57,7 @@ _PRIVATE_FILE = stat.S_IFREG | 0o600
 class Spare:
     """One spare file. The generations in it count as used: a crash may bring them back."""
 
-    __slots__ = ("failed_before", "holds", "name", "pending_since", "size")
+    __slots__ = ("failed_before", "holds", "linked", "name", "pending_since", "size")
 
     def __init__(self, name: str, key: str, generation: int, size: int) -> None:
         self.name = name
@@ -65,6 +65,7 @@ class Spare:
         self.size = size  # most likely; fstat shows it before a write
         self.pending_since = 0  # it is free when a directory sync with a higher number has ended
         self.failed_before = 0  # how many syncs had failed when its names were changed
+        self.linked = False  # its file is the previous generation too, so it is dropped instead of freed
 
 
 class Spares:
@@ -246,7 +247,11 @@ class Spares:
         ended, failed = self._directory.last_ended, self._directory.syncs_failed
         while self._pending and self._pending[0].pending_since < ended:
             spare = self._pending.popleft()
-            if spare.failed_before == failed:
+            if spare.failed_before != failed:
+                continue
+            if spare.linked:
+                self.drop(spare)
+            else:
                 self._set_free(spare)
         while self._gone and self._gone[0].pending_since < ended:
             spare = self._gone.popleft()

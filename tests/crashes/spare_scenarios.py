@@ -17,7 +17,7 @@ from tests.checkpointmanager.spares import free_in
 from tests.long import LONG
 
 from .ledger import Began, Broken, Done, Manager, come_back, folder_of, put, remove
-from .scenarios import LARGE, Scenario, batch_of_updates, three, two_threads
+from .scenarios import LARGE, Scenario, batch_of_updates, three, two_threads, updated
 
 
 def spared(directory: Path, count: int = 2) -> Manager:
@@ -28,6 +28,15 @@ def spared(directory: Path, count: int = 2) -> Manager:
         value += 1
         put(manager, "a", f"a{value}")
         put(manager, "c", f"c{value}")
+    return manager
+
+
+def one_spare(directory: Path) -> Manager:
+    """Free, with an old generation of the only key "a"."""
+    manager = updated(directory)
+    while not free_in(manager):
+        put(manager, "a", 3)
+        put(manager, "a", 4)
     return manager
 
 
@@ -115,6 +124,49 @@ def removal_fails_and_again(manager: Manager) -> None:
     put(manager, "a", 12)
 
 
+def names_are_lost(manager: Manager) -> None:
+    """No later sync makes durable what was renamed before."""
+    with suppress(OSError), failing(manager.path, "fsync"):
+        manager._store._directory.sync()  # type: ignore[attr-defined]
+
+
+def die(manager: Manager) -> None:
+    """As the kernel does for a process that is killed."""
+    store: Any = manager._store
+    store._ownership.close()
+    store._spares._marker.give_back()
+
+
+def another_thread_fails_between_the_exchanges(manager: Manager) -> None:
+    """The first exchange is lost, and the second takes the spare's name from the new generation."""
+    exchange = spares.Spares.exchange
+
+    def then_fail(self: spares.Spares, one: str, other: str) -> bool:
+        is_done = exchange(self, one, other)
+        if other == "a.json":
+            names_are_lost(manager)
+        return is_done
+
+    acknowledge(Began("a", 10))
+    with suppress(CheckpointWriteFailed), mock.patch.object(spares.Spares, "exchange", then_fail):
+        manager.create_checkpoint("a", 10)
+        acknowledge(Done("a", 10))
+    put(manager, "c", 11)
+    put(manager, "a", 12)
+
+
+def first_update_is_lost_and_it_dies(manager: Manager) -> None:
+    """There was no previous generation to exchange with. The next process finds no spare that names the key."""
+    put(manager, "new", 1)
+    put(manager, "new", 2)
+    names_are_lost(manager)
+    die(manager)
+    with CheckpointManager[Any](manager.path) as another:
+        put(another, "a", 20)
+        remove(another, "new")
+        put(another, "new", 3)
+
+
 def spared_and_damaged(directory: Path) -> Manager:
     manager = spared(directory)
     damage.truncate(folder_of(directory), "a")
@@ -165,9 +217,7 @@ def killed_and_restarted(nth: int, ended: list[bool]) -> Callable[[Manager], Non
             remove(manager, "c")
             manager.close()
         ended.append(not injector.dead)
-        store: Any = manager._store
-        store._ownership.close()  # as the kernel does for a dead process
-        store._spares._marker.give_back()
+        die(manager)
         come_back(Path(manager.path).parent)
 
     return act
@@ -191,6 +241,8 @@ SPARED: dict[str, Scenario] = {
     "exchange not possible": Scenario(spared, fails_and_again("exchange", number=errno.EINVAL), 60),
     "directory sync fails": Scenario(spared, directory_sync_fails, 100),
     "removal fails": Scenario(spared, removal_fails_and_again, 40),
+    "another thread fails between the exchanges": Scenario(spared, another_thread_fails_between_the_exchanges, 40),
+    "first update is lost, and it dies": Scenario(one_spare, first_update_is_lost_and_it_dies, 40),
     "create over damage": Scenario(spared_and_damaged, update_twice, 30),
     "roll back": Scenario(spared_and_damaged, roll_back, 30),
     "close": Scenario(spared, close, 20, 1500),
