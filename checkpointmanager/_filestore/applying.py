@@ -20,6 +20,10 @@ def apply(directory: Directory, member: Member, current: Current, removed: Remov
     """Apply one member. `current` is what is under the key's name now; `removed` collects the names taken away."""
     key, name = member.key, member.key + SUFFIX
     if member.kind is MemberKind.REMOVE:
+        if current is Current.ABSENT:
+            _remove_anew(directory, PREVIOUS + key)
+            _remove_anew(directory, name)
+            return
         with suppress(OSError):  # if this fails, the file is an orphan, which is never read
             removed.take(PREVIOUS + key, key)
         removed.take(name, key)
@@ -56,6 +60,22 @@ def first_twin(directory: Directory, keys: Iterable[str]) -> str:
             return key
         made.add(key.lower())
     return ""
+
+
+def _remove_anew(directory: Directory, name: str) -> None:
+    """Remove a name that seems to be gone: if a failed sync has lost its removal, only another change of it helps.
+
+    The empty file is never read, because the record says that the key is gone.
+    """
+    temp = directory.new_temp()
+    try:
+        os.close(directory.create(temp))
+        directory.rename(temp, name)
+        directory.unlink(name)
+    except OSError as error:
+        directory.discard(temp)
+        if error.errno not in (errno.EISDIR, *NO_ROOM):  # a folder in this place is never read
+            raise
 
 
 def _keep_previous(directory: Directory, key: str, current: Current) -> None:

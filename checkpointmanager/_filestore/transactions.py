@@ -15,8 +15,8 @@ all its changes are durable. If anything fails after the commit, the record stay
 transaction until the whole transaction is made again, with new files and a new record in place of the old one: another
 sync does not restore what a failed sync lost. An owner that opens the directory does the same.
 
-If the commit itself fails, the record is removed and the directory synced. Only if that fails as well is the outcome
-in doubt. Then an empty file stays in the record's place, so that the next owner makes the removal again.
+If the commit itself fails, an empty file takes the record's place, and is removed when the directory is synced. Only if
+that fails as well is the outcome in doubt. Then the empty file stays, so that the next owner makes the removal again.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class Transactions:
             raise self._failure("", OSError(errno.E2BIG, why))
         with self._lock:
             try:
-                self._busy = True
                 self.slowest_sync = 0.0
-                self._settle_all()
+                self._settle_all()  # not busy yet: until it is done, readers have to look at the record
+                self._busy = True
                 with self._directory.creating if self._directory.ignores_case else nullcontext():
                     if twin := first_twin(self._directory, [p.key for p in puts if p.current is Current.ABSENT]):
                         raise self._failure(twin, OSError(errno.EEXIST, TWIN))
@@ -175,11 +175,15 @@ class Transactions:
         """Undo a commit that failed. True if certainly nothing of it is left; otherwise its files have to stay."""
         try:
             error_before = self._directory.sync_error
-            self._directory.unlink(TRANSACTION)
+            try:
+                put_empty_record(self._directory)  # before the sync: if that fails, this process may die right after
+            except OSError:
+                self._directory.unlink(TRANSACTION)
             self._sync(error_before)
         except OSError:
             self._leave_empty()
             return False
+        self._directory.discard(TRANSACTION)
         self._last = None
         files.discard()
         return True

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from checkpointmanager.testing import Crash, every_crash, failing
+from checkpointmanager.testing import Crash, dying, every_crash, failing
 from tests.long import LONG
 
 from .ledger import GONE, Manager, folder_of
@@ -184,3 +184,45 @@ def test_after_a_failed_sync_it_is_all_or_nothing_and_says_which(
         AFTERWARDS[afterwards](manager)
 
     every_crash(act, setup=setup).check(check)
+
+
+def killed_and_restarted(act: Callable[[Manager], None], nth: int, ended: list[bool]) -> Callable[[Manager], None]:
+    """The process dies before its n-th call, and another process of the same boot shows what it finds."""
+
+    def act_then(manager: Manager) -> None:
+        with dying(manager.path, nth=nth) as injector:
+            act(manager)
+        ended.append(not injector.dead)
+        store: Any = manager._store
+        store._ownership.close()  # as the kernel does for a dead process
+        show(Path(manager.path).parent)
+
+    return act_then
+
+
+def remove_two(manager: Manager) -> None:
+    transact(manager, a=GONE, c=GONE)
+
+
+# With the number of the sync that fails first, and whether all later ones do.
+KILLED = {
+    **({"end of put and remove": (put_and_remove, 4, False)} if LONG else {}),
+    "end of remove two": (remove_two, 3, False),
+    "commit of remove two": (remove_two, 2, True),
+}
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_a_process_that_is_killed_after_a_failed_sync_leaves_all_or_nothing_to_the_next_one(name: str) -> None:
+    """And then the power fails. The next process sees names that a failed sync has lost, and must make them anew."""
+    act, sync, lasting = KILLED[name]
+    states = 0
+    for nth in itertools.count(1):
+        ended: list[bool] = []
+        fails = failing_in(act, sync, lasting)
+        states += every_crash(killed_and_restarted(fails, nth, ended), setup=three).check(check).states
+        if ended[0]:
+            break
+    print(f"{name}: killed at one of {nth - 1} calls, {states} states")
+    assert nth > 15
+    assert states > 1000
