@@ -2,11 +2,12 @@
 
 While it is locked, all names are right and readers can ignore the spares. It is not the lock that owners take, so a
 reader that probes it disturbs no owner. The kernel releases its lock when the owner dies. Its text is the id of the
-boot in which it was created.
+boot in which it was created, or in which an owner last moved spares into place.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import types
@@ -79,6 +80,22 @@ def is_of_another_boot(directory: Directory) -> bool:
         return bool(boot) and read_to_judge(directory, SPARES, 1024).strip() != boot.encode()
     except (FileNotFoundError, Damaged):
         return False
+
+
+def renew(directory: Directory) -> None:
+    """Let the marker name this boot, before names change that a failed sync may lose. Does nothing on a full disk."""
+    temp = directory.new_temp()
+    try:
+        descriptor = directory.create(temp)
+        try:
+            write_all(descriptor, f"{boot_id()}\n".encode())
+        finally:
+            os.close(descriptor)
+        directory.rename(temp, SPARES)
+    except OSError as error:
+        directory.discard(temp)
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
 
 
 def has_owner(directory: Directory) -> bool:

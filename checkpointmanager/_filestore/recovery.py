@@ -8,11 +8,13 @@ highest generation wins (_format/newest.py). The winners are put in place by cal
     open, write, fsync   .spare-N                      each winner again, before any name changes: after a kill its
                                                        bytes may exist in memory only, and after a failed sync
                                                        they may never reach the disk
+    create, rename       .tmp-K -> .spares             from now on it names this boot: if this open fails at a sync,
+                                                       the next one must make the names again
     rename               .tmp-L -> key.json
     link                 key.json -> .tmp-M            if key.json is whole and lower
     rename, unlink       .tmp-M -> .previous-key       a rename between two names of one file does nothing
-    rename               .spare-N -> key.json
-    rename               .spare-N -> .previous-key     instead of the last three, if key.json is damaged
+    link, rename         .spare-N -> key.json          the spare keeps its name until this is durable
+    link, rename         .spare-N -> .previous-key     instead of the last three, if key.json is damaged
     fsync                the directory
     rename               .spare-N -> .tmp-O            every spare; back if the sync fails (removals.py)
     fsync                the directory
@@ -50,7 +52,7 @@ from .._format.reason import SHORTAGES, Damaged, TooNew
 from .._format.repair import SearchBudget
 from .applying import NO_ROOM
 from .directory import Directory
-from .marker import is_of_another_boot
+from .marker import is_of_another_boot, renew
 from .newfiles import FileFailed, NewFiles
 from .quarantine import Quarantine
 from .reading import read_file, read_to_judge
@@ -96,9 +98,12 @@ def recover(directory: Directory, names: Iterable[str], max_bytes: int, quaranti
     verdicts = {key: _judge(directory, key, found, max_bytes) for key, found in waiting.candidates.items()}
     moves = {key: verdict for key, verdict in verdicts.items() if verdict}
     in_place = verdicts.keys() - moves.keys()
-    copies = _copied(directory, in_place, max_bytes) if in_place and not is_of_another_boot(directory) else {}
+    from_disk = is_of_another_boot(directory)
+    copies = _copied(directory, in_place, max_bytes) if in_place and not from_disk else {}
     for _, candidate in moves.values():
         _write_again(directory, candidate)
+    if from_disk and moves:
+        renew(directory)
     for key, temp in copies.items():
         directory.rename(temp, key + SUFFIX)
     for key, (place, candidate) in moves.items():
@@ -168,14 +173,21 @@ def _write_again(directory: Directory, candidate: Candidate) -> None:
 
 def _move(directory: Directory, key: str, place: Place, candidate: Candidate) -> None:
     if place is Place.PREVIOUS:
-        directory.rename(candidate.name, PREVIOUS + key)
+        _link(directory, candidate.name, PREVIOUS + key)
         return
-    temp = directory.new_temp()
-    directory.link_or_copy(key + SUFFIX, temp)
     with suppress(IsADirectoryError):  # a folder in that place is no reason to refuse the new generation
-        directory.rename(temp, PREVIOUS + key)
-    directory.discard(temp)  # it remains if both names were the same file, as a killed writer leaves them
-    directory.rename(candidate.name, key + SUFFIX)
+        _link(directory, key + SUFFIX, PREVIOUS + key)
+    _link(directory, candidate.name, key + SUFFIX)
+
+
+def _link(directory: Directory, old: str, new: str) -> None:
+    """Give a file another name. It keeps the old one, so that the next owner finds it there if a sync fails."""
+    temp = directory.new_temp()
+    try:
+        directory.link_or_copy(old, temp)
+        directory.rename(temp, new)
+    finally:
+        directory.discard(temp)  # it remains if both names were the same file, as a killed writer leaves them
 
 
 def _summary(moved: int, torn: int) -> str:

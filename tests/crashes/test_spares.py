@@ -8,17 +8,18 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from checkpointmanager import CheckpointManager
-from checkpointmanager.testing import Crash, dying, every_crash
+from checkpointmanager import CheckpointManager, DirectoryUnusable
+from checkpointmanager.testing import Crash, dying, every_crash, failing
 from checkpointmanager.testing._scratch import fast_folder
 from tests.checkpointmanager import spares
 from tests.long import LONG, times
 
-from .ledger import check, come_back, folder_of, rebooted
+from .ledger import check, come_back, folder_of, put, rebooted, remove
 from .spare_scenarios import SPARED, killed_and_restarted, spared
 
 TWICE = [name for name, scenario in SPARED.items() if scenario.at_least_twice > (0 if LONG else 1)]
@@ -101,3 +102,27 @@ def test_after_a_kill_at_any_call_nothing_that_was_seen_is_lost_by_the_power_los
     print(f"killed at one of {nth - 1} calls, restarted, power loss: {states} states")
     assert nth > times(25, 40)
     assert states >= times(1000, 5000)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_an_open_that_fails_at_a_sync_leaves_the_next_one_of_the_same_boot_all_it_needs(nth: int) -> None:
+    """The failed sync has lost the new names, and the boot in which the spares were written is over."""
+    states = failures = 0
+
+    def fail_then_open(directory: Path) -> None:
+        nonlocal failures
+        folder = folder_of(directory)
+        with suppress(DirectoryUnusable), failing(directory, "fsync", nth=nth, about=folder.name) as injector:
+            CheckpointManager(folder).close()
+        failures += bool(injector.failed)
+        come_back(directory)
+        with CheckpointManager(folder) as manager:
+            remove(manager, "a")
+            put(manager, "a", "created again")
+
+    for crash in SPARED["one update"].crashes("spares"):
+        if waiting(crash):
+            states += crash.again(rebooted(fail_then_open)).check(check).states
+    print(f"{failures} failures: {states} states")
+    assert failures
+    assert states > 100
