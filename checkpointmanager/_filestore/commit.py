@@ -89,6 +89,11 @@ class Commit:
                 self._remove_all(removals, error_before, durable=durable)
             elif self._changed and durable:
                 self._sync_names(error_before)
+            if self._changed and not durable:
+                self._directory.leave_unsynced()
+        except BaseException:
+            self._directory.leave_unsynced()
+            raise
         finally:
             if self._descriptors or self._temps or self._written:
                 self._clean_up()

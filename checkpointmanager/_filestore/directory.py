@@ -41,6 +41,7 @@ class Directory:
         self._syncing = threading.Lock()
         self.syncs_begun = self.last_ended = self._last_failed = 0  # numbers of syncs; set while holding _syncing
         self.syncs_failed = 0  # a count
+        self._awaited = 0  # the number of the first sync that makes durable what a call left unsynced
         self.token = os.urandom(4).hex()  # in names of temp files: a killed process may have left some
         self.path = os.path.abspath(os.fspath(path))
         try:
@@ -137,6 +138,7 @@ class Directory:
                     self.sync_error = error
                     self.syncs_failed += 1
                     self._last_failed = self.syncs_begun
+                    self.leave_unsynced()
                 self.last_ended = self.syncs_begun  # not if it was interrupted: then it has served nobody
             if self.sync_error and self._last_failed >= needed:
                 raise self.sync_error
@@ -146,6 +148,14 @@ class Directory:
         self.sync()
         if self.sync_error and self.sync_error is not error_before:
             raise self.sync_error
+
+    def leave_unsynced(self) -> None:
+        """Note that a call ends although the names that it changed may not be durable."""
+        self._awaited = self.syncs_begun + 1
+
+    def has_unsynced(self) -> bool:
+        """True if a call has left names unsynced, and no sync has succeeded since."""
+        return self.last_ended < self._awaited
 
     def await_sync(self, error_before: OSError | None) -> None:
         """Wait for the sync that is under way, if any. Raises if one failed since `sync_error` was `error_before`."""

@@ -2,6 +2,7 @@
 
     stage    .tmp-N, .tmp-O ...            each new checkpoint in its own file: write, fsync, close
              .tmp-R                        the record, which names all these files: write, fsync, close
+    fsync    the directory                 only if an earlier change of a name may not be durable
     rename   .tmp-R -> .transaction
     fsync    the directory                 the commit: from here on there is no way back
     apply    link, rename                  each old checkpoint becomes the previous one, as in commit.py
@@ -148,6 +149,7 @@ class Transactions:
                 members = [self._staged(put, files) for put in puts]
                 members += [Member(key, MemberKind.REMOVE, generation) for key, generation in removals.items()]
                 record, temp = self._write(members, files)
+                self._sync_names_before(error_before)
             except BaseException:
                 files.discard()
                 raise
@@ -170,6 +172,18 @@ class Transactions:
         elif put.current is Current.FOUND and self._directory.syncs_failed:
             kind = MemberKind.CREATE  # the checkpoint found may get lost: its own creation may not be durable
         return Member(put.key, kind, put.generation, files.add(put.blob, put.key))
+
+    def _sync_names_before(self, error_before: OSError | None) -> None:
+        """Make durable what earlier calls left unsynced, perhaps the creation of a member: the record may only follow.
+
+        What other processes left is not known, so under sharing this always syncs.
+        """
+        if not self._shared and not self._directory.has_unsynced():
+            return
+        try:
+            self._sync(error_before)
+        except OSError as error:
+            raise FileFailed("", error) from error
 
     def _take_back(self, files: NewFiles) -> bool:
         """Undo a commit that failed. True if certainly nothing of it is left; otherwise its files have to stay."""

@@ -6,18 +6,20 @@ import errno
 import itertools
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
 
-from checkpointmanager.testing import Crash, dying, every_crash, failing
+from checkpointmanager._filestore.commit import Commit
+from checkpointmanager.testing import Crash, acknowledge, dying, every_crash, failing
 from tests.long import LONG
 
 from .ledger import GONE, Manager, folder_of
 from .scenarios import new
-from .together import check, put, remove, show, transact
+from .together import Begin, check, put, remove, show, transact
 
 
 def three(directory: Path, **options: Any) -> Manager:
@@ -100,6 +102,29 @@ def create_and_remove(manager: Manager) -> None:
     transact(manager, b=1, c=GONE)
 
 
+def interrupted(act: Callable[[], None]) -> None:
+    """By a signal handler that raises after the names were changed, and before they are synced."""
+    with suppress(KeyboardInterrupt), mock.patch.object(Commit, "_sync_names", side_effect=KeyboardInterrupt):
+        act()
+
+
+def after_a_creation(manager: Manager) -> None:
+    """The power loss may take it."""
+    acknowledge(Begin((("b", 1),)))
+    manager.create_checkpoint("b", 1)
+    transact(manager, a=3, b=2)
+
+
+def after_an_interrupted_creation(manager: Manager) -> None:
+    interrupted(lambda: put(manager, "b", 1))
+    transact(manager, a=3, b=2)
+
+
+def after_an_interrupted_removal(manager: Manager) -> None:
+    interrupted(lambda: remove(manager, "c"))
+    transact(manager, a=3, c=4)
+
+
 SCENARIOS = {
     "create and remove": Scenario(three, create_and_remove, 180, 2000),
     "remove two": Scenario(three, lambda manager: transact(manager, a=GONE, c=GONE), 90, 900),
@@ -111,6 +136,12 @@ SCENARIOS = {
     "under sharing": Scenario(shared, put_and_remove, 200),
     "under sharing, then the opposite": Scenario(shared, then_the_opposite, 200),
     "without directory syncs of single changes": Scenario(atomic, put_and_remove, 200),
+    "after a creation without a directory sync": Scenario(atomic, after_a_creation, 200, left_out=4980),
+    "after a creation that was interrupted": Scenario(three, after_an_interrupted_creation, 200, left_out=4980),
+    "after a removal that was interrupted": Scenario(three, after_an_interrupted_removal, 200, left_out=6640),
+    "after a creation that was interrupted, under sharing": Scenario(
+        shared, after_an_interrupted_creation, 200, left_out=4980
+    ),
     "beside an orphan": Scenario(orphaned, create_and_remove, 200),
     "where links are refused": Scenario(three, without_links, 200),
 }
