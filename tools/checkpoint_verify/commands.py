@@ -44,7 +44,7 @@ damaged, why, and what to do. Without a subcommand it runs verify. Only repair a
 quarantine restore and purge take the lock, and only they change state files.
 """
 _EXIT_CODES = """\
-exit codes: 0 good, 1 damage found, 2 wrong usage, 3 could not look. 1 wins over 3.
+exit codes: 0 good, 1 damaged or not usable, 2 wrong usage, 3 could not look. 1 wins over 3.
 """
 _EXAMPLES = """\
 examples:
