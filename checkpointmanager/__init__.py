@@ -44,6 +44,7 @@ from ._filestore import FileStore
 from ._format.keys import check_key
 from ._format.lockowner import LockOwner
 from ._format.reason import Damaged, Reason
+from ._gcpause import gc_paused
 from ._keylocks import KeyLocks
 from ._manager import CheckpointManager, FileOptions
 from ._memorystore import MemoryStore
@@ -106,5 +107,6 @@ __all__ = [
     "Verified",
     "WrongKind",
     "check_key",
+    "gc_paused",
     "unknown_fields",
 ]

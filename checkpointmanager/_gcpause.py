@@ -10,7 +10,11 @@ from ._unbroken import Unbroken
 
 
 def gc_paused() -> AbstractContextManager[None]:
-    """The collector would walk all of them repeatedly, for nothing. It resumes even if a signal handler raises."""
+    """In the with block the garbage collector rests. For building an index over many values that were just loaded.
+
+    The collector would walk all new objects repeatedly, for nothing. It resumes even if a signal handler raises. Other
+    threads go without it meanwhile.
+    """
     return Unbroken(_paused())
 
 

@@ -24,6 +24,7 @@ from checkpointmanager import (
     KeyLocks,
     Removal,
     Store,
+    gc_paused,
 )
 
 from ._claiminfo import ClaimInfo
@@ -71,16 +72,17 @@ class ClaimInfoCache:
         self._names = KeyLocks()  # by "namespace/name": held while a claim gets that name
         self._indexing = threading.Lock()  # guards changes of the four dicts; readers do not need it
         self._thread = _Thread()
-        self._cache = CheckpointCache(self._manager, on_swap=self._swapped)
-        try:
-            claims = [self._loaded(entry) for entry in self._cache.entries()]
-            self._claims = {claim.uid: claim for claim in claims}
-            self._uids = _indexed(claims, _names)  # one UID per name, unless two files have the same name
-            self._pods = _indexed(claims, _pods)
-            self._holders = _indexed(claims, _devices)
-        except BaseException:
-            self.close()
-            raise
+        with gc_paused():
+            self._cache = CheckpointCache(self._manager, on_swap=self._swapped)
+            try:
+                claims = [self._loaded(entry) for entry in self._cache.entries()]
+                self._claims = {claim.uid: claim for claim in claims}
+                self._uids = _indexed(claims, _names)  # one UID per name, unless two files have the same name
+                self._pods = _indexed(claims, _pods)
+                self._holders = _indexed(claims, _devices)
+            except BaseException:
+                self.close()
+                raise
 
     def get(self, uid: str) -> ClaimInfo | None:
         """The claim with this UID, even if it is unknown; None if there is none."""
