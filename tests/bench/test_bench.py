@@ -178,3 +178,13 @@ def test_without_an_image_the_figures_say_how_many_syncs_they_are_about(tmp_path
         assert where.folder.parent == tmp_path
         assert ("one sync" if waits_once(where.folder / "again") else "TWO syncs") in where.note
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_has_the_aims_of_the_kept_run() -> None:
+    folder = Path(aims.__file__).parent
+    kept = json.loads((folder / "results" / "figures.json").read_text(encoding="utf-8"))["aims"]
+    verdicts = {True: "met", False: "**missed**"}
+    rows = [f"| {row['what']} | {row['aim']} | {row['measured']:.2f} | {verdicts[row['met']]} |" for row in kept]
+    page = (folder / "README.md").read_text(encoding="utf-8").splitlines()
+    start = page.index(rows[0])
+    assert page[start : start + len(rows) + 1] == [*rows, ""]
