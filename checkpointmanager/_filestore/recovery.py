@@ -98,7 +98,7 @@ def recover(directory: Directory, names: Iterable[str], max_bytes: int, quaranti
     verdicts = {key: _judge(directory, key, found, max_bytes) for key, found in waiting.candidates.items()}
     moves = {key: verdict for key, verdict in verdicts.items() if verdict}
     in_place = verdicts.keys() - moves.keys()
-    from_disk = is_of_another_boot(directory)
+    from_disk = bool(verdicts) and is_of_another_boot(directory)
     copies = _copied(directory, in_place, max_bytes) if in_place and not from_disk else {}
     for _, candidate in moves.values():
         _write_again(directory, candidate)
