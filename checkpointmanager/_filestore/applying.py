@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 
-from .._format.names import PREVIOUS, SUFFIX, TRANSACTION
+from .._format.names import PREVIOUS, SUFFIX
 from .._format.record import Member, MemberKind
 from .._store import Current
 from .directory import Directory
 from .removals import Removals
-
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+from .system import NO_ROOM
 
 
 def apply(directory: Directory, member: Member, current: Current, removed: Removals) -> None:
@@ -41,17 +39,6 @@ def apply(directory: Directory, member: Member, current: Current, removed: Remov
         directory.rename(member.file, name)
 
 
-def put_empty_record(directory: Directory) -> None:
-    """An empty file in place of the record means that there is no transaction, perhaps not durably yet."""
-    temp = directory.new_temp()
-    try:
-        os.close(directory.create(temp))
-        directory.rename(temp, TRANSACTION)
-    except OSError:
-        directory.discard(temp)
-        raise
-
-
 def first_twin(directory: Directory, keys: Iterable[str]) -> str:
     """The first of these new keys that differs from another only in case, if the file system ignores case."""
     made: set[str] = set()
@@ -67,13 +54,10 @@ def _remove_anew(directory: Directory, name: str) -> None:
 
     The empty file is never read, because the record says that the key is gone.
     """
-    temp = directory.new_temp()
     try:
-        os.close(directory.create(temp))
-        directory.rename(temp, name)
+        directory.put(name)
         directory.unlink(name)
     except OSError as error:
-        directory.discard(temp)
         if error.errno not in (errno.EISDIR, *NO_ROOM):  # a folder in this place is never read
             raise
 

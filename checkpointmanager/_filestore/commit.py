@@ -43,12 +43,11 @@ from .recovery import generation_of
 from .removals import Removals
 from .sidebyside import side_by_side
 from .spares import Spare, Spares
-from .system import sync, sync_data, write_all
+from .system import NO_ROOM, sync, sync_data, write_all
 
 FILES_AT_ONCE = 128  # of a batch: bounds the open descriptors
 SYNC_THREADS = 4  # of a batch, the caller's among them: eight were slower
 _KEPT = (Current.OURS, Current.FOUND)  # whole, so it becomes the previous generation
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Staged(NamedTuple):
@@ -133,7 +132,7 @@ class Commit:
         try:
             write_all(descriptor, blob)
         except OSError as error:
-            if error.errno not in FULL or not self._make_room(put):
+            if error.errno not in NO_ROOM or not self._make_room(put):
                 raise
             os.lseek(descriptor, 0, os.SEEK_SET)
             write_all(descriptor, blob)
@@ -165,7 +164,7 @@ class Commit:
             self._clock(started)
             self._close(step.descriptor)
         except OSError as error:
-            if error.errno in FULL:
+            if error.errno in NO_ROOM:
                 self._spares.give_up()
             self._fail(step.put.key, error)
             return False

@@ -74,6 +74,21 @@ class Directory:
         """A descriptor for writing a new file. Fails if the name exists, also as a link."""
         return os.open(name, CREATE, 0o600, dir_fd=self.descriptor)
 
+    def put(self, name: str, blob: bytes = b"") -> None:
+        """Give the name to a new file with these bytes, whatever had it before. Syncs nothing."""
+        temp = self.new_temp()
+        try:
+            descriptor = self.create(temp)
+            try:
+                if blob:
+                    write_all(descriptor, blob)
+            finally:
+                os.close(descriptor)
+            self.rename(temp, name)
+        except OSError:
+            self.discard(temp)
+            raise
+
     def open(self, name: str) -> int:
         """A descriptor for reading; never follows a link, never waits for a FIFO."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

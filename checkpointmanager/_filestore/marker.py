@@ -7,7 +7,6 @@ boot in which it was created, or in which an owner last moved spares into place.
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import types
@@ -18,7 +17,7 @@ from .._format.names import SPARES
 from .._format.reason import Damaged
 from .directory import Directory
 from .reading import read_to_judge
-from .system import is_inline, write_all
+from .system import NO_ROOM, is_inline, write_all
 
 if sys.platform != "win32":
     import fcntl
@@ -44,7 +43,7 @@ class Marker:
         descriptor = -1
         try:
             descriptor = self._directory.create(temp)
-            write_all(descriptor, f"{boot_id()}\n".encode())
+            write_all(descriptor, _text())
             self.inline = is_inline(descriptor)
             if not self.inline:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -84,17 +83,10 @@ def is_of_another_boot(directory: Directory) -> bool:
 
 def renew(directory: Directory) -> None:
     """Let the marker name this boot, before names change that a failed sync may lose. Does nothing on a full disk."""
-    temp = directory.new_temp()
     try:
-        descriptor = directory.create(temp)
-        try:
-            write_all(descriptor, f"{boot_id()}\n".encode())
-        finally:
-            os.close(descriptor)
-        directory.rename(temp, SPARES)
+        directory.put(SPARES, _text())
     except OSError as error:
-        directory.discard(temp)
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in NO_ROOM:
             raise
 
 
@@ -111,3 +103,7 @@ def has_owner(directory: Directory) -> bool:
         finally:
             os.close(descriptor)
     return False
+
+
+def _text() -> bytes:
+    return f"{boot_id()}\n".encode()

@@ -50,14 +50,13 @@ from .._format.names import PREVIOUS, SPARE, SPARES, SUFFIX
 from .._format.newest import ABSENT, DAMAGED, Candidate, Place, Verdict, candidate_in, decide
 from .._format.reason import SHORTAGES, Damaged, TooNew
 from .._format.repair import SearchBudget
-from .applying import NO_ROOM
 from .directory import Directory
 from .marker import is_of_another_boot, renew
 from .newfiles import FileFailed, NewFiles
 from .quarantine import Quarantine
 from .reading import read_file, read_to_judge
 from .removals import Removals
-from .system import sync, write_all
+from .system import NO_ROOM, sync, write_all
 
 
 @dataclass(slots=True)

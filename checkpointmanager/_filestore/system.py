@@ -8,6 +8,7 @@ import sys
 import types
 from contextlib import suppress
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})  # the errors of a full disk
 # The errors of kernels and file systems that cannot exchange names; EPERM comes from containers.
 CANNOT_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
 

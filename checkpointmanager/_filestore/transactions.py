@@ -35,13 +35,14 @@ from .._format.names import SUFFIX, TRANSACTION
 from .._format.reason import Damaged, TooNew, reason_of
 from .._format.record import MAX_MEMBERS, Member, MemberKind, Record, seal_record
 from .._store import Current, Put
-from .applying import NO_ROOM, apply, first_twin, put_empty_record
+from .applying import apply, first_twin
 from .directory import TWIN, Directory
 from .newfiles import FileFailed, NewFiles
 from .onlooker import Onlooker
 from .quarantine import Quarantine
 from .remaking import copied, made_ready
 from .removals import Removals
+from .system import NO_ROOM
 from .unfinished import Standing, Unfinished
 
 
@@ -190,7 +191,7 @@ class Transactions:
         try:
             error_before = self._directory.sync_error
             try:
-                put_empty_record(self._directory)  # before the sync: if that fails, this process may die right after
+                self._directory.put(TRANSACTION)  # before the sync: if that fails, this process may die right after
             except OSError:
                 self._directory.unlink(TRANSACTION)
             self._sync(error_before)
@@ -333,7 +334,7 @@ class Transactions:
     def _bury(self) -> None:
         """Replace the record, whatever it holds, durably with an empty file, and then remove that."""
         error_before = self._directory.sync_error
-        put_empty_record(self._directory)
+        self._directory.put(TRANSACTION)
         self._sync(error_before)
         if self._directory.discard(TRANSACTION):
             self._last = None
@@ -341,7 +342,7 @@ class Transactions:
     def _leave_empty(self) -> None:
         """Shows every process that there was a record whose removal is not durable."""
         with suppress(OSError):
-            put_empty_record(self._directory)
+            self._directory.put(TRANSACTION)
 
     def _failure(
         self, key: str, error: OSError, *, in_doubt: bool = False, committed: bool = False
