@@ -52,7 +52,7 @@ from ._metricssink import MetricsSink
 from ._recoveryplan import RecoveryPlan
 from ._schema import Schema, SharedText, UnknownFields, unknown_fields
 from ._schema.anykind import ANY_KIND
-from ._store import Current, Put, Store
+from ._store import Put, Remove, Replaces, Store
 from ._transaction import Transaction
 
 __version__ = "0.1.0"
@@ -72,7 +72,6 @@ __all__ = [
     "CheckpointTooNew",
     "CheckpointWriteFailed",
     "CorruptCheckpoint",
-    "Current",
     "Damaged",
     "DirectoryLocked",
     "DirectoryUnusable",
@@ -96,6 +95,8 @@ __all__ = [
     "Recovery",
     "RecoveryPlan",
     "Removal",
+    "Remove",
+    "Replaces",
     "Schema",
     "SchemaMismatch",
     "SharedText",

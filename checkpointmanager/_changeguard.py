@@ -29,7 +29,7 @@ def change_guard(
                 events.hold_back(turn.lock)
                 if metrics:
                     metrics.waited(store.path, time.perf_counter() - started)
-                store.confirm(keys)
+                store.check_owner(keys)
                 yield
             finally:
                 turn.leave()

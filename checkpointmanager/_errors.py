@@ -183,17 +183,12 @@ class UnstorableValue(CheckpointError, ValueError):
 class CheckpointWriteFailed(CheckpointError, OSError):
     """A write, update or removal did not succeed.
 
-    `in_doubt` False: the old content is certainly still in place. True: the change may or may not survive a power
-    loss. Until then readers see a new value, and still see a checkpoint that was to be removed. Repeat the call: it
-    makes the change again and syncs it.
+    `in_doubt` False: the change was certainly not made. True: a crash may bring it back or take it away. Repeat the
+    call: it makes the change again and syncs it.
     """
 
     def __init__(self, key: str, path: str, error: OSError, *, in_doubt: bool) -> None:
-        outcome = (
-            "the change may or may not survive a power loss; repeat the call"
-            if in_doubt
-            else "the old content is still in place"
-        )
+        outcome = "the change may or may not survive a crash; repeat the call" if in_doubt else "nothing was changed"
         super().__init__(f"{path}: {reason_of(error)}; {outcome}")
         self.errno = error.errno
         self.key = key
@@ -223,30 +218,23 @@ class BatchFailed(CheckpointWriteFailed):
 class TransactionFailed(CheckpointWriteFailed):
     """A transaction was not acknowledged. `key` is the key at fault, "" if there is none.
 
-    Neither `committed` nor `in_doubt`: none of its changes was made. `in_doubt`: a power loss may leave all of them
-    or none; repeat the transaction. `committed`: all of them are durable and nothing undoes them, but not all names
-    have changed yet. The next change of one of these keys, the next transaction or the next owner completes that
-    first; readers already see the new content. `__cause__` is what went wrong.
+    `in_doubt` False: none of its changes was made. True: a crash may leave all of them or none; repeat the
+    transaction. `__cause__` is what went wrong.
     """
 
-    def __init__(
-        self, key: str, path: str, error: Exception, *, in_doubt: bool = False, committed: bool = False
-    ) -> None:
+    def __init__(self, key: str, path: str, error: Exception, *, in_doubt: bool = False) -> None:
         reason = str(error)
         if isinstance(error, OSError) and not isinstance(error, CheckpointError):
             reason = reason_of(error)
         outcome = "none of the transaction's changes was made"
-        if committed:
-            outcome = "the transaction is committed; the next change of one of its keys, or the next owner, finishes it"
-        elif in_doubt:
-            outcome = "a power loss may leave all of the transaction's changes or none; repeat it"
+        if in_doubt:
+            outcome = "a crash may leave all of the transaction's changes or none; repeat it"
         place = "" if reason.startswith(path) else f"{path}: "
         CheckpointError.__init__(self, f"{place}{reason}; {outcome}")
         self.errno = getattr(error, "errno", None)
         self.key = key
         self.path = path
         self.in_doubt = in_doubt
-        self.committed = committed
 
 
 class DirectoryUnusable(CheckpointError, OSError):
@@ -313,7 +301,7 @@ def _next_step(damage: Damaged, path: str) -> str:
     if damage.reason is Reason.UNREADABLE:
         return "Check permissions and the kernel log for disk errors, then try again"
     if damage.reason is Reason.NOT_A_FILE:
-        return "Look at what is in its place; writing or removing the checkpoint replaces it"
+        return "Look at what is in its place, and move it away"
     if damage.reason is Reason.TOO_LARGE:
         return "Raise max_bytes if the size is right, otherwise look at the file"
     return f"Run: checkpoint-verify diagnose {shlex.quote(path)}"

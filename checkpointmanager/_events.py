@@ -36,9 +36,11 @@ class EventKind(StrEnum):
     NOT_QUARANTINED = "not-quarantined"
     """The damaged bytes could not be copied, so there is no copy of what was replaced."""
     STALE_FILES = "stale-files"
-    """Files of an owner that had died were put in place or removed at open. Nothing to do."""
-    TRANSACTION_FINISHED = "transaction-finished"
-    """A transaction that an owner had committed before it died was finished at open. Nothing to do."""
+    """Unfinished files of an owner that had died were removed at open. Nothing to do."""
+    JOURNAL_REPLAYED = "journal-replayed"
+    """Changes that an owner had committed before it died were put in place at open. Nothing to do."""
+    UNSETTLED = "unsettled"
+    """Committed changes could not be put in place or synced. They are safe in the journal; check the disk."""
     SLOW_SYNC = "slow-sync"
     """A sync took over a second, as `seconds` says. Check the disk and its load."""
     FORGETFUL_FILE_SYSTEM = "forgetful-file-system"
@@ -46,7 +48,7 @@ class EventKind(StrEnum):
     UNRELIABLE_FILE_SYSTEM = "unreliable-file-system"
     """The directory is on NFS, FUSE or another file system whose syncs or locks may not hold. Use a local disk."""
     CASE_INSENSITIVE_FILE_SYSTEM = "case-insensitive-file-system"
-    """Names that differ only in case are one file here. Keys that differ only in case are refused."""
+    """Names that differ only in case are one file here. Do not use keys that differ only in case."""
 
 
 LEVELS = {
@@ -57,7 +59,8 @@ LEVELS = {
     EventKind.QUARANTINED: logging.WARNING,
     EventKind.NOT_QUARANTINED: logging.WARNING,
     EventKind.STALE_FILES: logging.INFO,
-    EventKind.TRANSACTION_FINISHED: logging.INFO,  # a dead owner had committed it: nothing is lost
+    EventKind.JOURNAL_REPLAYED: logging.INFO,  # a dead owner had committed them: nothing is lost
+    EventKind.UNSETTLED: logging.WARNING,
     EventKind.SLOW_SYNC: logging.WARNING,
     EventKind.FORGETFUL_FILE_SYSTEM: logging.WARNING,
     EventKind.UNRELIABLE_FILE_SYSTEM: logging.WARNING,

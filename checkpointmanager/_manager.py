@@ -30,7 +30,6 @@ from ._recovery import Recoverer
 from ._recoveryplan import RecoveryPlan
 from ._schema import Schema
 from ._store import Store
-from ._storeview import StoreView
 from ._transaction import NO_DEFAULT, Transaction
 from ._writer import Writer
 
@@ -73,7 +72,7 @@ class CheckpointManager(Generic[T]):
     allow_insecure  accept a directory that other users could write to
     max_bytes       the limit for one file, by default 64 MiB
 
-    On a Store sharing, read_only and max_bytes mean the same, and the others nothing.
+    On a Store they mean nothing, and sharing, read_only and max_bytes are refused: a store has its own.
 
     `on_event` is called with each Event, outside all locks. `metrics` counts every change, such as a
     CheckpointMetrics. `boot_id` replaces the kernel's, for tests.
@@ -297,13 +296,9 @@ def _opened(
     directory: str | os.PathLike[str] | Store, options: DirectoryOptions, events: Events, metrics: MetricsSink | None
 ) -> Store:
     if not isinstance(directory, str | os.PathLike):
-        # The others only a directory can have. They are accepted, so that an agent opens both in the same way.
-        sharing, read_only = options.get("sharing", False), options.get("read_only", False)
-        limit = options.get("max_bytes")
-        if not sharing and not read_only and limit is None:
-            return directory
-        return StoreView(directory, sharing=sharing, read_only=read_only, max_bytes=limit)
-    return FileStore(directory, **options, emit=events.emit, on_sync=metrics.synced if metrics else None)
+        return directory  # the options of a directory mean nothing here; an agent opens both in the same way
+    on_sync, on_settle = (metrics.synced, metrics.settled) if metrics else (None, None)
+    return FileStore(directory, **options, emit=events.emit, on_sync=on_sync, on_settle=on_settle)
 
 
 def _measured(metrics: MetricsSink, directory: str | os.PathLike[str] | Store) -> Callable[[Event], object]:

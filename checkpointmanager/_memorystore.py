@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from ._errors import CheckpointNotFound, CheckpointWriteFailed
 from ._format.reason import Damaged, Reason
-from ._store import Current, Put
+from ._store import Put, Remove, Replaces
 
 KEPT_PER_KEY = 4
 
@@ -50,22 +50,30 @@ class MemoryStore:
     def identity(self, key: str) -> object:
         return self.current.get(key)
 
-    def expect(self, keys: Sequence[str]) -> None:
+    def prefetch(self, keys: Sequence[str]) -> None:
         """Nothing to prefetch."""
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         yield
 
-    def confirm(self, keys: Sequence[str] = ()) -> None:
+    def check_owner(self, keys: Sequence[str] = ()) -> None:
         """No other process can own the store."""
 
-    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        self._change(puts, removals)
+    def commit(self, changes: Sequence[Put | Remove], *, together: bool = False) -> Mapping[str, CheckpointWriteFailed]:
+        """Cannot fail halfway, so it serves transactions too."""
+        with self._lock:
+            for change in changes:
+                if isinstance(change, Remove):
+                    self.current.pop(change.key, None)
+                    self.previous.pop(change.key, None)
+                    continue
+                if change.replaces is Replaces.ABSENT:
+                    self.previous.pop(change.key, None)
+                elif change.replaces is Replaces.WHOLE and change.key in self.current:
+                    self.previous[change.key] = self.current[change.key]
+                self.current[change.key] = change.blob
         return {}
-
-    def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
-        self._change(puts, list(removals))
 
     def highest_generation(self, key: str) -> int:
         return 0
@@ -90,16 +98,3 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to release: the next manager finds what this one wrote."""
-
-    def _change(self, puts: Sequence[Put], removals: Sequence[str]) -> None:
-        """Cannot fail halfway, so it serves transactions too."""
-        with self._lock:
-            for put in puts:
-                if put.current is Current.ABSENT:
-                    self.previous.pop(put.key, None)
-                elif put.current is not Current.DAMAGED and put.key in self.current:
-                    self.previous[put.key] = self.current[put.key]
-                self.current[put.key] = put.blob
-            for key in removals:
-                self.current.pop(key, None)
-                self.previous.pop(key, None)

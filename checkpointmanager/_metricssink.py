@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ._errors import CheckpointWriteFailed
 from ._events import Event
-from ._store import Put, Store
+from ._store import Put, Remove, Store
 
 
 class MetricsSink(Protocol):
@@ -35,8 +35,7 @@ class MetricsSink(Protocol):
     def committed(
         self,
         directory: str,
-        puts: Sequence[Put],
-        removals: Sequence[str],
+        changes: Sequence[Put | Remove],
         failures: Mapping[str, CheckpointWriteFailed],
         seconds: float,
     ) -> None:
@@ -45,4 +44,8 @@ class MetricsSink(Protocol):
 
     def synced(self, directory: str, seconds: float) -> None:
         """The slowest sync of a commit, reported just before `committed`; only if the commit synced at all."""
+        ...
+
+    def settled(self, directory: str, seconds: float) -> None:
+        """How long a settle took, in which no change was committed."""
         ...

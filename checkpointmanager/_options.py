@@ -12,6 +12,8 @@ from typing import Any
 from ._schema import Schema
 from ._store import is_store
 
+LARGEST_BYTES = 512 << 20  # of one file: a journal must have room for it, and be read as a whole
+
 
 def check_arguments(
     directory: object, schema: object, on_event: object, boot_id: object, options: Mapping[str, Any]
@@ -19,6 +21,8 @@ def check_arguments(
     """Check the arguments of a manager; `options` are those of its directory."""
     if isinstance(directory, str | os.PathLike) or not is_store(directory):
         check_path(directory)
+    elif refused := [name for name in ("sharing", "read_only", "max_bytes") if options.get(name)]:
+        raise ValueError(f"{refused[0]} is an option of a directory; a Store decides that itself")
     check_options(options)
     if schema is not None and not isinstance(schema, Schema):
         raise TypeError(f"schema must be a Schema, not {_given(schema)}")
@@ -78,8 +82,8 @@ def _is_seconds(name: str, value: object) -> None:
 def _is_size(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number of bytes, 1 or more, not {_given(value)}")
-    if value < 1:
-        raise ValueError(f"{name} must be a number of bytes, 1 or more, not {_given(value)}")
+    if not 1 <= value <= LARGEST_BYTES:
+        raise ValueError(f"{name} must be a number of bytes, from 1 to {LARGEST_BYTES}, not {_given(value)}")
 
 
 _OPTIONS: dict[str, Callable[[str, object], None]] = {

@@ -23,10 +23,10 @@ def read_ahead(store: Store, keys: Sequence[str]) -> Generator[str, None, None]:
         yield from keys[PROBED:]
         return
     try:
-        store.expect(keys[PROBED : PROBED + AHEAD])
+        store.prefetch(keys[PROBED : PROBED + AHEAD])
         for start in range(PROBED, len(keys), AHEAD):
             if coming := keys[start + AHEAD : start + 2 * AHEAD]:
-                store.expect(coming)
+                store.prefetch(coming)
             yield from keys[start : start + AHEAD]
     finally:
-        store.expect(())  # ends the hint: what was prefetched but not read may be out of date from now on
+        store.prefetch(())  # ends the hint: what was prefetched but not read may be out of date from now on

@@ -11,12 +11,11 @@ from ._errors import CheckpointWriteFailed
 from ._format.reason import Reason
 
 
-class Current(Enum):
+class Replaces(Enum):
     """What a key's name holds just before it is written, as the manager found it."""
 
     ABSENT = auto()  # nothing: a previous generation left behind belongs to a removed checkpoint
-    FOUND = auto()  # a good checkpoint, from before this owner: it becomes the previous generation
-    OURS = auto()  # a good checkpoint that this owner wrote: the same, and no trace of a crash is possible
+    WHOLE = auto()  # a good checkpoint, which becomes the previous generation
     DAMAGED = auto()  # bytes that cannot be trusted: the previous generation stays as it is
 
 
@@ -24,12 +23,19 @@ class Put(NamedTuple):
     """One checkpoint to be written."""
 
     key: str  # checked by the caller
-    blob: bytes  # the whole file
-    current: Current  # what it replaces
-    generation: int = 0  # of the blob; needed in a transaction, and if it replaces a good checkpoint
+    blob: bytes  # the whole file: a sealed checkpoint of this key and generation
+    generation: int
+    replaces: Replaces
 
     def __repr__(self) -> str:
-        return f"Put({self.key!r}, {len(self.blob)} bytes, {self.current.name})"  # never data
+        return f"Put({self.key!r}, generation {self.generation}, {len(self.blob)} bytes, {self.replaces.name})"
+
+
+class Remove(NamedTuple):
+    """One checkpoint to be removed. The generation is above every generation seen of the key."""
+
+    key: str
+    generation: int
 
 
 @runtime_checkable
@@ -66,7 +72,7 @@ class Store(Protocol):
         """Equal to an earlier result as long as the bytes have not been changed since; None if there are none."""
         ...
 
-    def expect(self, keys: Sequence[str]) -> None:
+    def prefetch(self, keys: Sequence[str]) -> None:
         """A hint that this thread will soon read these keys, in this order. Never raises for an absent key.
 
         An empty sequence ends the hint: later reads must not return what was fetched before.
@@ -77,23 +83,19 @@ class Store(Protocol):
         """Hold this from the read of the current content until it is replaced. Raises if writing is not allowed."""
         ...
 
-    def confirm(self, keys: Sequence[str] = ()) -> None:
-        """Raise unless this is still the owner, and these keys may be changed.
+    def check_owner(self, keys: Sequence[str] = ()) -> None:
+        """Raise unless this is still the owner and these keys may be changed.
 
-        Called before each change, once all locks are held and before anything is read. Completes an earlier
-        transaction of these keys that is committed but incomplete.
+        Called before each change, once all locks are held and before anything is read. What an earlier change of
+        these keys left unfinished is finished, and a doubt about it resolved, when this returns.
         """
         ...
 
-    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        """Make the changes durable and return the failures. Each change is atomic; all together are not."""
-        ...
+    def commit(self, changes: Sequence[Put | Remove], *, together: bool = False) -> Mapping[str, CheckpointWriteFailed]:
+        """Make the changes durable, and return the failures by key.
 
-    def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
-        """Make all the changes durable together, or none of them; TransactionFailed says which.
-
-        `removals` has a generation for each removed key, above every generation seen of the key. Readers may see the
-        changes one after another. The caller holds the locks of all keys. Transactions run one at a time.
+        Each change is atomic. With `together` all of them are made or none, and a failure raises TransactionFailed.
+        Readers may see the changes one after another.
         """
         ...
 
@@ -104,8 +106,7 @@ class Store(Protocol):
     def quarantine(self, key: str, reason: Reason) -> str:
         """Keep a durable copy of what the name holds now, and return its path. Raises OSError.
 
-        What cannot be copied, such as a folder, may stay in place until it is replaced or removed. Bytes that are
-        already kept are not copied again. When a key has many copies, the oldest may be deleted.
+        Bytes that are already kept are not copied again. When a key has many copies, the oldest may be deleted.
         """
         ...
 

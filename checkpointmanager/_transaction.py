@@ -104,8 +104,6 @@ class Transaction(Generic[T]):
             key: self._reader.checkpoint(header, values[key], key in done.unchanged)
             for key, header in done.headers.items()
         }
-        for failure in done.failures.values():
-            raise failure
 
     def _start(self, key: str, steps: list[_Step]) -> tuple[Found[Any] | None, _Create | None, list[_Update]]:
         """What the change functions start from: the content on disk, what the transaction creates, or nothing."""

@@ -6,6 +6,7 @@ So a write in doubt can never be mistaken for one that happened.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,14 +24,14 @@ from ._errors import (
     UnstorableValue,
 )
 from ._events import Events
-from ._format.envelope import Header, open_sealed, seal
+from ._format.envelope import MAX_GENERATION, Header, open_sealed, seal
 from ._format.reason import Damaged, Reason, TooNew
 from ._incumbents import Incumbents
 from ._keylocks import KeyLocks
 from ._metricssink import MetricsSink
 from ._reader import Reader
 from ._schema import Encoded
-from ._store import Current, Put, Store
+from ._store import Put, Remove, Replaces, Store
 from ._unbroken import Unbroken
 
 # By key: the new content (None: a removal), and the header of a good checkpoint that was just read.
@@ -65,6 +66,7 @@ class Writer:
     ) -> None:
         self._store = store
         self._kind = kind
+        self._reader = reader
         self._incumbents = Incumbents(store, reader, events)
         self._boot = boot
         self._events = events
@@ -85,38 +87,33 @@ class Writer:
         if put is None:
             self._skip()
             return after.header, True
-        if failures := self._commit([put]):
-            raise failures[key]
+        self._commit_one(put)
         self._remember(key, after)
         return after.header, False
 
     def remove(self, key: str) -> None:
-        self._before_removal(key)
-        if failures := self._commit([], [key]):
-            raise failures[key]
+        self._commit_one(self._prepare_removal(key))
 
     def commit(self, changes: Changes) -> Committed:
         """A batch: afterwards exactly what is durable is remembered."""
         failures: dict[str, CheckpointError] = {}
-        puts: list[Put] = []
-        removals: list[str] = []
+        made: list[Put | Remove] = []
         written: dict[str, Known] = {}
         unchanged: set[str] = set()
         for key, encoded in changes.items():
             try:
                 if encoded is None:
-                    self._before_removal(key)
-                    removals.append(key)
+                    made.append(self._prepare_removal(key))
                     continue
                 written[key], put = self._prepare(key, encoded)
                 if put:
-                    puts.append(put)
+                    made.append(put)
                 else:
                     unchanged.add(key)
                     self._skip()
             except CheckpointError as error:
                 failures[key] = error
-        failures |= self._commit(puts, removals)
+        failures |= self._commit(made)
         durable = {key: after for key, after in written.items() if key not in failures}
         for key, after in durable.items():
             self._remember(key, after)
@@ -124,50 +121,45 @@ class Writer:
         return Committed(headers, frozenset(unchanged), failures)
 
     def transact(self, outcomes: Outcomes) -> Committed:
-        """All or nothing, or TransactionFailed; `failures` has the error of one that is committed but unfinished."""
-        puts: list[Put] = []
-        removals: dict[str, int] = {}
+        """All or nothing, or TransactionFailed."""
+        made: list[Put | Remove] = []
         written: dict[str, Known] = {}
+        unchanged: set[str] = set()
         for key, (encoded, found) in outcomes.items():
             try:
                 if encoded is None:
-                    highest = self._before_removal(key)
-                    removals[key] = max(highest, self._store.highest_generation(key)) + 1
+                    made.append(self._prepare_removal(key))
                     continue
                 written[key], put = self._prepare(key, encoded, found)
             except CheckpointError as error:
                 raise TransactionFailed(key, self._store.path_of(key), error) from error
             if put:
-                puts.append(put)
+                made.append(put)
             else:
+                unchanged.add(key)
                 self._skip()
-        unchanged = frozenset(written.keys() - {put.key for put in puts})
-        headers = {key: after.header for key, after in written.items()}
-        try:
-            self._make_together(puts, removals)
-        except TransactionFailed as error:
-            if not error.committed:
-                raise
-            return Committed(headers, unchanged, {error.key: error})
+        self._commit(made, together=True)
         for key, after in written.items():
             self._remember(key, after)
-        return Committed(headers, unchanged, {})
+        return Committed({key: after.header for key, after in written.items()}, frozenset(unchanged), {})
 
     def replace_damaged(self, key: str, reason: Reason, blob: bytes) -> str:
         """Replace damaged bytes with `blob`, after copying them to quarantine; returns where the copy is."""
-        self.forget(key)
-        kept = self._incumbents.quarantine(key, reason)
-        if failures := self._commit([Put(key, blob, Current.DAMAGED)]):
-            raise failures[key]
+        kept = self._keep_damaged(key, reason)
+        header, _ = open_sealed(blob, key)
+        self._commit_one(Put(key, blob, header.generation, Replaces.DAMAGED))
         return kept
 
     def discard_damaged(self, key: str, reason: Reason) -> str:
         """Remove damaged bytes, after copying them to quarantine; returns where the copy is."""
-        self.forget(key)
-        kept = self._incumbents.quarantine(key, reason)
-        if failures := self._commit([], [key]):
-            raise failures[key]
+        kept = self._keep_damaged(key, reason)
+        self._commit_one(Remove(key, self._next_generation(key, self._reader.highest_generation(key))))
         return kept
+
+    def _keep_damaged(self, key: str, reason: Reason) -> str:
+        self.forget(key)
+        self._incumbents.refuse_if_not_a_file(key, reason)
+        return self._incumbents.quarantine(key, reason)
 
     def forget(self, key: str) -> None:
         """Let the next write learn from the file again. Always safe."""
@@ -186,52 +178,57 @@ class Writer:
                 self._known[key] = known
                 return known, None
         if known:
-            current, generation = Current.OURS, lowest
+            replaces, generation = Replaces.WHOLE, lowest
         else:
             lowest = max(lowest, self._store.highest_generation(key))
-            current, generation = self._incumbents.before_write(key, lowest, found)
+            replaces, generation = self._incumbents.before_write(key, lowest, found)
         header = Header(
             kind=self._kind,
             version=encoded.version,
             readable_by=encoded.readable_by,
             key=key,
-            generation=generation + 1,
+            generation=self._next_generation(key, generation),
             boot=self._boot,
             written=datetime.now(UTC),
         )
         blob = seal(header, encoded.json)
         if len(blob) > self._store.max_bytes:
             raise UnstorableValue("$", f"takes {len(blob)} bytes, over the limit of {self._store.max_bytes}")
-        return Known(header, digest), Put(key, blob, current, header.generation)
+        return Known(header, digest), Put(key, blob, header.generation, replaces)
 
-    def _commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> Mapping[str, CheckpointWriteFailed]:
+    def _prepare_removal(self, key: str) -> Remove:
+        """Damaged bytes have been copied."""
+        known = self._known.pop(key, None)
+        highest = known.header.generation if known else self._incumbents.before_removal(key)
+        return Remove(key, self._next_generation(key, max(highest, self._store.highest_generation(key))))
+
+    def _next_generation(self, key: str, generation: int) -> int:
+        if generation >= MAX_GENERATION:
+            error = OSError(errno.EOVERFLOW, f"its generation is {generation}, after which there is none")
+            raise CheckpointWriteFailed(key, self._store.path_of(key), error, in_doubt=False)
+        return generation + 1
+
+    def _commit_one(self, change: Put | Remove) -> None:
+        for failure in self._commit([change]).values():
+            raise failure
+
+    def _commit(
+        self, changes: Sequence[Put | Remove], *, together: bool = False
+    ) -> Mapping[str, CheckpointWriteFailed]:
         started = time.perf_counter()
-        failures = self._store.commit(puts, removals)
-        if self._metrics:
-            self._metrics.committed(self._store.path, puts, removals, failures, time.perf_counter() - started)
-        if self._incumbents.moving:
-            self._incumbents.report_moved(puts, removals, failures)
+        try:
+            failures = self._store.commit(changes, together=together)
+        except TransactionFailed as error:
+            self._measure(changes, dict.fromkeys((change.key for change in changes), error), started)
+            raise
+        self._measure(changes, failures, started)
         return failures
 
-    def _make_together(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
-        keys = [*(put.key for put in puts), *removals]
-        if len(keys) <= 1:  # a single write is all or nothing anyway
-            for key, failure in self._commit(puts, [*removals]).items():
-                raise TransactionFailed(key, failure.path, failure, in_doubt=failure.in_doubt) from failure
-            return
-        started = time.perf_counter()
-        error: TransactionFailed | None = None
-        try:
-            self._store.transact(puts, removals)
-        except TransactionFailed as failure:
-            error = failure
-        failures = dict.fromkeys(keys, error) if error and not error.committed else {}
+    def _measure(
+        self, changes: Sequence[Put | Remove], failures: Mapping[str, CheckpointWriteFailed], started: float
+    ) -> None:
         if self._metrics:
-            self._metrics.committed(self._store.path, puts, [*removals], failures, time.perf_counter() - started)
-        if self._incumbents.moving:
-            self._incumbents.report_moved(puts, removals, failures)
-        if error:
-            raise error
+            self._metrics.committed(self._store.path, changes, failures, time.perf_counter() - started)
 
     def _skip(self) -> None:
         if self._metrics:
@@ -255,8 +252,3 @@ class Writer:
         except (CheckpointNotFound, Damaged, TooNew):
             return None
         return known._replace(identity=identity) if is_there else None
-
-    def _before_removal(self, key: str) -> int:
-        """The highest generation seen; damaged bytes have been copied."""
-        known = self._known.pop(key, None)
-        return known.header.generation if known else self._incumbents.before_removal(key)

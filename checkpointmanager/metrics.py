@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from ._errors import CheckpointError, CheckpointWriteFailed
 from ._events import Event, EventKind
 from ._format.reason import Reason
-from ._store import Put, Store
+from ._store import Put, Remove, Store
 
 __all__ = ["CheckpointMetrics"]
 
@@ -42,6 +42,7 @@ COUNTERS = {
 HISTOGRAMS = {
     "write_seconds": "From the first system call of a commit to its acknowledgement.",
     "sync_seconds": "The slowest sync of each commit.",
+    "settle_seconds": "Time in which a settle of the journal made all changes wait.",
     "lock_wait_seconds": "Time a change waited for the locks of its keys and, with sharing, of the directory.",
 }
 _COUNTED_EVENTS = {
@@ -88,32 +89,35 @@ class CheckpointMetrics(Collector):
     def committed(
         self,
         directory: str,
-        puts: Sequence[Put],
-        removals: Sequence[str],
+        changes: Sequence[Put | Remove],
         failures: Mapping[str, CheckpointWriteFailed],
         seconds: float,
     ) -> None:
-        if not puts and not removals:
+        if not changes:
             return
         with self._lock:
             figures = self._of(directory)
             counts = figures.counts
-            for put in puts:
-                if put.key not in failures:
+            for change in changes:
+                if change.key in failures:
+                    continue
+                figures.damaged.pop(change.key, None)
+                if isinstance(change, Put):
                     counts["writes"] += 1
-                    counts["written_bytes"] += len(put.blob)
-            if removals:
-                counts["removals"] += sum(key not in failures for key in removals)
+                    counts["written_bytes"] += len(change.blob)
+                else:
+                    counts["removals"] += 1
             for failure in failures.values():
                 counts["writes_in_doubt" if failure.in_doubt else "write_failures"] += 1
             figures.times["write_seconds"].observe(seconds)
-            if figures.damaged:
-                for key in {*(put.key for put in puts), *removals} - failures.keys():
-                    figures.damaged.pop(key, None)
 
     def synced(self, directory: str, seconds: float) -> None:
         with self._lock:
             self._of(directory).times["sync_seconds"].observe(seconds)
+
+    def settled(self, directory: str, seconds: float) -> None:
+        with self._lock:
+            self._of(directory).times["settle_seconds"].observe(seconds)
 
     def collect(self) -> Iterable[Metric]:
         with self._lock:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .._errors import DirectoryLocked
-from .._store import Current, Put
+from .._store import Put, Replaces
 from . import operations
 from .attempts import Attempts, Trace, Unmade
 from .client import Call, Client
@@ -111,9 +111,9 @@ class Commits:
             return [operations.delete(self._layout.current(change)), operations.delete(self._layout.previous(change))]
         made = operations.put(self._layout.current(change.key), change.blob)
         previous = self._layout.previous(change.key)
-        if change.current is Current.DAMAGED:
+        if change.replaces is Replaces.DAMAGED:
             return [made]
-        if change.current is Current.ABSENT or not before.revision:
+        if change.replaces is Replaces.ABSENT or not before.revision:
             return [operations.delete(previous), made]
         return [operations.put(previous, before.blob), made]
 

@@ -1,17 +1,18 @@
 """Checkpoints as files in one directory: the only room that touches the disk.
 
-FileStore opens and reads; commit.py and spares.py replace one, transactions.py several together, recovery.py and
-leftovers.py clear up after a crash, ownership.py keeps other writers out, quarantine.py keeps what was damaged,
-directory.py and system.py are the edge to the operating system.
+A change of an exclusive owner goes through journal.py, any other through plain.py; both give names in names.py.
+takeover.py finishes what a dead owner left, onlooker.py shows it to readers, ownership.py keeps other writers out,
+quarantine.py keeps what was damaged, directory.py and system.py are the edge to the operating system.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Literal, TypeVar
+from typing import Literal
 
 from .._errors import (
     CheckpointError,
@@ -19,29 +20,29 @@ from .._errors import (
     CheckpointTooNew,
     CheckpointWriteFailed,
     DirectoryUnusable,
+    TransactionFailed,
 )
 from .._events import Event, EventKind
 from .._format.envelope import MAX_BYTES
+from .._format.journal import Change, JournalContent, is_removal
 from .._format.keys import is_name
-from .._format.names import LOCK, PREVIOUS, SPARES, SUFFIX, TRANSACTION
-from .._format.reason import Damaged, Reason, TooNew, reason_of
+from .._format.names import JOURNAL, LOCK, PREVIOUS, SUFFIX
+from .._format.reason import Damaged, Reason
 from .._options import check_options, check_path
-from .._store import Put
+from .._store import Put, Remove, Replaces
 from .._unbroken import Unbroken
-from .commit import Commit
 from .directory import Directory
 from .inflight import InFlight
-from .leftovers import sweep
+from .journal import FIRST_BYTES, Journal
+from .names import Outcome, Staged, discard_temps
 from .onlooker import Onlooker
 from .ownership import Ownership, ReadOnly
+from .plain import PlainChanges, sync_names
 from .quarantine import Quarantine
 from .reading import read_file
-from .recovery import recover
-from .spares import Spares
 from .system import FORGETFUL, has_fast_commit, is_unreliable, will_need
-from .transactions import Transactions
+from .takeover import inherited_journal, refuse_earlier, sweep
 
-R = TypeVar("R")
 Durability = Literal["full", "atomic"]
 
 EXPECTED_BYTES = 1 << 20  # to prefetch of each file that will be read soon; the kernel itself reads ahead the rest
@@ -65,6 +66,7 @@ class FileStore:
         max_bytes: int = MAX_BYTES,
         emit: Callable[[Event], object] = lambda _: None,
         on_sync: Callable[[str, float], object] | None = None,
+        on_settle: Callable[[str, float], object] | None = None,
     ) -> None:
         if sys.platform == "win32":
             raise CheckpointError(f"{path}: files need a POSIX system; a MemoryStore works here")
@@ -80,18 +82,18 @@ class FileStore:
                 "max_bytes": max_bytes,
             }
         )
-        self._durable = durability == "full"
         self.max_bytes = max_bytes
+        self.exclusive = not sharing and not read_only
+        self._durable = durability == "full"
         self._emit = emit
         self._on_sync = on_sync
+        self._on_settle = on_settle
         self._directory = Directory(path, create=not read_only, allow_insecure=allow_insecure)
-        self._quarantine = Quarantine(self._directory)
         self.path = self._directory.path
-        self.exclusive = not sharing and not read_only
-        allowed = self.exclusive and self._durable
-        self._spares = Spares(self._directory, self._quarantine, allowed=allowed, max_bytes=max_bytes)
-        self._onlooker = Onlooker(self._directory, max_bytes) if read_only else None
-        self._transactions = Transactions(self._directory, self._quarantine, self._onlooker, shared=sharing)
+        self._quarantine = Quarantine(self._directory)
+        self._onlooker = None if self.exclusive else Onlooker(self._directory, max_bytes)
+        self._journal = self._new_journal() if self.exclusive and self._durable else None
+        self._plain = PlainChanges(self._directory, durable=self._durable)
         self._in_flight = InFlight(self.path)
         if read_only:
             self._ownership: Ownership | ReadOnly = ReadOnly(self.path)
@@ -108,98 +110,169 @@ class FileStore:
     def path_of(self, key: str) -> str:
         return os.path.join(self.path, key + SUFFIX)
 
+    # Reading
+
     def keys(self) -> list[str]:
         with self._in_flight:
             names = self._directory.names()
-            changes = self._unfinished_changes()
-        keys = [key for name in names if name.endswith(SUFFIX) and is_name(key := name[: -len(SUFFIX)])]
-        if not changes:
-            return keys
-        return [key for key in {*keys, *changes} if changes.get(key, key)]
+            keys = {key for name in names if name.endswith(SUFFIX) and is_name(key := name[: -len(SUFFIX)])}
+            if self._journal:
+                for change in self._journal.all_waiting():
+                    (keys.discard if change.blob is None else keys.add)(change.key)
+            elif self._onlooker:
+                for key in self._onlooker.waiting():
+                    (keys.add if self._exists(key) else keys.discard)(key)
+        return list(keys)
 
     def exists(self, key: str) -> bool:
         with self._in_flight:
-            try:
-                return self._found(key, self._directory.stat) is not None
-            except DirectoryUnusable:  # a spare cannot be read: that is not about this key
-                raise
-            except OSError as error:
-                raise DirectoryUnusable(self.path, error) from error
+            return self._exists(key)
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
         with self._in_flight:
-            try:
-                blob = self._found(key, lambda name: self._read(key, name), previous=previous)
-            except DirectoryUnusable:
-                raise
-            except OSError as error:
-                raise Damaged(Reason.UNREADABLE, reason_of(error), errno=error.errno) from error
+            is_elsewhere, blob = self._elsewhere(key, previous=previous)
+            if not is_elsewhere:
+                blob = self._read_name(PREVIOUS + key if previous else key + SUFFIX, key)
         if blob is None:
             raise CheckpointNotFound(key, os.path.join(self.path, PREVIOUS + key if previous else key + SUFFIX))
+        if len(blob) > self.max_bytes:
+            raise Damaged(Reason.TOO_LARGE, f"{len(blob)} bytes, over the limit of max_bytes={self.max_bytes}")
         return blob
 
     def identity(self, key: str) -> object:
         with self._in_flight:
             try:
-                status = self._found(key, self._directory.stat)
+                status = self._directory.stat(key + SUFFIX)
             except OSError:
                 return None
-        return status and (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
-    def expect(self, keys: Sequence[str]) -> None:
+    def prefetch(self, keys: Sequence[str]) -> None:
         with self._in_flight:
             for key in keys:
+                descriptors: list[int] = []
                 with suppress(OSError):
-                    descriptor = self._directory.open(key + SUFFIX)
                     try:
-                        will_need(descriptor, EXPECTED_BYTES)
+                        self._directory.open(descriptors, key + SUFFIX)
+                        will_need(descriptors[0], EXPECTED_BYTES)
                     finally:
-                        os.close(descriptor)
+                        for descriptor in descriptors:
+                            os.close(descriptor)
+
+    def _exists(self, key: str) -> bool:
+        is_elsewhere, blob = self._elsewhere(key)
+        if is_elsewhere:
+            return blob is not None
+        try:
+            return self._directory.exists(key + SUFFIX)
+        except OSError as error:
+            raise DirectoryUnusable(self.path, error) from error
+
+    def _elsewhere(self, key: str, *, previous: bool = False) -> tuple[bool, bytes | None]:
+        """True with the bytes that count for a name, None if there are none; False if what is under the name counts."""
+        if self._journal:
+            waiting = None if previous else self._journal.waiting(key)
+            return waiting is not None, waiting.blob if waiting else None
+        return self._onlooker.counts(key, previous=previous) if self._onlooker else (False, None)
+
+    def _read_name(self, name: str, key: str) -> bytes | None:
+        try:
+            blob = read_file(self._directory, name, self.max_bytes)
+        except FileNotFoundError:
+            return None
+        return None if is_removal(blob, key) else blob
+
+    # Writing
 
     def writing(self) -> AbstractContextManager[None]:
         return self._in_flight if self.exclusive else Unbroken(self._writing_with_lock())
 
     def _writing_with_lock(self) -> Generator[None, None, None]:
         with self._in_flight, self._ownership.writing():
-            self._take_over_from_the_dead()
+            try:
+                self._take_turn()
+            except (OSError, CheckpointTooNew) as error:
+                cause = error if isinstance(error, OSError) else OSError(None, str(error))
+                raise CheckpointWriteFailed("", self.path, cause, in_doubt=False) from error
             yield
 
-    def _take_over_from_the_dead(self) -> None:
-        """Since this process opened the shared directory, an owner may have come and died."""
-        try:
-            left = self._directory.exists(SPARES)
-        except OSError as error:
-            raise CheckpointWriteFailed("", self.path, error, in_doubt=False) from error
-        if left:
-            self._take_over()
+    def _take_turn(self) -> None:
+        """In a shared directory another process may have died since this one held the lock."""
+        if self._directory.exists(JOURNAL):
+            self._finish_journal()
+        elif not self._ownership.was_last or self._plain.has_failed:
+            sync_names(self._directory)
+        self._plain.has_failed = False
 
-    def confirm(self, keys: Sequence[str] = ()) -> None:
+    def check_owner(self, keys: Sequence[str] = ()) -> None:
         self._ownership.check()
-        self._transactions.settle(keys)
+        if self._journal:
+            try:
+                self._journal.finish(keys)
+            except OSError as error:
+                key = keys[0] if keys else ""
+                raise CheckpointWriteFailed(key, self.path_of(key), error, in_doubt=False) from error
 
-    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        commit = Commit(self._directory, self._spares)
+    def commit(self, changes: Sequence[Put | Remove], *, together: bool = False) -> Mapping[str, CheckpointWriteFailed]:
         self._in_flight.check()
-        commit.run(puts, removals, durable=self._durable, quarantine=self._quarantine)
-        self._report_syncs(commit.slowest_sync)
-        return commit.failures
+        outcome = Outcome()
+        staged = self._stage(changes, outcome)
+        if together and outcome.errors:
+            discard_temps(self._directory, staged)
+        elif self._journal:
+            self._journal.commit(staged, outcome, together=together)
+        elif together and len(staged) > 1:
+            self._transact_plainly(staged, outcome)
+        else:
+            self._plain.commit(staged, outcome)
+        self._report_sync(outcome.seconds)
+        if together and outcome.errors:
+            key, (error, in_doubt) = next(iter(outcome.errors.items()))
+            raise TransactionFailed(key, self.path_of(key), error, in_doubt=in_doubt) from error
+        return {key: self._failure(key, *what) for key, what in outcome.errors.items()}
 
-    def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
-        self._in_flight.check()
-        padded = [put._replace(blob=self._spares.pad(put.blob)) for put in puts]
+    def highest_generation(self, key: str) -> int:
+        return self._journal.highest_generation(key) if self._journal else 0
+
+    def _stage(self, changes: Sequence[Put | Remove], outcome: Outcome) -> list[Staged]:
+        """Write the new files under temp names: a full disk shows here, before anything is promised."""
+        staged: list[Staged] = []
         try:
-            self._transactions.make(padded, removals)
-        finally:
-            self._report_syncs(self._transactions.slowest_sync)
+            for change in changes:
+                if isinstance(change, Remove):
+                    staged.append(Staged(Change(change.key, change.generation, None), Replaces.WHOLE, ""))
+                    continue
+                try:
+                    temp = self._directory.write_temp(change.blob)
+                except OSError as error:
+                    outcome.errors[change.key] = (error, False)
+                else:
+                    staged.append(Staged(Change(change.key, change.generation, change.blob), change.replaces, temp))
+        except BaseException:
+            discard_temps(self._directory, staged)
+            raise
+        return staged
 
-    def _report_syncs(self, seconds: float) -> None:
+    def _transact_plainly(self, staged: Sequence[Staged], outcome: Outcome) -> None:
+        """A journal of one record, which goes when its changes are durable."""
+        journal = self._new_journal(size=0)
+        try:
+            journal.commit(staged, outcome, together=True)
+        finally:
+            journal.close()
+
+    def _failure(self, key: str, error: OSError, in_doubt: bool) -> CheckpointWriteFailed:
+        failure = CheckpointWriteFailed(key, self.path_of(key), error, in_doubt=in_doubt)
+        failure.__cause__ = error
+        return failure
+
+    def _report_sync(self, seconds: float) -> None:
         if self._on_sync and seconds:
             self._on_sync(self.path, seconds)
         if seconds > SLOW_SYNC_SECONDS:
             self._emit(Event(EventKind.SLOW_SYNC, self.path, f"the disk took {seconds:.1f} s to sync", seconds=seconds))
 
-    def highest_generation(self, key: str) -> int:
-        return max(self._spares.highest_generation(key), self._transactions.highest_generation(key))
+    # Quarantine
 
     def quarantine(self, key: str, reason: Reason) -> str:
         with self._in_flight:
@@ -212,12 +285,15 @@ class FileStore:
             except OSError as error:
                 raise DirectoryUnusable(self.path, error) from error
 
+    # Opening and closing
+
     def close(self) -> None:
         self._in_flight.close(self._give_back)
 
     def _give_back(self) -> None:
         try:
-            self._spares.close()
+            if self._journal:
+                self._journal.close()
         finally:
             try:
                 self._ownership.close()
@@ -225,34 +301,56 @@ class FileStore:
                 self._directory.close()
 
     def _take_over(self) -> None:
-        """Clear what dead writers left, and make durable whatever they did, before this store serves anything."""
-        names = set(self._directory.names())
+        """Finish what dead owners left, and make durable whatever they did, before this store serves anything."""
+        names = self._directory.names()
+        refuse_earlier(self._directory, names)
         try:
-            if TRANSACTION in names:
-                self._refuse_newer_record()
-            recovered = recover(self._directory, names, self.max_bytes, self._quarantine)
-            if TRANSACTION in names:
-                self._finish_transaction()
-                names = set(self._directory.names())
-            unfinished, orphaned = sweep(self._directory, names, self._quarantine)
-            self._directory.ignores_case = self._has_twin(LOCK)
+            swept = sweep(self._directory, names)
+            if JOURNAL in names:
+                self._finish_journal()
+            else:
+                sync_names(self._directory)
+            ignores_case = self._directory.is_same(LOCK, LOCK.upper())
+        except DirectoryUnusable:
+            raise
         except OSError as error:
             raise DirectoryUnusable(self.path, error) from error
-        if recovered:
-            self._emit(Event(EventKind.STALE_FILES, self.path, recovered))
-        if unfinished or orphaned:
-            detail = f"removed {unfinished} unfinished and {orphaned} orphaned files of an earlier process"
+        if swept:
+            detail = f"removed {swept} unfinished files of an earlier process"
             self._emit(Event(EventKind.STALE_FILES, self.path, detail))
-        self._report_file_system(self._directory.file_system)
+        self._report_file_system(self._directory.file_system, ignores_case=ignores_case)
 
-    def _has_twin(self, name: str) -> bool:
-        """True if the name in upper case is the same file."""
-        try:
-            return os.path.samestat(self._directory.stat(name), self._directory.stat(name.upper()))
-        except FileNotFoundError:
-            return False
+    def _finish_journal(self) -> None:
+        """Take over the journal of a dead owner; a store without a journal of its own settles and ends it."""
+        content = inherited_journal(self._directory)
+        self._report_journal(content)
+        journal = self._journal or self._new_journal()
+        journal.inherit(content)
+        if self._journal is None:
+            journal.close()
+            if self._directory.exists(JOURNAL):
+                raise OSError(errno.EBUSY, "the journal of an earlier process could not be finished")
 
-    def _report_file_system(self, kind: str) -> None:
+    def _report_journal(self, content: JournalContent) -> None:
+        if keys := len(content.by_key()):
+            detail = f"an earlier process had committed changes of {keys} keys, which are in place now"
+            self._emit(Event(EventKind.JOURNAL_REPLAYED, self.path, detail))
+        if content.damaged:
+            detail = f"{content.damaged} records are damaged; if the power failed as well, their changes are lost"
+            path = os.path.join(self.path, JOURNAL)
+            self._emit(Event(EventKind.DAMAGE, path, detail, reason=Reason.CHECKSUM_MISMATCH))
+
+    def _new_journal(self, size: int = FIRST_BYTES) -> Journal:
+        return Journal(self._directory, self.max_bytes, report=self._unsettled, on_settle=self._settled, size=size)
+
+    def _unsettled(self, detail: str) -> None:
+        self._emit(Event(EventKind.UNSETTLED, self.path, detail))
+
+    def _settled(self, seconds: float) -> None:
+        if self._on_settle:
+            self._on_settle(self.path, seconds)
+
+    def _report_file_system(self, kind: str, *, ignores_case: bool) -> None:
         if kind in FORGETFUL:
             detail = f"{kind} does not survive a reboot, so neither does what is written here"
             self._emit(Event(EventKind.FORGETFUL_FILE_SYSTEM, self.path, detail))
@@ -262,62 +360,6 @@ class FileStore:
         elif kind == "ext4" and has_fast_commit(self._directory.device):
             detail = "ext4 with fast_commit may lose what was synced; turn it off: tune2fs -O ^fast_commit"
             self._emit(Event(EventKind.UNRELIABLE_FILE_SYSTEM, self.path, detail))
-        if self._directory.ignores_case:
-            detail = "names that differ only in upper and lower case are one here, so such keys are refused"
+        if ignores_case:
+            detail = "names that differ only in upper and lower case are one file here, so use no such keys"
             self._emit(Event(EventKind.CASE_INSENSITIVE_FILE_SYSTEM, self.path, detail))
-
-    def _refuse_newer_record(self) -> None:
-        """Refuse a record that a newer release wrote, before anything is changed."""
-        try:
-            self._transactions.unfinished.read()
-        except TooNew as too_new:
-            raise CheckpointTooNew("", os.path.join(self.path, TRANSACTION), str(too_new)) from None
-        except Damaged:
-            pass  # _finish_transaction reports it and gives it up
-
-    def _finish_transaction(self) -> None:
-        try:
-            changes = self._transactions.recover()
-        except Damaged as damage:
-            path = os.path.join(self.path, TRANSACTION)
-            detail = f"{damage.detail}; an unfinished transaction is lost, and some of its changes may have been made"
-            self._emit(Event(EventKind.DAMAGE, path, detail, reason=damage.reason))
-            self._transactions.give_up()
-            return
-        if changes:
-            detail = f"finished a transaction of {changes} changes that an earlier process had committed"
-            self._emit(Event(EventKind.TRANSACTION_FINISHED, self.path, detail))
-
-    def _unfinished_changes(self) -> Mapping[str, str]:
-        if self.exclusive and not self._transactions.is_unfinished():
-            return {}
-        try:
-            return self._transactions.unfinished.changes()
-        except DirectoryUnusable:
-            raise
-        except OSError as error:
-            raise DirectoryUnusable(self.path, error) from error
-
-    def _found(self, key: str, look: Callable[[str], R], *, previous: bool = False) -> R | None:
-        """What `look` returns for the file that counts for a key; None if the key has no file."""
-        name = PREVIOUS + key if previous else key + SUFFIX
-        if self.exclusive and not self._transactions.is_unfinished():
-            try:
-                return look(name)
-            except FileNotFoundError:
-                return None
-        name_of = self._transactions.unfinished.name_of
-        name, before = name_of(key, previous=previous), ""
-        while name not in ("", before):
-            try:
-                return look(name)
-            except FileNotFoundError:  # perhaps its transaction has been finished meanwhile
-                name, before = name_of(key, previous=previous), name
-        return None
-
-    def _read(self, key: str, name: str) -> bytes:
-        if self._onlooker and name in (key + SUFFIX, PREVIOUS + key):
-            newer = self._onlooker.read(key, previous=name == PREVIOUS + key)
-            if newer is not None:
-                return newer
-        return read_file(self._directory, name, self.max_bytes)

@@ -8,18 +8,20 @@ import os
 import stat
 import threading
 from contextlib import suppress
+from functools import partial
 
 from .._errors import DirectoryUnusable, InsecureDirectory
 from .._format.names import TEMP
-from .system import file_system_of, keeps_order, sync, write_all
+from .system import file_system_of, sync, write_all
 
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 COPY_BYTES = 1 << 20
 # The errors of file systems and kernels that do not make hard links.
 LINK_REFUSED = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 # The errors of read-only file systems, such as squashfs, erofs or iso9660 as the root of an appliance.
 CANNOT_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EROFS})
-TWIN = "the file system ignores case, and there is a key that differs only in case; use another key"
 
 _numbers = itertools.count(1)
 
@@ -35,13 +37,7 @@ class Directory:
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool, allow_insecure: bool) -> None:
         self._close = os.close  # of the `os` that opens the descriptor: pyfakefs may be gone when this is collected
-        self.sync_error: OSError | None = None  # the last one
         self._listing = threading.Lock()  # one listing at a time: they share the position of the descriptor
-        self.stuck: dict[str, str] = {}  # names that could not be put back, with where they are (removals.py)
-        self._syncing = threading.Lock()
-        self.syncs_begun = self.last_ended = self._last_failed = 0  # numbers of syncs; set while holding _syncing
-        self.syncs_failed = 0  # a count
-        self._awaited = 0  # the number of the first sync that makes durable what a call left unsynced
         self.token = os.urandom(4).hex()  # in names of temp files: a killed process may have left some
         self.path = os.path.abspath(os.fspath(path))
         try:
@@ -54,9 +50,6 @@ class Directory:
             raise DirectoryUnusable(self.path, error) from error
         self.device = status.st_dev
         self.file_system = file_system_of(self.device)
-        self.keeps_order = keeps_order(self.file_system, self.device)
-        self.ignores_case = False  # found out by the owner
-        self.creating = threading.Lock()  # of names, where case is ignored
         if not allow_insecure and (why := _insecurity(status)):
             self.close()
             raise InsecureDirectory(self.path, why)
@@ -70,37 +63,44 @@ class Directory:
         except OSError as error:
             raise DirectoryUnusable(self.path, error) from error
 
-    def create(self, name: str) -> int:
-        """A descriptor for writing a new file. Fails if the name exists, also as a link."""
-        return os.open(name, CREATE, 0o600, dir_fd=self.descriptor)
+    def create(self, descriptors: list[int], name: str) -> None:
+        """Append a descriptor for writing a new file. Fails if the name exists, also as a link."""
+        # In C, so that the list has the descriptor before a signal handler can raise. So in open().
+        descriptors.extend(map(partial(os.open, flags=CREATE, mode=0o600, dir_fd=self.descriptor), (name,)))
 
-    def put(self, name: str, blob: bytes = b"") -> None:
-        """Give the name to a new file with these bytes, whatever had it before. Syncs nothing."""
+    def write_temp(self, blob: bytes, *, synced: bool = False) -> str:
+        """A new file with these bytes under a temp name. A failure leaves nothing behind."""
         temp = self.new_temp()
+        descriptors: list[int] = []
         try:
-            descriptor = self.create(temp)
             try:
-                if blob:
-                    write_all(descriptor, blob)
+                self.create(descriptors, temp)
+                write_all(descriptors[0], blob)
+                if synced:
+                    sync(descriptors[0])
             finally:
-                os.close(descriptor)
-            self.rename(temp, name)
-        except OSError:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+        except BaseException:
             self.discard(temp)
             raise
+        return temp
 
-    def open(self, name: str) -> int:
-        """A descriptor for reading; never follows a link, never waits for a FIFO."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        return os.open(name, flags, dir_fd=self.descriptor)
+    def open(self, descriptors: list[int], name: str) -> None:
+        """Append a descriptor for reading; never follows a link, never waits for a FIFO."""
+        descriptors.extend(map(partial(os.open, flags=READ, dir_fd=self.descriptor), (name,)))
+
+    def open_for_writing(self, descriptors: list[int], name: str) -> None:
+        """Append a descriptor for writing to a file that exists."""
+        descriptors.extend(map(partial(os.open, flags=WRITE, dir_fd=self.descriptor), (name,)))
 
     def open_folder(self, name: str) -> int:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(name, flags, dir_fd=self.descriptor)
 
-    def new_temp(self, about: str = "") -> str:
+    def new_temp(self) -> str:
         """A name that no other file has."""
-        return f"{TEMP}{self.token}-{next(_numbers)}{about}"
+        return f"{TEMP}{self.token}-{next(_numbers)}"
 
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
@@ -131,6 +131,25 @@ class Directory:
     def stat(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
 
+    def is_same(self, one: str, other: str) -> bool:
+        """True if both are names of one file."""
+        try:
+            return os.path.samestat(self.stat(one), self.stat(other))
+        except FileNotFoundError:
+            return False
+
+    def sync_file(self, name: str) -> None:
+        """Make a file's bytes durable. A file that is gone needs no sync."""
+        descriptors: list[int] = []
+        try:
+            self.open(descriptors, name)
+            sync(descriptors[0])
+        except FileNotFoundError:
+            return
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
     def exists(self, name: str) -> bool:
         try:
             self.stat(name)
@@ -139,45 +158,8 @@ class Directory:
         return True
 
     def sync(self) -> None:
-        """Make durable what this thread has changed. Syncs are made one at a time, and one serves all waiting threads.
-
-        The kernel reports a failure once, so a thread must know the outcome of all syncs before it goes on.
-        """
-        needed = self.syncs_begun + 1  # the one that is running may have begun too early
-        with self._syncing:
-            if self.last_ended < needed:
-                self.syncs_begun += 1
-                try:
-                    sync(self.descriptor)
-                except OSError as error:
-                    self.sync_error = error
-                    self.syncs_failed += 1
-                    self._last_failed = self.syncs_begun
-                    self.leave_unsynced()
-                self.last_ended = self.syncs_begun  # not if it was interrupted: then it has served nobody
-            if self.sync_error and self._last_failed >= needed:
-                raise self.sync_error
-
-    def sync_since(self, error_before: OSError | None) -> None:
-        """Sync, and raise if any thread's sync failed since `sync_error` was `error_before`: it may have lost more."""
-        self.sync()
-        if self.sync_error and self.sync_error is not error_before:
-            raise self.sync_error
-
-    def leave_unsynced(self) -> None:
-        """Note that a call ends although the names that it changed may not be durable."""
-        self._awaited = self.syncs_begun + 1
-
-    def has_unsynced(self) -> bool:
-        """True if a call has left names unsynced, and no sync has succeeded since."""
-        return self.last_ended < self._awaited
-
-    def await_sync(self, error_before: OSError | None) -> None:
-        """Wait for the sync that is under way, if any. Raises if one failed since `sync_error` was `error_before`."""
-        with self._syncing:
-            error = self.sync_error
-        if error and error is not error_before:
-            raise error
+        """Make every change of names durable. Repeating it after a failure proves nothing: the kernel forgets."""
+        sync(self.descriptor)
 
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1  # never again a number that may be another file's
@@ -188,21 +170,22 @@ class Directory:
     __del__ = close
 
     def _copy(self, old: str, new: str, folder: int) -> None:
-        source = self.open(old)
+        descriptors: list[int] = []
         try:
-            target = os.open(new, CREATE, 0o600, dir_fd=folder)
-            try:
-                while piece := os.read(source, COPY_BYTES):
-                    write_all(target, piece)
-                sync(target)
-            except BaseException:
+            self.open(descriptors, old)
+            descriptors.extend(map(partial(os.open, flags=CREATE, mode=0o600, dir_fd=folder), (new,)))
+            source, target = descriptors
+            while piece := os.read(source, COPY_BYTES):
+                write_all(target, piece)
+            sync(target)
+        except BaseException:
+            if len(descriptors) > 1:
                 with suppress(OSError):
                     os.unlink(new, dir_fd=folder)
-                raise
-            finally:
-                os.close(target)
+            raise
         finally:
-            os.close(source)
+            for descriptor in descriptors:
+                os.close(descriptor)
 
 
 def _make(path: str) -> None:

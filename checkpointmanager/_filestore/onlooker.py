@@ -1,63 +1,75 @@
-"""What a reader without the lock sees after a crash, before an owner has moved the newest generations into place.
+"""What a process without the lock sees: the names while an owner is alive, the journal and the names after a crash.
 
-It applies the rule of recovery.py in memory; the record of a transaction comes after that (unfinished.py). While an
-owner is alive, the names are right (marker.py).
+An owner that is alive and ready holds a lock on the journal, which dies with it. While nobody holds that lock, the rule
+for the journal (truth) decides in memory what the next owner will put in place.
 """
 
 from __future__ import annotations
 
-from .._errors import DirectoryUnusable
-from .._format.names import PREVIOUS, SPARES, SUFFIX
-from .._format.newest import Candidate, Place, decide, highest
+import os
+from collections.abc import Mapping, Sequence
+
+from .._errors import CheckpointTooNew, DirectoryUnusable
+from .._format.journal import Change, truth
+from .._format.names import JOURNAL, PREVIOUS, SUFFIX
+from .._format.reason import Damaged, Reason
 from .directory import Directory
-from .marker import has_owner
-from .reading import read_file
-from .recovery import find_waiting, generation_of
+from .system import is_locked
+from .takeover import inherited_journal, read_change
+
+Waiting = Mapping[str, Sequence[Change]]
 
 
 class Onlooker:
-    """Reads the spares once, and again when `.spares` has been replaced."""
+    """Reads the journal once, and again when another one has taken its place."""
 
     def __init__(self, directory: Directory, max_bytes: int) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
-        # Which `.spares` was read, and the highest generation of each key in it.
-        self._seen: tuple[object, dict[str, Candidate]] = (None, {})
+        self._seen: tuple[object, Waiting] = (None, {})  # which journal was read, and its changes by key
 
-    def read(self, key: str, *, previous: bool) -> bytes | None:
-        """The bytes that count for this name but are under another; None if the name itself has them."""
+    def counts(self, key: str, *, previous: bool) -> tuple[bool, bytes | None]:
+        """True with the bytes that count, or with None for a checkpoint that is gone; False if the name counts."""
+        changes = self.waiting().get(key)
+        if not changes:
+            return False, None
         try:
-            return self._read(key, previous=previous)
-        except FileNotFoundError:  # an owner is removing the file right now
-            raise
+            names = (key + SUFFIX, PREVIOUS + key)
+            files = [read_change(self._directory, name, key, self._max_bytes) for name in names]
         except OSError as error:
-            raise DirectoryUnusable(self._directory.path, error) from error
+            raise Damaged(Reason.UNREADABLE, str(error.strerror), errno=error.errno) from error
+        found = truth(changes, *files)[previous]
+        return True, found.blob if found else None
 
-    def _read(self, key: str, *, previous: bool) -> bytes | None:
-        candidate = self._highest().get(key)
-        if candidate is None:
-            return None
-        current = generation_of(self._directory, key + SUFFIX, key, self._max_bytes)
-        before = generation_of(self._directory, PREVIOUS + key, key, self._max_bytes)
-        verdict = decide(current, before, [candidate])
-        if verdict is None:
-            return None
-        if verdict.place is Place.CURRENT and previous:
-            return read_file(self._directory, key + SUFFIX, self._max_bytes)
-        return candidate.blob if previous == (verdict.place is Place.PREVIOUS) else None
-
-    def _highest(self) -> dict[str, Candidate]:
+    def waiting(self) -> Waiting:
+        """The changes of each key in a journal without an owner. Raises DirectoryUnusable if it cannot be read."""
         try:
-            status = self._directory.stat(SPARES)
+            status = self._directory.stat(JOURNAL)
         except FileNotFoundError:
             return {}
-        identity = (status.st_dev, status.st_ino, status.st_ctime_ns)
-        seen, highest = self._seen
-        if seen != identity:
-            highest = {} if has_owner(self._directory) else self._find_highest()
-            self._seen = (identity, highest)
-        return highest
+        except OSError as error:
+            raise DirectoryUnusable(self._directory.path, error) from error
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        if self._has_owner():
+            return {}
+        if self._seen[0] != identity:
+            try:
+                self._seen = (identity, inherited_journal(self._directory).by_key())
+            except FileNotFoundError:  # its owner has just closed
+                return {}
+            except CheckpointTooNew as too_new:  # what the names say proves nothing
+                raise DirectoryUnusable(too_new.path, OSError(None, too_new.detail)) from too_new
+        return self._seen[1]
 
-    def _find_highest(self) -> dict[str, Candidate]:
-        waiting = find_waiting(self._directory, self._directory.names(), self._max_bytes)
-        return {key: best for key, found in waiting.candidates.items() if (best := highest(found))}
+    def _has_owner(self) -> bool:
+        descriptors: list[int] = []
+        try:
+            self._directory.open(descriptors, JOURNAL)
+            return is_locked(descriptors[0])
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise DirectoryUnusable(os.path.join(self._directory.path, JOURNAL), error) from error
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)

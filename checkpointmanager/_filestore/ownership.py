@@ -16,9 +16,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from .._errors import CheckpointWriteFailed, DirectoryLocked, DirectoryUnusable, InsecureDirectory
 from .._format.lockowner import MAX_LOCK_TEXT_BYTES, LockOwner
 from .._format.names import LOCK
+from .._format.reason import Damaged
 from .._unbroken import Unbroken, is_mine
 from .directory import Directory
 from .lockfile import LockFile
+from .reading import read_file
 
 
 class Ownership:
@@ -35,6 +37,8 @@ class Ownership:
         self._lost = False
         self._lock = LockFile(directory)
         self._taken = False  # under sharing: used only by the thread that holds _threads
+        self._text = b""  # what this owner last wrote into the lock file
+        self.was_last = False  # nobody else has held the lock since this owner did
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -73,13 +77,10 @@ class Ownership:
 
     def lock_owner(self) -> LockOwner | None:
         """The process that claims to hold the lock."""
-        with suppress(OSError):
-            descriptor = self._directory.open(LOCK)
-            try:
-                return LockOwner.parse(os.read(descriptor, MAX_LOCK_TEXT_BYTES))
-            finally:
-                os.close(descriptor)
-        return None
+        try:
+            return LockOwner.parse(read_file(self._directory, LOCK, MAX_LOCK_TEXT_BYTES))
+        except (FileNotFoundError, Damaged):
+            return None
 
     def _take(self) -> None:
         self._refuse_if_moved()
@@ -139,12 +140,18 @@ class Ownership:
         status = os.fstat(descriptor)
         self._identity = (status.st_dev, status.st_ino)
         with suppress(OSError):  # on a full disk the lock is valid all the same
-            os.truncate(descriptor, 0)
-            os.write(descriptor, LockOwner.of_this_process(self._owner).to_json())
+            self.was_last = bool(self._text) and os.read(descriptor, MAX_LOCK_TEXT_BYTES) == self._text
+            if not self.was_last:
+                self._text = LockOwner.of_this_process(self._owner).to_json()
+                os.truncate(descriptor, 0)
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                os.write(descriptor, self._text)
 
 
 class ReadOnly:
     """Stands in for the ownership where nothing may be written."""
+
+    was_last = False
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,8 +1,7 @@
 """Keeps the bytes of damaged checkpoints before anything replaces them.
 
 It makes a hard link where the file system can: nothing has to be read, so even a file with bad blocks, or one too large
-to copy, is kept as it is. Elsewhere it makes a copy. A folder in a checkpoint's place is moved here when it is replaced
-or removed. A link or a FIFO has no bytes to keep.
+to copy, is kept as it is. Elsewhere it makes a copy.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from .._format.envelope import MAX_BYTES, open_sealed
 from .._format.names import QUARANTINE, SUFFIX
 from .._format.reason import Damaged, Reason, TooNew
 from .directory import Directory
+from .reading import read_file
 from .system import sync
 
 KEPT_PER_KEY = 4
@@ -45,35 +45,16 @@ class Quarantine:
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._making = threading.Lock()
-        self._reserved: dict[str, str] = {}  # names for folders still in place; guarded by the key's lock
 
     def keep(self, name: str, key: str, reason: Reason) -> str:
-        """Keep `name` durably and return the path of the copy, or "" if there are no bytes to keep.
-
-        A folder stays where it is; the result is the path to which move_folder will move it.
-        """
+        """Keep `name` durably and return the path of the copy, or "" for something that is not a file."""
         status = self._directory.stat(name)
-        is_folder = stat.S_ISDIR(status.st_mode)
-        if not stat.S_ISREG(status.st_mode) and not is_folder:
+        if not stat.S_ISREG(status.st_mode):
             return ""
         with self._opened() as folder:
-            kept_as = self._reserve(folder, key, reason) if is_folder else self._link(folder, name, key, reason, status)
+            kept_as = self._link(folder, name, key, reason, status)
             self._prune(folder, key, kept_as)
         return os.path.join(self._directory.path, QUARANTINE, kept_as)
-
-    def move_folder(self, name: str, key: str) -> None:
-        """Take in a folder from a checkpoint's place, now called `name`; the move is durable when this returns."""
-        if not stat.S_ISDIR(self._directory.stat(name).st_mode):
-            return
-        with self._opened() as folder:
-            kept_as = self._reserve(folder, key, Reason.NOT_A_FILE)
-            os.rename(name, kept_as, src_dir_fd=self._directory.descriptor, dst_dir_fd=folder)
-            try:
-                sync(folder)
-            except BaseException:
-                os.rename(kept_as, name, src_dir_fd=folder, dst_dir_fd=self._directory.descriptor)
-                raise
-            del self._reserved[key]
 
     def kept(self) -> dict[str, list[str]]:
         """The paths of the copies of each key, oldest first; empty if nothing was ever damaged."""
@@ -102,23 +83,17 @@ class Quarantine:
     def _make(self) -> None:
         """Syncs even if the folder exists: a process that was killed may have just created it."""
         with self._making:
-            error_before = self._directory.sync_error
             made = False
             with suppress(FileExistsError):
                 os.mkdir(QUARANTINE, 0o700, dir_fd=self._directory.descriptor)
                 made = True
             try:
-                self._directory.sync_since(error_before)
+                self._directory.sync()
             except OSError:
                 if made:  # the next attempt must create it again: a second sync would not restore it
                     with suppress(OSError):
                         os.rmdir(QUARANTINE, dir_fd=self._directory.descriptor)
                 raise
-
-    def _reserve(self, folder: int, key: str, reason: Reason) -> str:
-        if key not in self._reserved:
-            self._reserved[key] = _new_name(folder, key, reason)
-        return self._reserved[key]
 
     def _link(self, folder: int, name: str, key: str, reason: Reason, status: os.stat_result) -> str:
         kept_as = _already_kept(folder, key, status)
@@ -126,7 +101,8 @@ class Quarantine:
             sync(folder)
             return kept_as
         kept_as = _new_name(folder, key, reason)
-        self._sync_bytes(name)
+        with suppress(OSError):  # a file that cannot be opened or synced is still worth a link
+            self._directory.sync_file(name)
         self._directory.link_or_copy(name, kept_as, into=folder)
         try:
             sync(folder)
@@ -152,28 +128,12 @@ class Quarantine:
 
     def _is_damaged(self, key: str) -> bool:
         try:
-            descriptor = self._directory.open(key + SUFFIX)
-        except FileNotFoundError:
+            open_sealed(read_file(self._directory, key + SUFFIX, MAX_BYTES), key)
+        except (FileNotFoundError, TooNew):
             return False
-        except OSError:
+        except Damaged:
             return True
-        try:
-            open_sealed(os.read(descriptor, min(os.fstat(descriptor).st_size, MAX_BYTES)), key)
-        except TooNew:
-            return False
-        except (OSError, Damaged):
-            return True
-        finally:
-            os.close(descriptor)
         return False
-
-    def _sync_bytes(self, name: str) -> None:
-        with suppress(OSError):  # a file that cannot be opened or synced is still worth a link
-            descriptor = self._directory.open(name)
-            try:
-                sync(descriptor)
-            finally:
-                os.close(descriptor)
 
 
 def _new_name(folder: int, key: str, reason: Reason) -> str:
@@ -207,9 +167,5 @@ def _size(folder: int, name: str) -> int:
 
 
 def _delete(folder: int, name: str) -> None:
-    """Deletes a folder only if it is empty: anything may be mounted below it."""
-    try:
+    with suppress(OSError):
         os.unlink(name, dir_fd=folder)
-    except OSError:
-        with suppress(OSError):
-            os.rmdir(name, dir_fd=folder)

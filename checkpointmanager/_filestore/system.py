@@ -9,11 +9,11 @@ import types
 from contextlib import suppress
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})  # the errors of a full disk
-# The errors of kernels and file systems that cannot exchange names; EPERM comes from containers.
-CANNOT_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM})
+
+if sys.platform != "win32":
+    import fcntl
 
 if sys.platform == "darwin":
-    import fcntl
 
     def sync(descriptor: int) -> None:
         """Force to the platter: on macOS fsync alone stops at the drive's cache."""
@@ -31,7 +31,19 @@ else:
 
 def sync_data(descriptor: int) -> None:
     """Like sync, for the bytes of a file and its size if that has changed, but not its times."""
-    os.fdatasync(descriptor)
+    os.fdatasync(descriptor) if hasattr(os, "fdatasync") else sync(descriptor)
+
+
+def is_locked(descriptor: int) -> bool:
+    """True if another process, or another descriptor, holds the exclusive lock of this file."""
+    if not isinstance(os, types.ModuleType):  # pyfakefs, whose descriptors mean nothing to the kernel
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
 
 
 def write_all(descriptor: int, blob: bytes) -> None:
@@ -80,17 +92,6 @@ def has_fast_commit(device: int) -> bool:
     return not {"fast_commit", "fc_debug_force"}.isdisjoint(_ext4_options(device))
 
 
-def keeps_order(file_system: str, device: int) -> bool:
-    """True for file systems tested to make changes of names durable in the order in which they happened.
-
-    ext4 needs its journal for that. The kernel shows the option data= if there is a journal.
-    """
-    if file_system == "xfs":
-        return True
-    options = _ext4_options(device) if file_system == "ext4" else []
-    return any(option.startswith("data=") for option in options) and not has_fast_commit(device)
-
-
 def _ext4_options(device: int) -> list[str]:
     """The options of the file system with this device number; empty if the kernel does not say."""
     with suppress(OSError):
@@ -98,47 +99,3 @@ def _ext4_options(device: int) -> list[str]:
         with open(f"/proc/fs/ext4/{name}/options", encoding="utf-8", errors="replace") as options:
             return options.read().split()
     return []
-
-
-if sys.platform == "linux":
-    import ctypes
-    import fcntl
-
-    _GETFLAGS = 0x80086601  # FS_IOC_GETFLAGS
-    _INLINE_DATA = 0x10000000  # EXT4_INLINE_DATA_FL
-    _renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc 2.28 and later
-    _fcntl = ctypes.PyDLL(None, use_errno=True).fcntl
-
-    def fcntl_at_once(descriptor: int, command: int, argument: int) -> None:
-        """fcntl without releasing the interpreter lock, for calls shorter than handing the lock over and back."""
-        if _fcntl(descriptor, command, argument) < 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-
-    def is_inline(descriptor: int) -> bool:
-        """True if ext4 keeps the bytes in the inode: then fdatasync after a same-size overwrite is not durable."""
-        try:
-            flags = fcntl.ioctl(descriptor, _GETFLAGS, bytes(8))
-        except OSError as error:
-            if error.errno in (errno.ENOTTY, errno.ENOTSUP, errno.EOPNOTSUPP):  # a file system without such flags
-                return False
-            raise
-        return bool(int.from_bytes(flags[:4], sys.byteorder) & _INLINE_DATA)
-
-    def exchange(directory: int, one: str, other: str) -> None:
-        """Swap the files of two names in one directory atomically. Raises OSError if the system cannot."""
-        # Under pyfakefs `os` is a stand-in, and this would reach the real disk.
-        if _renameat2 is None or not isinstance(os, types.ModuleType):
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        if _renameat2(directory, one.encode(), directory, other.encode(), _RENAME_EXCHANGE):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-
-else:
-
-    def exchange(directory: int, one: str, other: str) -> None:
-        """Only Linux can exchange names."""
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-
-_RENAME_EXCHANGE = 2

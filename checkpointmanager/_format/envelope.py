@@ -18,12 +18,12 @@ from .reason import Damaged, Reason, TooNew
 
 FORMAT = 1
 MAX_BYTES = 64 << 20  # the limit for one file, unless the caller sets another
+MAX_GENERATION = (1 << 53) - 1  # the largest integer that every JSON parser reads exactly
 CHECKSUM_BYTES = 36  # {"checksum":"xxh3:0123456789abcdef",
 
 _OPENING = b'{"checksum":"xxh3:'
 _DATA = b',"data":'
 CLOSING = b"}\n"
-_SPACE = 0x20
 _STATED = re.compile(rb'\{"checksum":"xxh3:([0-9a-f]{16})",')
 _OTHER_CHECKSUM = re.compile(rb'\{"checksum":"([a-z][a-z0-9-]{1,30}):([0-9a-f]{8,128})",')
 
@@ -50,16 +50,7 @@ def seal(header: Header, data: bytes | memoryview) -> bytes:
         f'"format":{FORMAT},"kind":"{header.kind}","version":{header.version},"readable_by":{header.readable_by},'
         f'"key":"{header.key}","generation":{header.generation},"boot":"{header.boot}"'
     )
-    body = b"".join((members.encode(), b',"written":', _time_as_json(header.written), _DATA, data, CLOSING))
-    return checksum_of(body) + body
-
-
-def padded(blob: bytes, multiple: int) -> bytes:
-    """The same checkpoint with spaces before its last brace, so that its size is a multiple of `multiple` bytes."""
-    missing = -len(blob) % multiple
-    if not missing:
-        return blob
-    body = blob[CHECKSUM_BYTES : -len(CLOSING)] + b" " * missing + CLOSING
+    body = b"".join((members.encode(), b',"written":', time_as_json(header.written), _DATA, data, CLOSING))
     return checksum_of(body) + body
 
 
@@ -78,10 +69,7 @@ def open_any(blob: bytes) -> tuple[Header, memoryview]:
     if start < 0 or not blob.endswith(CLOSING):
         raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but there is no data member at the end")
     header = _parse_header(b"{" + blob[CHECKSUM_BYTES:start] + b"}")
-    end = len(blob) - len(CLOSING)
-    if blob[end - 1] == _SPACE:
-        end = len(blob[:end].rstrip(b" "))  # padding
-    return header, memoryview(blob)[start + len(_DATA) : end]
+    return header, memoryview(blob)[start + len(_DATA) : -len(CLOSING)]
 
 
 def verify(blob: bytes) -> None:
@@ -160,9 +148,9 @@ def _parse_header(text: bytes) -> Header:
     if (*map(type, values),) != _TYPES:
         raise _wrong_member(members)
     kind, version, readable_by, key, generation, boot, written = values
-    if generation < 1 or not 1 <= readable_by <= version:
+    if not 1 <= generation <= MAX_GENERATION or not 1 <= readable_by <= version <= MAX_GENERATION:
         raise Damaged(Reason.WRONG_SHAPE, "the header's generation or versions make no sense")
-    return Header(kind, version, readable_by, key, generation, boot, _parse_time(written))
+    return Header(kind, version, readable_by, key, generation, boot, parse_time(written))
 
 
 def _wrong_member(members: dict[str, object]) -> Damaged:
@@ -175,7 +163,8 @@ def _wrong_member(members: dict[str, object]) -> Damaged:
     return Damaged(Reason.WRONG_SHAPE, f"the header's {name} is {found.__name__}, not {cls.__name__}")
 
 
-def _parse_time(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
+    """The time that a header states. Raises Damaged."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -185,7 +174,7 @@ def _parse_time(text: str) -> datetime:
     return time
 
 
-def _time_as_json(time: datetime) -> bytes:
+def time_as_json(time: datetime) -> bytes:
     """The time with all six fractional digits, which orjson omits when they are zero."""
     assert time.tzinfo is UTC
     text = orjson.dumps(time, option=orjson.OPT_UTC_Z)  # in a fifth of the time of isoformat

@@ -49,9 +49,10 @@ class LockOwner:
             return None
 
     def to_json(self) -> bytes:
-        """The text of a lock file."""
+        """The text of a lock file. No two calls return the same text, so an owner recognises its own."""
         members = asdict(self)
         members["owner"] = members.pop("label")
+        members["token"] = os.urandom(8).hex()
         return orjson.dumps(members, option=orjson.OPT_APPEND_NEWLINE)
 
     def __str__(self) -> str:

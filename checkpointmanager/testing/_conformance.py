@@ -6,17 +6,24 @@ the fixture `store` of the subclass.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 from .._errors import CheckpointNotFound, CorruptCheckpoint, TransactionFailed
+from .._format.envelope import Header, open_sealed, seal
 from .._format.reason import Damaged, Reason
 from .._manager import CheckpointManager
-from .._store import Current, Put, Store, is_store
+from .._schema import Schema
+from .._store import Put, Remove, Replaces, Store, is_store
 from .._transaction import Transaction
 
 MANY = 130  # more than any store should handle in one step
+CONFORMANCE: Schema[Any] = Schema("Conformance")
+
+_generations = itertools.count(1)  # always above every earlier one of the same key
 
 
 class StoreConformance:
@@ -38,60 +45,61 @@ class StoreConformance:
 
     def test_its_identity_changes_with_the_bytes_and_not_without(self, store: Store) -> None:
         assert store.identity("a") is None
-        _put(store, b"one", Current.ABSENT)
+        _put(store, b"one", Replaces.ABSENT)
         one = store.identity("a")
         assert one is not None
-        _put(store, b"other", Current.ABSENT, "b")
+        _put(store, b"other", Replaces.ABSENT, "b")
         assert store.identity("a") == one
-        _put(store, b"two", Current.OURS)
+        _put(store, b"two", Replaces.WHOLE)
         assert store.identity("a") not in (None, one)
-        assert store.commit([], ["a"]) == {}
+        _remove(store, "a")
         assert store.identity("a") is None
 
     def test_what_was_put_is_read(self, store: Store) -> None:
-        _put(store, b"one", Current.ABSENT)
+        _put(store, b"one", Replaces.ABSENT)
         assert store.keys() == ["a"]
         assert store.exists("a")
-        assert store.read("a") == b"one"
+        assert _read(store, "a") == b"one"
         assert not _has_previous(store)
 
     def test_bytes_are_not_changed(self, store: Store) -> None:
-        for blob in (b"", b"\n", b"\0" * 5000, bytes(range(256)) * 40):
-            _put(store, blob, Current.DAMAGED)
+        for data in (b"1", b' {"a" :  1}  ', b'"' + b"x" * 5000 + b'"', '"\u2028é"'.encode()):
+            put = _change("a", data, Replaces.WHOLE)
+            with store.writing():
+                assert store.commit([put]) == {}
             assert store.exists("a")
-            assert store.read("a") == blob
+            assert store.read("a") == put.blob
 
     def test_a_good_checkpoint_becomes_the_previous_generation(self, store: Store) -> None:
-        for key, current in (("found", Current.FOUND), ("ours", Current.OURS)):
-            _put(store, b"one", Current.ABSENT, key)
-            _put(store, b"two", current, key)
-            _put(store, b"three", current, key)
-            assert store.read(key) == b"three"
-            assert store.read(key, previous=True) == b"two"
+        _put(store, b"one", Replaces.ABSENT)
+        _put(store, b"two", Replaces.WHOLE)
+        _put(store, b"three", Replaces.WHOLE)
+        assert _read(store, "a") == b"three"
+        assert _read(store, "a", previous=True) == b"two"
 
     def test_damaged_bytes_never_become_the_previous_generation(self, store: Store) -> None:
-        _put(store, b"one", Current.ABSENT)
-        _put(store, b"two", Current.OURS)
-        _put(store, b"three", Current.DAMAGED)
-        assert store.read("a") == b"three"
-        assert store.read("a", previous=True) == b"one"
+        _put(store, b"one", Replaces.ABSENT)
+        _put(store, b"two", Replaces.WHOLE)
+        _put(store, b"three", Replaces.DAMAGED)
+        assert _read(store, "a") == b"three"
+        assert _read(store, "a", previous=True) == b"one"
 
     def test_a_new_checkpoint_has_no_previous_generation_of_a_removed_one(self, store: Store) -> None:
-        _put(store, b"one", Current.ABSENT)
-        _put(store, b"two", Current.OURS)
-        _put(store, b"three", Current.ABSENT)
-        assert store.read("a") == b"three"
+        _put(store, b"one", Replaces.ABSENT)
+        _put(store, b"two", Replaces.WHOLE)
+        _put(store, b"three", Replaces.ABSENT)
+        assert _read(store, "a") == b"three"
         assert not _has_previous(store)
 
-    def test_what_was_removed_meanwhile_is_written_all_the_same(self, store: Store) -> None:
-        for current in (Current.FOUND, Current.OURS, Current.DAMAGED):
-            _put(store, b"one", current, current.name)
-            assert store.read(current.name) == b"one"
-            assert not _has_previous(store, current.name)
+    def test_what_was_removed_meanwhile_is_still_written(self, store: Store) -> None:
+        for replaces in (Replaces.WHOLE, Replaces.DAMAGED):
+            _put(store, b"one", replaces, replaces.name)
+            assert _read(store, replaces.name) == b"one"
+            assert not _has_previous(store, replaces.name)
 
     def test_a_removal_takes_both_generations(self, store: Store) -> None:
-        _put(store, b"one", Current.ABSENT)
-        _put(store, b"two", Current.OURS)
+        _put(store, b"one", Replaces.ABSENT)
+        _put(store, b"two", Replaces.WHOLE)
         _remove(store, "a")
         assert store.keys() == []
         assert not store.exists("a")
@@ -102,131 +110,136 @@ class StoreConformance:
         _remove(store, "a", "a")
 
     def test_many_changes_in_one_call(self, store: Store) -> None:
-        _put(store, b"going", Current.ABSENT, "going")
+        _put(store, b"going", Replaces.ABSENT, "going")
         with store.writing():
-            puts = [Put(f"k{number}", b"%d" % number, Current.ABSENT) for number in range(MANY)]
-            assert store.commit(puts, ["going"]) == {}
+            puts = [_change(f"k{number}", b"%d" % number, Replaces.ABSENT) for number in range(MANY)]
+            assert store.commit([*puts, Remove("going", next(_generations))]) == {}
         assert sorted(store.keys()) == sorted(f"k{number}" for number in range(MANY))
-        assert all(store.read(f"k{number}") == b"%d" % number for number in range(MANY))
+        assert all(_read(store, f"k{number}") == b"%d" % number for number in range(MANY))
 
     def test_an_empty_commit_does_nothing(self, store: Store) -> None:
         with store.writing():
             assert store.commit([]) == {}
+            assert store.commit([], together=True) == {}
         assert store.keys() == []
 
     def test_a_transaction_makes_all_its_changes(self, store: Store) -> None:
-        _put(store, b"one", Current.ABSENT, "changed")
-        _put(store, b"one", Current.ABSENT, "going")
-        _put(store, b"two", Current.OURS, "going")
+        _put(store, b"one", Replaces.ABSENT, "changed")
+        _put(store, b"one", Replaces.ABSENT, "going")
+        _put(store, b"two", Replaces.WHOLE, "going")
         with store.writing():
-            puts = [Put("changed", b"two", Current.FOUND, 2), Put("made", b"first", Current.ABSENT, 1)]
-            store.transact(puts, {"going": 3, "missing": 1})
+            puts = [_change("changed", b"two", Replaces.WHOLE), _change("made", b"first", Replaces.ABSENT)]
+            removals = [Remove(key, next(_generations)) for key in ("going", "missing")]
+            store.commit([*puts, *removals], together=True)
         assert sorted(store.keys()) == ["changed", "made"]
-        assert [store.read(key) for key in ("changed", "made")] == [b"two", b"first"]
-        assert store.read("changed", previous=True) == b"one"
+        assert [_read(store, key) for key in ("changed", "made")] == [b"two", b"first"]
+        assert _read(store, "changed", previous=True) == b"one"
         assert [key for key in ("made", "going", "missing") if _has_previous(store, key)] == []
         assert not store.exists("going")
 
     def test_a_transaction_treats_previous_generations_as_a_commit_does(self, store: Store) -> None:
         for key in ("damaged", "absent"):
-            _put(store, b"one", Current.ABSENT, key)
-            _put(store, b"two", Current.OURS, key)
+            _put(store, b"one", Replaces.ABSENT, key)
+            _put(store, b"two", Replaces.WHOLE, key)
         with store.writing():
-            puts = [Put("damaged", b"three", Current.DAMAGED, 3), Put("absent", b"three", Current.ABSENT, 3)]
-            store.transact(puts, {})
-        assert store.read("damaged", previous=True) == b"one"
+            puts = [_change("damaged", b"three", Replaces.DAMAGED), _change("absent", b"three", Replaces.ABSENT)]
+            store.commit(puts, together=True)
+        assert _read(store, "damaged", previous=True) == b"one"
         assert not _has_previous(store, "absent")
 
     def test_many_changes_in_one_transaction(self, store: Store) -> None:
         with store.writing():
-            store.transact([Put(f"k{number}", b"%d" % number, Current.ABSENT, 1) for number in range(MANY)], {})
-            store.transact([Put("k0", b"new", Current.OURS, 2)], {f"k{number}": 2 for number in range(1, MANY)})
+            puts = [_change(f"k{number}", b"%d" % number, Replaces.ABSENT) for number in range(MANY)]
+            store.commit(puts, together=True)
+            removals = [Remove(f"k{number}", next(_generations)) for number in range(1, MANY)]
+            store.commit([_change("k0", b"new", Replaces.WHOLE), *removals], together=True)
         assert store.keys() == ["k0"]
-        assert store.read("k0") == b"new"
+        assert _read(store, "k0") == b"new"
 
     def test_keys_that_look_alike_are_kept_apart(self, store: Store) -> None:
         keys = ["a", "a.json", "a.b", "a-b", "a_b", "A", "b.a", "x" * 120]
         for key in keys:
-            _put(store, key.encode(), Current.ABSENT, key)
+            _put(store, key.encode(), Replaces.ABSENT, key)
         assert sorted(store.keys()) == sorted(keys)
-        assert [store.read(key) for key in keys] == [key.encode() for key in keys]
+        assert [_read(store, key) for key in keys] == [key.encode() for key in keys]
 
     def test_the_list_of_keys_belongs_to_the_caller(self, store: Store) -> None:
-        _put(store, b"one", Current.ABSENT)
+        _put(store, b"one", Replaces.ABSENT)
         store.keys().clear()
         assert store.keys() == ["a"]
 
     def test_a_hint_about_what_will_be_read_never_fails(self, store: Store) -> None:
-        _put(store, b"one", Current.ABSENT)
-        store.expect([])
-        store.expect(["a", "missing", "a"])
-        assert store.read("a") == b"one"
+        _put(store, b"one", Replaces.ABSENT)
+        store.prefetch([])
+        store.prefetch(["a", "missing", "a"])
+        assert _read(store, "a") == b"one"
 
     def test_what_was_announced_is_read_as_it_is_then(self, store: Store) -> None:
-        _put(store, b"one", Current.ABSENT)
-        store.expect(["a"])
-        _put(store, b"two", Current.OURS)
-        assert store.read("a") == b"two"
-        store.expect(["a"])
+        _put(store, b"one", Replaces.ABSENT)
+        store.prefetch(["a"])
+        _put(store, b"two", Replaces.WHOLE)
+        assert _read(store, "a") == b"two"
+        store.prefetch(["a"])
         _remove(store, "a")
         _raised(CheckpointNotFound, lambda: store.read("a"))
 
     def test_more_than_max_bytes_is_not_read(self, store: Store) -> None:
-        _put(store, b"12345", Current.ABSENT)
-        store.max_bytes = 5
-        assert store.read("a") == b"12345"
-        store.max_bytes = 4
+        _put(store, b"12345", Replaces.ABSENT)
+        size = len(store.read("a"))
+        store.max_bytes = size
+        assert _read(store, "a") == b"12345"
+        store.max_bytes = size - 1
         assert _raised(Damaged, lambda: store.read("a")).reason is Reason.TOO_LARGE
 
     def test_quarantine_copies_and_leaves_the_name_alone(self, store: Store) -> None:
-        _put(store, b"bad", Current.ABSENT)
+        _put(store, b"bad", Replaces.ABSENT)
         kept = store.quarantine("a", Reason.TRUNCATED)
         assert kept.startswith(store.path)
-        assert store.read("a") == b"bad"
+        assert _read(store, "a") == b"bad"
         assert _quarantined(store) == {"a": [kept]}
 
     def test_a_copy_survives_the_checkpoint(self, store: Store) -> None:
-        _put(store, b"bad", Current.ABSENT)
+        _put(store, b"bad", Replaces.ABSENT)
         kept = store.quarantine("a", Reason.EMPTY)
-        _put(store, b"good", Current.DAMAGED)
+        _put(store, b"good", Replaces.DAMAGED)
         _remove(store, "a")
         assert _quarantined(store) == {"a": [kept]}
 
     def test_copies_are_listed_oldest_first_and_the_newest_is_kept(self, store: Store) -> None:
         kept = []
         for number in range(12):
-            _put(store, b"bad %d" % number, Current.DAMAGED)
+            _put(store, b"bad %d" % number, Replaces.DAMAGED)
             kept.append(store.quarantine("a", Reason.CHECKSUM_MISMATCH))
         listed = _quarantined(store)["a"]
         assert 0 < len(listed) <= len(kept)
         assert listed == kept[-len(listed) :]
 
     def test_the_copies_of_one_key_do_not_push_out_those_of_another(self, store: Store) -> None:
-        _put(store, b"other", Current.ABSENT, "a.1")
+        _put(store, b"other", Replaces.ABSENT, "a.1")
         kept = store.quarantine("a.1", Reason.EMPTY)
         for number in range(12):
-            _put(store, b"bad %d" % number, Current.DAMAGED)
+            _put(store, b"bad %d" % number, Replaces.DAMAGED)
             store.quarantine("a", Reason.EMPTY)
         assert _quarantined(store)["a.1"] == [kept]
 
     def test_a_repeated_quarantine_keeps_one_copy(self, store: Store) -> None:
-        _put(store, b"bad", Current.ABSENT)
+        _put(store, b"bad", Replaces.ABSENT)
         assert store.quarantine("a", Reason.EMPTY) == store.quarantine("a", Reason.EMPTY)
         assert len(_quarantined(store)["a"]) == 1
 
     def test_writing_may_be_entered_twice(self, store: Store) -> None:
         with store.writing(), store.writing():
-            store.confirm()
-            store.confirm(["a"])
-            assert store.commit([Put("a", b"one", Current.ABSENT)]) == {}
-        assert store.read("a") == b"one"
+            store.check_owner()
+            store.check_owner(["a"])
+            assert store.commit([_change("a", b"one", Replaces.ABSENT)]) == {}
+        assert _read(store, "a") == b"one"
 
     def test_many_threads_may_write_and_read(self, store: Store) -> None:
         def write(thread: int) -> None:
             for number in range(5):
-                current = Current.OURS if number else Current.ABSENT
-                _put(store, b"%d of %d" % (number, thread), current, f"k{thread}")
-                assert store.read(f"k{thread}") == b"%d of %d" % (number, thread)
+                replaces = Replaces.WHOLE if number else Replaces.ABSENT
+                _put(store, b"%d of %d" % (number, thread), replaces, f"k{thread}")
+                assert _read(store, f"k{thread}") == b"%d of %d" % (number, thread)
                 assert f"k{thread}" in set(store.keys())
 
         with ThreadPoolExecutor(8) as pool:
@@ -235,13 +248,13 @@ class StoreConformance:
 
     def test_keys_listed_by_many_threads_are_complete(self, store: Store) -> None:
         with store.writing():
-            assert store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(50)]) == {}
+            assert store.commit([_change(f"k{number}", b"0", Replaces.ABSENT) for number in range(50)]) == {}
         with ThreadPoolExecutor(4) as pool:
             counts = pool.map(lambda _: {len(store.keys()) for _ in range(200)}, range(4))
         assert set().union(*counts) == {50}
 
     def test_a_manager_works_with_it(self, store: Store) -> None:
-        manager: CheckpointManager[Any] = CheckpointManager(store)
+        manager: CheckpointManager[Any] = CheckpointManager(store, CONFORMANCE)
         manager.create_checkpoint("a", {"number": 1})
         manager.update_checkpoint("a", lambda data: {"number": data["number"] + 1})
         with manager.batch() as batch:
@@ -256,7 +269,7 @@ class StoreConformance:
         assert manager.list_checkpoints() == ["a"]
 
     def test_a_transaction_of_a_manager_is_made_or_not(self, store: Store) -> None:
-        manager: CheckpointManager[Any] = CheckpointManager(store)
+        manager: CheckpointManager[Any] = CheckpointManager(store, CONFORMANCE)
         manager.create_checkpoint("a", 1)
         manager.create_checkpoint("b", 1)
         with manager.transaction() as transaction:
@@ -274,10 +287,10 @@ class StoreConformance:
         assert {key: found.data for key, found in manager.load().checkpoints.items()} == {"a": 2, "c": 5}
 
     def test_a_manager_finds_damage_in_it_and_goes_back(self, store: Store) -> None:
-        manager: CheckpointManager[Any] = CheckpointManager(store)
+        manager: CheckpointManager[Any] = CheckpointManager(store, CONFORMANCE)
         manager.create_checkpoint("a", 1)
         manager.create_checkpoint("a", 2)
-        _put(store, b"rubbish", Current.DAMAGED)
+        _put(store, b"no JSON", Replaces.DAMAGED)
         _raised(CorruptCheckpoint, lambda: manager.get_checkpoint("a"))
         recovery = manager.recover_checkpoint("a", rollback=True)
         assert manager.get_checkpoint("a").data == 1
@@ -288,14 +301,24 @@ class StoreConformance:
         store.close()
 
 
-def _put(store: Store, blob: bytes, current: Current, key: str = "a") -> None:
+def _change(key: str, data: bytes, replaces: Replaces) -> Put:
+    generation = next(_generations)
+    header = Header(CONFORMANCE.kind, 1, 1, key, generation, "", datetime.now(UTC))
+    return Put(key, seal(header, data), generation, replaces)
+
+
+def _put(store: Store, data: bytes, replaces: Replaces, key: str = "a") -> None:
     with store.writing():
-        assert store.commit([Put(key, blob, current)]) == {}
+        assert store.commit([_change(key, data, replaces)]) == {}
 
 
 def _remove(store: Store, *keys: str) -> None:
     with store.writing():
-        assert store.commit([], keys) == {}
+        assert store.commit([Remove(key, next(_generations)) for key in keys]) == {}
+
+
+def _read(store: Store, key: str, *, previous: bool = False) -> bytes:
+    return bytes(open_sealed(store.read(key, previous=previous), key)[1])
 
 
 def _has_previous(store: Store, key: str = "a") -> bool:

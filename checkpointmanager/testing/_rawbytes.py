@@ -11,7 +11,6 @@ from .._filestore import FileStore
 from .._format.names import PREVIOUS, SUFFIX
 from .._manager import CheckpointManager
 from .._memorystore import MemoryStore
-from .._storeview import StoreView
 
 Target = CheckpointManager[Any] | FileStore | MemoryStore | str | os.PathLike[str]
 
@@ -36,7 +35,6 @@ class RawBytes(Protocol):
 
 def raw_bytes_of(target: Target) -> RawBytes:
     store = target._store if isinstance(target, CheckpointManager) else target
-    store = store.store if isinstance(store, StoreView) else store
     if isinstance(store, MemoryStore):
         return Memory(store)
     if isinstance(store, FileStore):

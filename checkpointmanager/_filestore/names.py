@@ -1,0 +1,68 @@
+"""Gives checkpoints their names, and takes them away. Syncs nothing: the callers know when.
+
+link    key.json -> .tmp-M          the current generation keeps a second name
+rename  .tmp-M -> .previous-key
+rename  .tmp-N -> key.json          readers see the new generation from here on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from .._format.journal import Change
+from .._format.names import PREVIOUS, SUFFIX
+from .._store import Replaces
+from .directory import Directory
+
+
+class Staged(NamedTuple):
+    """A change whose new file, if it has one, is written under a temp name."""
+
+    change: Change
+    replaces: Replaces
+    temp: str  # "" for a removal
+
+
+class Outcome:
+    """What went wrong with some changes, and how long the slowest sync took."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, tuple[OSError, bool]] = {}  # by key; True: in doubt
+        self.seconds = 0.0
+
+
+def put_in_place(directory: Directory, key: str, temp: str, replaces: Replaces) -> None:
+    """Give the key's name to the file `temp`. Raises OSError, and then the name is as it was."""
+    if replaces is Replaces.WHOLE:
+        _keep_previous(directory, key)
+    elif replaces is Replaces.ABSENT:
+        directory.discard(PREVIOUS + key)  # left over if someone removed the checkpoint by hand
+    directory.rename(temp, key + SUFFIX)
+
+
+def take_away(directory: Directory, key: str) -> None:
+    """Remove a checkpoint and its previous generation; an absent one is no error."""
+    with suppress(FileNotFoundError):
+        directory.unlink(key + SUFFIX)
+    directory.discard(PREVIOUS + key)  # one that stays is an orphan, which is never read
+
+
+def _keep_previous(directory: Directory, key: str) -> None:
+    """A failure affects only the previous generation, which is then an older one."""
+    temp = directory.new_temp()
+    try:
+        directory.link_or_copy(key + SUFFIX, temp)
+        directory.rename(temp, PREVIOUS + key)
+    except FileNotFoundError:  # removed by hand: there is nothing to keep
+        return
+    except OSError:
+        directory.discard(temp)
+
+
+def discard_temps(directory: Directory, staged: Iterable[Staged]) -> None:
+    """Remove the new files of changes that were not made."""
+    for each in staged:
+        if each.temp:
+            directory.discard(each.temp)

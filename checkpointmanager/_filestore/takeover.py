@@ -1,0 +1,109 @@
+"""What an owner does before it serves anything: it finishes the work of owners that have died.
+
+sweep    temp files: they belong to dead writers, because this process has the lock
+copy     the records of the journal into a new one, synced, under its name: they may have been in memory only, and
+         a half-applied transaction whose record is lost would stay half for ever
+names    of the keys in the journal: the highest generation of journal and files becomes key.json, the second
+         highest the previous generation
+lock     the journal: from now on readers trust the names
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Sequence
+
+from .._errors import CheckpointTooNew, DirectoryUnusable
+from .._format.envelope import MAX_BYTES
+from .._format.journal import MAX_JOURNAL_BYTES, Change, JournalContent, open_file, read_journal, truth
+from .._format.names import JOURNAL, PREVIOUS, SUFFIX, TEMP
+from .._format.reason import Damaged, Reason, TooNew
+from .._format.repair import generation_in
+from .directory import Directory
+from .names import take_away
+from .reading import read_file
+
+EARLIER = (".spares", ".transaction")  # names of a version that was never released
+
+
+def sweep(directory: Directory, names: Iterable[str]) -> int:
+    """Remove temp files; returns how many there were."""
+    temps = [name for name in names if name.startswith(TEMP)]
+    for temp in temps:
+        directory.discard(temp)
+    return len(temps)
+
+
+def refuse_earlier(directory: Directory, names: Sequence[str]) -> None:
+    """A directory that an unreleased version left in the middle of its work is not ours to finish."""
+    for name in EARLIER:
+        if name in names:
+            why = OSError(None, f"{name} was left by an earlier version; open and close it once with that version")
+            raise DirectoryUnusable(directory.path, why)
+
+
+def inherited_journal(directory: Directory) -> JournalContent:
+    """What the journal holds. Raises DirectoryUnusable if it cannot be read: then nothing is known about any key."""
+    path = os.path.join(directory.path, JOURNAL)
+    try:
+        return read_journal(read_file(directory, JOURNAL, MAX_JOURNAL_BYTES))
+    except TooNew as too_new:
+        raise CheckpointTooNew("", path, str(too_new)) from None
+    except Damaged as damage:
+        raise DirectoryUnusable(path, OSError(damage.errno, damage.detail)) from damage
+
+
+def put_names_right(directory: Directory, key: str, changes: Sequence[Change], max_bytes: int) -> Change:
+    """Give a key of the journal the files that count, without a sync; returns the change that counts.
+
+    Raises OSError if its file cannot be read or replaced: nothing may be concluded from what was not read.
+    """
+    current = read_change(directory, key + SUFFIX, key, max_bytes)
+    before, is_known = None, True
+    try:
+        before = read_change(directory, PREVIOUS + key, key, max_bytes)
+    except OSError:  # costs only the previous generation
+        is_known = False
+    newest, previous = truth(changes, current, before)
+    if newest is None:
+        take_away(directory, key)
+        return Change(key, max(change.generation for change in changes), None)
+    if previous is None and is_known:
+        directory.discard(PREVIOUS + key)
+    elif previous is not None and previous != before:
+        _set_previous(directory, previous, is_current=previous == current)
+    if newest != current:
+        assert newest.blob is not None
+        directory.rename(directory.write_temp(newest.blob), key + SUFFIX)
+    return newest
+
+
+def read_change(directory: Directory, name: str, key: str, max_bytes: int) -> Change | None:
+    """What a file of this key holds; None if it is absent or not whole, which is usual after a power loss.
+
+    Raises OSError if it cannot be read.
+    """
+    try:
+        blob = read_file(directory, name, max(max_bytes, MAX_BYTES))
+    except FileNotFoundError:
+        return None
+    except Damaged as damage:
+        number = errno.EISDIR if damage.reason is Reason.NOT_A_FILE else damage.errno
+        raise OSError(number, f"{name}: {damage.detail}") from damage
+    try:
+        return open_file(blob, key)
+    except Damaged:
+        return None
+    except TooNew:
+        return Change(key, generation_in(blob), blob)
+
+
+def _set_previous(directory: Directory, previous: Change, *, is_current: bool) -> None:
+    if is_current:
+        temp = directory.new_temp()
+        directory.link_or_copy(previous.key + SUFFIX, temp)
+    else:
+        assert previous.blob is not None
+        temp = directory.write_temp(previous.blob)
+    directory.rename(temp, PREVIOUS + previous.key)

@@ -1,0 +1,239 @@
+"""The journal of a directory, and the rule that says what counts after a crash. Pure, like the envelope.
+
+A journal is JSON Lines. Each line is sealed like a checkpoint: its first member is the checksum of every byte after it.
+The first line describes the journal; each other line is a record of changes that are committed together. Owners,
+readers and checkpoint-verify all use `truth` for the keys that a journal names. FORMAT.md describes the same in prose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import orjson
+
+from .envelope import (
+    CHECKSUM_BYTES,
+    CLOSING,
+    MAX_GENERATION,
+    checksum_matches,
+    checksum_of,
+    open_any,
+    parse_time,
+    time_as_json,
+)
+from .keys import is_name
+from .reason import Damaged, Reason, TooNew
+
+JOURNAL_FORMAT = 1
+BLOCK_BYTES = 4096  # each group of records starts at a multiple, so no sector with acknowledged bytes is written again
+MAX_JOURNAL_BYTES = 1 << 30  # a larger file is not a journal that this library wrote
+
+_START = re.compile(rb'\{"checksum":"xxh3:[0-9a-f]{16}","(record":|format":[0-9]+,"journal":)')
+_RECORD = b'record":'
+_REMOVED = b'"removed":'
+_CHANGES = b',"changes":['
+_END = b"]" + CLOSING
+
+
+class Change(NamedTuple):
+    """A generation of a key: its sealed checkpoint, or None if the key was removed."""
+
+    key: str
+    generation: int
+    blob: bytes | None
+
+    def __repr__(self) -> str:
+        what = "removed" if self.blob is None else f"{len(self.blob)} bytes"
+        return f"Change({self.key!r}, generation {self.generation}, {what})"  # never data
+
+
+class Record(NamedTuple):
+    """Changes that are committed together, and the line that holds them."""
+
+    changes: tuple[Change, ...]
+    line: bytes
+
+    def __repr__(self) -> str:
+        return f"Record({self.changes!r})"
+
+
+class JournalContent(NamedTuple):
+    """What a journal holds. `damaged` counts its pieces that are not whole lines: rot, or a write that was cut off."""
+
+    since: datetime | None  # when the journal was begun; None if its first line is damaged
+    records: tuple[Record, ...]
+    damaged: int
+    end: int  # the first multiple of BLOCK_BYTES with only blanks behind it
+
+    def by_key(self) -> dict[str, list[Change]]:
+        """The changes of each key that the journal names, in the order of the records."""
+        found: dict[str, list[Change]] = {}
+        for record in self.records:
+            for change in record.changes:
+                found.setdefault(change.key, []).append(change)
+        return found
+
+
+def truth(changes: Iterable[Change], *files: Change | None) -> tuple[Change | None, Change | None]:
+    """The current and the previous generation of a key that a journal names; None for one that does not exist.
+
+    `files` are the whole contents of its two files. The highest generation is the current one, the second highest the
+    previous one. A removal leaves neither.
+    """
+    by_generation = {change.generation: change for change in changes}
+    by_generation.update((file.generation, file) for file in files if file)
+    newest, *older = sorted(by_generation.values(), key=_generation, reverse=True)[:2]
+    if newest.blob is None:
+        return None, None
+    return newest, older[0] if older and older[0].blob is not None else None
+
+
+def seal_journal(since: datetime) -> bytes:
+    """The first line of a journal."""
+    return _sealed(f'"format":{JOURNAL_FORMAT},"journal":'.encode() + time_as_json(since) + CLOSING)
+
+
+def seal_record(changes: Sequence[Change], number: int) -> bytes:
+    """One line with all these changes. The number is for people: the order of records has no meaning."""
+    parts = [_removal(change) if change.blob is None else change.blob[:-1] for change in changes]
+    sizes = ",".join(str(len(part)) for part in parts)
+    return _sealed(b"".join((b'"record":%d,"sizes":[%b]' % (number, sizes.encode()), _CHANGES, b",".join(parts), _END)))
+
+
+def seal_removal(change: Change) -> bytes:
+    """The content of a file that stands for an absent checkpoint."""
+    return _sealed(_removal(change)[1:-1] + CLOSING)
+
+
+def open_file(blob: bytes, key: str) -> Change:
+    """The change that the file of a key holds: a checkpoint or a removal. Raises Damaged or TooNew."""
+    change = _open_removal(blob) if blob.startswith(_REMOVED, CHECKSUM_BYTES) else _open_checkpoint(blob)
+    if change.key != key:
+        raise Damaged(Reason.WRONG_KEY, f"the file is whole, but of key {change.key!r}")
+    return change
+
+
+def is_removal(blob: bytes, key: str) -> bool:
+    """True for the content of a file that stands for an absent checkpoint."""
+    if not blob.startswith(_REMOVED, CHECKSUM_BYTES):
+        return False
+    try:
+        return _open_removal(blob).key == key
+    except Damaged:
+        return False
+
+
+def read_journal(blob: bytes) -> JournalContent:
+    """Every whole record, wherever it stands. Raises TooNew if a newer release wrote the journal."""
+    since: datetime | None = None
+    records: list[Record] = []
+    damaged = position = 0
+    while found := _START.search(blob, position):
+        # A line that is not whole may have swallowed the next one, so the search goes on inside it.
+        end = blob.find(b"\n", found.end()) + 1 or len(blob)
+        line = blob[found.start() : end]
+        damaged += bool(blob[position : found.start()].strip(b"\n"))
+        position = found.end()
+        try:
+            if not checksum_matches(line):
+                raise Damaged(Reason.CHECKSUM_MISMATCH, "the line is not whole")
+            if found[1] == _RECORD:
+                records.append(Record(_open_changes(line), line))
+            else:
+                since = _open_header(line)
+            position = end
+        except Damaged:
+            pass
+    rest = blob[position:].rstrip(b"\n")
+    damaged += bool(rest)
+    return JournalContent(since, tuple(records), damaged, padded_size(position + len(rest)))
+
+
+def padded_size(size: int) -> int:
+    """The next multiple of BLOCK_BYTES."""
+    return size + -size % BLOCK_BYTES
+
+
+def padded(lines: bytes) -> bytes:
+    """Lines and as many newlines as fill the last block."""
+    return lines + b"\n" * (-len(lines) % BLOCK_BYTES)
+
+
+def _generation(change: Change) -> int:
+    return change.generation
+
+
+def _sealed(body: bytes) -> bytes:
+    return checksum_of(body) + body
+
+
+def _removal(change: Change) -> bytes:
+    return orjson.dumps({"removed": change.key, "generation": change.generation})
+
+
+def _open_header(line: bytes) -> datetime:
+    members = _members(b"{" + line[CHECKSUM_BYTES:])
+    number, since = members.get("format"), members.get("journal")
+    if type(number) is int and number != JOURNAL_FORMAT:
+        raise TooNew(f"its journal has format {number}, this release knows {JOURNAL_FORMAT}")
+    if number != JOURNAL_FORMAT or not isinstance(since, str):
+        raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but this is not the first line of a journal")
+    return parse_time(since)
+
+
+def _open_changes(line: bytes) -> tuple[Change, ...]:
+    """The changes of a line whose checksum holds. The sizes say where each begins, so their bytes stay exact."""
+    start = line.find(_CHANGES, CHECKSUM_BYTES)
+    sizes = _members(b"{" + line[CHECKSUM_BYTES:start] + b"}").get("sizes") if start > 0 else None
+    if not isinstance(sizes, list) or not sizes or not all(type(size) is int and size > 0 for size in sizes):
+        raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but this is not a record")
+    position = start + len(_CHANGES)
+    if position + sum(sizes) + len(sizes) - 1 + len(_END) != len(line):
+        raise Damaged(Reason.WRONG_SHAPE, "the sizes in the record are not those of its changes")
+    changes = []
+    for size in sizes:
+        part = line[position : position + size]
+        changes.append(_open_part(part))
+        position += size + 1
+    return tuple(changes)
+
+
+def _open_part(part: bytes) -> Change:
+    if part.startswith(_REMOVED, 1):
+        return _removed(_members(part))
+    return _open_checkpoint(part + b"\n")
+
+
+def _open_checkpoint(blob: bytes) -> Change:
+    header, _ = open_any(blob)
+    if not is_name(header.key):  # elsewhere the key is compared with a file name; here it becomes one
+        raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but the header's key cannot be one")
+    return Change(header.key, header.generation, blob)
+
+
+def _open_removal(blob: bytes) -> Change:
+    if not checksum_matches(blob):
+        raise Damaged(Reason.CHECKSUM_MISMATCH, "a removal whose checksum does not hold")
+    return _removed(_members(b"{" + blob[CHECKSUM_BYTES:]))
+
+
+def _removed(members: dict[str, object]) -> Change:
+    key, generation = members.get("removed"), members.get("generation")
+    if not isinstance(key, str) or not is_name(key) or type(generation) is not int:
+        raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but this is not a removal")
+    if not 1 <= generation <= MAX_GENERATION:
+        raise Damaged(Reason.WRONG_SHAPE, "the removal's generation makes no sense")
+    return Change(key, generation, None)
+
+
+def _members(text: bytes) -> dict[str, object]:
+    try:
+        members = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise Damaged(Reason.NOT_JSON, "the checksum holds, but the line is not JSON") from None
+    if not isinstance(members, dict):
+        raise Damaged(Reason.NOT_JSON, "the checksum holds, but the line is not a JSON object")
+    return members
