@@ -13,6 +13,7 @@ from functools import partial
 from .._errors import DirectoryUnusable, InsecureDirectory
 from .._format.names import TEMP
 from .system import file_system_of, sync, write_all
+from .trust import distrust, insecurity
 
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -41,6 +42,8 @@ class Directory:
         self.token = os.urandom(4).hex()  # in names of temp files: a killed process may have left some
         self.path = os.path.abspath(os.fspath(path))
         try:
+            if not allow_insecure:
+                self._refuse_if(distrust(self.path))  # before anything is made there
             if create:
                 _make(self.path)
             self.descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -50,7 +53,11 @@ class Directory:
             raise DirectoryUnusable(self.path, error) from error
         self.device = status.st_dev
         self.file_system = file_system_of(self.device)
-        if not allow_insecure and (why := _insecurity(status)):
+        if not allow_insecure:
+            self._refuse_if(_insecurity(status))
+
+    def _refuse_if(self, why: str) -> None:
+        if why:
             self.close()
             raise InsecureDirectory(self.path, why)
 
@@ -227,8 +234,6 @@ def _sync_parent(path: str) -> None:
 
 
 def _insecurity(status: os.stat_result) -> str:
-    if status.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:  # the sticky bit does not help: others could still add files
         return f"every user can write to it (mode {stat.S_IMODE(status.st_mode):04o})"
-    if status.st_uid not in (0, os.geteuid()):
-        return f"it belongs to user {status.st_uid}, who is neither this user ({os.geteuid()}) nor root"
-    return ""
+    return insecurity(status)

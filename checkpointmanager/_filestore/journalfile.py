@@ -17,7 +17,7 @@ from filelock import lock_descriptor
 from .._format.journal import padded, seal_journal
 from .._format.names import JOURNAL
 from .directory import Directory
-from .system import sync, sync_data, write_all
+from .system import close_in_children, sync, sync_data, write_all
 
 BLANKS = b"\n" * (1 << 20)
 LOCK_SECONDS = 10.0  # a reader that looks for an owner holds the lock for microseconds
@@ -32,6 +32,7 @@ class JournalFile:
         self._close = os.close  # of the `os` that opens the descriptor: pyfakefs may be gone when this is collected
         self._descriptors: list[int] = []
         self._temp = ""
+        close_in_children(self)
         self._position = self._size = 0
 
     @classmethod

@@ -15,6 +15,7 @@ from filelock import lock_descriptor, unlock_descriptor
 
 from .._format.names import LOCK
 from .directory import Directory
+from .system import close_in_children
 
 POLL_SECONDS = 0.01  # between attempts: the kernel does not wake a waiter
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -30,6 +31,7 @@ class LockFile:
         self._directory = directory
         self._close = os.close  # of the `os` that opens the descriptor: pyfakefs may be gone when this is collected
         _all.add(self)
+        close_in_children(self)
 
     def take(self, timeout: float) -> bool:
         """Take the lock. False if another owner held it for all of `timeout` seconds; call give_back even then."""
@@ -75,12 +77,3 @@ class LockFile:
 
 
 _all: weakref.WeakSet[LockFile] = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    for lock in list(_all):
-        lock.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_all)
