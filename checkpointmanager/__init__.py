@@ -26,6 +26,7 @@ from ._errors import (
     CheckpointExists,
     CheckpointNotFound,
     CheckpointTooNew,
+    CheckpointUnreadable,
     CheckpointWriteFailed,
     CorruptCheckpoint,
     DirectoryLocked,
@@ -49,7 +50,7 @@ from ._keylocks import KeyLocks
 from ._manager import CheckpointManager, FileOptions
 from ._memorystore import MemoryStore
 from ._metricssink import MetricsSink
-from ._recoveryplan import RecoveryPlan
+from ._recovery import RecoveryPlan
 from ._schema import Schema, SharedText, UnknownFields, unknown_fields
 from ._schema.anykind import ANY_KIND
 from ._store import Put, Remove, Replaces, Store
@@ -70,6 +71,7 @@ __all__ = [
     "CheckpointManager",
     "CheckpointNotFound",
     "CheckpointTooNew",
+    "CheckpointUnreadable",
     "CheckpointWriteFailed",
     "CorruptCheckpoint",
     "Damaged",

@@ -13,11 +13,12 @@ from ._format.keys import check_key
 from ._schema import Encoded, Schema
 
 T = TypeVar("T")
-Changes = dict[str, Encoded | None]  # None: remove
+# By key: the new content (None: a removal), and the header of a good checkpoint that was just read.
+Changes = dict[str, tuple[Encoded | None, Header | None]]
 
 
 class Committed(NamedTuple):
-    """The result of a batch: headers that are durable now, keys that were already up to date, and failures."""
+    """Headers that are durable now, keys that were already up to date, and failures."""
 
     headers: Mapping[str, Header]
     unchanged: frozenset[str]
@@ -48,12 +49,12 @@ class Batch(Generic[T]):
 
     def create_checkpoint(self, key: str, data: T) -> None:
         """Encodes now: later changes to `data` are not written."""
-        self._changes[check_key(key)] = self._schema.encode(data)
+        self._changes[check_key(key)] = (self._schema.encode(data), None)
         self._values[key] = data
 
     def remove_checkpoint(self, key: str) -> None:
         """Remove a checkpoint when the block ends. An absent key is not an error."""
-        self._changes[check_key(key)] = None
+        self._changes[check_key(key)] = (None, None)
 
     @property
     def keys(self) -> frozenset[str]:

@@ -81,10 +81,13 @@ class CorruptCheckpoint(CheckpointError):
     detail    the same in words; never quotes data
     expected  the checksum that the file states, if it is known
     actual    the checksum of the bytes, if it is known
-    errno     of the failed read, if `reason` is unreadable
+    unverified_data  what can still be parsed as JSON from the damaged bytes, or None. No checksum vouches for it:
+              use it as evidence, to hold back what it names, and never as the value.
     """
 
-    def __init__(self, key: str, path: str, damage: Damaged) -> None:
+    errno = None  # the bytes were read
+
+    def __init__(self, key: str, path: str, damage: Damaged, unverified_data: Any = None) -> None:
         super().__init__(
             f"{path}: {damage.reason} ({damage.detail}); the bytes are untouched. {_next_step(damage, path)}"
         )
@@ -94,7 +97,24 @@ class CorruptCheckpoint(CheckpointError):
         self.detail = damage.detail
         self.expected = damage.expected
         self.actual = damage.actual
+        self.unverified_data = unverified_data
+
+
+class CheckpointUnreadable(CheckpointError, OSError):
+    """The file could not be read; `errno` says why. That says nothing about its content, and is not corruption.
+
+    Check permissions, the kernel log, and the process's limit of descriptors, then read it again. Never treat it
+    as "new". `reason` and `detail` are as for CorruptCheckpoint.
+    """
+
+    reason = Reason.UNREADABLE
+
+    def __init__(self, key: str, path: str, damage: Damaged) -> None:
+        super().__init__(f"{path}: {damage.detail}; it could not be read. {_next_step(damage, path)}")
         self.errno = damage.errno
+        self.key = key
+        self.path = path
+        self.detail = damage.detail
 
 
 class CheckpointTooNew(CheckpointError):

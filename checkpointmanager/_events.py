@@ -25,6 +25,8 @@ class EventKind(StrEnum):
 
     DAMAGE = "damage"
     """A checkpoint cannot be trusted. Recover it, or run `checkpoint-verify diagnose`."""
+    UNREADABLE = "unreadable"
+    """A file could not be read, which says nothing about its content. Check permissions, descriptors and the disk."""
     SCHEMA_MISMATCH = "schema-mismatch"
     """A whole file does not fit the program. Fix the schema or its migration; the file is right."""
     RECOVERED = "recovered"
@@ -53,6 +55,7 @@ class EventKind(StrEnum):
 
 LEVELS = {
     EventKind.DAMAGE: logging.WARNING,
+    EventKind.UNREADABLE: logging.WARNING,
     EventKind.SCHEMA_MISMATCH: logging.ERROR,  # no disk is to blame, and no retry helps: the program must be fixed
     EventKind.RECOVERED: logging.INFO,  # repaired exactly: nothing is lost
     EventKind.ROLLED_BACK: logging.WARNING,
@@ -99,7 +102,7 @@ class Events:
         self._thread.events.append(event)
         self.deliver()
 
-    def hold_back(self, lock: threading.RLock) -> None:
+    def hold_back(self, lock: threading.RLock | None) -> None:
         """From now on nothing is delivered in this thread while it holds `lock`."""
         self._thread.lock = lock
 

@@ -22,16 +22,14 @@ from ._events import Event, Events
 from ._filestore import Durability, FileStore
 from ._format.boot import boot_id as boot_id_of_the_kernel
 from ._format.keys import check_key, is_name
-from ._loader import Loader
 from ._metricssink import MetricsSink
 from ._options import check_arguments
 from ._reader import Found, Reader
-from ._recovery import Recoverer
-from ._recoveryplan import RecoveryPlan
+from ._recovery import Recoverer, RecoveryPlan
 from ._schema import Schema
 from ._store import Store
 from ._transaction import NO_DEFAULT, Transaction
-from ._writer import Writer
+from ._writer import Known, Writer
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -116,10 +114,12 @@ class CheckpointManager(Generic[T]):
         self._schema: Schema[T] = ANY_JSON if schema is None else schema
         with self._events:
             self._store = _opened(directory, options, self._events, metrics)
-        self._reader: Reader[T] = Reader(self._store, self._schema, boot, self._events)
-        self._writer = Writer(self._store, self._schema.kind, self._reader, boot, self._events, metrics=metrics)
+        known: dict[str, Known] = {}
+        self._reader: Reader[T] = Reader(self._store, self._schema, boot, self._events, known)
+        self._writer = Writer(
+            self._store, self._schema.kind, self._reader, boot, self._events, known=known, metrics=metrics
+        )
         self._recoverer = Recoverer(self._store, self._reader, self._writer, self._events)
-        self._loader = Loader(self._store, self._reader, self._writer, self._recoverer)
         if metrics:
             metrics.opened(self._store)
 
@@ -148,7 +148,7 @@ class CheckpointManager(Generic[T]):
         With a `default` that one error becomes the default. Damage never does.
         """
         try:
-            return self._loader.get(check_key(key))
+            return self._reader.get(check_key(key))
         except CheckpointNotFound:
             if default is NO_DEFAULT:
                 raise
@@ -176,7 +176,7 @@ class CheckpointManager(Generic[T]):
         check_key(key)
         with self._writer.changing(key):
             try:
-                found: Found[Any] | None = self._loader.read(key)
+                found: Found[Any] | None = self._reader.read(key)
             except CheckpointNotFound:
                 if default is NO_DEFAULT:
                     raise
@@ -206,11 +206,11 @@ class CheckpointManager(Generic[T]):
         one that would take too long: all searches for flipped bits together are limited to a few seconds, which
         is enough for thousands of small files or two of 64 KiB.
         """
-        return self._loader.load(repair=repair)
+        return self._recoverer.load() if repair else self._reader.load()
 
     def verify(self) -> Verified:
         """Check every file's checksum and header without decoding its data."""
-        return self._loader.verify()
+        return self._reader.verify_all()
 
     def batch(self) -> Batch[T]:
         """Many writes and removals, committed when the with block ends; much cheaper than one by one.
@@ -223,10 +223,9 @@ class CheckpointManager(Generic[T]):
         """Changes of several keys that belong together: when the with block ends all of them are durable, or none.
 
         Also over exceptions, kills and power loss, whatever `durability` is: a transaction is always synced in full.
-        Readers may see the keys change one after the other. It costs two syncs more than a batch, and one is made at
-        a time, so use batch() for changes that do not depend on each other. At most 10,000 keys.
+        Readers may see the keys change one after the other.
         """
-        return Transaction(self._store, self._schema, self._reader, self._loader, self._writer)
+        return Transaction(self._store, self._schema, self._reader, self._writer)
 
     def recover_checkpoint(self, key: str, *, rollback: bool = False) -> Recovery:
         """Repair a damaged checkpoint where the checksum proves that the repair is exact.
@@ -284,12 +283,16 @@ class CheckpointManager(Generic[T]):
     def __len__(self) -> int:
         return len(self._store.keys())
 
+    def __bool__(self) -> bool:
+        """Always true: `manager or default` must not mistake an empty one for none."""
+        return True
+
     def __repr__(self) -> str:
         return f"CheckpointManager({self._store.path!r}, {self._schema!r})"
 
     def _commit(self, changes: Changes) -> Committed:
         with self._writer.changing(*changes):
-            return self._writer.commit(changes)
+            return self._writer.commit(changes, together=False)
 
 
 def _opened(

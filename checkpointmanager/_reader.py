@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from ._checkpoint import Checkpoint
-from ._errors import CheckpointNotFound, CheckpointTooNew, CorruptCheckpoint, SchemaMismatch, WrongKind
+from ._checkpoint import Checkpoint, Loaded, Verified
+from ._errors import (
+    CheckpointError,
+    CheckpointNotFound,
+    CheckpointTooNew,
+    CheckpointUnreadable,
+    CorruptCheckpoint,
+    SchemaMismatch,
+    WrongKind,
+)
 from ._events import Event, EventKind, Events
-from ._format import repair
 from ._format.envelope import Header, open_sealed
-from ._format.reason import Damaged, TooNew
+from ._format.reason import Damaged, Reason, TooNew
+from ._format.repair import generation_in, legible_data
+from ._gcpause import gc_paused
+from ._readahead import read_ahead
 from ._schema import Misfit, Schema, Unknowns
 from ._store import Store
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+# What can be wrong with one checkpoint, and leaves all others alone.
+PROBLEMS = (CorruptCheckpoint, CheckpointUnreadable, CheckpointTooNew, SchemaMismatch, WrongKind)
 
 
 class Found(NamedTuple, Generic[T]):
@@ -31,13 +44,20 @@ class Found(NamedTuple, Generic[T]):
 
 
 class Reader(Generic[T]):
-    """Takes no lock: a reader sees the old bytes or the new ones, and looks twice before it reports damage."""
+    """Takes no lock: a reader sees the old bytes or the new ones, and looks twice before it reports damage.
 
-    def __init__(self, store: Store, schema: Schema[T], boot: str, events: Events) -> None:
+    `known` is what the writer remembers about each key. A problem makes it forget, so that its next write of the key
+    is never "unchanged".
+    """
+
+    def __init__(
+        self, store: Store, schema: Schema[T], boot: str, events: Events, known: MutableMapping[str, Any]
+    ) -> None:
         self._store = store
         self._schema = schema
         self._boot = boot
         self._events = events
+        self._known = known
 
     def read(self, key: str) -> Found[T]:
         return self._look(key, self.understand)
@@ -46,6 +66,37 @@ class Reader(Generic[T]):
         """Checksum and header only; the data is not parsed."""
         header, _ = self._look(key, self._open)
         return header
+
+    def get(self, key: str) -> Checkpoint[T]:
+        found = self._look(key, self.understand)
+        return self.checkpoint(found.header, found.data)
+
+    def load(self, repaired: Callable[[str], Checkpoint[T]] | None = None) -> Loaded[T]:
+        """Everything. `repaired` gets a damaged checkpoint after an exact repair, or raises what get() raised."""
+        checkpoints: dict[str, Checkpoint[T]] = {}
+        problems: dict[str, CheckpointError] = {}
+        with gc_paused():
+            for key in read_ahead(self._store, sorted(self._store.keys())):
+                try:
+                    checkpoints[key] = repaired(key) if repaired else self.get(key)
+                except PROBLEMS as problem:
+                    problems[key] = problem
+                except CheckpointNotFound:
+                    continue  # removed since the directory was listed
+        return Loaded(checkpoints, problems)
+
+    def verify_all(self) -> Verified:
+        intact = 0
+        problems: dict[str, CheckpointError] = {}
+        for key in read_ahead(self._store, sorted(self._store.keys())):
+            try:
+                self.verify(key)
+                intact += 1
+            except PROBLEMS as problem:
+                problems[key] = problem
+            except CheckpointNotFound:
+                continue
+        return Verified(intact, problems)
 
     def understand(self, key: str, blob: bytes) -> Found[T]:
         """The content of these bytes as checkpoint of `key`. Raises Damaged, TooNew, WrongKind or SchemaMismatch."""
@@ -84,19 +135,16 @@ class Reader(Generic[T]):
             return None
 
     def highest_generation(self, key: str) -> int:
-        """At least the generation of a damaged checkpoint: the one that it seems to state, or generation_gone()."""
-        stated = 0
+        """At least the generation of a checkpoint that is damaged or gone: what its bytes seem to state, one above
+        the previous generation, or the highest one that a crash could restore.
+        """
+        highest = self._store.highest_generation(key)
         with suppress(CheckpointNotFound, Damaged):
-            stated = repair.generation_in(self._store.read(key))
-        return max(stated, self.generation_gone(key))
-
-    def generation_gone(self, key: str) -> int:
-        """At least the generation of a checkpoint that is gone: one above the previous, or what a crash brings back."""
-        after_previous = 0
+            highest = max(highest, generation_in(self._store.read(key)))
         with suppress(CheckpointNotFound, Damaged, TooNew, WrongKind):
             header, _ = self._open(key, self._store.read(key, previous=True))
-            after_previous = header.generation + 1
-        return max(after_previous, self._store.highest_generation(key))
+            highest = max(highest, header.generation + 1)
+        return highest
 
     def _open(self, key: str, blob: bytes) -> tuple[Header, memoryview]:
         header, data = open_sealed(blob, key)
@@ -106,19 +154,42 @@ class Reader(Generic[T]):
 
     def _look(self, key: str, understand: Callable[[str, bytes], R]) -> R:
         try:
-            try:
-                return understand(key, self._store.read(key))
-            except Damaged:
-                # The file may have been replaced between the lookup of its name and the read, so look it up again.
-                return understand(key, self._store.read(key))
+            return understand(key, self._store.read(key))
+        except Damaged:
+            # The file may have been replaced between the lookup of its name and the read, so look it up again.
+            return self._look_again(key, understand)
+        except TooNew as too_new:
+            raise self._too_new(key, too_new) from too_new.__cause__
+        except SchemaMismatch as mismatch:
+            raise self._reported(mismatch) from mismatch.__cause__
+        except CheckpointError:
+            self._known.pop(key, None)
+            raise
+
+    def _look_again(self, key: str, understand: Callable[[str, bytes], R]) -> R:
+        self._known.pop(key, None)
+        blob = b""
+        try:
+            blob = self._store.read(key)
+            return understand(key, blob)
+        except TooNew as too_new:
+            raise self._too_new(key, too_new) from too_new.__cause__
+        except SchemaMismatch as mismatch:
+            raise self._reported(mismatch) from mismatch.__cause__
         except Damaged as damage:
             path = self._store.path_of(key)
-            error = CorruptCheckpoint(key, path, damage)
+            if damage.reason is Reason.UNREADABLE:
+                self._events.emit(Event(EventKind.UNREADABLE, path, damage.detail, key, damage.reason))
+                raise CheckpointUnreadable(key, path, damage) from damage.__cause__
             self._events.emit(Event(EventKind.DAMAGE, path, damage.detail, key, damage.reason))
-            raise error from damage.__cause__
-        except SchemaMismatch as mismatch:
-            detail = f"does not fit this program: {mismatch.detail}; the file is whole"
-            self._events.emit(Event(EventKind.SCHEMA_MISMATCH, mismatch.path, detail, key))
-            raise
-        except TooNew as too_new:
-            raise CheckpointTooNew(key, self._store.path_of(key), str(too_new)) from too_new.__cause__
+            raise CorruptCheckpoint(key, path, damage, legible_data(blob)) from damage.__cause__
+
+    def _too_new(self, key: str, too_new: TooNew) -> CheckpointTooNew:
+        self._known.pop(key, None)
+        return CheckpointTooNew(key, self._store.path_of(key), str(too_new))
+
+    def _reported(self, mismatch: SchemaMismatch) -> SchemaMismatch:
+        self._known.pop(mismatch.key, None)
+        detail = f"does not fit this program: {mismatch.detail}; the file is whole"
+        self._events.emit(Event(EventKind.SCHEMA_MISMATCH, mismatch.path, detail, mismatch.key))
+        return mismatch

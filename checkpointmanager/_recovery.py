@@ -6,23 +6,109 @@ plan. If nothing can be done, nothing is touched.
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from xxhash import xxh3_128_digest
 
-from ._checkpoint import Outcome, Recovery
-from ._errors import CheckpointError, CheckpointTooNew, CheckpointWriteFailed, PlanOutdated, SchemaMismatch
+from ._checkpoint import Checkpoint, Loaded, Outcome, Recovery
+from ._errors import (
+    CheckpointError,
+    CheckpointNotFound,
+    CheckpointTooNew,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    DirectoryLocked,
+    ManagerClosed,
+    PlanOutdated,
+    SchemaMismatch,
+    WrongKind,
+)
 from ._events import Event, EventKind, Events
 from ._format.envelope import open_sealed, seal
-from ._format.reason import SHORTAGES, Damaged, TooNew
+from ._format.reason import SHORTAGES, Damaged, Reason, TooNew
 from ._format.repair import SearchBudget, repair
-from ._incumbents import shortage
 from ._reader import Found, Reader
-from ._recoveryplan import Cure, RecoveryPlan
 from ._store import Store
-from ._writer import Writer
+from ._writer import Writer, shortage
+
+if TYPE_CHECKING:
+    from ._manager import CheckpointManager
 
 T = TypeVar("T")
+
+
+class Cure(NamedTuple):
+    """The bytes that would replace the damaged ones."""
+
+    blob: bytes
+    detail: str
+    found: Found[Any] | None  # the content of the bytes, if the program can use it
+    rollback_to: int = 0  # the generation that they restore; 0 for an exact repair
+    comes_from: bytes = b""  # the digest of that generation's bytes
+    mismatch: SchemaMismatch | None = None  # the bytes are whole again, but do not fit the program
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRecovery:
+    """The facts of a plan.
+
+    `outcome` is what apply() returns without further consent: INTACT, REPAIRED, NEEDS_ROLLBACK or HOPELESS. `detail`
+    says the same in words, and `lost` says what is lost at best. `reason` and `damage` say what is wrong with the file
+    at `path`, the checkpoint of `key`.
+    """
+
+    key: str
+    path: str
+    outcome: Outcome
+    detail: str
+    lost: str = "nothing"
+    reason: Reason | None = None
+    damage: str = ""
+    rollback_to: int = 0  # the generation that rollback=True restores, if there is no exact repair
+
+    @property
+    def exact(self) -> bool:
+        """True if apply() restores exactly the bytes that were written, as the checksum proves."""
+        return self.outcome is Outcome.REPAIRED
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan(PlannedRecovery):
+    """Made by plan_recovery, which takes no lock. Nothing has happened yet; apply() acts."""
+
+    _seen: bytes = field(kw_only=True, repr=False)  # the digest of the bytes that the plan is about
+    _cure: Cure | None = field(default=None, kw_only=True, repr=False)
+    _found: Found[Any] | None = field(default=None, kw_only=True, repr=False)  # set if the file is intact
+    _made_by: Recoverer[Any] = field(kw_only=True, repr=False, compare=False)
+
+    def apply(
+        self, *, rollback: bool = False, discard: bool = False, manager: CheckpointManager[Any] | None = None
+    ) -> Recovery:
+        """Carry out the plan under the lock, after a copy of the damaged bytes has gone to quarantine.
+
+        Raises PlanOutdated if the file has changed since the plan was made. rollback=True consents to losing the
+        last acknowledged change, if that is needed. discard=True consents to removing a hopeless file, which
+        happens only when its bytes are safe in quarantine. If the manager that made the plan is read-only, pass
+        another `manager` of the same directory.
+        """
+        recoverer = self._made_by if manager is None else manager._recoverer
+        return recoverer.apply(self, rollback=rollback, discard=discard)
+
+    @property
+    def _after(self) -> Found[Any] | None:
+        """The checkpoint in place after apply() without further consent, if there is one."""
+        return self._cure.found if self._cure and self.exact else self._found
+
+
+@dataclass(slots=True)
+class _Repairs:
+    """What one load has repaired, and what it may still spend on repairs."""
+
+    made: dict[str, Recovery] = field(default_factory=dict)
+    budget: SearchBudget = field(default_factory=SearchBudget)
+    refused: bool = False  # another process has the lock: wait for it once, not once per file
 
 
 class Recoverer(Generic[T]):
@@ -33,6 +119,12 @@ class Recoverer(Generic[T]):
         self._reader = reader
         self._writer = writer
         self._events = events
+
+    def load(self) -> Loaded[T]:
+        """Load everything, and repair exactly what can be repaired."""
+        repairs = _Repairs()
+        loaded = self._reader.load(partial(self._get_repaired, repairs))
+        return Loaded(loaded.checkpoints, loaded.problems, repairs.made)
 
     def plan(self, key: str, *, budget: SearchBudget | None = None, report: bool = True) -> RecoveryPlan:
         """Takes no lock. Emits a damage event, unless the caller has already reported it."""
@@ -73,6 +165,28 @@ class Recoverer(Generic[T]):
         if cure.mismatch:
             raise cure.mismatch
         return Recovery(key, outcome, cure.detail, kept)
+
+    def _get_repaired(self, repairs: _Repairs, key: str) -> Checkpoint[T]:
+        """If the repair fails, the error is still that of the damage."""
+        try:
+            return self._reader.get(key)
+        except CorruptCheckpoint:
+            if repairs.refused:
+                raise
+            try:
+                with self._writer.changing(key):
+                    plan = self.plan(key, budget=repairs.budget, report=False)
+                    if plan.exact:
+                        repairs.made[key] = self.carry_out(plan)
+                if found := plan._after:
+                    return self._reader.checkpoint(found.header, found.data)
+            except DirectoryLocked:
+                repairs.refused = True
+            except (CheckpointNotFound, CheckpointTooNew, SchemaMismatch, WrongKind, ManagerClosed):
+                raise  # the file is not merely damaged any more, or the manager is closed
+            except CheckpointError:
+                pass
+            raise
 
     def _refuse_if_outdated(self, plan: RecoveryPlan) -> None:
         try:
@@ -116,15 +230,7 @@ class Recoverer(Generic[T]):
             return Cure(mended.blob, mended.finding, None, mismatch=mismatch)
         except (Damaged, TooNew, CheckpointError):
             return None
-        return self._newer(key, found.header.generation) or Cure(mended.blob, mended.finding, found)
-
-    def _newer(self, key: str, generation: int) -> Cure | None:
-        """A newer generation that an owner put beside a file it found damaged after a crash: nothing is lost."""
-        beside = self._beside(key)
-        if beside is None or beside[1].header.generation <= generation:
-            return None
-        blob, found = beside
-        return Cure(blob, f"generation {found.header.generation}, kept beside it, is newer", found)
+        return Cure(mended.blob, mended.finding, found)
 
     def _beside(self, key: str) -> tuple[bytes, Found[T]] | None:
         """The previous generation, if it is whole and this program can read it."""

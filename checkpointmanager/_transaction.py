@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
+from ._batch import Changes
 from ._checkpoint import Checkpoint
 from ._errors import CheckpointError, CheckpointNotFound, TransactionFailed, UnstorableValue
 from ._format.keys import check_key
 from ._reader import Found, Reader
 from ._schema import Encoded, Schema
 from ._store import Store
-
-if TYPE_CHECKING:
-    from ._loader import Loader
-    from ._writer import Outcomes, Writer
+from ._writer import Writer
 
 T = TypeVar("T")
 
@@ -47,11 +45,10 @@ class Transaction(Generic[T]):
     was written, and every one that already had its new content.
     """
 
-    def __init__(self, store: Store, schema: Schema[T], reader: Reader[T], loader: Loader[T], writer: Writer) -> None:
+    def __init__(self, store: Store, schema: Schema[T], reader: Reader[T], writer: Writer) -> None:
         self._store = store
         self._schema = schema
         self._reader = reader
-        self._loader = loader
         self._writer = writer
         self._steps: dict[str, list[_Step]] = {}
         self.written: Mapping[str, Checkpoint[T]] = {}
@@ -94,12 +91,12 @@ class Transaction(Generic[T]):
 
     def _commit(self, steps: Mapping[str, list[_Step]]) -> None:
         values: dict[str, Any] = {}
-        outcomes: Outcomes = {}
+        outcomes: Changes = {}
         with self._writer.changing(*steps):
             for key in sorted(steps):
                 found, created, updates = self._start(key, steps[key])
                 outcomes[key], values[key] = self._after(key, found, created, updates)
-            done = self._writer.transact(outcomes)
+            done = self._writer.commit(outcomes, together=True)
         self.written = {
             key: self._reader.checkpoint(header, values[key], key in done.unchanged)
             for key, header in done.headers.items()
@@ -112,7 +109,7 @@ class Transaction(Generic[T]):
         if len(updates) < len(steps):
             return None, created, updates
         try:
-            return self._loader.read(key), None, updates
+            return self._reader.read(key), None, updates
         except CheckpointNotFound:
             return None, None, updates
         except CheckpointError as error:

@@ -1,41 +1,40 @@
 """From encoded data to a durable file: counts generations, and skips content that is unchanged.
 
-What the writer remembers about a key it forgets before each attempt, and learns again from the file after a failure.
-So a write in doubt can never be mistaken for one that happened.
+Cached knowledge about a key is dropped before each write, and learned again from the file after a failure. So a write
+in doubt can never be mistaken for one that happened.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from xxhash import xxh3_128_digest
 
 from ._batch import Changes, Committed
-from ._changeguard import change_guard
 from ._errors import (
     CheckpointError,
     CheckpointNotFound,
+    CheckpointUnreadable,
     CheckpointWriteFailed,
+    CorruptCheckpoint,
+    SchemaMismatch,
     TransactionFailed,
     UnstorableValue,
 )
-from ._events import Events
+from ._events import Event, EventKind, Events
 from ._format.envelope import MAX_GENERATION, Header, open_sealed, seal
-from ._format.reason import Damaged, Reason, TooNew
-from ._incumbents import Incumbents
+from ._format.reason import SHORTAGES, Damaged, Reason, TooNew
 from ._keylocks import KeyLocks
 from ._metricssink import MetricsSink
 from ._reader import Reader
 from ._schema import Encoded
 from ._store import Put, Remove, Replaces, Store
 from ._unbroken import Unbroken
-
-# By key: the new content (None: a removal), and the header of a good checkpoint that was just read.
-Outcomes = dict[str, tuple[Encoded | None, Header | None]]
 
 
 class Known(NamedTuple):
@@ -44,11 +43,6 @@ class Known(NamedTuple):
     header: Header
     digest: bytes
     identity: object = None  # the store's, of the file that was last seen to have these bytes; None: not yet seen
-
-    def is_of(self, encoded: Encoded, digest: bytes) -> bool:
-        """True for the same data and versions. Boot and durability are this owner's, so they are the same anyway."""
-        versions = (self.header.version, self.header.readable_by)
-        return digest == self.digest and versions == (encoded.version, encoded.readable_by)
 
 
 class Writer:
@@ -62,21 +56,34 @@ class Writer:
         boot: str,
         events: Events,
         *,
-        metrics: MetricsSink | None = None,
+        known: dict[str, Known],
+        metrics: MetricsSink | None,
     ) -> None:
         self._store = store
         self._kind = kind
         self._reader = reader
-        self._incumbents = Incumbents(store, reader, events)
         self._boot = boot
         self._events = events
+        self._known = known  # each entry guarded by its key's lock
         self._metrics = metrics
         self._locks = KeyLocks()
-        self._known: dict[str, Known] = {}  # each entry guarded by its key's lock
 
     def changing(self, *keys: str) -> Unbroken:
-        """No other thread changes these keys in the block; events wait until the locks are released."""
-        return Unbroken(change_guard(keys, self._events, self._store, self._locks, self._metrics))
+        """No other writer changes these keys in the block; events wait until the locks are released."""
+        return Unbroken(self._changing(keys))
+
+    def _changing(self, keys: Sequence[str]) -> Generator[None, None, None]:
+        started = time.perf_counter() if self._metrics else 0.0
+        try:
+            # The store before its keys: a store that is closed, or was opened before a fork, must refuse at once.
+            with self._store.writing(), self._locks.locked(*keys):
+                self._events.hold_back(self._locks.held)
+                if self._metrics:
+                    self._metrics.waited(self._store.path, time.perf_counter() - started)
+                self._store.check_owner(keys)
+                yield
+        finally:
+            self._events.deliver()
 
     def write(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Header, bool]:
         """Make a checkpoint durable; returns its header, and True if there was nothing to change.
@@ -92,153 +99,126 @@ class Writer:
         return after.header, False
 
     def remove(self, key: str) -> None:
-        self._commit_one(self._prepare_removal(key))
+        if removal := self._prepare_removal(key):
+            self._commit_one(removal)
 
-    def commit(self, changes: Changes) -> Committed:
-        """A batch: afterwards exactly what is durable is remembered."""
+    def commit(self, changes: Changes, *, together: bool) -> Committed:
+        """A batch or a transaction. Afterwards exactly what is durable is remembered."""
         failures: dict[str, CheckpointError] = {}
         made: list[Put | Remove] = []
         written: dict[str, Known] = {}
         unchanged: set[str] = set()
-        for key, encoded in changes.items():
+        for key, (encoded, found) in changes.items():
             try:
                 if encoded is None:
-                    made.append(self._prepare_removal(key))
-                    continue
-                written[key], put = self._prepare(key, encoded)
-                if put:
-                    made.append(put)
+                    put: Put | Remove | None = self._prepare_removal(key)
                 else:
-                    unchanged.add(key)
-                    self._skip()
+                    written[key], put = self._prepare(key, encoded, found)
             except CheckpointError as error:
+                if together:
+                    raise TransactionFailed(key, self._store.path_of(key), error) from error
                 failures[key] = error
-        failures |= self._commit(made)
+                continue
+            if put:
+                made.append(put)
+            elif encoded is not None:
+                unchanged.add(key)
+                self._skip()
+        failures |= self._commit(made, together=together)
         durable = {key: after for key, after in written.items() if key not in failures}
         for key, after in durable.items():
             self._remember(key, after)
         headers = {key: after.header for key, after in durable.items()}
         return Committed(headers, frozenset(unchanged), failures)
 
-    def transact(self, outcomes: Outcomes) -> Committed:
-        """All or nothing, or TransactionFailed."""
-        made: list[Put | Remove] = []
-        written: dict[str, Known] = {}
-        unchanged: set[str] = set()
-        for key, (encoded, found) in outcomes.items():
-            try:
-                if encoded is None:
-                    made.append(self._prepare_removal(key))
-                    continue
-                written[key], put = self._prepare(key, encoded, found)
-            except CheckpointError as error:
-                raise TransactionFailed(key, self._store.path_of(key), error) from error
-            if put:
-                made.append(put)
-            else:
-                unchanged.add(key)
-                self._skip()
-        self._commit(made, together=True)
-        for key, after in written.items():
-            self._remember(key, after)
-        return Committed({key: after.header for key, after in written.items()}, frozenset(unchanged), {})
-
     def replace_damaged(self, key: str, reason: Reason, blob: bytes) -> str:
         """Replace damaged bytes with `blob`, after copying them to quarantine; returns where the copy is."""
-        kept = self._keep_damaged(key, reason)
+        kept = self._quarantine(key, reason)
         header, _ = open_sealed(blob, key)
         self._commit_one(Put(key, blob, header.generation, Replaces.DAMAGED))
         return kept
 
     def discard_damaged(self, key: str, reason: Reason) -> str:
         """Remove damaged bytes, after copying them to quarantine; returns where the copy is."""
-        kept = self._keep_damaged(key, reason)
-        self._commit_one(Remove(key, self._next_generation(key, self._reader.highest_generation(key))))
+        kept = self._quarantine(key, reason)
+        self._commit_one(Remove(key, self._after(key, self._reader.highest_generation(key))))
         return kept
-
-    def _keep_damaged(self, key: str, reason: Reason) -> str:
-        self.forget(key)
-        self._incumbents.refuse_if_not_a_file(key, reason)
-        return self._incumbents.quarantine(key, reason)
 
     def forget(self, key: str) -> None:
         """Let the next write learn from the file again. Always safe."""
         self._known.pop(key, None)
 
-    def _prepare(self, key: str, encoded: Encoded, found: Header | None = None) -> tuple[Known, Put | None]:
+    # One change
+
+    def _prepare(self, key: str, encoded: Encoded, found: Header | None) -> tuple[Known, Put | None]:
         """What will be known after the write, and the write itself; None if the checkpoint has this content already."""
         digest = xxh3_128_digest(encoded.json)
         known = self._known.pop(key, None)
         lowest = known.header.generation if known else 0
         if known and found and found != known.header:
             known = None  # another program or a person has replaced the file
-        if known and known.is_of(encoded, digest):
-            known = known if found else self._seen(key, known, encoded)
+        if known and digest == known.digest and _versions(known.header) == (encoded.version, encoded.readable_by):
+            # Boot and durability are this owner's, so they are the same anyway.
+            known = known if found else self._seen(key, known)
             if known:
                 self._known[key] = known
                 return known, None
-        if known:
-            replaces, generation = Replaces.WHOLE, lowest
-        else:
-            lowest = max(lowest, self._store.highest_generation(key))
-            replaces, generation = self._incumbents.before_write(key, lowest, found)
+        replaces, generation = (Replaces.WHOLE, lowest) if known else self._incumbent(key, found)
         header = Header(
-            kind=self._kind,
-            version=encoded.version,
-            readable_by=encoded.readable_by,
-            key=key,
-            generation=self._next_generation(key, generation),
-            boot=self._boot,
-            written=datetime.now(UTC),
+            self._kind,
+            encoded.version,
+            encoded.readable_by,
+            key,
+            self._after(key, max(generation, lowest)),
+            self._boot,
+            datetime.now(UTC),
         )
         blob = seal(header, encoded.json)
         if len(blob) > self._store.max_bytes:
             raise UnstorableValue("$", f"takes {len(blob)} bytes, over the limit of {self._store.max_bytes}")
         return Known(header, digest), Put(key, blob, header.generation, replaces)
 
-    def _prepare_removal(self, key: str) -> Remove:
-        """Damaged bytes have been copied."""
-        known = self._known.pop(key, None)
-        highest = known.header.generation if known else self._incumbents.before_removal(key)
-        return Remove(key, self._next_generation(key, max(highest, self._store.highest_generation(key))))
+    def _incumbent(self, key: str, found: Header | None) -> tuple[Replaces, int]:
+        """What a write replaces, and the highest generation of the key. Damaged bytes have been copied."""
+        highest = self._store.highest_generation(key)
+        try:
+            header = found or self._reader.read(key).header
+            return Replaces.WHOLE, max(header.generation, highest)
+        except CheckpointNotFound:
+            return Replaces.ABSENT, self._reader.highest_generation(key)
+        except SchemaMismatch as mismatch:
+            return Replaces.WHOLE, max(mismatch.generation, highest)
+        except (CorruptCheckpoint, CheckpointUnreadable) as damage:
+            if damage.errno in SHORTAGES:
+                raise shortage(key, damage.path, damage.errno) from damage
+            self._quarantine(key, damage.reason)
+            return Replaces.DAMAGED, self._reader.highest_generation(key)
 
-    def _next_generation(self, key: str, generation: int) -> int:
+    def _prepare_removal(self, key: str) -> Remove | None:
+        """None if there is nothing to remove. A removal never needs the content; damaged bytes have been copied."""
+        known = self._known.pop(key, None)
+        if known:
+            return Remove(key, self._after(key, known.header.generation))
+        try:
+            highest = self._reader.verify(key).generation
+        except CheckpointNotFound:
+            highest = self._reader.highest_generation(key)
+            if not highest:
+                return None  # neither a file, nor a previous generation, nor a record
+        except (CorruptCheckpoint, CheckpointUnreadable) as damage:
+            self._try_quarantine(key, damage)
+            highest = self._reader.highest_generation(key)
+        except CheckpointError:  # whole, but another program's
+            highest = self._reader.highest_generation(key)
+        return Remove(key, self._after(key, max(highest, self._store.highest_generation(key))))
+
+    def _after(self, key: str, generation: int) -> int:
         if generation >= MAX_GENERATION:
             error = OSError(errno.EOVERFLOW, f"its generation is {generation}, after which there is none")
             raise CheckpointWriteFailed(key, self._store.path_of(key), error, in_doubt=False)
         return generation + 1
 
-    def _commit_one(self, change: Put | Remove) -> None:
-        for failure in self._commit([change]).values():
-            raise failure
-
-    def _commit(
-        self, changes: Sequence[Put | Remove], *, together: bool = False
-    ) -> Mapping[str, CheckpointWriteFailed]:
-        started = time.perf_counter()
-        try:
-            failures = self._store.commit(changes, together=together)
-        except TransactionFailed as error:
-            self._measure(changes, dict.fromkeys((change.key for change in changes), error), started)
-            raise
-        self._measure(changes, failures, started)
-        return failures
-
-    def _measure(
-        self, changes: Sequence[Put | Remove], failures: Mapping[str, CheckpointWriteFailed], started: float
-    ) -> None:
-        if self._metrics:
-            self._metrics.committed(self._store.path, changes, failures, time.perf_counter() - started)
-
-    def _skip(self) -> None:
-        if self._metrics:
-            self._metrics.unchanged(self._store.path)
-
-    def _remember(self, key: str, known: Known) -> None:
-        if self._store.exclusive:  # else another process may write the key at any time
-            self._known[key] = known
-
-    def _seen(self, key: str, known: Known, encoded: Encoded) -> Known | None:
+    def _seen(self, key: str, known: Known) -> Known | None:
         """`known` with the identity of the file, if that still has the known bytes: someone may have changed it.
 
         The first time the bytes are read; later a look at the identity is enough.
@@ -252,3 +232,66 @@ class Writer:
         except (CheckpointNotFound, Damaged, TooNew):
             return None
         return known._replace(identity=identity) if is_there else None
+
+    # Quarantine
+
+    def _quarantine(self, key: str, reason: Reason) -> str:
+        """Copy damaged bytes; returns where the copy is. Raises CheckpointWriteFailed."""
+        self.forget(key)
+        path = self._store.path_of(key)
+        try:
+            if reason is Reason.NOT_A_FILE:
+                raise OSError(errno.EISDIR, "a folder, link or device is in its place; move it away")
+            kept = self._store.quarantine(key, reason)
+        except OSError as error:
+            raise CheckpointWriteFailed(key, path, error, in_doubt=False) from error
+        self._events.emit(Event(EventKind.QUARANTINED, path, f"the damaged bytes are kept in {kept}", key, reason))
+        return kept
+
+    def _try_quarantine(self, key: str, damage: CorruptCheckpoint | CheckpointUnreadable) -> None:
+        """A removal must always be possible, so a copy that cannot be made is only reported."""
+        try:
+            self._quarantine(key, damage.reason)
+        except CheckpointWriteFailed as error:
+            if damage.reason is Reason.NOT_A_FILE:
+                raise
+            self._events.emit(Event(EventKind.NOT_QUARANTINED, damage.path, str(error), key, damage.reason))
+
+    # The store
+
+    def _commit_one(self, change: Put | Remove) -> None:
+        for failure in self._commit([change]).values():
+            raise failure
+
+    def _commit(
+        self, changes: Sequence[Put | Remove], *, together: bool = False
+    ) -> Mapping[str, CheckpointWriteFailed]:
+        if self._metrics is None:
+            return self._store.commit(changes, together=together)
+        started = time.perf_counter()
+        try:
+            failures = self._store.commit(changes, together=together)
+        except TransactionFailed as error:
+            all_failed = dict.fromkeys((change.key for change in changes), error)
+            self._metrics.committed(self._store.path, changes, all_failed, time.perf_counter() - started)
+            raise
+        self._metrics.committed(self._store.path, changes, failures, time.perf_counter() - started)
+        return failures
+
+    def _skip(self) -> None:
+        if self._metrics:
+            self._metrics.unchanged(self._store.path)
+
+    def _remember(self, key: str, known: Known) -> None:
+        if self._store.exclusive:  # else another process may write the key at any time
+            self._known[key] = known
+
+
+def shortage(key: str, path: str, number: int | None) -> CheckpointWriteFailed:
+    """The error for a process that lacks descriptors or memory at the moment; nothing was touched."""
+    error = OSError(number, os.strerror(number or 0))
+    return CheckpointWriteFailed(key, path, error, in_doubt=False)
+
+
+def _versions(header: Header) -> tuple[int, int]:
+    return header.version, header.readable_by

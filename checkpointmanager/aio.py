@@ -28,7 +28,7 @@ from ._format.keys import check_key
 from ._keyedthreads import THREADS, KeyedThreads, KeyedThreadsClosed
 from ._manager import CheckpointManager, FileOptions
 from ._options import check_arguments
-from ._recoveryplan import PlannedRecovery, RecoveryPlan
+from ._recovery import PlannedRecovery, RecoveryPlan
 from ._schema import Schema
 from ._store import Store
 from ._transaction import NO_DEFAULT

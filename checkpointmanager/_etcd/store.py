@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from .._callgate import CallGate
 from .._errors import CheckpointNotFound, CheckpointWriteFailed, DirectoryUnusable
-from .._filestore.inflight import InFlight
 from .._filestore.ownership import ReadOnly
 from .._format.reason import Damaged, Reason
 from .._options import check_options
@@ -91,7 +91,7 @@ class EtcdStore:
         self.max_bytes = max_bytes
         self.exclusive = not read_only
         self._timeout = timeout
-        self._in_flight = InFlight(self.path)
+        self._in_flight = CallGate(self.path)
         self._expected = _Expected()
         owning = Ownership(self._client, self._layout, self.path, owner=owner, ttl=ttl, timeout=timeout)
         self._ownership = owning

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Literal
 
+from .._callgate import CallGate
 from .._errors import (
     CheckpointError,
     CheckpointNotFound,
@@ -32,7 +33,6 @@ from .._options import check_options, check_path
 from .._store import Put, Remove, Replaces
 from .._unbroken import Unbroken
 from .directory import Directory
-from .inflight import InFlight
 from .journal import FIRST_BYTES, Journal
 from .names import Outcome, Staged, discard_temps
 from .onlooker import Onlooker
@@ -94,7 +94,7 @@ class FileStore:
         self._onlooker = None if self.exclusive else Onlooker(self._directory, max_bytes)
         self._journal = self._new_journal() if self.exclusive and self._durable else None
         self._plain = PlainChanges(self._directory, durable=self._durable)
-        self._in_flight = InFlight(self.path)
+        self._gate = CallGate(self.path)
         if read_only:
             self._ownership: Ownership | ReadOnly = ReadOnly(self.path)
             return
@@ -113,7 +113,7 @@ class FileStore:
     # Reading
 
     def keys(self) -> list[str]:
-        with self._in_flight:
+        with self._gate:
             names = self._directory.names()
             keys = {key for name in names if name.endswith(SUFFIX) and is_name(key := name[: -len(SUFFIX)])}
             if self._journal:
@@ -125,11 +125,11 @@ class FileStore:
         return list(keys)
 
     def exists(self, key: str) -> bool:
-        with self._in_flight:
+        with self._gate:
             return self._exists(key)
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
-        with self._in_flight:
+        with self._gate:
             is_elsewhere, blob = self._elsewhere(key, previous=previous)
             if not is_elsewhere:
                 blob = self._read_name(PREVIOUS + key if previous else key + SUFFIX, key)
@@ -140,7 +140,7 @@ class FileStore:
         return blob
 
     def identity(self, key: str) -> object:
-        with self._in_flight:
+        with self._gate:
             try:
                 status = self._directory.stat(key + SUFFIX)
             except OSError:
@@ -148,7 +148,7 @@ class FileStore:
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def prefetch(self, keys: Sequence[str]) -> None:
-        with self._in_flight:
+        with self._gate:
             for key in keys:
                 descriptors: list[int] = []
                 with suppress(OSError):
@@ -185,10 +185,10 @@ class FileStore:
     # Writing
 
     def writing(self) -> AbstractContextManager[None]:
-        return self._in_flight if self.exclusive else Unbroken(self._writing_with_lock())
+        return self._gate if self.exclusive else Unbroken(self._writing_with_lock())
 
     def _writing_with_lock(self) -> Generator[None, None, None]:
-        with self._in_flight, self._ownership.writing():
+        with self._gate, self._ownership.writing():
             try:
                 self._take_turn()
             except (OSError, CheckpointTooNew) as error:
@@ -214,7 +214,7 @@ class FileStore:
                 raise CheckpointWriteFailed(key, self.path_of(key), error, in_doubt=False) from error
 
     def commit(self, changes: Sequence[Put | Remove], *, together: bool = False) -> Mapping[str, CheckpointWriteFailed]:
-        self._in_flight.check()
+        self._gate.check()
         outcome = Outcome()
         staged = self._stage(changes, outcome)
         if together and outcome.errors:
@@ -275,11 +275,11 @@ class FileStore:
     # Quarantine
 
     def quarantine(self, key: str, reason: Reason) -> str:
-        with self._in_flight:
+        with self._gate:
             return self._quarantine.keep(key + SUFFIX, key, reason)
 
     def quarantined(self) -> dict[str, list[str]]:
-        with self._in_flight:
+        with self._gate:
             try:
                 return self._quarantine.kept()
             except OSError as error:
@@ -288,7 +288,7 @@ class FileStore:
     # Opening and closing
 
     def close(self) -> None:
-        self._in_flight.close(self._give_back)
+        self._gate.close(self._give_back)
 
     def _give_back(self) -> None:
         try:

@@ -14,10 +14,11 @@ from datetime import UTC, datetime
 
 from filelock import lock_descriptor
 
+from .._fork import tell_of_forks
 from .._format.journal import padded, seal_journal
 from .._format.names import JOURNAL
 from .directory import Directory
-from .system import close_in_children, sync, sync_data, write_all
+from .system import sync, sync_data, write_all
 
 BLANKS = b"\n" * (1 << 20)
 LOCK_SECONDS = 10.0  # a reader that looks for an owner holds the lock for microseconds
@@ -32,7 +33,7 @@ class JournalFile:
         self._close = os.close  # of the `os` that opens the descriptor: pyfakefs may be gone when this is collected
         self._descriptors: list[int] = []
         self._temp = ""
-        close_in_children(self)
+        tell_of_forks(self)
         self._position = self._size = 0
 
     @classmethod
@@ -91,7 +92,7 @@ class JournalFile:
             with suppress(OSError):  # everything that matters was synced
                 self._close(self._descriptors.pop())
 
-    __del__ = close
+    __del__ = forked = close
 
     def _write(self, temp: str, content: bytes, size: int) -> None:
         self._directory.create(self._descriptors, temp)

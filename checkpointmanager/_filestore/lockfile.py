@@ -13,9 +13,9 @@ from contextlib import suppress
 
 from filelock import lock_descriptor, unlock_descriptor
 
+from .._fork import tell_of_forks
 from .._format.names import LOCK
 from .directory import Directory
-from .system import close_in_children
 
 POLL_SECONDS = 0.01  # between attempts: the kernel does not wake a waiter
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -31,7 +31,7 @@ class LockFile:
         self._directory = directory
         self._close = os.close  # of the `os` that opens the descriptor: pyfakefs may be gone when this is collected
         _all.add(self)
-        close_in_children(self)
+        tell_of_forks(self)
 
     def take(self, timeout: float) -> bool:
         """Take the lock. False if another owner held it for all of `timeout` seconds; call give_back even then."""
@@ -67,7 +67,7 @@ class LockFile:
             with suppress(OSError):
                 self._close(descriptor)
 
-    __del__ = close
+    __del__ = forked = close
 
     def _try(self) -> bool:
         self.close()

@@ -6,9 +6,7 @@ import errno
 import os
 import sys
 import types
-import weakref
 from contextlib import suppress
-from typing import Protocol
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})  # the errors of a full disk
 
@@ -46,27 +44,6 @@ def is_locked(descriptor: int) -> bool:
         return True
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     return False
-
-
-class HoldsDescriptor(Protocol):
-    def close(self) -> None: ...
-
-
-_open: weakref.WeakSet[HoldsDescriptor] = weakref.WeakSet()
-
-
-def close_in_children(resource: HoldsDescriptor) -> None:
-    """Close this in every forked child: a lock lives as long as any process has its descriptor."""
-    _open.add(resource)
-
-
-def _close_all() -> None:
-    for resource in list(_open):
-        resource.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_all)
 
 
 def write_all(descriptor: int, blob: bytes) -> None:

@@ -5,8 +5,9 @@ Pure, like the envelope. Slow by nature, because it finds a flipped bit by tryin
 
 from __future__ import annotations
 
+import json
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
@@ -16,7 +17,8 @@ MAX_SEARCH_BYTES = 64 << 10  # about a second of searching; the time grows with 
 LOAD_SEARCH_COST = 100_000_000_000  # bytes to hash: two or three seconds
 CALL_COST = 4096  # bytes hashed in the time of one call of the hash function
 
-_GENERATION = re.compile(rb'"generation":(\d{1,18}),')
+_GENERATION = re.compile(rb'"generation":(\d{1,16}),')
+_DATA = re.compile(rb'"data"\s*:\s*')
 
 
 class Repair(NamedTuple):
@@ -57,6 +59,24 @@ def generation_in(blob: bytes) -> int:
     """The generation that a damaged header appears to state, or 0. Only used to stay above it."""
     found = _GENERATION.search(blob, 0, 1024)
     return int(found[1]) if found else 0
+
+
+def legible_data(blob: bytes) -> Any:
+    """The data that can still be parsed from damaged bytes, or None. Nothing vouches for it."""
+    found = _DATA.search(blob)
+    if found is None:
+        return None
+    try:
+        return _DECODER.raw_decode(blob[found.end() :].decode())[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)  # unlike orjson, it stops where the value ends
 
 
 def _without_trailing_bytes(blob: bytes) -> Repair | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -10,11 +9,12 @@ from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from .._errors import ManagerClosed
-from .._unbroken import is_mine
+from ._errors import ManagerClosed
+from ._fork import tell_of_forks
+from ._unbroken import is_mine
 
 
-class InFlight:
+class CallGate:
     """Every call of a store passes through this gate; after close(), and in a forked child, it lets no thread in.
 
     Each thread has its own lock and holds it while it is inside, so entering never waits. A thread that enters takes
@@ -28,7 +28,7 @@ class InFlight:
         self._empty = False  # no thread is inside, and none will ever enter again
         self._given_back = False
         self._start_empty()
-        _all.add(self)
+        tell_of_forks(self)
 
     def __enter__(self) -> None:
         lock = self._thread.lock
@@ -75,7 +75,7 @@ class InFlight:
                 give_back()
                 self._given_back = True
 
-    def bar_in_child(self) -> None:
+    def forked(self) -> None:
         """After a fork the parent stays the owner. The child gets new locks, because the old ones may be held."""
         self._start_empty()
         self._empty = False
@@ -104,15 +104,3 @@ class _Thread(threading.local):
         """Called once in each thread, when the thread enters for the first time."""
         self.lock = threading.RLock()
         locks.add(weakref.ref(self.lock, locks.discard))
-
-
-_all: weakref.WeakSet[InFlight] = weakref.WeakSet()
-
-
-def _bar_all() -> None:
-    for in_flight in list(_all):
-        in_flight.bar_in_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_bar_all)
