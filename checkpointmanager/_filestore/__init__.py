@@ -132,11 +132,9 @@ class FileStore:
         with self._gate:
             is_elsewhere, blob = self._elsewhere(key, previous=previous)
             if not is_elsewhere:
-                blob = self._read_name(previous_name(key) if previous else current_name(key), key)
+                blob = self._read_name(name, key)
         if blob is None:
-            raise CheckpointNotFound(
-                key, os.path.join(self.path, previous_name(key) if previous else current_name(key))
-            )
+            raise CheckpointNotFound(key, os.path.join(self.path, name))
         if len(blob) > self.max_bytes:
             raise Damaged(Reason.TOO_LARGE, f"{len(blob)} bytes, over the limit of max_bytes={self.max_bytes}")
         return blob
