@@ -262,7 +262,7 @@ class CheckpointCache(Generic[T]):
     ) -> None:
         """Store in memory what the disk certainly holds, and what it may hold instead."""
         old = self._entries.get(key)
-        if failure is None or getattr(failure, "committed", False):
+        if failure is None:
             self._swap(key, old, None if outcome is REMOVED else _entry(cast("Checkpoint[T]", written)))
         elif getattr(failure, "in_doubt", False) and (old or outcome is not REMOVED):
             known: CacheEntry[T] = old or CacheEntry(key, None, 0)

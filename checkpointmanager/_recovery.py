@@ -26,7 +26,7 @@ from ._errors import (
     WrongKind,
 )
 from ._events import Event, EventKind, Events
-from ._format.envelope import open_sealed, seal
+from ._format.envelope import MAX_GENERATION, open_sealed, seal
 from ._format.reason import SHORTAGES, Damaged, Reason, TooNew
 from ._format.repair import SearchBudget, repair
 from ._reader import Found, Reader
@@ -252,6 +252,8 @@ class Recoverer(Generic[T]):
         before, found = beside
         header, data = open_sealed(before, key)
         generation = max(self._reader.highest_generation(key), header.generation + 1) + 1
+        if generation > MAX_GENERATION:
+            return None
         detail = (
             f"generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC, comes back "
             f"as generation {generation}; what was written after it is lost"

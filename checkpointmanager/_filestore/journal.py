@@ -72,7 +72,7 @@ class Journal:
         self._written: list[tuple[Group, Sequence[Change]]] = []  # since the last settle; not all may be committed
         self._highest: dict[str, int] = {}  # by key: the highest generation that the journal may bring back
         self._distrust = False
-        self._doubt = False  # the last group was perhaps committed
+        self._doubt: Group | None = None  # the last group, as long as it is not known to be committed
 
     def inherit(self, content: JournalContent) -> None:
         """Take over the journal of an owner that has died, before anything is served. Raises OSError."""
@@ -118,7 +118,8 @@ class Journal:
         for key in keys:
             if submission := self._groups.owed(key):
                 self._finish(key, submission)
-        if self._doubt:
+        doubt = self._doubt
+        if doubt and not doubt.over.locked():  # else its sync is under way, and others need not wait for that
             with self._groups.turn:
                 if self._doubt:
                     self._settle_files()
@@ -189,7 +190,7 @@ class Journal:
             self._begin(group, changes)
             group.seconds = self._file.append(lines)
         group.committed = True
-        self._doubt = False
+        self._doubt = None
 
     def _has_room(self, size: int) -> bool:
         file = self._file
@@ -197,7 +198,8 @@ class Journal:
 
     def _begin(self, group: Group, changes: Sequence[Change]) -> None:
         """From now on the group is in doubt, until one assignment makes it committed."""
-        self._doubt = group.begun = True
+        self._doubt = group
+        group.begun = True
         for change in changes:
             self._highest[change.key] = change.generation
         self._written.append((group, changes))
@@ -288,7 +290,7 @@ class Journal:
     def _settle_files(self) -> None:
         """Steps 1 to 3. If a sync fails the journal stays, and the next settle distrusts."""
         started = time.perf_counter()
-        self._distrust |= self._doubt
+        self._distrust |= self._doubt is not None
         for submission in self._groups.owed_and_committed():
             self._apply(submission)
         blocked = {change.key for change in waiting_changes(self._groups.owed_and_committed())}
@@ -330,7 +332,7 @@ class Journal:
         self._file, self._usable = file, True
         self._size = min(2 * self._size, max(LAST_BYTES, self._size))
         self._highest = {change.key: change.generation for change in (*kept, *(changes if is_large else ()))}
-        self._doubt = is_large  # until its group is committed
+        self._doubt = group if is_large else None  # until it is committed
 
     def _do_without(self) -> None:
         if self._exists:
@@ -339,7 +341,7 @@ class Journal:
             self._directory.sync()
         self.abandon()
         self._file, self._exists = None, False
-        self._doubt = False
+        self._doubt = None
         self._highest.clear()
 
     def _end(self) -> None:

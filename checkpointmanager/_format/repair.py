@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
-from .envelope import CHECKSUM_BYTES, CLOSING, checksum_matches, checksum_of, stated_digest
+from .envelope import CHECKSUM_BYTES, CLOSING, MAX_GENERATION, checksum_matches, checksum_of, stated_digest
 
 MAX_SEARCH_BYTES = 64 << 10  # about a second of searching; the time grows with the square of the size
 LOAD_SEARCH_COST = 100_000_000_000  # bytes to hash: two or three seconds
@@ -58,7 +58,8 @@ def repair(blob: bytes, budget: SearchBudget | None = None) -> Repair | None:
 def generation_in(blob: bytes) -> int:
     """The generation that a damaged header appears to state, or 0. Only used to stay above it."""
     found = _GENERATION.search(blob, 0, 1024)
-    return int(found[1]) if found else 0
+    generation = int(found[1]) if found else 0
+    return generation if generation <= MAX_GENERATION else 0  # a number that nobody wrote must not end all writing
 
 
 def legible_data(blob: bytes) -> Any:

@@ -23,7 +23,6 @@ class Journal:
         self._torn = b""
         self.acknowledged = 0
         self.last = 0
-        self.spares = 0  # left by the last writer
 
     def read(self, output: bytes, *, acknowledgements: bool = True) -> None:
         """A change that began may have happened; an acknowledged one has, and replaced all before it."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from checkpointmanager import CheckpointManager, CheckpointNotFound, Outcome
 from checkpointmanager.testing import damage, failing
 
-from . import spares
 from .leases import LEASES, NEW, OLD, Lease, LeaseManager
 
 
@@ -30,28 +29,30 @@ def empty(directory: Path) -> LeaseManager:
     return CheckpointManager(directory, LEASES)
 
 
+def busy(directory: Path) -> LeaseManager:
+    """This owner has written another key, so there is a journal."""
+    manager = CheckpointManager(directory, LEASES)
+    manager.create_checkpoint("b", OLD)
+    return manager
+
+
 def known(directory: Path) -> LeaseManager:
     """Key "a" was written by this owner, and has a previous generation."""
     manager = CheckpointManager(directory, LEASES)
     manager.create_checkpoint("a", Lease("oldest"))
     manager.create_checkpoint("a", OLD)
-    make_spares(manager)
     return manager
-
-
-def make_spares(manager: LeaseManager) -> None:
-    """So that the next update finds one, where spares work."""
-    store: Any = manager._store
-    number = 0
-    while store._spares.works and spares.free_in(manager) < 2:
-        manager.create_checkpoint("filler", Lease("filler", number := number + 1))
-    manager.remove_checkpoint("filler")
 
 
 def found(directory: Path) -> LeaseManager:
     """Key "a" was written by an owner before."""
     known(directory).close()
     return CheckpointManager(directory, LEASES)
+
+
+def shared(directory: Path) -> LeaseManager:
+    known(directory).close()
+    return CheckpointManager(directory, LEASES, sharing=True)
 
 
 def orphaned(directory: Path) -> LeaseManager:
@@ -81,52 +82,42 @@ def batch_of_three(manager: LeaseManager) -> None:
         batch.remove_checkpoint("c")
 
 
-def shrinking(directory: Path) -> LeaseManager:
-    """The previous generation of key "a" is longer than any other."""
-    manager = CheckpointManager(directory, LEASES)
-    manager.create_checkpoint("a", Lease("oldest" * 100))
-    manager.create_checkpoint("a", OLD)
-    make_spares(manager)
-    return manager
-
-
 def all_known(directory: Path) -> LeaseManager:
     manager = known(directory)
     for key in "bcbc":
         manager.create_checkpoint(key, Lease(f"{key} {len(os.listdir(directory))}"))
-    make_spares(manager)
     return manager
-
-
-def not_exchanged(directory: Path) -> AbstractContextManager[Any]:
-    return failing(directory, "exchange", errno.EINVAL, lasting=True)
 
 
 def links_refused(directory: Path) -> AbstractContextManager[Any]:
     return failing(directory, "link", errno.EPERM, lasting=True)
 
 
-@contextmanager
-def neither_links_nor_leases(directory: Path) -> Iterator[None]:
-    with links_refused(directory), failing(directory, "fcntl", errno.EINVAL, lasting=True):
-        yield
-
-
 def update(manager: LeaseManager) -> None:
     manager.update_checkpoint("a", lambda _: NEW)
 
 
+def create(manager: LeaseManager) -> None:
+    manager.create_checkpoint("a", NEW)
+
+
+def remove(manager: LeaseManager) -> None:
+    manager.remove_checkpoint("a")
+
+
+# The first change by an owner also makes the journal.
 WRITES: dict[str, Scenario] = {
-    "create of a new key": Scenario(empty, lambda manager: manager.create_checkpoint("a", NEW), None, NEW),
-    "create beside an orphan": Scenario(orphaned, lambda manager: manager.create_checkpoint("a", NEW), None, NEW),
+    "create of a new key": Scenario(empty, create, None, NEW),
+    "create beside other keys": Scenario(busy, create, None, NEW),
+    "create beside an orphan": Scenario(orphaned, create, None, NEW),
     "update of a known key": Scenario(known, update, OLD, NEW),
     "first update by this owner": Scenario(found, update, OLD, NEW),
-    "first create by this owner": Scenario(found, lambda manager: manager.create_checkpoint("a", NEW), OLD, NEW),
-    "update with something shorter": Scenario(shrinking, update, OLD, NEW),
-    "update where names are not exchanged": Scenario(known, update, OLD, NEW, not_exchanged),
-    "update where links are refused": Scenario(known, update, OLD, NEW, neither_links_nor_leases),
-    "remove of a known key": Scenario(known, lambda manager: manager.remove_checkpoint("a"), OLD, None),
-    "remove of a found key": Scenario(found, lambda manager: manager.remove_checkpoint("a"), OLD, None),
+    "first create by this owner": Scenario(found, create, OLD, NEW),
+    "update where links are refused": Scenario(known, update, OLD, NEW, links_refused),
+    "update in a shared directory": Scenario(shared, update, OLD, NEW),
+    "remove of a known key": Scenario(known, remove, OLD, None),
+    "remove of a found key": Scenario(found, remove, OLD, None),
+    "remove in a shared directory": Scenario(shared, remove, OLD, None),
     "batch of three": Scenario(found, batch_of_three, OLD, NEW),
     "batch of known keys": Scenario(all_known, batch_of_three, OLD, NEW),
 }

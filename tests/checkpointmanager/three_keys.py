@@ -43,13 +43,13 @@ def check_reopened(directory: Path, *expected: dict[str, Lease]) -> None:
     seen = as_a_reader_sees_it(directory)
     assert seen in expected
     with CheckpointManager(directory, LEASES) as manager:
-        assert names(directory, ".t") == [], "neither temp files nor a record"
+        assert names(directory, ".tmp-") == [], "no temp files"
         assert values(manager) == seen
         transact(manager)
         assert values(manager) == AFTER
 
 
-def check_that_it_goes_on(manager: LeaseManager, directory: Path, *, leaves: str = ".t") -> None:
+def check_that_it_goes_on(manager: LeaseManager, directory: Path, *, leaves: str = ".tmp-") -> None:
     """With a change of one of its keys, and with another transaction."""
     for key in "abc":
         manager.create_checkpoint(key, Lease("next"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from checkpointmanager import (
     CheckpointWriteFailed,
     MemoryStore,
     Put,
+    Remove,
+    TransactionFailed,
 )
 from checkpointmanager.testing import failing
 
@@ -74,7 +77,7 @@ def test_a_failed_write_is_no_swap_and_a_doubt_is_one(real_directory: Path) -> N
         with failing(real_directory, "write", errno.ENOSPC), pytest.raises(CheckpointWriteFailed):
             cache.put("a", OLD)
         assert swaps == []
-        with failing(real_directory, "fsync", errno.EIO, about="."), pytest.raises(CheckpointWriteFailed):
+        with failing(real_directory, "fdatasync", errno.EIO), pytest.raises(CheckpointWriteFailed):
             cache.put("a", OLD)
 
     ((key, old, new),) = swaps
@@ -89,15 +92,16 @@ class FailingStore(MemoryStore):
 
     answer = "durable"
 
-    def commit(self, puts: Any, removals: Any = ()) -> dict[str, CheckpointWriteFailed]:
-        keys = [put.key if isinstance(put, Put) else put for put in [*puts, *removals]]
+    def commit(self, changes: Sequence[Put | Remove], *, together: bool = False) -> Mapping[str, CheckpointWriteFailed]:
         if self.answer != "refused":
-            super().commit(puts, removals)
+            super().commit(changes, together=together)
         if self.answer == "durable":
             return {}
         error = OSError(5, "I/O error")
         doubt = self.answer == "in doubt"
-        return {key: CheckpointWriteFailed(key, key, error, in_doubt=doubt) for key in keys}
+        if together:
+            raise TransactionFailed("", self.path, error, in_doubt=doubt)
+        return {key: CheckpointWriteFailed(key, key, error, in_doubt=doubt) for key, *_ in changes}
 
 
 changes = st.dictionaries(

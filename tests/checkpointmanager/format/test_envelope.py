@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 
-import orjson
 import pytest
 
-from checkpointmanager._format.envelope import CHECKSUM_BYTES, Header, open_sealed, padded, seal, stated_digest, verify
+from checkpointmanager._format.envelope import CHECKSUM_BYTES, Header, open_sealed, seal, stated_digest, verify
 from checkpointmanager._format.reason import Damaged, Reason, TooNew
-from checkpointmanager._format.repair import repair
 
 from ..samples import DATA, HEADER, KEY, MEMBERS, SEALED, all_flips, with_checksum
 
@@ -193,37 +191,3 @@ def test_times_always_have_six_digits_of_a_second() -> None:
 def test_a_time_that_no_reader_would_take_is_not_sealed(zone: timezone | None) -> None:
     with pytest.raises(AssertionError):
         seal(HEADER._replace(written=datetime(2026, 1, 2, tzinfo=zone)), DATA)
-
-
-@pytest.mark.parametrize("multiple", [1, 64, 512, 1000])
-def test_padding_makes_the_size_a_multiple_and_changes_nothing_else(multiple: int) -> None:
-    for size in (0, 1, 400, 1000):
-        data = orjson.dumps("x" * size)
-        plain = seal(HEADER, data)
-        blob = padded(plain, multiple)
-        assert len(blob) % multiple == 0
-        assert 0 <= len(blob) - len(plain) < multiple
-        header, found = open_sealed(blob, HEADER.key)
-        assert (header, bytes(found)) == (HEADER, data)
-        assert orjson.loads(blob)["data"] == "x" * size
-        assert blob.endswith(b"}\n")
-        assert blob.count(b"\n") == 1
-
-
-def test_padding_is_covered_by_the_checksum() -> None:
-    blob = padded(seal(HEADER, b"1"), 512)
-    assert blob[-3:-2] == b" "
-    with pytest.raises(Damaged):
-        verify(blob[:-3] + b"\t" + blob[-2:])
-    with pytest.raises(Damaged):
-        verify(blob[:-3] + blob[-2:])
-
-
-def test_a_flipped_bit_anywhere_in_a_padded_file_is_repaired() -> None:
-    blob = padded(seal(HEADER, b"1"), 512)
-    for place in range(0, len(blob), 5):
-        broken = bytearray(blob)
-        broken[place] ^= 1 << place % 8
-        mended = repair(bytes(broken))
-        assert mended is not None, place
-        assert mended.blob == blob

@@ -8,7 +8,7 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from checkpointmanager._format import repair as module
-from checkpointmanager._format.envelope import CHECKSUM_BYTES, seal
+from checkpointmanager._format.envelope import CHECKSUM_BYTES, MAX_GENERATION, seal
 from checkpointmanager._format.repair import CALL_COST, MAX_SEARCH_BYTES, SearchBudget, generation_in, repair
 
 from ..samples import HEADER, SEALED, flipped, with_checksum
@@ -108,10 +108,19 @@ def test_what_never_was_a_checkpoint_is_not_made_one(blob: bytes) -> None:
 def test_the_generation_is_found_in_damaged_bytes() -> None:
     assert generation_in(flipped(SEALED, 8 * 250)) == 17
     assert generation_in(SEALED[:130]) == 17
-    assert generation_in(seal(HEADER._replace(generation=10**17), b"{}")[:-9]) == 10**17
+    assert generation_in(seal(HEADER._replace(generation=MAX_GENERATION), b"{}")[:-9]) == MAX_GENERATION
 
 
-@pytest.mark.parametrize("blob", [b"", SEALED[:100], b'"generation":x,', b'"generation":' + b"9" * 19 + b","])
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        SEALED[:100],
+        b'"generation":x,',
+        b'"generation":%d,' % (MAX_GENERATION + 1),
+        b'"generation":' + b"9" * 19 + b",",
+    ],
+)
 def test_no_generation_is_invented(blob: bytes) -> None:
     assert generation_in(blob) == 0
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from checkpointmanager import BatchFailed, CheckpointManager, CheckpointTooNew, CheckpointWriteFailed, Schema
 from checkpointmanager import UnstorableValue as Unstorable
-from checkpointmanager.testing import damage
+from checkpointmanager.testing import damage, failing
 
 from ..contents import names, quarantined
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
@@ -107,18 +106,12 @@ def test_a_large_batch_keeps_few_files_open(real_directory: Path) -> None:
         assert names(real_directory, ".tmp-") == []
 
 
-def test_what_failed_is_listed_and_all_else_is_durable_and_remembered(real_directory: Path) -> None:
-    rename = os.rename
-
-    def full(old: str, new: str, **options: int) -> None:
-        if new == "b.json":
-            raise OSError(errno.ENOSPC, "disk full")
-        rename(old, new, **options)
-
-    with CheckpointManager(real_directory, LEASES) as manager:
+@pytest.mark.parametrize("sharing", [False, True])
+def test_what_failed_is_listed_and_all_else_is_durable_and_remembered(real_directory: Path, sharing: bool) -> None:
+    with CheckpointManager(real_directory, LEASES, sharing=sharing) as manager:
         manager.create_checkpoint("b", OLD)
         with (
-            mock.patch.object(os, "rename", full),
+            failing(real_directory, "write", errno.ENOSPC, nth=2),
             pytest.raises(BatchFailed, match="1 of the batch failed") as caught,
             manager.batch() as batch,
         ):
@@ -131,23 +124,29 @@ def test_what_failed_is_listed_and_all_else_is_durable_and_remembered(real_direc
         assert (failure.errno, failure.in_doubt, failure.key) == (errno.ENOSPC, False, "b")
         assert (caught.value.errno, caught.value.in_doubt) == (errno.ENOSPC, False)
         assert [manager.get_checkpoint(key).data for key in "abc"] == [NEW, OLD, NEW]
-        assert [manager.create_checkpoint(key, NEW).unchanged for key in "abc"] == [True, False, True]
+        if not sharing:
+            assert [manager.create_checkpoint(key, NEW).unchanged for key in "abc"] == [True, False, True]
         assert names(real_directory, ".tmp-") == []
 
 
-def test_a_removal_that_failed_is_listed(real_directory: Path) -> None:
-    rename = os.rename
-
-    def stuck(name: str, new: str, **options: int) -> None:
-        if name == "b.json":
-            raise OSError(errno.EACCES, "Permission denied")
-        rename(name, new, **options)
-
+def test_a_failed_sync_of_the_journal_leaves_the_whole_batch_in_doubt(real_directory: Path) -> None:
     with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("b", OLD)
+        with failing(real_directory, "fdatasync"), pytest.raises(BatchFailed) as caught, manager.batch() as batch:
+            batch.create_checkpoint("a", NEW)
+            batch.remove_checkpoint("b")
+
+        assert caught.value.in_doubt
+        assert caught.value.failures.keys() == {"a", "b"}
+        assert {key: found.data for key, found in manager.load().checkpoints.items()} == {"b": OLD}
+
+
+def test_a_removal_that_failed_in_a_shared_directory_is_listed(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES, sharing=True) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("b", OLD)
         with (
-            mock.patch.object(os, "rename", stuck),
+            failing(real_directory, "unlink", errno.EACCES, about="b.json"),
             pytest.raises(BatchFailed) as caught,
             manager.batch() as batch,
         ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from unittest import mock
@@ -20,6 +20,7 @@ from checkpointmanager import (
     EventKind,
     MemoryStore,
     Put,
+    Remove,
 )
 from checkpointmanager._metricssink import MetricsSink
 
@@ -49,15 +50,15 @@ class Refusing(MemoryStore):
             self.inside -= 1
             self._at("leave")
 
-    def confirm(self, keys: Sequence[str] = ()) -> None:
-        self._at("confirm")
+    def check_owner(self, keys: Sequence[str] = ()) -> None:
+        self._at("check owner")
 
-    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
+    def commit(self, changes: Sequence[Put | Remove], *, together: bool = False) -> Mapping[str, CheckpointWriteFailed]:
         self._at("commit")
         if self.step == "fail":
             full = OSError(errno.ENOSPC, "no room")
-            return {put.key: CheckpointWriteFailed(put.key, self.path, full, in_doubt=False) for put in puts}
-        return super().commit(puts, removals)
+            return {key: CheckpointWriteFailed(key, self.path, full, in_doubt=False) for key, *_ in changes}
+        return super().commit(changes, together=together)
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def store() -> Refusing:
 
 
 @pytest.mark.parametrize("error", [CheckpointError("refused"), RuntimeError("a bug"), KeyboardInterrupt()], ids=repr)
-@pytest.mark.parametrize("step", ["enter", "confirm", "commit", "leave"])
+@pytest.mark.parametrize("step", ["enter", "check owner", "commit", "leave"])
 def test_a_change_that_breaks_off_at_any_step_holds_nothing_afterwards(
     store: Refusing, step: str, error: BaseException
 ) -> None:
@@ -112,16 +113,20 @@ def test_after_a_rollback_the_lost_value_is_written_again(store: Refusing) -> No
     assert manager.get_checkpoint("a").data == 2
 
 
-def test_damaged_bytes_that_vanish_before_they_can_be_kept_are_not_reported_as_kept(store: Refusing) -> None:
+def test_damaged_bytes_that_cannot_be_kept_are_not_replaced(store: Refusing) -> None:
     events: list[Event] = []
     manager = CheckpointManager(store, on_event=events.append)
     store.current["a"] = b"damaged"
 
-    with mock.patch.object(store, "quarantine", return_value=""):
+    with (
+        mock.patch.object(store, "quarantine", side_effect=OSError(errno.ENOSPC, "no room")),
+        pytest.raises(CheckpointWriteFailed, match="no room") as failed,
+    ):
         manager.create_checkpoint("a", 1)
 
+    assert not failed.value.in_doubt
+    assert store.current["a"] == b"damaged"
     assert EventKind.QUARANTINED not in {event.kind for event in events}
-    assert manager.get_checkpoint("a").data == 1
 
 
 def test_the_reported_wait_for_locks_runs_from_the_first_to_the_last(store: Refusing) -> None:

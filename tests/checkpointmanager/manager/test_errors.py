@@ -58,7 +58,7 @@ ERRORS: list[CheckpointError] = [
     CheckpointWriteFailed("k", PATH, OSError(), in_doubt=False),
     TransactionFailed("k", PATH, WRITE_FAILED, in_doubt=True),
     TransactionFailed("k", PATH, UnstorableValue("$", "is too large")),
-    TransactionFailed("k", PATH, NO_SPACE, committed=True),
+    TransactionFailed("k", PATH, NO_SPACE),
     BatchFailed("/var/lib/agent/leases", {"k": WRITE_FAILED, "l": UnstorableValue("$", "is too large")}),
     DirectoryUnusable("/var/lib/agent/leases", NO_SPACE),
     InsecureDirectory("/var/lib/agent/leases", "is writable for everybody"),
@@ -131,7 +131,7 @@ def test_a_message_begins_with_the_file(error: CheckpointError) -> None:
 def test_a_write_that_failed_says_what_is_on_disk() -> None:
     assert WRITE_FAILED.errno == errno.ENOSPC
     assert "No space left on device; the change may or may not survive" in str(WRITE_FAILED)
-    assert "the old content is still in place" in str(CheckpointWriteFailed("k", PATH, NO_SPACE, in_doubt=False))
+    assert "nothing was changed" in str(CheckpointWriteFailed("k", PATH, NO_SPACE, in_doubt=False))
 
 
 def test_a_batch_that_failed_has_the_error_of_each_key() -> None:
@@ -143,11 +143,9 @@ def test_a_batch_that_failed_has_the_error_of_each_key() -> None:
 def test_a_transaction_that_failed_says_what_became_of_it() -> None:
     nothing = TransactionFailed("k", PATH, NO_SPACE)
     doubtful = TransactionFailed("", PATH, NO_SPACE, in_doubt=True)
-    committed = TransactionFailed("k", PATH, NO_SPACE, committed=True)
     assert str(nothing) == f"{PATH}: No space left on device; none of the transaction's changes was made"
     assert "all of the transaction's changes or none; repeat it" in str(doubtful)
-    assert "is committed; the next change of one of its keys" in str(committed)
-    assert [error.errno for error in (nothing, doubtful, committed)] == [errno.ENOSPC] * 3
+    assert [error.errno for error in (nothing, doubtful)] == [errno.ENOSPC] * 2
 
 
 @pytest.mark.parametrize("reason", Reason)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from checkpointmanager import CheckpointManager, CorruptCheckpoint, Event, EventKind, Reason
 from checkpointmanager._events import LEVELS, Events
-from checkpointmanager.testing import damage
+from checkpointmanager.testing import damage, failing
 
 from ..leases import LEASES, NEW, OLD, LeaseManager
 
@@ -100,6 +102,31 @@ def test_a_file_system_that_forgets_or_lies_is_reported(
     assert all(kind in event.detail for event in events)
 
 
+def test_a_change_that_is_durable_but_not_in_place_is_reported(real_directory: Path) -> None:
+    events: list[Event] = []
+    with CheckpointManager(real_directory, LEASES, on_event=events.append) as manager:
+        manager.create_checkpoint("a", OLD)
+        with failing(real_directory, "rename", errno.EACCES, lasting=True):
+            manager.create_checkpoint("a", NEW)
+
+        assert kinds(events) == [EventKind.UNSETTLED]
+        assert "a: Permission denied: its change is safe in the journal" in events[0].detail
+        assert manager.get_checkpoint("a").data == NEW
+
+
+def test_what_a_dead_owner_had_committed_is_reported(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        manager.create_checkpoint("b", OLD)
+        copy = shutil.copytree(real_directory, real_directory.parent / "copy")
+    events: list[Event] = []
+
+    CheckpointManager(copy, LEASES, on_event=events.append).close()
+
+    assert [(event.kind, event.path) for event in events] == [(EventKind.JOURNAL_REPLAYED, str(copy))]
+    assert "changes of 2 keys" in events[0].detail
+
+
 def test_the_log_has_the_same_with_fields(
     manager: LeaseManager, directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -123,7 +150,7 @@ def test_good_news_is_logged_as_information(directory: Path, caplog: pytest.LogC
 
 
 # Nothing is lost, and nothing needs to be done.
-INFORMATION = {EventKind.RECOVERED, EventKind.STALE_FILES, EventKind.TRANSACTION_FINISHED}
+INFORMATION = {EventKind.RECOVERED, EventKind.STALE_FILES, EventKind.JOURNAL_REPLAYED}
 ERRORS = {EventKind.SCHEMA_MISMATCH}  # the program is wrong
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from checkpointmanager import (
     Outcome,
     Put,
     Reason,
+    Remove,
     Schema,
     SchemaMismatch,
 )
@@ -137,11 +138,11 @@ class Faulty(MemoryStore):
             raise Damaged(Reason.UNREADABLE, "Input/output error", errno=errno.EIO)
         return super().read(key, previous=previous)
 
-    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
+    def commit(self, changes: Sequence[Put | Remove], *, together: bool = False) -> Mapping[str, CheckpointWriteFailed]:
         if not self.cannot_write:
-            return super().commit(puts, removals)
+            return super().commit(changes, together=together)
         full = OSError(errno.ENOSPC, "No space left on device")
-        return {put.key: CheckpointWriteFailed(put.key, self.path_of(put.key), full, in_doubt=False) for put in puts}
+        return {key: CheckpointWriteFailed(key, self.path_of(key), full, in_doubt=False) for key, *_ in changes}
 
     def quarantine(self, key: str, reason: Reason) -> str:
         if self.cannot_keep:

@@ -39,12 +39,14 @@ def test_what_was_created_is_got(manager: LeaseManager) -> None:
     assert timedelta() <= datetime.now(UTC) - got.written < timedelta(minutes=1)
 
 
-def test_a_directory_has_one_file_per_checkpoint(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("a", OLD)
-    manager.create_checkpoint("b", OLD)
+def test_a_closed_directory_has_one_file_per_checkpoint(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        manager.create_checkpoint("b", OLD)
+        assert names(real_directory) == [".journal", ".lock", "a.json", "b.json"]
 
-    assert names(directory) == [".lock", "a.json", "b.json"]
-    assert (directory / "a.json").stat().st_mode & 0o777 == 0o600
+    assert names(real_directory) == [".lock", "a.json", "b.json"]
+    assert (real_directory / "a.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_create_replaces(manager: LeaseManager) -> None:
@@ -97,9 +99,10 @@ def test_removed_is_gone_and_may_be_removed_again(manager: LeaseManager, directo
     manager.remove_checkpoint("a")
     manager.remove_checkpoint("a")
 
-    assert names(directory) == [".lock"]
     with pytest.raises(CheckpointNotFound):
         manager.get_checkpoint("a")
+    manager.close()
+    assert names(directory) == [".lock"]
 
 
 def test_keys_are_listed_sorted_also_the_damaged_ones(manager: LeaseManager, directory: Path) -> None:
@@ -127,13 +130,21 @@ def test_generations_count_on_after_a_restart(directory: Path) -> None:
             assert manager.get_checkpoint("a").generation == generation
 
 
-def test_generations_start_again_after_a_removal(manager: LeaseManager) -> None:
+def test_a_key_that_was_removed_has_no_previous_generation(manager: LeaseManager) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
     manager.remove_checkpoint("a")
 
-    assert manager.create_checkpoint("a", OLD).generation == 1
+    assert manager.create_checkpoint("a", OLD).generation == 4, "the removal was the third"
     assert manager.previous_checkpoint("a") is None
+
+
+def test_generations_start_again_when_the_owner_of_a_removed_key_has_closed(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        manager.remove_checkpoint("a")
+    with CheckpointManager(directory, LEASES) as manager:
+        assert manager.create_checkpoint("a", OLD).generation == 1
 
 
 def test_the_same_value_is_not_written_again(manager: LeaseManager, directory: Path) -> None:
@@ -300,5 +311,3 @@ def test_options_make_sense(directory: Path) -> None:
         CheckpointManager(directory, sharing=True, read_only=True)
     with pytest.raises(ValueError, match="boot_id"):
         CheckpointManager(directory, boot_id='"')
-    with pytest.raises(ValueError, match="read_only takes no lock"):
-        CheckpointManager(MemoryStore(), sharing=True, read_only=True)

@@ -35,6 +35,7 @@ DIRECTORIES: list[tuple[object, type[Exception], str]] = [
     ("", ValueError, "an empty path; write '.'"),
     ("a\0b", ValueError, "NUL"),
 ]
+LARGEST = 512 << 20
 OPTIONS: list[tuple[str, object, type[Exception], str]] = [
     ("owner", None, TypeError, "owner must be a str, not None"),
     ("owner", 7, TypeError, "owner must be a str, not 7"),
@@ -43,8 +44,9 @@ OPTIONS: list[tuple[str, object, type[Exception], str]] = [
     ("lock_timeout", "5", TypeError, "lock_timeout must be a number of seconds, 0 or more, not '5'"),
     ("lock_timeout", float("nan"), ValueError, "lock_timeout must be a number of seconds, 0 or more, not nan"),
     ("lock_timeout", -1, ValueError, "lock_timeout must be a number of seconds, 0 or more, not -1"),
-    ("max_bytes", 0, ValueError, "max_bytes must be a number of bytes, 1 or more, not 0"),
-    ("max_bytes", -5, ValueError, "max_bytes must be a number of bytes, 1 or more, not -5"),
+    ("max_bytes", 0, ValueError, f"max_bytes must be a number of bytes, from 1 to {LARGEST}, not 0"),
+    ("max_bytes", -5, ValueError, f"max_bytes must be a number of bytes, from 1 to {LARGEST}, not -5"),
+    ("max_bytes", LARGEST + 1, ValueError, f"from 1 to {LARGEST}, not {LARGEST + 1}"),
     ("max_bytes", 1e6, TypeError, "max_bytes must be a number of bytes, 1 or more, not 1000000.0"),
     ("max_bytes", True, TypeError, "max_bytes must be a number of bytes, 1 or more, not True"),
     ("max_bytes", None, TypeError, "max_bytes must be a number of bytes, 1 or more, not None"),
@@ -119,6 +121,22 @@ def test_options_are_checked_with_a_store_as_well(opener: Opener) -> None:
         opener(MemoryStore(), owner=None)
 
 
+OF_A_DIRECTORY: list[dict[str, Any]] = [
+    {"sharing": True},
+    {"read_only": True},
+    {"max_bytes": 1000},
+    {"sharing": True, "read_only": True},
+]
+
+
+@managers
+@pytest.mark.parametrize("options", OF_A_DIRECTORY, ids=repr)
+def test_what_only_a_directory_can_do_is_refused_with_a_store(opener: Opener, options: dict[str, Any]) -> None:
+    name = next(iter(options))
+    with pytest.raises(ValueError, match=f"^{name} is an option of a directory; a Store decides that itself$"):
+        opener(MemoryStore(), **options)
+
+
 @pytest.mark.parametrize("threads", [0, -1, True, None, 1.5])
 def test_threads_are_a_number_from_one(threads: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="threads must be a number, 1 or more"):
@@ -129,6 +147,7 @@ def test_all_right_arguments_are_taken(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     for directory in ("claims", Path("claims"), str(tmp_path / "claims"), MemoryStore()):
         CheckpointManager(directory, LEASES, on_event=print, boot_id="boot").close()
+    CheckpointManager("claims", max_bytes=LARGEST).close()
     options: dict[str, Any] = {"owner": "", "max_bytes": 1, "durability": "atomic"}
     for timeout in (None, 0, 0.5, float("inf")):
         options["lock_timeout"] = timeout

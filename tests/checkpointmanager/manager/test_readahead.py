@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,18 +18,18 @@ class WatchedStore(MemoryStore):
 
     def __init__(self, count: int) -> None:
         super().__init__()
-        self.expected: list[str] = []
+        self.prefetched: list[str] = []
         self.surprises: list[str] = []
         with CheckpointManager(self) as manager, manager.batch() as batch:
             for number in range(count):
                 batch.create_checkpoint(f"key-{number:04}", number)
         self.surprises.clear()
 
-    def expect(self, keys: Any) -> None:
-        self.expected += keys
+    def prefetch(self, keys: Sequence[str]) -> None:
+        self.prefetched += keys
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
-        if key not in self.expected:
+        if key not in self.prefetched:
             self.surprises.append(key)
         return super().read(key, previous=previous)
 
@@ -41,14 +41,14 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("slow_disk")
 @pytest.mark.parametrize("count", [PROBED - 1, PROBED, PROBED + 1, PROBED + AHEAD, PROBED + 3 * AHEAD + 1])
-def test_when_the_first_files_are_slow_the_store_expects_all_others(count: int) -> None:
+def test_when_the_first_files_are_slow_the_store_prefetches_all_others(count: int) -> None:
     store = WatchedStore(count)
 
     assert len(CheckpointManager(store).load().checkpoints) == count
 
     keys = sorted(store.keys())
     assert store.surprises == keys[:PROBED]
-    assert store.expected == keys[PROBED:]
+    assert store.prefetched == keys[PROBED:]
 
 
 @pytest.mark.usefixtures("slow_disk")
@@ -59,18 +59,18 @@ def test_verify_reads_ahead_as_well() -> None:
 
 
 @pytest.mark.usefixtures("slow_disk")
-def test_no_more_is_expected_than_two_windows_at_a_time() -> None:
+def test_no_more_is_prefetched_than_two_windows_at_a_time() -> None:
     store = WatchedStore(PROBED + 4 * AHEAD)
     for read, _ in enumerate(read_ahead(store, sorted(store.keys()))):
-        assert len(store.expected) <= max(0, read - PROBED) + 2 * AHEAD
+        assert len(store.prefetched) <= max(0, read - PROBED) + 2 * AHEAD
 
 
-def test_from_the_page_cache_nothing_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_the_page_cache_nothing_is_prefetched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("checkpointmanager._readahead.SLOW_SECONDS", 3600.0)
     store = WatchedStore(100)
 
     assert len(CheckpointManager(store).load().checkpoints) == 100
-    assert store.expected == []
+    assert store.prefetched == []
 
 
 def test_the_kernel_gets_a_hint_for_the_file_and_for_nothing_else(
@@ -86,7 +86,7 @@ def test_the_kernel_gets_a_hint_for_the_file_and_for_nothing_else(
         manager.create_checkpoint("a", 1)
         manager.create_checkpoint("b", 1)
     with closing(FileStore(tmp_path / "claims", read_only=True)) as store:
-        store.expect(["a"])
+        store.prefetch(["a"])
     assert hints == [("a.json", 0, os.POSIX_FADV_WILLNEED)]
 
 
@@ -94,14 +94,14 @@ def test_what_is_gone_or_no_file_is_passed_over(directory: Path) -> None:
     with closing(FileStore(directory)) as store:
         (directory / "folder.json").mkdir()
         (directory / "link.json").symlink_to("elsewhere")
-        store.expect(["gone", "folder", "link"])
+        store.prefetch(["gone", "folder", "link"])
 
 
-def test_expecting_leaves_no_descriptor_open(tmp_path: Path) -> None:
+def test_prefetching_leaves_no_descriptor_open(tmp_path: Path) -> None:
     with CheckpointManager(tmp_path / "claims") as manager:
         manager.create_checkpoint("a", 1)
         store = FileStore(tmp_path / "claims", read_only=True)
         before = os.listdir("/proc/self/fd")
-        store.expect(["a"] * 50)
+        store.prefetch(["a"] * 50)
         assert os.listdir("/proc/self/fd") == before
         store.close()

@@ -151,7 +151,7 @@ def test_without_a_previous_generation_nothing_is_touched(manager: LeaseManager,
     assert recovery.quarantined == ""
     assert (directory / "a.json").read_bytes() == damaged
     assert os.stat(directory / "a.json").st_ino == inode
-    assert names(directory) == [".lock", "a.json"]
+    assert names(directory, ".tmp-") == names(directory, ".quarantine") == []
 
 
 def test_what_cannot_be_recovered_is_not_taken_for_unchanged(manager: LeaseManager, directory: Path) -> None:
@@ -205,22 +205,28 @@ def test_bytes_that_hold_but_have_the_wrong_shape_are_not_repaired(directory: Pa
         assert manager.recover_checkpoint("a").outcome is Outcome.HOPELESS
 
 
-@pytest.mark.parametrize("stand_in", ["symlink", "dangling"])
-def test_a_rollback_replaces_a_link_and_not_its_target(manager: LeaseManager, directory: Path, stand_in: str) -> None:
+@pytest.mark.parametrize("stand_in", ["symlink", "dangling", "folder"])
+def test_what_is_no_file_is_not_replaced_until_somebody_moves_it_away(
+    manager: LeaseManager, directory: Path, stand_in: str
+) -> None:
     manager.create_checkpoint("a", OLD)
     manager.create_checkpoint("a", NEW)
-    target = directory.parent / "target"
+    target, name = directory.parent / "target", directory / "a.json"
     if stand_in == "symlink":
         target.write_bytes(b"untouched")
-    (directory / "a.json").unlink()
-    (directory / "a.json").symlink_to(target)
+    name.unlink()
+    name.mkdir() if stand_in == "folder" else name.symlink_to(target)
 
-    recovery = manager.recover_checkpoint("a", rollback=True)
-
-    assert (recovery.outcome, recovery.quarantined) == (Outcome.ROLLED_BACK, "")
-    assert not (directory / "a.json").is_symlink()
-    assert manager.get_checkpoint("a").data == OLD
+    with pytest.raises(CheckpointWriteFailed, match="move it away") as refused:
+        manager.recover_checkpoint("a", rollback=True)
+    assert (refused.value.errno, refused.value.in_doubt) == (errno.EISDIR, False)
+    assert name.is_dir() if stand_in == "folder" else name.is_symlink()
     assert target.read_bytes() == b"untouched" if stand_in == "symlink" else not target.exists()
+
+    name.rmdir() if stand_in == "folder" else name.unlink()
+    name.write_bytes(b"")
+    assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.ROLLED_BACK
+    assert manager.get_checkpoint("a").data == OLD
 
 
 class Short(MemoryStore):

@@ -25,11 +25,12 @@ from checkpointmanager import (
     WrongKind,
 )
 from checkpointmanager._format import repair
+from checkpointmanager._format.envelope import MAX_GENERATION, open_any, seal
 from checkpointmanager._format.reason import Damaged
 from checkpointmanager.testing import damage
 
 from ..contents import names, quarantined
-from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
+from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 
 
 def everything(directory: Path) -> dict[str, tuple[bytes, int]]:
@@ -146,18 +147,46 @@ def test_another_programs_checkpoint_has_no_plan(
         manager.plan_recovery("a")
 
 
-def test_a_plan_takes_no_lock_and_another_manager_applies_it(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("a", OLD)
-    good = (directory / "a.json").read_bytes()
-    damage.flip_bit(directory, "a")
+def test_a_plan_takes_no_lock_and_another_manager_applies_it(real_directory: Path) -> None:
+    with (
+        CheckpointManager(real_directory, LEASES) as owner,
+        CheckpointManager(real_directory, LEASES, read_only=True) as reader,
+    ):
+        owner.create_checkpoint("a", OLD)
+        good = (real_directory / "a.json").read_bytes()
+        damage.flip_bit(real_directory, "a")
 
-    with CheckpointManager(directory, LEASES, boot_id=BOOT, read_only=True) as reader:  # while the manager owns it
         plan = reader.plan_recovery("a")
         assert plan.exact
         with pytest.raises(CheckpointWriteFailed, match="read_only"):
             plan.apply()
-        assert plan.apply(manager=manager).outcome is Outcome.REPAIRED
-    assert (directory / "a.json").read_bytes() == good
+        assert plan.apply(manager=owner).outcome is Outcome.REPAIRED
+    assert (real_directory / "a.json").read_bytes() == good
+
+
+def test_what_is_no_file_is_not_discarded(manager: LeaseManager, directory: Path) -> None:
+    (directory / "a.json").mkdir()
+    plan = manager.plan_recovery("a")
+    assert plan.outcome is Outcome.HOPELESS
+
+    with pytest.raises(CheckpointWriteFailed, match="move it away") as refused:
+        plan.apply(discard=True)
+
+    assert not refused.value.in_doubt
+    assert (directory / "a.json").is_dir()
+
+
+def test_there_is_no_rollback_beyond_the_last_generation(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    header, data = open_any((directory / "a.json").read_bytes())
+    manager.close()
+    (directory / "a.json").write_bytes(b"")
+    (directory / ".previous-a").write_bytes(seal(header._replace(generation=MAX_GENERATION - 1), data))
+
+    with CheckpointManager(directory, LEASES) as again:
+        assert again.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
+        with pytest.raises(CheckpointWriteFailed, match="after which there is none"):
+            again.plan_recovery("a").apply(discard=True)
 
 
 def test_a_plan_is_not_applied_to_another_directory(manager: LeaseManager, directory: Path) -> None:

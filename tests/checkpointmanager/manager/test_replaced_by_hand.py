@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointManager, MemoryStore
+from checkpointmanager import CheckpointManager, CheckpointWriteFailed, MemoryStore
 
 Manager = CheckpointManager[Any]
 
@@ -37,7 +37,7 @@ def replace_by_folder(directory: Path) -> None:
     (directory / "a.json").mkdir()
 
 
-CHANGES = [put_back, put_back_by_rename, remove, empty, replace_by_folder]
+CHANGES = [put_back, put_back_by_rename, remove, empty]
 
 
 def written(directory: Path) -> Manager:
@@ -66,6 +66,20 @@ def test_create_writes_what_is_no_longer_stored(
 
         assert manager.get_checkpoint("a").data == {"renewals": 2}
         assert manager.create_checkpoint("a", {"renewals": 2}).unchanged
+
+
+@pytest.mark.parametrize("seen_unchanged_before", [False, True])
+def test_a_folder_in_its_place_is_not_taken_for_unchanged(directory: Path, seen_unchanged_before: bool) -> None:
+    with written(directory) as manager:
+        if seen_unchanged_before:
+            assert manager.create_checkpoint("a", {"renewals": 2}).unchanged
+        replace_by_folder(directory)
+
+        with pytest.raises(CheckpointWriteFailed, match="move it away"):
+            manager.create_checkpoint("a", {"renewals": 2})
+
+        (directory / "a.json").rmdir()
+        assert not manager.create_checkpoint("a", {"renewals": 2}).unchanged
 
 
 @pytest.mark.parametrize("change", [put_back, put_back_by_rename])

@@ -16,15 +16,16 @@ import pytest
 from checkpointmanager import (
     CheckpointError,
     CheckpointManager,
-    Current,
     Event,
     MemoryStore,
     Put,
+    Replaces,
     Schema,
     UnknownFields,
     unknown_fields,
 )
 from checkpointmanager._format.envelope import Header
+from checkpointmanager._format.journal import Change, Record
 from checkpointmanager._reader import Found
 from checkpointmanager.testing import damage
 
@@ -157,7 +158,9 @@ def test_in_what_is_handed_from_room_to_room(visible: list[object]) -> None:
     value, unknowns = schema.decode(orjson.dumps({"holder": SECRET, SECRET: SECRET}), 2, 1)
     visible.append(unknowns)
     visible.append(Found(Header("Lease", 2, 1, "a", 1, "", datetime.now(UTC)), value, unknowns))
-    visible.append(Put("a", SECRET.encode(), Current.ABSENT))
+    change = Change("a", 1, SECRET.encode())
+    visible += [change, Record((change,), SECRET.encode())]
+    visible.append(Put("a", SECRET.encode(), 1, Replaces.ABSENT))
 
 
 @pytest.mark.parametrize("value", [Lease(SECRET, 2**70), Lease("a", SECRET), {SECRET: SECRET}])  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ import pytest
 from checkpointmanager import CheckpointManager, CheckpointNotFound, Event, EventKind
 from checkpointmanager.testing import Call, watching
 
-from ..processes import LIMIT, Child, run_together
+from ..processes import LIMIT, Child, run_together, until
 
 THREADS = 16
 WRITES = 40  # per thread
@@ -100,9 +100,9 @@ def test_batches_that_overlap_neither_deadlock_nor_lose(directory: Path) -> None
     manager.close()
 
 
-@pytest.mark.parametrize("call", ["fsync", "rename", "write"])
-def test_a_writer_that_hangs_holds_up_its_own_key_only(
-    manager: CheckpointManager[Any], directory: Path, call: str
+@pytest.mark.parametrize(("call", "seen"), [("write", 0), ("link", 1), ("rename", 1)])
+def test_a_writer_that_hangs_before_or_after_its_commit_holds_up_its_own_key_only(
+    manager: CheckpointManager[Any], directory: Path, call: str, seen: int
 ) -> None:
     manager.create_checkpoint("stuck", 0)
     with ThreadPoolExecutor(3) as pool:
@@ -110,7 +110,7 @@ def test_a_writer_that_hangs_holds_up_its_own_key_only(
             stuck = pool.submit(manager.create_checkpoint, "stuck", 1)
             assert go_on.hanging.wait(LIMIT)
             behind = pool.submit(manager.create_checkpoint, "stuck", 2)
-            assert manager.get_checkpoint("stuck").data == 0
+            assert manager.get_checkpoint("stuck").data == seen
             other = pool.submit(manager.create_checkpoint, "other", 1)
             assert other.result(LIMIT).generation == 1
             assert not stuck.done()
@@ -118,6 +118,25 @@ def test_a_writer_that_hangs_holds_up_its_own_key_only(
             go_on.set()
         assert stuck.result(LIMIT).generation == 2
         assert behind.result(LIMIT).generation == 3
+
+
+def test_while_a_sync_hangs_readers_see_the_old_value_and_waiting_writers_share_the_next_sync(
+    manager: CheckpointManager[Any], directory: Path
+) -> None:
+    manager.create_checkpoint("first", 0)
+    with ThreadPoolExecutor(5) as pool, watching(directory) as calls:
+        with _first_write_hanging_at("fdatasync", directory) as go_on:
+            first = pool.submit(manager.create_checkpoint, "first", 1)
+            assert go_on.hanging.wait(LIMIT)
+            others = [pool.submit(manager.create_checkpoint, f"key-{number}", number) for number in range(4)]
+            until(lambda: sum(call.name == "write" for call in calls) == 1 + 1 + 4)  # all new files, one record
+            assert manager.get_checkpoint("first").data == 0
+            assert not first.done()
+            assert not any(other.done() for other in others)
+            go_on.set()
+        assert first.result(LIMIT).generation == 2
+        assert [other.result(LIMIT).generation for other in others] == [1] * 4
+    assert 2 <= sum(call.name == "fdatasync" for call in calls) <= 3, "one of them may come before all have joined"
 
 
 def test_a_change_function_may_take_its_time_while_other_keys_are_written(manager: CheckpointManager[Any]) -> None:
