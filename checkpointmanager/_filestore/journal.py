@@ -119,7 +119,7 @@ class Journal:
             if submission := self._groups.owed(key):
                 self._finish(key, submission)
         doubt = self._doubt
-        if doubt and not doubt.over.locked():  # else its sync is under way, and others need not wait for that
+        if doubt and not doubt.is_under_way():  # a sync that is under way is no reason to wait
             with self._groups.turn:
                 if self._doubt:
                     self._settle_files()
