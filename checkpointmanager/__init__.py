@@ -42,7 +42,6 @@ from ._errors import (
 )
 from ._events import Event, EventKind
 from ._filestore import FileStore
-from ._format.keys import check_key
 from ._format.lockowner import LockOwner
 from ._format.reason import Damaged, Reason
 from ._gcpause import gc_paused
@@ -50,6 +49,7 @@ from ._keylocks import KeyLocks
 from ._manager import CheckpointManager, FileOptions
 from ._memorystore import MemoryStore
 from ._metricssink import MetricsSink
+from ._options import check_key
 from ._recovery import RecoveryPlan
 from ._schema import Schema, SharedText, UnknownFields, unknown_fields
 from ._schema.anykind import ANY_KIND

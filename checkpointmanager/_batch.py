@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 from ._checkpoint import Checkpoint
 from ._errors import BatchFailed, CheckpointError
 from ._format.envelope import Header
-from ._format.keys import check_key
+from ._options import check_key
 from ._schema import Encoded, Schema
 
 T = TypeVar("T")

@@ -35,13 +35,14 @@ class CheckpointError(Exception):
 class InvalidKey(CheckpointError, ValueError):
     """The key cannot name a checkpoint; nothing was read or written.
 
-    Use 1 to 200 letters, digits, "-", "_" and ".", with a letter or digit at both ends.
+    Use a str that is not empty, valid Unicode, and at most 200 bytes long once every character but letters, digits,
+    "-", "_" and "." is written as %XX.
     """
 
     def __init__(self, key: object) -> None:
         super().__init__(
-            f"invalid key {_shortened(key)}: a key is a str of 1 to 200 letters, digits, '-', '_' or '.', "
-            "and starts and ends with a letter or digit"
+            f"invalid key {_shortened(key)}: a key is a str that is not empty, valid Unicode, and at most 200 bytes "
+            "long, where every character but letters, digits, '-', '_' and '.' takes three bytes or more"
         )
         self.key = key if isinstance(key, str) else repr(key)
 

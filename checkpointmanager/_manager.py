@@ -21,9 +21,9 @@ from ._errors import (
 from ._events import Event, Events
 from ._filestore import Durability, FileStore
 from ._format.boot import boot_id as boot_id_of_the_kernel
-from ._format.keys import check_key, is_name
+from ._format.keys import is_name
 from ._metricssink import MetricsSink
-from ._options import check_arguments
+from ._options import check_arguments, check_key
 from ._reader import Found, Reader
 from ._recovery import Recoverer, RecoveryPlan
 from ._schema import Schema

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ._errors import CheckpointNotFound, CheckpointWriteFailed
+from ._format.keys import encode_key
 from ._format.reason import Damaged, Reason
 from ._store import Put, Remove, Replaces
 
@@ -30,7 +31,7 @@ class MemoryStore:
         self._lock = threading.RLock()  # reentrant: a signal handler may use the store while its thread holds it
 
     def path_of(self, key: str) -> str:
-        return f"{self.path}{key}"
+        return f"{self.path}{encode_key(key)}"
 
     def keys(self) -> list[str]:
         with self._lock:

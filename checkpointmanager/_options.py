@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ._errors import InvalidKey
+from ._format.keys import is_key
 from ._schema import Schema
 from ._store import is_store
 
@@ -30,6 +32,13 @@ def check_arguments(
         raise TypeError(f"on_event must be a function that takes an Event, not {_given(on_event)}")
     if boot_id is not None and not isinstance(boot_id, str):
         raise TypeError(f"boot_id must be a str, not {_given(boot_id)}")
+
+
+def check_key(key: str) -> str:
+    """Return `key` if it may name a checkpoint; otherwise raise InvalidKey."""
+    if is_key(key):
+        return key
+    raise InvalidKey(key)
 
 
 def check_path(path: object) -> None:

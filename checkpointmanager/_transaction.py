@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 from ._batch import Changes
 from ._checkpoint import Checkpoint
 from ._errors import CheckpointError, CheckpointNotFound, TransactionFailed, UnstorableValue
-from ._format.keys import check_key
+from ._options import check_key
 from ._reader import Found, Reader
 from ._schema import Encoded, Schema
 from ._store import Store

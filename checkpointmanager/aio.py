@@ -24,10 +24,9 @@ from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
 from ._errors import DirectoryLocked, ManagerClosed
 from ._events import Event
 from ._filestore import SHARING_TIMEOUT
-from ._format.keys import check_key
 from ._keyedthreads import THREADS, KeyedThreads, KeyedThreadsClosed
 from ._manager import CheckpointManager, FileOptions
-from ._options import check_arguments
+from ._options import check_arguments, check_key
 from ._recovery import PlannedRecovery, RecoveryPlan
 from ._schema import Schema
 from ._store import Store

@@ -26,8 +26,7 @@ from .._errors import (
 from .._events import Event, EventKind
 from .._format.envelope import MAX_BYTES
 from .._format.journal import Change, JournalContent, is_removal
-from .._format.keys import is_name
-from .._format.names import JOURNAL, LOCK, PREVIOUS, SUFFIX
+from .._format.names import JOURNAL, LOCK, current_name, key_in, previous_name
 from .._format.reason import Damaged, Reason
 from .._options import LARGEST_BYTES, check_options, check_path
 from .._store import Put, Remove, Replaces
@@ -108,14 +107,14 @@ class FileStore:
             raise
 
     def path_of(self, key: str) -> str:
-        return os.path.join(self.path, key + SUFFIX)
+        return os.path.join(self.path, current_name(key))
 
     # Reading
 
     def keys(self) -> list[str]:
         with self._gate:
             names = self._directory.names()
-            keys = {key for name in names if name.endswith(SUFFIX) and is_name(key := name[: -len(SUFFIX)])}
+            keys = {key for name in names if (key := key_in(name)) is not None}
             if self._journal:
                 for change in self._journal.all_waiting():
                     (keys.discard if change.blob is None else keys.add)(change.key)
@@ -129,12 +128,13 @@ class FileStore:
             return self._exists(key)
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
+        name = previous_name(key) if previous else current_name(key)
         with self._gate:
             is_elsewhere, blob = self._elsewhere(key, previous=previous)
             if not is_elsewhere:
-                blob = self._read_name(PREVIOUS + key if previous else key + SUFFIX, key)
+                blob = self._read_name(name, key)
         if blob is None:
-            raise CheckpointNotFound(key, os.path.join(self.path, PREVIOUS + key if previous else key + SUFFIX))
+            raise CheckpointNotFound(key, os.path.join(self.path, name))
         if len(blob) > self.max_bytes:
             raise Damaged(Reason.TOO_LARGE, f"{len(blob)} bytes, over the limit of max_bytes={self.max_bytes}")
         return blob
@@ -142,7 +142,7 @@ class FileStore:
     def identity(self, key: str) -> object:
         with self._gate:
             try:
-                status = self._directory.stat(key + SUFFIX)
+                status = self._directory.stat(current_name(key))
             except OSError:
                 return None
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
@@ -153,7 +153,7 @@ class FileStore:
                 descriptors: list[int] = []
                 with suppress(OSError):
                     try:
-                        self._directory.open(descriptors, key + SUFFIX)
+                        self._directory.open(descriptors, current_name(key))
                         will_need(descriptors[0], EXPECTED_BYTES)
                     finally:
                         for descriptor in descriptors:
@@ -164,7 +164,7 @@ class FileStore:
         if is_elsewhere:
             return blob is not None
         try:
-            return self._directory.exists(key + SUFFIX)
+            return self._directory.exists(current_name(key))
         except OSError as error:
             raise DirectoryUnusable(self.path, error) from error
 
@@ -285,7 +285,7 @@ class FileStore:
 
     def quarantine(self, key: str, reason: Reason) -> str:
         with self._gate:
-            return self._quarantine.keep(key + SUFFIX, key, reason)
+            return self._quarantine.keep(current_name(key), key, reason)
 
     def quarantined(self) -> dict[str, list[str]]:
         with self._gate:

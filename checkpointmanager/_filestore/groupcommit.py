@@ -33,7 +33,13 @@ class Group:
         self.begun = False  # bytes may have reached the disk: unless it is committed, the group is in doubt
         self.committed = False
         self.error: OSError | None = None
+        self.has_ended = False
         self.seconds = 0.0  # that the sync took
+
+
+    def is_under_way(self) -> bool:
+        """True while the outcome may still become known. Members that wait take `over` for a moment, too."""
+        return not self.has_ended and self.over.locked()
 
 
 class Submission:
@@ -135,6 +141,7 @@ class GroupCommit:
                 except OSError as error:
                     group.error = error
         finally:
+            group.has_ended = True
             self._close(group)
 
     def _take(self, group: Group) -> Sequence[Submission]:

@@ -26,7 +26,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from .._format.journal import BLOCK_BYTES, Change, JournalContent, padded, seal_record
-from .._format.names import JOURNAL, PREVIOUS, SUFFIX
+from .._format.keys import encode_key
+from .._format.names import JOURNAL, current_name, previous_name
 from .._format.reason import Damaged, reason_of
 from .._store import Replaces
 from .directory import Directory
@@ -118,7 +119,7 @@ class Journal:
             if submission := self._groups.owed(key):
                 self._finish(key, submission)
         doubt = self._doubt
-        if doubt and not doubt.over.locked():  # else its sync is under way, and others need not wait for that
+        if doubt and not doubt.is_under_way():  # a sync that is under way is no reason to wait
             with self._groups.turn:
                 if self._doubt:
                     self._settle_files()
@@ -258,10 +259,10 @@ class Journal:
         temp, replaces = staged.temp, staged.replaces
         if not self._directory.exists(temp):
             with suppress(FileNotFoundError, Damaged):
-                if read_file(self._directory, key + SUFFIX, len(blob)) == blob:
+                if read_file(self._directory, current_name(key), len(blob)) == blob:
                     return
             temp = self._directory.write_temp(blob)
-        if replaces is Replaces.WHOLE and self._directory.is_same(key + SUFFIX, PREVIOUS + key):
+        if replaces is Replaces.WHOLE and self._directory.is_same(current_name(key), previous_name(key)):
             replaces = Replaces.DAMAGED  # the previous generation is in place already
         put_in_place(self._directory, key, temp, replaces)
 
@@ -282,7 +283,7 @@ class Journal:
         discard_temps(self._directory, [each for each in submission.waiting.values() if isinstance(each, Staged)])
 
     def _report_unplaced(self, key: str, error: OSError) -> None:
-        self._report(f"{key}: {reason_of(error)}: its change is safe in the journal, but not in place yet")
+        self._report(f"{encode_key(key)}: {reason_of(error)}: its change is safe in the journal, but not in place yet")
 
     # Settle
 

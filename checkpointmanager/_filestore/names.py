@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .._format.journal import Change
-from .._format.names import PREVIOUS, SUFFIX
+from .._format.names import current_name, previous_name
 from .._store import Replaces
 from .directory import Directory
 
@@ -38,23 +38,23 @@ def put_in_place(directory: Directory, key: str, temp: str, replaces: Replaces) 
     if replaces is Replaces.WHOLE:
         _keep_previous(directory, key)
     elif replaces is Replaces.ABSENT:
-        directory.discard(PREVIOUS + key)  # left over if someone removed the checkpoint by hand
-    directory.rename(temp, key + SUFFIX)
+        directory.discard(previous_name(key))  # left over if someone removed the checkpoint by hand
+    directory.rename(temp, current_name(key))
 
 
 def take_away(directory: Directory, key: str) -> None:
     """Remove a checkpoint and its previous generation; an absent one is no error."""
     with suppress(FileNotFoundError):
-        directory.unlink(key + SUFFIX)
-    directory.discard(PREVIOUS + key)  # one that stays is an orphan, which is never read
+        directory.unlink(current_name(key))
+    directory.discard(previous_name(key))  # one that stays is an orphan, which is never read
 
 
 def _keep_previous(directory: Directory, key: str) -> None:
     """A failure affects only the previous generation, which is then an older one."""
     temp = directory.new_temp()
     try:
-        directory.link_or_copy(key + SUFFIX, temp)
-        directory.rename(temp, PREVIOUS + key)
+        directory.link_or_copy(current_name(key), temp)
+        directory.rename(temp, previous_name(key))
     except FileNotFoundError:  # removed by hand: there is nothing to keep
         return
     except OSError:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from .._errors import CheckpointTooNew, DirectoryUnusable
 from .._format.journal import Change, truth
-from .._format.names import JOURNAL, PREVIOUS, SUFFIX
+from .._format.names import JOURNAL, current_name, previous_name
 from .._format.reason import Damaged, Reason
 from .directory import Directory
 from .system import is_locked
@@ -34,7 +34,7 @@ class Onlooker:
         if not changes:
             return False, None
         try:
-            names = (key + SUFFIX, PREVIOUS + key)
+            names = (current_name(key), previous_name(key))
             files = [read_change(self._directory, name, key, self._max_bytes) for name in names]
         except OSError as error:
             raise Damaged(Reason.UNREADABLE, str(error.strerror), errno=error.errno) from error

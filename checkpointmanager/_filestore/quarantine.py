@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from .._format.envelope import MAX_BYTES, open_sealed
-from .._format.names import QUARANTINE, SUFFIX
+from .._format.keys import decode_key, encode_key
+from .._format.names import QUARANTINE, current_name
 from .._format.reason import Damaged, Reason, TooNew
 from .directory import Directory
 from .reading import read_file
@@ -128,7 +129,7 @@ class Quarantine:
 
     def _is_damaged(self, key: str) -> bool:
         try:
-            open_sealed(read_file(self._directory, key + SUFFIX, MAX_BYTES), key)
+            open_sealed(read_file(self._directory, current_name(key), MAX_BYTES), key)
         except (FileNotFoundError, TooNew):
             return False
         except Damaged:
@@ -139,7 +140,7 @@ class Quarantine:
 def _new_name(folder: int, key: str, reason: Reason) -> str:
     taken = set(os.listdir(folder))
     time = datetime.now(UTC)
-    while (name := f"{key}.{time.strftime(_TIME)}.{reason}.json") in taken:
+    while (name := f"{encode_key(key)}.{time.strftime(_TIME)}.{reason}.json") in taken:
         time += timedelta(microseconds=1)
     return name
 
@@ -147,8 +148,8 @@ def _new_name(folder: int, key: str, reason: Reason) -> str:
 def _copies(folder: int) -> list[_Copy]:
     """All copies, oldest first."""
     now = datetime.now(UTC).strftime(_TIME)
-    found = [(match, name) for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]
-    return sorted(_Copy(match[2] <= now, match[2], name, match[1]) for match, name in found)
+    matches = [match for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]
+    return sorted(_Copy(match[2] <= now, match[2], match[0], decode_key(match[1]) or "") for match in matches)
 
 
 def _already_kept(folder: int, key: str, status: os.stat_result) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from .._format.journal import Change, seal_removal
-from .._format.names import SUFFIX
+from .._format.names import current_name
 from .directory import Directory
 from .sidebyside import side_by_side
 
@@ -15,7 +15,7 @@ SYNC_THREADS = 4  # the caller's among them: eight were slower
 
 def sync_files(directory: Directory, changes: Iterable[Change]) -> None:
     """Sync what lies under the names."""
-    names = [change.key + SUFFIX for change in changes if change.blob is not None]
+    names = [current_name(change.key) for change in changes if change.blob is not None]
     side_by_side(directory.sync_file, names, SYNC_THREADS)
 
 
@@ -31,11 +31,11 @@ def rewrite_files(directory: Directory, changes: Iterable[Change]) -> list[Chang
     blocked: list[Change] = []
     for change, temp in zip(todo, temps, strict=True):
         try:
-            directory.rename(temp, change.key + SUFFIX)
+            directory.rename(temp, current_name(change.key))
         except IsADirectoryError:
             directory.discard(temp)
             blocked.append(change)
             continue
         if change.blob is None:
-            directory.unlink(change.key + SUFFIX)
+            directory.unlink(current_name(change.key))
     return blocked

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from .._errors import CheckpointTooNew, DirectoryUnusable
 from .._format.envelope import MAX_BYTES
 from .._format.journal import MAX_JOURNAL_BYTES, Change, JournalContent, open_file, read_journal, truth
-from .._format.names import JOURNAL, PREVIOUS, SUFFIX, TEMP
+from .._format.names import JOURNAL, TEMP, current_name, previous_name
 from .._format.reason import Damaged, Reason, TooNew
 from .._format.repair import generation_in
 from .directory import Directory
@@ -59,10 +59,10 @@ def put_names_right(directory: Directory, key: str, changes: Sequence[Change], m
 
     Raises OSError if its file cannot be read or replaced: nothing may be concluded from what was not read.
     """
-    current = read_change(directory, key + SUFFIX, key, max_bytes)
+    current = read_change(directory, current_name(key), key, max_bytes)
     before, is_known = None, True
     try:
-        before = read_change(directory, PREVIOUS + key, key, max_bytes)
+        before = read_change(directory, previous_name(key), key, max_bytes)
     except OSError:  # costs only the previous generation
         is_known = False
     newest, previous = truth(changes, current, before)
@@ -70,12 +70,12 @@ def put_names_right(directory: Directory, key: str, changes: Sequence[Change], m
         take_away(directory, key)
         return Change(key, max(change.generation for change in changes), None)
     if previous is None and is_known:
-        directory.discard(PREVIOUS + key)
+        directory.discard(previous_name(key))
     elif previous is not None and previous != before:
         _set_previous(directory, previous, is_current=previous == current)
     if newest != current:
         assert newest.blob is not None
-        directory.rename(directory.write_temp(newest.blob), key + SUFFIX)
+        directory.rename(directory.write_temp(newest.blob), current_name(key))
     return newest
 
 
@@ -102,8 +102,8 @@ def read_change(directory: Directory, name: str, key: str, max_bytes: int) -> Ch
 def _set_previous(directory: Directory, previous: Change, *, is_current: bool) -> None:
     if is_current:
         temp = directory.new_temp()
-        directory.link_or_copy(previous.key + SUFFIX, temp)
+        directory.link_or_copy(current_name(previous.key), temp)
     else:
         assert previous.blob is not None
         temp = directory.write_temp(previous.blob)
-    directory.rename(temp, PREVIOUS + previous.key)
+    directory.rename(temp, previous_name(previous.key))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
 
 import orjson
 from xxhash import xxh3_64_hexdigest
 
+from .keys import encode_key
 from .reason import Damaged, Reason, TooNew
 
 FORMAT = 1
@@ -29,7 +31,7 @@ _OTHER_CHECKSUM = re.compile(rb'\{"checksum":"([a-z][a-z0-9-]{1,30}):([0-9a-f]{8
 
 
 class Header(NamedTuple):
-    """What a file says about its data. Kind, key and boot are names (keys.py), so they need no escaping."""
+    """What a file says about its data. Kind and boot are names (keys.py), so they need no escaping."""
 
     kind: str
     version: int
@@ -48,7 +50,7 @@ def seal(header: Header, data: bytes | memoryview) -> bytes:
     """The bytes of a file whose data is already JSON."""
     members = (
         f'"format":{FORMAT},"kind":"{header.kind}","version":{header.version},"readable_by":{header.readable_by},'
-        f'"key":"{header.key}","generation":{header.generation},"boot":"{header.boot}"'
+        f'"key":{_as_json(header.key)},"generation":{header.generation},"boot":"{header.boot}"'
     )
     body = b"".join((members.encode(), b',"written":', time_as_json(header.written), _DATA, data, CLOSING))
     return checksum_of(body) + body
@@ -58,7 +60,7 @@ def open_sealed(blob: bytes, key: str) -> tuple[Header, memoryview]:
     """The header and the JSON data in the file of `key`, neither parsed nor copied. Raises Damaged or TooNew."""
     header, data = open_any(blob)
     if header.key != key:
-        raise Damaged(Reason.WRONG_KEY, f"the file is a whole checkpoint, but of key {header.key!r}")
+        raise Damaged(Reason.WRONG_KEY, f"the file is a whole checkpoint, but of key {encode_key(header.key)}")
     return header, data
 
 
@@ -172,6 +174,11 @@ def parse_time(text: str) -> datetime:
     if time.tzinfo is not UTC:
         raise Damaged(Reason.WRONG_SHAPE, "the header's written is not a time in UTC")
     return time
+
+
+@lru_cache(maxsize=16384)
+def _as_json(key: str) -> str:
+    return orjson.dumps(key).decode()
 
 
 def time_as_json(time: datetime) -> bytes:

@@ -24,7 +24,7 @@ from .envelope import (
     parse_time,
     time_as_json,
 )
-from .keys import is_name
+from .keys import encode_key, is_key
 from .reason import Damaged, Reason, TooNew
 
 JOURNAL_FORMAT = 1
@@ -112,7 +112,7 @@ def open_file(blob: bytes, key: str) -> Change:
     """The change that the file of a key holds: a checkpoint or a removal. Raises Damaged or TooNew."""
     change = _open_removal(blob) if blob.startswith(_REMOVED, CHECKSUM_BYTES) else _open_checkpoint(blob)
     if change.key != key:
-        raise Damaged(Reason.WRONG_KEY, f"the file is whole, but of key {change.key!r}")
+        raise Damaged(Reason.WRONG_KEY, f"the file is whole, but of key {encode_key(change.key)}")
     return change
 
 
@@ -209,7 +209,7 @@ def _open_part(part: bytes) -> Change:
 
 def _open_checkpoint(blob: bytes) -> Change:
     header, _ = open_any(blob)
-    if not is_name(header.key):  # elsewhere the key is compared with a file name; here it becomes one
+    if not is_key(header.key):  # elsewhere the key is compared with a file name; here it becomes one
         raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but the header's key cannot be one")
     return Change(header.key, header.generation, blob)
 
@@ -222,7 +222,7 @@ def _open_removal(blob: bytes) -> Change:
 
 def _removed(members: dict[str, object]) -> Change:
     key, generation = members.get("removed"), members.get("generation")
-    if not isinstance(key, str) or not is_name(key) or type(generation) is not int:
+    if not isinstance(key, str) or not is_key(key) or type(generation) is not int:
         raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but this is not a removal")
     if not 1 <= generation <= MAX_GENERATION:
         raise Damaged(Reason.WRONG_SHAPE, "the removal's generation makes no sense")
