@@ -28,7 +28,7 @@ from .._format.envelope import MAX_BYTES
 from .._format.journal import Change, JournalContent, is_removal
 from .._format.names import JOURNAL, LOCK, current_name, key_in, previous_name
 from .._format.reason import Damaged, Reason
-from .._options import check_options, check_path
+from .._options import LARGEST_BYTES, check_options, check_path
 from .._store import Put, Remove, Replaces
 from .._unbroken import Unbroken
 from .directory import Directory
@@ -215,6 +215,8 @@ class FileStore:
 
     def commit(self, changes: Sequence[Put | Remove], *, together: bool = False) -> Mapping[str, CheckpointWriteFailed]:
         self._gate.check()
+        if together:
+            self._refuse_if_too_large(changes)
         outcome = Outcome()
         staged = self._stage(changes, outcome)
         if together and outcome.errors:
@@ -233,6 +235,13 @@ class FileStore:
 
     def highest_generation(self, key: str) -> int:
         return self._journal.highest_generation(key) if self._journal else 0
+
+    def _refuse_if_too_large(self, changes: Sequence[Put | Remove]) -> None:
+        """A transaction is one record, which must fit into a journal that can be read."""
+        size = sum(len(change.blob) for change in changes if isinstance(change, Put))
+        if size > LARGEST_BYTES:
+            why = f"a transaction of {size} bytes, over the limit of {LARGEST_BYTES}; use batch()"
+            raise TransactionFailed("", self.path, OSError(errno.E2BIG, why))
 
     def _stage(self, changes: Sequence[Put | Remove], outcome: Outcome) -> list[Staged]:
         """Write the new files under temp names: a full disk shows here, before anything is promised."""

@@ -16,6 +16,8 @@ from checkpointmanager import (
     CheckpointTooNew,
     CheckpointWriteFailed,
     CorruptCheckpoint,
+    Event,
+    EventKind,
     FileOptions,
     InvalidKey,
     ManagerClosed,
@@ -24,8 +26,7 @@ from checkpointmanager import (
     UnstorableValue,
     WrongKind,
 )
-from checkpointmanager._format import record
-from checkpointmanager.testing import damage, failing, watching
+from checkpointmanager.testing import Call, damage, failing, watching
 
 from ..contents import names, quarantined
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
@@ -65,6 +66,7 @@ def test_it_leaves_nothing_but_checkpoints(manager: LeaseManager, directory: Pat
     with manager.transaction() as transaction:
         transaction.create_checkpoint("a", OLD)
         transaction.create_checkpoint("b", OLD)
+    manager.close()
 
     assert names(directory) == [".lock", "a.json", "b.json"]
 
@@ -150,24 +152,69 @@ def test_what_is_the_same_is_not_written_again(manager: LeaseManager, directory:
     assert [manager.get_checkpoint(key).generation for key in "ab"] == [1, 2]
 
 
-def test_a_transaction_of_one_key_is_an_ordinary_write(manager: LeaseManager, directory: Path) -> None:
-    with watching(directory) as calls, manager.transaction() as transaction:
-        transaction.create_checkpoint("a", OLD)
-    assert not [call for call in calls if ".transaction" in call.about]
-    assert [call.name for call in calls].count("fsync") == 2
-    with failing(directory, "fsync", errno.EIO), pytest.raises(TransactionFailed) as failed:  # noqa: SIM117
-        with manager.transaction() as transaction:
-            transaction.create_checkpoint("a", NEW)
-    assert (failed.value.key, failed.value.in_doubt, failed.value.errno) == ("a", False, errno.EIO)
+def syncs(calls: list[Call]) -> list[str]:
+    return [call.name for call in calls if call.name in ("fsync", "fdatasync")]
 
 
-@pytest.mark.parametrize("members", [2, 8, 130])
-def test_it_takes_three_syncs_more_than_it_has_members(manager: LeaseManager, directory: Path, members: int) -> None:
+@pytest.mark.parametrize("members", [1, 2, 8, 130])
+def test_it_takes_one_sync_however_many_members_it_has(manager: LeaseManager, directory: Path, members: int) -> None:
+    manager.create_checkpoint("first", OLD)  # makes the journal
     with watching(directory) as calls, manager.transaction() as transaction:
         for number in range(members):
             transaction.create_checkpoint(f"k{number}", OLD)
+        transaction.remove_checkpoint("first")
 
-    assert [call.name for call in calls].count("fsync") == members + 3
+    assert syncs(calls) == ["fdatasync"]
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_a_file_that_cannot_be_written_fails_all_of_it(manager: LeaseManager, directory: Path, members: int) -> None:
+    manager.create_checkpoint("k0", OLD)
+    with failing(directory, "write", errno.ENOSPC, nth=members), pytest.raises(TransactionFailed) as failed:  # noqa: SIM117
+        with manager.transaction() as transaction:
+            for number in range(members):
+                transaction.create_checkpoint(f"k{number}", NEW)
+
+    assert (failed.value.key, failed.value.in_doubt, failed.value.errno) == (f"k{members - 1}", False, errno.ENOSPC)
+    assert loaded(manager) == {"k0": OLD}
+    assert names(directory, ".tmp-") == []
+
+
+@pytest.mark.parametrize("keys", ["a", "abc"])
+def test_a_failed_sync_of_the_journal_leaves_all_of_it_in_doubt(
+    manager: LeaseManager, directory: Path, keys: str
+) -> None:
+    manager.create_checkpoint("a", OLD)
+    with failing(directory, "fdatasync"), pytest.raises(TransactionFailed) as failed:  # noqa: SIM117
+        with manager.transaction() as transaction:
+            for key in keys:
+                transaction.create_checkpoint(key, NEW)
+
+    assert failed.value.in_doubt
+    assert loaded(manager) == {"a": OLD}
+    with manager.transaction() as transaction:
+        for key in keys:
+            transaction.create_checkpoint(key, NEW)
+    assert loaded(manager) == dict.fromkeys(keys, NEW)
+
+
+@pytest.mark.parametrize("call", ["rename", "unlink"])
+def test_what_is_durable_is_acknowledged_although_it_is_not_in_place_yet(
+    manager: LeaseManager, directory: Path, events: list[Event], call: str
+) -> None:
+    for key in "ac":
+        manager.create_checkpoint(key, OLD)
+    with failing(directory, call, errno.EIO, lasting=True), manager.transaction() as transaction:
+        transaction.create_checkpoint("a", NEW)
+        transaction.create_checkpoint("b", NEW)
+        transaction.remove_checkpoint("c")
+
+    assert {event.kind for event in events} == {EventKind.UNSETTLED}
+    assert loaded(manager) == {"a": NEW, "b": NEW}
+    assert manager.create_checkpoint("a", Lease("next")).generation == 3
+    manager.close()
+    with CheckpointManager(directory, LEASES) as again:
+        assert loaded(again) == {"a": Lease("next"), "b": NEW}
 
 
 def spoiled(manager: LeaseManager, directory: Path, spoil: Callable[[Path, str], object]) -> None:
@@ -196,7 +243,7 @@ def test_what_cannot_be_updated_changes_nothing_and_is_named(manager: LeaseManag
         transaction.update_checkpoint("b", longer)
 
     assert isinstance(failed.value.__cause__, cause)
-    assert (failed.value.key, failed.value.in_doubt, failed.value.committed) == ("b", False, False)
+    assert (failed.value.key, failed.value.in_doubt) == ("b", False)
     assert str(failed.value).startswith(str(directory / "b.json"))
     assert "none of the transaction's changes was made" in str(failed.value)
     assert "a" not in manager
@@ -260,35 +307,39 @@ def test_damaged_bytes_are_kept_before_they_are_replaced_or_removed(manager: Lea
 
 
 @pytest.mark.parametrize("remove", [True, False])
-def test_a_folder_in_a_checkpoints_place_goes_to_quarantine(real_directory: Path, remove: bool) -> None:
+def test_a_folder_in_a_checkpoints_place_fails_all_of_it(real_directory: Path, remove: bool) -> None:
     with CheckpointManager(real_directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
-        damage.replace_by_directory(real_directory, "a")
-        (real_directory / "a.json" / "inside").write_text("something")
+    damage.replace_by_directory(real_directory, "a")
+    (real_directory / "a.json" / "inside").write_text("something")
 
-        with manager.transaction() as transaction:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        with pytest.raises(TransactionFailed, match="move it away") as failed, manager.transaction() as transaction:
             if remove:
                 transaction.remove_checkpoint("a")
             else:
                 transaction.create_checkpoint("a", NEW)
             transaction.create_checkpoint("b", NEW)
 
-        assert loaded(manager) == {"b": NEW} | ({} if remove else {"a": NEW})
-    (kept,) = (real_directory / ".quarantine").iterdir()
-    assert (kept / "inside").read_text() == "something"
+        assert (failed.value.key, failed.value.in_doubt) == ("a", False)
+        assert list(manager) == ["a"]
+    assert (real_directory / "a.json" / "inside").read_text() == "something"
 
 
-def test_more_members_than_the_limit_are_refused(manager: LeaseManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkpointmanager._filestore.transactions.MAX_MEMBERS", 3)
-    assert record.MAX_MEMBERS == 10_000
+def test_a_transaction_that_no_journal_could_hold_is_refused(
+    manager: LeaseManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checkpointmanager._filestore.LARGEST_BYTES", 1000)
+    manager.create_checkpoint("a", OLD)
 
-    with pytest.raises(TransactionFailed, match=r"4 changes, over the limit of 3; use batch\(\)") as failed:  # noqa: SIM117
+    with pytest.raises(TransactionFailed, match=r"over the limit of 1000; use batch\(\)") as failed:  # noqa: SIM117
         with manager.transaction() as transaction:
-            for key in "abcd":
-                transaction.create_checkpoint(key, OLD)
+            transaction.remove_checkpoint("a")
+            for key in "bcd":
+                transaction.create_checkpoint(key, Lease("x" * 300))
 
-    assert failed.value.errno == errno.E2BIG
-    assert list(manager) == []
+    assert (failed.value.errno, failed.value.in_doubt) == (errno.E2BIG, False)
+    assert list(manager) == ["a"]
 
 
 def test_a_change_function_that_writes_is_refused(manager: LeaseManager) -> None:
@@ -363,13 +414,11 @@ def test_a_closed_manager_and_a_reader_refuse(manager: LeaseManager, directory: 
 def test_it_works_with_every_way_to_open_a_directory(real_directory: Path, options: FileOptions) -> None:
     with CheckpointManager(real_directory, LEASES, **options) as manager:
         manager.create_checkpoint("a", OLD)
-        with watching(real_directory) as calls, manager.transaction() as transaction:
+        with manager.transaction() as transaction:
             transaction.update_checkpoint("a", longer)
             transaction.create_checkpoint("b", NEW)
         assert loaded(manager) == {"a": Lease("old", 61), "b": NEW}
-    # Two files, the record, and the directory: before the record, with it, after the names, and shared ones at the end.
-    assert [call.name for call in calls].count("fsync") == 6 + ("sharing" in options)
-    assert names(real_directory, ".t") == []
+        assert not [name for name in names(real_directory) if name == ".journal" or name.startswith(".tmp-")]
 
 
 def test_nothing_of_it_prints_data(manager: LeaseManager) -> None:
