@@ -106,14 +106,15 @@ def compare(
     present: int,
     threads: int,
     rounds: int,
+    without: str = "",
     while_measuring: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Result:
-    """All contenders in turns, each with `present` claims, which have all been written twice."""
+    """All contenders (`without` one) in turns, each with `present` claims, which have all been written twice."""
 
     def slice_of(contender: Contender) -> Callable[[int], Sample]:
         return lambda turn: in_threads(threads, work(contender, turn))
 
-    with opened(folder, present) as contenders, while_measuring():
+    with opened(folder, present, without) as contenders, while_measuring():
         samples = in_turns(rounds, {each.name: slice_of(each) for each in contenders})
     return {name: sample.result() for name, sample in samples.items()}
 
@@ -139,9 +140,9 @@ def restart(folder: Path, *, present: int, rounds: int) -> Result:
 
 
 @contextmanager
-def opened(folder: Path, present: int) -> Iterator[list[Contender]]:
+def opened(folder: Path, present: int, without: str = "") -> Iterator[list[Contender]]:
     """Open each contender in its own folder with `present` claims. The folders are removed at the end."""
-    contenders = everybody()
+    contenders = [contender for contender in everybody() if contender.name != without]
     for contender in contenders:
         (folder / contender.name).mkdir(parents=True)
         contender.open(folder / contender.name)
