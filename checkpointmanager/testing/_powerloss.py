@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from ._operations import Acknowledgement, Change, NameChange, Operation, Recordi
 from ._tornwrites import Content, applied, possible_contents
 
 MAX_CHOICES = 4096  # of name changes at one moment; beyond that, only the informative ones
-MAX_CONTENTS = 256  # of file contents for one choice of names; beyond that, only the informative ones
+MAX_CONTENTS = 64  # of file contents for one choice of names; beyond that, only the informative ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +171,14 @@ class PowerLoss:
             yield certain | bytes_now, arrived
 
     def _combinations(self, files: list[tuple[Content, ...]]) -> Iterator[tuple[Content, ...]]:
-        """All combinations; if too many, one file varies at a time while all the others have arrived, or none has."""
-        total = 1
-        for possible in files:
-            total *= len(possible)
+        """All combinations; if too many, each file has arrived or not, and one at a time varies beside all or none."""
+        total = math.prod(map(len, files))
         if total <= MAX_CONTENTS:
             yield from itertools.product(*files)
             return
-        chosen: dict[tuple[Content, ...], None] = {}
-        for background in ([possible[0] for possible in files], [possible[1] for possible in files]):
+        arrived_or_not = [possible[:2] for possible in files]
+        chosen = dict.fromkeys(itertools.islice(itertools.product(*arrived_or_not), MAX_CONTENTS))
+        for background in zip(*arrived_or_not, strict=True):
             for index, possible in enumerate(files):
                 for content in possible:
                     chosen[(*background[:index], content, *background[index + 1 :])] = None
