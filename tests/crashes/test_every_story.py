@@ -10,15 +10,17 @@ import errno
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkpointmanager import CheckpointError
 from checkpointmanager.testing import Crash, every_crash, failing
 from tests.long import LONG, times
 
 from .oracle import GONE, Manager, check, put, remove, serve, transact
-from .scenarios import killed_and_restarted, three, three_closed
+from .scenarios import killed_and_restarted, new, three, three_closed
 
 Step = Callable[[Manager, int], None]
 Act = Callable[[Manager], object]
@@ -70,6 +72,45 @@ def test_nor_does_a_second_one_while_the_next_owner_opens(story: tuple[str, ...]
 
     every_crash(lived(story), setup=three, **disk).check(crash_again)
     print(f"{' '.join(story)}: {states} states after two power losses")
+    assert states
+
+
+def twice(story: Sequence[str]) -> Callable[[Path], None]:
+    """Open, live, close, and all of it again."""
+
+    def act(directory: Path) -> None:
+        for _ in range(2):
+            with suppress(CheckpointError), new(directory) as manager:
+                lived(story)(manager)
+
+    return act
+
+
+@each_short_story
+def test_nor_does_one_while_an_owner_closes_and_opens_again(story: tuple[str, ...], disk: dict[str, Any]) -> None:
+    crashes = every_crash(twice(story), setup=three_closed, **disk).check(check)
+    print(f"{' '.join(story)}: {crashes.states} states")
+    assert crashes.states > 2
+
+
+@each_short_story
+def test_nor_does_one_after_a_sync_that_failed_in_between(story: tuple[str, ...], disk: dict[str, Any]) -> None:
+    """In the first life or in its close, in the next open or after it."""
+    states = 0
+    for call in ("fsync", "fdatasync"):
+        for nth in itertools.count(1, times(3, 1)):
+            failed: list[bool] = []
+
+            def act(directory: Path, call: str = call, nth: int = nth, failed: list[bool] = failed) -> None:
+                with failing(directory, call, errno.EIO, nth=nth) as injector:
+                    twice(story)(directory)
+                failed.append(bool(injector.failed))
+
+            crashes = every_crash(act, setup=three_closed, **disk)
+            if not failed[0]:
+                break
+            states += crashes.check(check).states
+    print(f"{' '.join(story)}: {states} states after a failed sync")
     assert states
 
 
