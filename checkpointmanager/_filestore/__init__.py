@@ -32,7 +32,7 @@ from .._options import LARGEST_BYTES, check_options, check_path
 from .._store import Put, Remove, Replaces
 from .._unbroken import Unbroken
 from .directory import Directory
-from .journal import FIRST_BYTES, Journal
+from .journal import Journal
 from .names import Outcome, Staged, discard_temps
 from .onlooker import Onlooker
 from .ownership import Ownership, ReadOnly
@@ -349,7 +349,7 @@ class FileStore:
             path = os.path.join(self.path, JOURNAL)
             self._emit(Event(EventKind.DAMAGE, path, detail, reason=Reason.CHECKSUM_MISMATCH))
 
-    def _new_journal(self, size: int = FIRST_BYTES) -> Journal:
+    def _new_journal(self, size: int | None = None) -> Journal:
         return Journal(self._directory, self.max_bytes, report=self._unsettled, on_settle=self._settled, size=size)
 
     def _unsettled(self, detail: str) -> None:

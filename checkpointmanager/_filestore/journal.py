@@ -55,7 +55,7 @@ class Journal:
         *,
         report: Callable[[str], object],  # gets a text if committed changes cannot be put in place or synced
         on_settle: Callable[[float], object],  # gets the seconds that writers had to wait
-        size: int = FIRST_BYTES,
+        size: int | None = None,
     ) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
@@ -67,7 +67,7 @@ class Journal:
         self._file: JournalFile | None = None
         self._usable = False  # the file may be appended to
         self._exists = False  # there may be a file of this name
-        self._size = size  # of the next file
+        self._size = FIRST_BYTES if size is None else size  # of the next file
         self._inherited: dict[str, Change] = {}  # by key: what was committed before the first group of `_written`
         self._written: list[tuple[Group, Sequence[Change]]] = []  # since the last settle; not all may be committed
         self._highest: dict[str, int] = {}  # by key: the highest generation that the journal may bring back
