@@ -15,8 +15,8 @@ from .._errors import UnstorableValue
 from .._format.keys import is_name
 from .._format.reason import Damaged, Reason, TooNew
 from .codec import codec_for
-from .jsonvalues import Mismatch, check_plain, first_mismatch, to_json
-from .misfit import Misfit, refusal
+from .jsonvalues import check_plain, first_mismatch, to_json
+from .misfit import Misfit, Mismatch, guarded, pass_on_interruption, refusal
 from .simpletypes import ANYTHING, Codec, SharedText
 from .unknown import (
     DROPPED,
@@ -155,7 +155,8 @@ class Schema(Generic[T]):
                 return self._from_plain(orjson.loads(data), NONE_EXPECTED), None
             except UnknownFound:
                 return self._decode_and_keep(data, self._same_version(readable_by))
-        except orjson.JSONDecodeError:
+        except orjson.JSONDecodeError as error:
+            pass_on_interruption(error)
             problem: Exception = Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON")
             cause = None
         except Mismatch as mismatch:
@@ -170,7 +171,8 @@ class Schema(Generic[T]):
     def _to_plain(self, value: Any, unknowns: Unknowns) -> Any:
         try:
             return self._codec.encode(value, unknowns)
-        except RecursionError:
+        except RecursionError as error:
+            pass_on_interruption(error)
             raise Mismatch("is nested too deeply, or contains itself") from None
 
     def _first_mismatch(self, value: T, plain: Any) -> Mismatch:
@@ -180,18 +182,19 @@ class Schema(Generic[T]):
     def _from_plain(self, plain: Any, unknowns: Unknowns) -> T:
         try:
             value: T = self._codec.decode(plain, unknowns)
-        except RecursionError:
+        except RecursionError as error:
+            pass_on_interruption(error)
             raise Mismatch("is nested too deeply") from None
         except (Mismatch, UnknownFound):
             raise
-        except Exception as error:  # noqa: BLE001  (such as a __hash__ or a __set__ of the program's own)
+        except Exception as error:  # noqa: BLE001  (such as a property of the program's own)
             raise refusal("its type", error) from None
         return value
 
     def _decode_and_keep(self, data: bytes | memoryview, unknowns: Unknowns) -> tuple[T, Unknowns]:
         plain = orjson.loads(data)
         value = self._from_plain(plain, unknowns)
-        known = _guarded(lambda value: self._to_plain(value, Unknowns(0, 0)), value, "encode")
+        known = guarded("encode", self._to_plain, value, Unknowns(0, 0))
         # Parsed again, because decode= may have modified what it was given.
         unknowns.of_whole = beyond(orjson.loads(data) if self._foreign else plain, known)
         return value, unknowns
@@ -208,7 +211,7 @@ class Schema(Generic[T]):
     def _migrated(self, plain: Any, version: int) -> Any:
         for step in sorted(self._migrations):
             if step >= version:
-                plain = _guarded(self._migrations[step], plain, f"the migration from version {step}")
+                plain = guarded(f"the migration from version {step}", self._migrations[step], plain)
         return plain
 
     def _newer(self, version: int) -> str:
@@ -234,15 +237,6 @@ def _codec_of_pair(encode: Callable[[T], Any], decode: Callable[[Any], T]) -> Co
         return plain
 
     def from_plain(plain: Any, _: Unknowns) -> Any:
-        return _guarded(decode, plain, "decode")
+        return guarded("decode", decode, plain)
 
     return Codec(to_plain, from_plain, frozenset(), frozenset())
-
-
-def _guarded(function: Callable[[Any], Any], value: Any, name: str) -> Any:
-    try:
-        return function(value)
-    except Mismatch:
-        raise
-    except Exception as error:  # noqa: BLE001  (foreign code may raise anything, and its text may quote data)
-        raise refusal(name, error) from None

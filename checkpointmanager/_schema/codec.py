@@ -14,8 +14,8 @@ from enum import Enum, Flag
 from functools import partial
 from typing import Any, Literal
 
-from .jsonvalues import ANY_KEY, Mismatch, check_plain
-from .misfit import without_text
+from .jsonvalues import check_plain
+from .misfit import ANY_KEY, Mismatch, guarded
 from .objects import Member, dataclass_codec, fields_of
 from .simpletypes import (
     ADVICE,
@@ -138,10 +138,7 @@ def _each(function: Function, as_is: frozenset[type], source: Any, target: Calla
 
 
 def _distinct(cls: Any, values: list[Any]) -> Any:
-    try:
-        result = cls(values)
-    except TypeError as error:
-        raise Mismatch("holds a value that cannot be in a set", cause=without_text(error)) from None
+    result = guarded(f"a {cls.__name__}", cls, values)  # which asks the values for their hash
     if len(result) != len(values):
         raise Mismatch("holds a value twice, which a set cannot")
     return result

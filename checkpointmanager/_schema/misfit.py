@@ -2,11 +2,43 @@
 
 Foreign code takes part in reading: migrations, decode=, default factories, classes that validate. An error that it
 raises is a fault of the program, not of the file. Its type and traceback say where to look; its text may quote data.
+What a signal handler raises meanwhile says nothing about the data, and reaches the caller as it is.
 """
 
 from __future__ import annotations
 
-from .jsonvalues import Mismatch
+import inspect
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+ANY_KEY = "[*]"  # the step to a dict's member: its key is data, and data has no place in an error
+
+
+class Mismatch(Exception):
+    """A value does not fit. Each container on the way up adds its step, so that `where` is the value's place.
+
+    A step is an index, the name of a dataclass field, or ANY_KEY. `cause` is the error that foreign code raised,
+    without its text.
+    """
+
+    def __init__(self, why: str, where: str = "$", cause: Exception | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.cause = cause
+        self._below = where[1:]
+        self._steps: list[str | int] = []
+
+    def inside(self, step: str | int) -> Mismatch:
+        self._steps.append(step)
+        return self
+
+    @property
+    def where(self) -> str:
+        path = "$"
+        for step in reversed(self._steps):
+            path += f"[{step}]" if isinstance(step, int) else step if step is ANY_KEY else f".{step}"
+        return path + self._below
 
 
 class Misfit(Exception):
@@ -18,9 +50,38 @@ class Misfit(Exception):
         self.why = why
 
 
+def guarded(by: str, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+    """The result of foreign code, which may raise anything."""
+    try:
+        return function(*arguments, **named)
+    except Mismatch:
+        raise
+    except Exception as error:  # noqa: BLE001  (its text may quote data)
+        raise refusal(by, error) from None
+
+
 def refusal(by: str, error: Exception) -> Mismatch:
-    """The mismatch of a value that foreign code refused with an error."""
+    """The mismatch of a value that foreign code refused with an error; what a signal handler raised is raised again."""
+    pass_on_interruption(error)
     return Mismatch(f"is refused by {by} with {type(error).__name__}", cause=without_text(error))
+
+
+def pass_on_interruption(error: Exception) -> None:
+    """Raise the error again if a signal handler raised it; called before an error is taken for one about the data."""
+    trace = error.__traceback__
+    while trace:
+        if _is_handler(trace.tb_frame):
+            raise error
+        trace = trace.tb_next
+
+
+def _is_handler(frame: FrameType) -> bool:
+    """True for a signal handler: Python calls it with the frame that it interrupts, which no other function gets."""
+    names, rest, _ = inspect.getargs(frame.f_code)
+    given = [frame.f_locals.get(name) for name in names]
+    more = frame.f_locals.get(rest) if rest else ()
+    given += more if isinstance(more, tuple) else ()
+    return frame.f_back is not None and any(value is frame.f_back for value in given)
 
 
 def without_text(error: Exception) -> Exception:

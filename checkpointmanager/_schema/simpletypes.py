@@ -10,7 +10,8 @@ from sys import intern
 from typing import Annotated, Any
 from uuid import UUID
 
-from .jsonvalues import AS_IS, HIGHEST_INTEGER, LOWEST_INTEGER, Mismatch, check_plain
+from .jsonvalues import AS_IS, HIGHEST_INTEGER, LOWEST_INTEGER, check_plain
+from .misfit import Mismatch, pass_on_interruption
 from .unknown import Unknowns
 
 Function = Callable[[Any, Unknowns], Any]
@@ -59,7 +60,8 @@ def choices(by_plain: dict[tuple[type, Any], Any], name: str) -> Codec:
         def choose(value: Any, _: Unknowns) -> Any:
             try:
                 return table[type(value), value]
-            except (KeyError, TypeError):
+            except (KeyError, TypeError) as error:
+                pass_on_interruption(error)
                 raise Mismatch("is none of the declared choices") from None
 
         return choose
@@ -136,7 +138,8 @@ def _time_from_plain(plain: Any, _: Unknowns) -> Any:
     expect(plain, str)
     try:
         return datetime.fromisoformat(plain)
-    except ValueError:
+    except ValueError as error:
+        pass_on_interruption(error)
         raise Mismatch("is not a time in ISO 8601") from None
 
 
@@ -149,7 +152,8 @@ def _uuid_from_plain(plain: Any, _: Unknowns) -> Any:
     expect(plain, str)
     try:
         return UUID(plain)
-    except ValueError:
+    except ValueError as error:
+        pass_on_interruption(error)
         raise Mismatch("is not a UUID") from None
 
 
