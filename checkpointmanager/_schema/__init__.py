@@ -7,7 +7,7 @@ programs of this or a newer version added. It knows nothing about headers, check
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import orjson
 
@@ -25,9 +25,11 @@ from .unknown import (
     UnknownFields,
     UnknownFound,
     Unknowns,
-    beyond,
     unknown_fields,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm  # which accepts unions too
 
 __all__ = ["Encoded", "Misfit", "Schema", "SharedText", "UnknownFields", "Unknowns", "unknown_fields"]
 
@@ -68,7 +70,7 @@ class Schema(Generic[T]):
         kind: str,
         version: int = ...,
         *,
-        type: type[T],
+        type: TypeForm[T],
         migrations: Mapping[int, Callable[[Any], Any]] | None = ...,
         readable_by: int | None = ...,
     ) -> None: ...
@@ -196,7 +198,7 @@ class Schema(Generic[T]):
         value = self._from_plain(plain, unknowns)
         known = guarded("encode", self._to_plain, value, Unknowns(0, 0))
         # Parsed again, because decode= may have modified what it was given.
-        unknowns.of_whole = beyond(orjson.loads(data) if self._foreign else plain, known)
+        unknowns.keep_whole(orjson.loads(data) if self._foreign else plain, known)
         return value, unknowns
 
     def _same_version(self, readable_by: int, source: bytes | memoryview | None = None) -> Unknowns:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 from .jsonvalues import check_plain
 from .misfit import Mismatch, guarded, refusal
 from .simpletypes import ADVICE, Codec, expect, not_a
-from .unknown import CARRIER, NO_FIELDS, NONE_EXPECTED, UnknownFields, UnknownFound, Unknowns, beyond
+from .unknown import CARRIER, NO_FIELDS, NONE_EXPECTED, UnknownFields, UnknownFound, Unknowns
 
 Field = dataclasses.Field[Any]
 
@@ -202,7 +202,7 @@ def _keeper_of_unknowns(
             extra = {name: member for name, member in plain.items() if name not in known}
             arguments[carrier] = UnknownFields(extra, unknowns.version, unknowns.readable_by)
         value = guarded(cls.__name__, cls, **arguments)
-        unknowns.keep(value, beyond(plain, encode(value, Unknowns(0, 0))))
+        unknowns.keep(value, plain, encode(value, Unknowns(0, 0)))
         return value
 
     return with_unknowns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from sys import intern
@@ -15,6 +15,7 @@ from .misfit import Mismatch, pass_on_interruption
 from .unknown import Unknowns
 
 Function = Callable[[Any, Unknowns], Any]
+Tags = Mapping[str, frozenset[tuple[type, Any]]]  # the Literal fields of a dataclass, and the values of each
 NONE = type(None)
 SharedText = Annotated[str, "checkpointmanager.shared"]
 """The type of fields whose text many objects have in common: memory holds each such text once."""
@@ -35,6 +36,7 @@ class Codec:
     json: frozenset[type]
     as_is: frozenset[type] = frozenset()
     shared: bool = False  # the values are text, and reading keeps each text in memory once
+    tags: Tags | None = None  # of a dataclass
 
 
 def expect(value: Any, cls: type) -> None:

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[3]
         typing_checks.of_a_dataclass,
         typing_checks.of_a_pair,
         typing_checks.of_plain_types,
+        typing_checks.of_unions,
         typing_checks.of_anything,
         typing_checks.a_memory_store_is_a_store,
     ],

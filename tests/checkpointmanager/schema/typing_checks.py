@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from checkpointmanager import (
     ANY_KIND,
@@ -25,6 +25,16 @@ from checkpointmanager import (
 @dataclass
 class Claim:
     name: str
+
+
+@dataclass
+class Lease:
+    kind: Literal["lease"] = "lease"
+
+
+@dataclass
+class Pool:
+    kind: Literal["pool"] = "pool"
 
 
 class Model:
@@ -90,6 +100,14 @@ def of_plain_types() -> None:
     assert_type(manager.get_checkpoint("a").data, dict[str, int])
 
 
+def of_unions() -> None:
+    assert_type(Schema("State", type=Lease | Pool), Schema[Lease | Pool])
+    assert_type(Schema("State", type=Claim | None), Schema[Claim | None])
+    manager = CheckpointManager(MemoryStore(), Schema("State", version=2, type=Lease | Pool))
+    manager.create_checkpoint("a", Pool())
+    assert_type(manager.get_checkpoint("a").data, Lease | Pool)
+
+
 def of_anything() -> None:
     assert_type(Schema("Any"), Schema[Any])
     manager = CheckpointManager(MemoryStore())
@@ -104,8 +122,9 @@ def a_memory_store_is_a_store() -> Store:
     return MemoryStore()
 
 
-def what_must_not_pass(manager: CheckpointManager[Claim]) -> None:
+def what_must_not_pass(manager: CheckpointManager[Claim], state: CheckpointManager[Lease | Pool]) -> None:
     """Each comment is an error if the checker does not complain."""
+    state.create_checkpoint("a", Claim("a"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     manager.create_checkpoint("a", "no claim")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     manager.update_checkpoint("a", lambda claim: claim.name)  # type: ignore[arg-type,return-value]  # pyright: ignore
     manager.batch().create_checkpoint("a", 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
