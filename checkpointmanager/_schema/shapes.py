@@ -9,7 +9,7 @@ import typing
 from enum import EnumType
 from typing import Any, Literal
 
-from .._schema.unknown import CARRIER
+from .unknown import CARRIER
 
 Shapes = dict[str, dict[str, dict[str, str]]]  # class -> field -> its type and default
 
