@@ -51,10 +51,11 @@ class Schema(Generic[T]):
     """A kind of data: its type, its version, and how to read what other versions wrote.
 
     `type` is a dataclass, or any type made of dataclasses, lists, tuples, dicts, sets, enums, Literal, datetime,
-    UUID, text, numbers, booleans and None. The keys of a dict are text, 64-bit integers (stored as decimal digits,
-    as Go writes them), UUIDs, datetimes, or an enum or Literal of text or of integers. For other models, pass
-    `encode` (value -> plain JSON data) and `decode` (the way back). Without any of the three, the data is any JSON
-    value. SharedText is text that many objects have in common.
+    timedelta, UUID, IP addresses, networks and interfaces, paths, bytes, text, numbers, booleans and None. The keys
+    of a dict are of a type that is stored as text or as an integer (in decimal digits, as Go writes them).
+    Dataclasses in a union need a Literal field that tells them apart. For other models, pass `encode` (value ->
+    plain JSON data) and `decode` (the way back). Without any of the three, the data is any JSON value. SharedText is
+    text that many objects have in common.
 
     `migrations` maps a version to the function that turns its plain data into that of the next version; a version
     without one passes its data on unchanged. `readable_by` is the oldest version whose code may read and rewrite

@@ -88,7 +88,7 @@ class _Builder:
         except NameError as error:
             raise TypeError(f"{cls.__name__}: {error}; the types that it names are looked up in its module") from None
         stored = [field for field in fields_of(cls) if CARRIER not in field.metadata]
-        tags = tags_of({field.name: hints[field.name] for field in stored})
+        tags = tags_of(cls, hints)
         self._dataclasses[cls] = self._forward(cls, tags)  # the types of its fields may refer to the class itself
         members = [Member(field, self.build(hints[field.name], f"{cls.__name__}.{field.name}")) for field in stored]
         self._dataclasses[cls] = replace(dataclass_codec(cls, members), tags=tags)

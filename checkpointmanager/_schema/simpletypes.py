@@ -23,6 +23,7 @@ Tags = Mapping[str, frozenset[tuple[type, Any]]]  # the Literal fields of a data
 NONE = type(None)
 SharedText = Annotated[str, "checkpointmanager.shared"]
 """The type of fields whose text many objects have in common: memory holds each such text once."""
+ADDRESSES = (IPv4Address, IPv4Network, IPv4Interface, IPv6Address, IPv6Network, IPv6Interface)
 _DECIMAL = re.compile("0|-?[1-9][0-9]{0,19}")  # no plus, no leading zero, only ASCII digits
 ADVICE = "declare it with another type, or give the schema encode= and decode="
 
@@ -175,11 +176,10 @@ def _uuid_to_plain(value: Any, _: Unknowns) -> Any:
     return str(value)
 
 
-def _spell_ipv6(value: IPv6Address | IPv6Network | IPv6Interface) -> str:
-    """The spelling of Go and of Python from 3.13 on. Before that, Python writes ::ffff:1.2.3.4 as ::ffff:102:304."""
+def _spell_ip(value: Any) -> str:
+    """Python writes ::ffff:1.2.3.4 like that, and like Go, only from 3.13 on; before that it writes ::ffff:102:304."""
     text, slash, prefix = str(value).partition("/")
-    address = IPv6Address(text)
-    if address.ipv4_mapped:
+    if text.startswith("::ffff:") and (address := IPv6Address(text)).ipv4_mapped:
         text = f"::ffff:{address.ipv4_mapped}" + (f"%{address.scope_id}" if address.scope_id else "")
     return f"{text}{slash}{prefix}"
 
@@ -223,8 +223,7 @@ SCALARS: dict[type, Codec] = {
     timedelta: Codec(_duration_to_plain, _duration_from_plain, frozenset({timedelta}), frozenset({int})),
     UUID: Codec(_uuid_to_plain, _parsed(UUID, "a UUID"), frozenset({UUID}), _TEXT),
     bytes: _spelled(bytes, _spell_bytes, partial(b64decode, validate=True)),
-    **{cls: _spelled(cls, str, cls) for cls in (IPv4Address, IPv4Network, IPv4Interface)},
-    **{cls: _spelled(cls, _spell_ipv6, cls) for cls in (IPv6Address, IPv6Network, IPv6Interface)},
+    **{cls: _spelled(cls, _spell_ip, cls) for cls in ADDRESSES},
     **{cls: _spelled(type(cls()), str, cls) for cls in (Path, PurePath, PurePosixPath)},
 }
 SHARED_TEXT = replace(SCALARS[str], decode=_shared_from_plain, shared=True)

@@ -7,7 +7,7 @@ values are different in each of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Literal, get_args, get_origin
 
 from .jsonvalues import AS_IS
@@ -47,13 +47,10 @@ def _by_type(table: Mapping[type, Function]) -> Function:
     return convert
 
 
-def tags_of(hints: Mapping[str, Any]) -> Tags:
+def tags_of(cls: Any, hints: Mapping[str, Any]) -> Tags:
     """The fields of a dataclass that may tell it apart: those declared as a Literal."""
-    return {
-        name: frozenset((type(value), value) for value in get_args(hint))
-        for name, hint in hints.items()
-        if get_origin(hint) is Literal
-    }
+    literals = [field.name for field in fields(cls) if get_origin(hints[field.name]) is Literal]
+    return {name: frozenset((type(value), value) for value in get_args(hints[name])) for name in literals}
 
 
 def tag_of(members: Sequence[tuple[str, Tags]]) -> str:

@@ -68,6 +68,7 @@ SPELLED: list[tuple[Any, Any, Any]] = [
     (IPv6Network, IPv6Network("::ffff:102:300/120"), "::ffff:1.2.3.0/120"),
     (IPv6Interface, IPv6Interface("::ffff:102:304%eth0/120"), "::ffff:1.2.3.4%eth0/120"),
     (IPv6Address, IPv6Address("::102:304"), "::102:304"),
+    (IPv6Address, IPv6Address("::ffff:1:2:3"), "::ffff:1:2:3"),
     (Path, Path("/var//lib/./agent/"), "/var/lib/agent"),
     (PurePosixPath, PurePosixPath("a/../b"), "a/../b"),
     (PurePath, PurePath(), "."),
