@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
-from ._cache import CheckpointCache, Entries, Outcomes
+from ._cache import CheckpointCache, Entries, Outcomes, key_list
 from ._keyedthreads import KeyedThreads
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class AsyncCheckpointCache(AsyncCache[CheckpointCache[T]], Generic[T]):
     """The CheckpointCache for asyncio:
 
     def make():
-        return CheckpointCache(CheckpointManager("/var/lib/agent/leases", LEASES))
+        return CheckpointCache("/var/lib/agent/leases", LEASES)
 
     async with await AsyncCheckpointCache.open(make) as leases:
         await leases.put("pod-7", Lease("node-a"))
@@ -89,5 +89,5 @@ class AsyncCheckpointCache(AsyncCache[CheckpointCache[T]], Generic[T]):
         self, keys: Iterable[str], function: Callable[[Entries[T]], Outcomes[T]], *, independent: bool = False
     ) -> None:
         """See CheckpointCache.change. `function` runs in a thread, not in the event loop."""
-        wanted = list(keys)
+        wanted = key_list(keys)
         await self.threads.run(wanted, lambda: self.cache.change(wanted, function, independent=independent))

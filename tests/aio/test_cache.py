@@ -46,6 +46,15 @@ def test_values_are_put_changed_and_deleted(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_lone_key_is_not_taken_for_its_characters(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await opened(tmp_path) as leases:
+            with pytest.raises(TypeError, match=r"a list of keys: write \['pod-7'\]"):
+                await leases.change("pod-7", lambda _: {"p": Lease("x")})
+
+    asyncio.run(main())
+
+
 def test_the_loop_goes_on_while_the_disk_works_and_readers_see_only_what_is_durable(tmp_path: Path) -> None:
     async def main() -> None:
         async with await opened(tmp_path) as leases:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
@@ -14,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpointmanager import CheckpointManager, MemoryStore, Schema, SchemaMismatch, UnstorableValue
+from checkpointmanager._schema import Misfit
 
 from .test_jsonvalues import text
 
@@ -136,6 +139,22 @@ def test_what_is_read_is_written_the_same(plain: str) -> None:
             assert type(error).__name__ == "Misfit"  # noqa: PT017
         else:
             assert Schema("Value", type=cls).encode(value).json == orjson.dumps(plain)
+
+
+PAGE = Path(__file__).parents[3] / "tools" / "docs" / "guides" / "schemas.md"
+
+
+@each_type
+def test_the_page_about_schemas_shows_the_form_in_the_file(cls: Any) -> None:
+    (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith("|") and f"`{cls.__name__}`" in line]
+    _, _, forms, _ = row.split("|")
+    schema: Schema[Any] = Schema("Value", type=cls)
+    read = []
+    for form in re.findall("`([^`]+)`", forms):
+        with suppress(Misfit):  # a row shows two types side by side
+            read.append(schema.decode(form.encode(), 1, 1)[0])
+    assert read
+    assert all(schema.encode(value) for value in read)
 
 
 class Minutes(timedelta):
