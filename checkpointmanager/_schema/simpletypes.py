@@ -7,7 +7,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from functools import partial
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from pathlib import Path, PurePath, PurePosixPath
 from sys import intern
@@ -222,7 +221,7 @@ SCALARS: dict[type, Codec] = {
     ),
     timedelta: Codec(_duration_to_plain, _duration_from_plain, frozenset({timedelta}), frozenset({int})),
     UUID: Codec(_uuid_to_plain, _parsed(UUID, "a UUID"), frozenset({UUID}), _TEXT),
-    bytes: _spelled(bytes, _spell_bytes, partial(b64decode, validate=True)),
+    bytes: _spelled(bytes, _spell_bytes, b64decode),
     **{cls: _spelled(cls, _spell_ip, cls) for cls in ADDRESSES},
     **{cls: _spelled(type(cls()), str, cls) for cls in (Path, PurePath, PurePosixPath)},
 }

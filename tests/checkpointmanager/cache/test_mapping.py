@@ -141,7 +141,25 @@ def test_the_same_for_values() -> None:
         cache.delete(*cache)
         seen.append(value)
     assert seen == [1] * 4
-    assert 1 not in cache.values()
+
+
+class Deleting:
+    """Deletes everything as soon as it is compared."""
+
+    def __init__(self, cache: CheckpointCache[Any]) -> None:
+        self.cache = cache
+
+    def __eq__(self, other: object) -> bool:
+        self.cache.delete(*self.cache)
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_the_same_for_a_search_in_values() -> None:
+    cache = filled(dict.fromkeys("abcd", 1))
+    assert Deleting(cache) not in cache.values()
+    assert len(cache) == 0
 
 
 def test_views_show_later_changes() -> None:
