@@ -9,7 +9,9 @@ from typing import Any, Literal, assert_type
 from checkpointmanager import (
     ANY_KIND,
     Batch,
+    CacheEntry,
     Checkpoint,
+    CheckpointCache,
     CheckpointError,
     CheckpointManager,
     Loaded,
@@ -20,6 +22,7 @@ from checkpointmanager import (
     Store,
     Verified,
 )
+from checkpointmanager.aio import AsyncCheckpointCache
 
 
 @dataclass
@@ -106,6 +109,28 @@ def of_unions() -> None:
     manager = CheckpointManager(MemoryStore(), Schema("State", version=2, type=Lease | Pool))
     manager.create_checkpoint("a", Pool())
     assert_type(manager.get_checkpoint("a").data, Lease | Pool)
+
+
+def of_a_cache() -> None:
+    cache = CheckpointCache(MemoryStore(), Schema("Claim", type=Claim))
+    assert_type(cache, CheckpointCache[Claim])
+    assert_type(CheckpointCache(CheckpointManager(MemoryStore(), Schema("Claim", type=Claim))), CheckpointCache[Claim])
+    cache.put("a", Claim("a"))
+    assert_type(cache["a"], Claim)
+    assert_type(cache.get("a"), Claim | None)
+    assert_type(cache.get("a", 7), Claim | int)
+    assert_type(cache.good(), Mapping[str, Claim])
+    assert_type([*cache.items()], list[tuple[str, Claim]])
+    assert_type([*cache.values()], list[Claim])
+    assert_type(cache.entry("a"), CacheEntry[Claim] | None)
+
+
+async def of_an_async_cache() -> None:
+    cache = await AsyncCheckpointCache.open(lambda: CheckpointCache(MemoryStore(), Schema("Claim", type=Claim)))
+    assert_type(cache, AsyncCheckpointCache[Claim])
+    async with cache:
+        await cache.put("a", Claim("a"))
+        assert_type(cache.cache["a"], Claim)
 
 
 def of_anything() -> None:
