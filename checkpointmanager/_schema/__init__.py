@@ -199,7 +199,7 @@ class Schema(Generic[T]):
         value = self._from_plain(plain, unknowns)
         known = guarded("encode", self._to_plain, value, Unknowns(0, 0))
         # Parsed again, because decode= may have modified what it was given.
-        unknowns.keep_whole(orjson.loads(data) if self._foreign else plain, known)
+        unknowns.of_whole = unknowns.beyond(orjson.loads(data) if self._foreign else plain, known)
         return value, unknowns
 
     def _same_version(self, readable_by: int, source: bytes | memoryview | None = None) -> Unknowns:

@@ -15,10 +15,10 @@ from uuid import UUID
 
 from .jsonvalues import AS_IS, HIGHEST_INTEGER, LOWEST_INTEGER, check_plain
 from .misfit import Mismatch, pass_on_interruption
-from .unknown import Unknowns
+from .unknown import Unknowns, Values
 
 Function = Callable[[Any, Unknowns], Any]
-Tags = Mapping[str, frozenset[tuple[type, Any]]]  # the Literal fields of a dataclass, and the values of each
+Tags = Mapping[str, Values]  # the Literal fields of a dataclass, and the values of each
 NONE = type(None)
 SharedText = Annotated[str, "checkpointmanager.shared"]
 """The type of fields whose text many objects have in common: memory holds each such text once."""

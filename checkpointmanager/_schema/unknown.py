@@ -14,6 +14,7 @@ from typing import Any
 from .jsonvalues import Fields
 
 CARRIER = "checkpointmanager.unknown"  # the mark in a dataclass field's metadata
+Values = frozenset[tuple[type, Any]]  # of a Literal, with their types, because True equals 1
 
 
 class UnknownFields(Mapping[str, Any]):
@@ -70,7 +71,7 @@ class Rest(dict[str, Any]):
     values in the class that the unknown members belong to.
     """
 
-    tag: tuple[str, frozenset[tuple[type, Any]]] | None = None
+    tag: tuple[str, Values] | None = None
 
     def belongs_to(self, plain: Mapping[str, Any]) -> bool:
         if self.tag is None:
@@ -94,8 +95,8 @@ class Unknowns:
     source: bytes | memoryview | None = field(default=None, repr=False)
     # The object is kept beside its unknown fields, so that no other object can get its id.
     by_object: dict[int, tuple[object, Rest]] = field(default_factory=dict, repr=False)
-    # The tags of JSON objects that are members of a union, by the id of the object, for the time of decoding.
-    _tags: dict[int, tuple[str, frozenset[tuple[type, Any]]]] = field(default_factory=dict, repr=False)
+    # The tags of JSON objects in unions, by the id of the object: only while decoding keeps these objects alive.
+    _tags: dict[int, tuple[str, Values]] = field(default_factory=dict, repr=False)
     # Objects that already have their unknown fields, kept for the same reason.
     _settled: dict[int, object] = field(default_factory=dict, repr=False)
 
@@ -103,10 +104,7 @@ class Unknowns:
         """Keep what the JSON object of `owner` has beyond the known members."""
         self.by_object[id(owner)] = (owner, self.beyond(whole, known))
 
-    def keep_whole(self, whole: Any, known: Any) -> None:
-        self.of_whole = self.beyond(whole, known)
-
-    def tell_apart(self, plain: dict[str, Any], tag: str, values: frozenset[tuple[type, Any]]) -> None:
+    def tell_apart(self, plain: dict[str, Any], tag: str, values: Values) -> None:
         """Unknown members of this object belong to the class whose tag has one of these values."""
         self._tags[id(plain)] = (tag, values)
 
