@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from checkpointmanager import (
     CheckpointCache,
@@ -19,6 +21,10 @@ from checkpointmanager import (
     UnstorableValue,
     unknown_fields,
 )
+from checkpointmanager._format.reason import TooNew
+from checkpointmanager._schema import Misfit
+
+from .test_jsonvalues import json_values, text
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,25 @@ def test_a_class_of_a_union_may_carry_its_unknown_fields() -> None:
     schema = Schema("State", type=Carrying | Pool)
     value, _ = schema.decode(b'{"kind":"lease","zone":"z"}', 1, 1)
     assert orjson.loads(schema.encode(value).json) == {"kind": "lease", "zone": "z"}
+
+
+members = st.sampled_from(["kind", "members", "first", "by_name", "holder", "free"]) | text
+anything = st.recursive(
+    json_values | st.sampled_from(["lease", "pool", "group"]),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(members, below, max_size=5),
+    max_leaves=12,
+)
+
+
+@given(anything, st.sampled_from([STATE, GROUP]), st.integers(1, 2))
+@settings(max_examples=500, deadline=None)
+def test_any_json_is_read_and_written_the_same_or_refused(plain: Any, schema: Schema[Any], version: int) -> None:
+    try:
+        value, unknowns = schema.decode(orjson.dumps(plain), version, 1)
+    except (Misfit, TooNew):
+        return
+    encoded = schema.encode(value, unknowns)
+    assert schema.decode(encoded.json, encoded.version, encoded.readable_by)[0] == value
 
 
 @dataclass
