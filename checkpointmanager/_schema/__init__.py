@@ -14,9 +14,10 @@ import orjson
 from .._errors import UnstorableValue
 from .._format.keys import is_name
 from .._format.reason import Damaged, Reason, TooNew
+from .._interruption import pass_on_interruption
 from .codec import codec_for
 from .jsonvalues import check_plain, first_mismatch, to_json
-from .misfit import Misfit, Mismatch, guarded, pass_on_interruption, refusal
+from .misfit import Misfit, Mismatch, guarded, refusal
 from .simpletypes import ANYTHING, Codec, SharedText
 from .unknown import (
     DROPPED,

@@ -8,8 +8,8 @@ import orjson
 
 from .._errors import UnstorableValue
 from .._format.reason import Damaged, Reason
+from .._interruption import pass_on_interruption
 from . import Schema, Unknowns
-from .misfit import pass_on_interruption
 
 
 class _AnyKind(Schema[Any]):

@@ -12,7 +12,8 @@ from typing import Any
 
 import orjson
 
-from .misfit import ANY_KEY, Mismatch, pass_on_interruption
+from .._interruption import pass_on_interruption
+from .misfit import ANY_KEY, Mismatch
 
 MAX_DEPTH = 200  # orjson writes 254 levels
 LOWEST_INTEGER = -(2**63)

@@ -7,10 +7,10 @@ What a signal handler raises meanwhile says nothing about the data, and reaches 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
+
+from .._interruption import pass_on_interruption
 
 ANY_KEY = "[*]"  # the step to a dict's member: its key is data, and data has no place in an error
 
@@ -64,24 +64,6 @@ def refusal(by: str, error: Exception) -> Mismatch:
     """The mismatch of a value that foreign code refused with an error; what a signal handler raised is raised again."""
     pass_on_interruption(error)
     return Mismatch(f"is refused by {by} with {type(error).__name__}", cause=without_text(error))
-
-
-def pass_on_interruption(error: Exception) -> None:
-    """Raise the error again if a signal handler raised it; called before an error is taken for one about the data."""
-    trace = error.__traceback__
-    while trace:
-        if _is_handler(trace.tb_frame):
-            raise error
-        trace = trace.tb_next
-
-
-def _is_handler(frame: FrameType) -> bool:
-    """True for a signal handler: Python calls it with the frame that it interrupts, which no other function gets."""
-    names, rest, _ = inspect.getargs(frame.f_code)
-    given = [frame.f_locals.get(name) for name in names]
-    more = frame.f_locals.get(rest) if rest else ()
-    given += more if isinstance(more, tuple) else ()
-    return frame.f_back is not None and any(value is frame.f_back for value in given)
 
 
 def without_text(error: Exception) -> Exception:

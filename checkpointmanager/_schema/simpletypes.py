@@ -13,8 +13,9 @@ from sys import intern
 from typing import Annotated, Any
 from uuid import UUID
 
+from .._interruption import pass_on_interruption
 from .jsonvalues import AS_IS, HIGHEST_INTEGER, LOWEST_INTEGER, check_plain
-from .misfit import Mismatch, pass_on_interruption
+from .misfit import Mismatch
 from .unknown import Unknowns, Values
 
 Function = Callable[[Any, Unknowns], Any]

@@ -87,6 +87,14 @@ def encoding(schema: Schema[Any], data: bytes) -> Callable[[], object]:
     return partial(schema.encode, *schema.decode(data, 2, 1))
 
 
+def loading() -> Callable[[], object]:
+    store = MemoryStore()
+    with CheckpointManager(store, Schema("Lease")) as manager:
+        for key in ("a", "b"):  # both good: nothing is logged, and logging swallows what is raised inside it
+            manager.create_checkpoint(key, PLAIN)
+    return CheckpointManager(store, LEASE).load
+
+
 WORK: dict[str, Callable[[], object]] = {
     "a file of this version": decoding(LEASE, GOOD, 2),
     "a file that lacks a field": decoding(LEASE, orjson.dumps(PLAIN), 2),
@@ -96,6 +104,7 @@ WORK: dict[str, Callable[[], object]] = {
     "a migration": decoding(LEASE, GOOD, 1),
     "decode=": decoding(PAIR, GOOD, 2),
     "decode= and encode=": decoding(PAIR, GOOD, 3),
+    "loading a store": loading(),
     "encoding": encoding(LEASE, UNKNOWN),
     "encoding with encode=": encoding(PAIR, UNKNOWN),
 }
