@@ -42,6 +42,7 @@ class Codec:
     as_is: frozenset[type] = frozenset()
     shared: bool = False  # the values are text, and reading keeps each text in memory once
     tags: Tags | None = None  # of a dataclass
+    colons: bool | None = None  # of an IP address, network or interface: whether its text has them
 
 
 def expect(value: Any, cls: type) -> None:
@@ -223,7 +224,7 @@ SCALARS: dict[type, Codec] = {
     timedelta: Codec(_duration_to_plain, _duration_from_plain, frozenset({timedelta}), frozenset({int})),
     UUID: Codec(_uuid_to_plain, _parsed(UUID, "a UUID"), frozenset({UUID}), _TEXT),
     bytes: _spelled(bytes, _spell_bytes, b64decode),
-    **{cls: _spelled(cls, _spell_ip, cls) for cls in ADDRESSES},
+    **{cls: replace(_spelled(cls, _spell_ip, cls), colons="6" in cls.__name__) for cls in ADDRESSES},
     **{cls: _spelled(type(cls()), str, cls) for cls in (Path, PurePath, PurePosixPath)},
 }
 SHARED_TEXT = replace(SCALARS[str], decode=_shared_from_plain, shared=True)

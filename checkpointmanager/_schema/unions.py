@@ -1,7 +1,7 @@
 """The codecs of unions. What is read is what was written, so each member must be recognisable on both sides.
 
 Types tell the members apart. Dataclasses all look alike in JSON, so they need a Literal field in common, the tag, whose
-values are different in each of them.
+values are different in each of them. IPv6 has colons, and IPv4 has none.
 """
 
 from __future__ import annotations
@@ -21,9 +21,13 @@ def union(members: Sequence[Codec], name: str) -> Codec:
     if ANYTHING in members and all(member.as_is for member in members):
         return ANYTHING  # such as Any | None
     objects = [member for member in members if member.tags is not None]
+    addresses = {member.colons: member for member in members if member.colons is not None}
     if len(objects) > 1:
         decode = _by_tag(objects, name)
         members = [replace(member, decode=decode) if member.tags is not None else member for member in members]
+    if len(addresses) > 1:
+        decode = _by_colons(addresses)
+        members = [replace(member, decode=decode) if member in addresses.values() else member for member in members]
     members = sorted(members, key=lambda member: member is FLOAT)  # so that in `int | float` an int stays one
     to_plain: dict[type, Function] = {}
     from_plain: dict[type, Function] = {}
@@ -45,6 +49,13 @@ def _by_type(table: Mapping[type, Function]) -> Function:
         raise Mismatch(f"is {type(value).__name__}, which is none of the declared types")
 
     return convert
+
+
+def _by_colons(members: Mapping[bool, Codec]) -> Function:
+    def decode(plain: Any, unknowns: Unknowns) -> Any:
+        return members[":" in plain].decode(plain, unknowns)
+
+    return decode
 
 
 def tags_of(cls: Any, hints: Mapping[str, Any]) -> Tags:

@@ -39,6 +39,11 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     timedelta: durations,
     bytes: st.binary(),
 }
+EITHER: dict[Any, st.SearchStrategy[Any]] = {
+    IPv4Address | IPv6Address: v4 | v6 | scoped,
+    IPv6Network | IPv4Network | None: VALUES[IPv4Network] | VALUES[IPv6Network] | st.none(),
+    IPv4Interface | IPv6Interface | int: VALUES[IPv4Interface] | VALUES[IPv6Interface] | st.integers(0, 9),
+}
 each_type = pytest.mark.parametrize("cls", VALUES, ids=lambda cls: cls.__name__)
 
 
@@ -57,6 +62,25 @@ def test_a_value_comes_back_as_it_was(cls: Any, shape: str) -> None:
         assert schema.encode(back) == encoded
 
     round_trip()
+
+
+@pytest.mark.parametrize("cls", EITHER, ids=str)
+def test_ipv4_and_ipv6_are_told_apart(cls: Any) -> None:
+    schema: Schema[Any] = Schema("Value", type=list[cls])
+
+    @given(st.lists(EITHER[cls]))
+    @settings(max_examples=100, deadline=None)
+    def round_trip(values: list[Any]) -> None:
+        back, _ = schema.decode(schema.encode(values).json, 1, 1)
+        assert repr(back) == repr(values)
+
+    round_trip()
+
+
+def test_they_are_told_apart_as_keys_too() -> None:
+    schema = Schema("Value", type=dict[IPv4Address | IPv6Address, int])
+    value: dict[IPv4Address | IPv6Address, int] = {IPv4Address("10.0.0.7"): 1, IPv6Address("fd00::7"): 2}
+    assert schema.decode(schema.encode(value).json, 1, 1)[0] == value
 
 
 # What a file holds never depends on the version of Python: 3.13 writes the last address differently from 3.12.
@@ -96,6 +120,9 @@ NOT_CANONICAL: list[tuple[Any, Any, str]] = [
     (IPv4Network, "10.0.0.0/255.0.0.0", "is not the canonical form of any IPv4Network"),
     (IPv4Network, "10.0.0.0", "is not the canonical form of any IPv4Network"),
     (IPv4Interface, "10.0.0.7", "is not the canonical form of any IPv4Interface"),
+    (IPv4Address | IPv6Address, "10.0.0.07", "is not the canonical form of any IPv4Address"),
+    (IPv4Address | IPv6Address, "FD00::7", "is not the canonical form of any IPv6Address"),
+    (IPv4Address | IPv6Address, "pod", "is not the canonical form of any IPv4Address"),
     (IPv6Address, "FD00::7", "is not the canonical form of any IPv6Address"),
     (IPv6Address, "fd00:0::7", "is not the canonical form of any IPv6Address"),
     (IPv6Address, "::ffff:102:304", "is not the canonical form of any IPv6Address"),

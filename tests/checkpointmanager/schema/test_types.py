@@ -9,7 +9,7 @@ from dataclasses import InitVar, dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, StrEnum
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypedDict, TypeVar
 from uuid import UUID
@@ -125,6 +125,8 @@ class Box(Generic[T]):
         (list[int] | set[int], "look alike in JSON"),
         (str | UUID, "look alike in JSON"),
         (IPv4Address | IPv4Network, "look alike in JSON"),
+        (IPv4Address | IPv6Address | IPv4Network, "look alike in JSON"),
+        (IPv4Address | IPv6Address | str, "look alike in JSON"),
         (str | bytes, "look alike in JSON"),
         (int | timedelta, "look alike in JSON"),
         (Path | PurePath, "look alike in JSON"),
