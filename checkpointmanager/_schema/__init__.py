@@ -30,7 +30,7 @@ from .unknown import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm  # which accepts unions too
+    from typing_extensions import TypeForm
 
 __all__ = ["Encoded", "Misfit", "Schema", "SharedText", "UnknownFields", "Unknowns", "unknown_fields"]
 
@@ -72,7 +72,17 @@ class Schema(Generic[T]):
         kind: str,
         version: int = ...,
         *,
-        type: TypeForm[T],
+        type: type[T],
+        migrations: Mapping[int, Callable[[Any], Any]] | None = ...,
+        readable_by: int | None = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        kind: str,
+        version: int = ...,
+        *,
+        type: TypeForm[T],  # such as a union; unknown to older type checkers
         migrations: Mapping[int, Callable[[Any], Any]] | None = ...,
         readable_by: int | None = ...,
     ) -> None: ...
