@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, IntEnum
-from pathlib import Path
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Literal, NewType, Optional
 from uuid import UUID
 
@@ -297,6 +298,14 @@ TYPES: list[tuple[Any, Any, str]] = [
     (float, int, BREAK),
     (datetime, str, FOR_OLDER),
     (str, UUID, BREAK),
+    (IPv4Address, str, FOR_OLDER),
+    (str, IPv4Address, BREAK),
+    (IPv4Address, IPv4Interface, BREAK),
+    (Path, str, FOR_OLDER),
+    (Path, PurePath, ""),
+    (bytes, str, FOR_OLDER),
+    (timedelta, int, FOR_OLDER),
+    (int, timedelta, BREAK),
     (str, Name, ""),
     (str, SharedText, ""),
     (int | None, Optional[int], ""),  # noqa: UP045
@@ -337,3 +346,69 @@ def test_the_type_of_a_schema_itself_may_change(tmp_path: Path) -> None:
     check_baseline(Schema("Ports", type=list[int]), tmp_path / "b.json", update=True)
     with pytest.raises(BaselineChanged, match=r"the type of Ports: changed from list\[int\] to list\[str\]"):
         check_baseline(Schema("Ports", type=list[str]), tmp_path / "b.json")
+
+
+@dataclass
+class Agent:
+    """A field of each type that agents have, frozen in tests/data."""
+
+    address: IPv4Address
+    address6: IPv6Address
+    network: IPv4Network
+    network6: IPv6Network
+    interface: IPv4Interface
+    interface6: IPv6Interface
+    socket: Path
+    mount: PurePath
+    relative: PurePosixPath
+    routes: dict[IPv4Network, IPv4Address]
+    key: bytes = b""
+    lifetime: timedelta = timedelta(hours=1)
+
+
+def test_the_types_of_agents_are_those_of_the_baseline() -> None:
+    check_baseline(Schema("Agent", type=Agent), Path(__file__).parents[2] / "data" / "schema" / "agent.json")
+
+
+@dataclass
+class Grant:
+    holder: str
+    kind: Literal["grant"] = "grant"
+
+
+@dataclass
+class Pool:
+    free: int
+    kind: Literal["pool"] = "pool"
+
+
+def test_a_union_is_frozen_with_its_tags_as_required_fields(tmp_path: Path) -> None:
+    check_baseline(Schema("State", type=Grant | Pool), tmp_path / "b.json", update=True)
+    frozen = json.loads((tmp_path / "b.json").read_text())
+    assert frozen["type"] == "Grant | Pool"
+    assert {fields["kind"]["default"] for fields in frozen["classes"].values()} == {
+        "required, because it tells the types apart"
+    }
+
+
+def test_a_second_type_needs_a_migration_that_adds_the_tag(tmp_path: Path) -> None:
+    """The default of the tag does not help: without the tag, nobody knows which type has that default."""
+    Alone: Any = make_dataclass("Grant", [("holder", str)])
+    state, path = tmp_path / "state", tmp_path / "b.json"
+    check_baseline(Schema("State", type=Alone), path, update=True)
+    with CheckpointManager(state, Schema("State", type=Alone)) as manager:
+        manager.create_checkpoint("a", Alone("node-a"))
+
+    with pytest.raises(BaselineChanged) as raised:
+        check_baseline(Schema("State", 1, type=Grant | Pool), path)
+    assert raised.value.changes == (
+        f"the type of State: changed from Grant to Grant | Pool; {FOR_OLDER}",
+        f"Grant.kind: added as Literal['grant'], without a default; {BREAK}",
+    )
+    with CheckpointManager(state, Schema("State", 1, type=Grant | Pool)) as manager:
+        assert isinstance(manager.load().problems["a"], SchemaMismatch)
+
+    newer = Schema("State", 2, type=Grant | Pool, migrations={1: lambda plain: plain | {"kind": "grant"}})
+    check_baseline(newer, path, update=True)
+    with CheckpointManager(state, newer) as manager:
+        assert manager.get_checkpoint("a").data == Grant("node-a")

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from .._schema import Schema
-from ._shapes import Shapes, fit, shapes_of, with_names
+from . import Schema
+from .shapes import Shapes, fit, shapes_of, with_names
 
 
 class BaselineChanged(AssertionError):
@@ -115,7 +115,7 @@ def _of_fields(name: str, before: dict[str, dict[str, str]], now: dict[str, dict
         renamed = f", or renamed to {alike[0]}" if len(alike) == 1 else ""
         yield _Change(f"{name}.{field}", f"removed{renamed}", _Effect.LOST)
     for field in came:
-        required = now[field]["default"] == "required"
+        required = now[field]["default"].startswith("required")
         what = f"added as {now[field]['type']}, {'without a default' if required else 'with a default'}"
         yield _Change(f"{name}.{field}", what, _Effect.BREAK if required else _Effect.NONE)
     for field in [each for each in now if each in before]:
@@ -123,7 +123,7 @@ def _of_fields(name: str, before: dict[str, dict[str, str]], now: dict[str, dict
         if old["type"] != new["type"]:
             yield _of_types(f"{name}.{field}", old["type"], new["type"])
         if old["default"] != new["default"]:
-            lost = new["default"] == "required"
+            lost = new["default"].startswith("required")
             what = f"default changed from {old['default']} to {new['default']}"
             yield _Change(f"{name}.{field}", what, _Effect.BREAK if lost else _Effect.NONE)
 

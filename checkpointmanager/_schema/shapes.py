@@ -6,23 +6,35 @@ import ast
 import dataclasses
 import types
 import typing
+from collections.abc import Sequence
 from enum import EnumType
+from pathlib import PurePath
 from typing import Any, Literal
 
-from .._schema.unknown import CARRIER
+from .unions import tag_of, tags_of
+from .unknown import CARRIER
 
 Shapes = dict[str, dict[str, dict[str, str]]]  # class -> field -> its type and default
 
 FIXED = "tuple of a fixed length"
 LISTS = ("list", "tuple", "set", "frozenset", FIXED)
 SETS = ("set", "frozenset")
-TEXTS = ("datetime", "UUID")
+TEXTS = (
+    "datetime",
+    "UUID",
+    "bytes",
+    "Path",
+    *(f"IPv{n}{what}" for n in "46" for what in ("Address", "Network", "Interface")),
+)
+TAG = "required, because it tells the types apart"
 
 
 def shapes_of(root: Any) -> dict[str, Any]:
     """The type of a schema, and each dataclass below it with its persisted fields."""
     namer = _Namer()
     spelled = namer.spell(root)
+    for name, field in namer.tags:  # a file without the tag cannot be read, whatever its default
+        namer.shapes[name][field]["default"] = TAG
     return {"type": spelled, "classes": dict(sorted(namer.shapes.items()))}
 
 
@@ -64,6 +76,7 @@ class _Namer:
 
     def __init__(self) -> None:
         self.shapes: Shapes = {}
+        self.tags: set[tuple[str, str]] = set()  # class and field
         self._names: dict[type, str] = {}
 
     def spell(self, annotation: Any) -> str:
@@ -77,7 +90,7 @@ class _Namer:
         if origin is typing.Annotated:
             return self.spell(arguments[0])
         if origin in (typing.Union, types.UnionType):
-            return " | ".join(map(self.spell, arguments))
+            return self._union(arguments)
         if origin is Literal:
             return f"Literal[{', '.join(map(repr, arguments))}]"
         if isinstance(annotation, EnumType):
@@ -86,7 +99,17 @@ class _Namer:
         if origin is not None:
             spelled = ["..." if each is Ellipsis else self.spell(each) for each in arguments]
             return f"{origin.__name__}[{', '.join(spelled)}]"
-        return self._named(annotation) if dataclasses.is_dataclass(annotation) else str(annotation.__name__)
+        if dataclasses.is_dataclass(annotation):
+            return self._named(annotation)
+        return "Path" if issubclass(annotation, PurePath) else str(annotation.__name__)
+
+    def _union(self, members: Sequence[Any]) -> str:
+        spelled = [self.spell(member) for member in members]
+        classes = [(name, cls) for name, cls in zip(spelled, members, strict=True) if dataclasses.is_dataclass(cls)]
+        if len(classes) > 1:
+            tag = tag_of([(name, tags_of(cls, _hints(cls))) for name, cls in classes])
+            self.tags |= {(name, tag) for name, _ in classes}
+        return " | ".join(spelled)
 
     def _named(self, cls: Any) -> str:
         if cls in self._names:
@@ -96,13 +119,17 @@ class _Namer:
             name, number = f"{cls.__name__}_{number}", number + 1
         self._names[cls] = name
         self.shapes[name] = {}  # before its fields, whose types may refer to the class itself
-        hints = typing.get_type_hints(cls, include_extras=True)
+        hints = _hints(cls)
         self.shapes[name] = {
             field.name: {"type": self.spell(hints[field.name]), "default": _default(field)}
             for field in dataclasses.fields(cls)
             if CARRIER not in field.metadata
         }
         return str(name)
+
+
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls, include_extras=True)
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
@@ -133,6 +160,7 @@ def _fit_one(old: ast.expr, new: ast.expr) -> bool:
     if not new_items:
         return (
             (new_head == "float" and old_head == "int")
+            or (new_head == "int" and old_head == "timedelta")
             or (new_head == "str" and old_head in TEXTS)
             or (new_head == "dict" and old_head == "dict")
             or (new_head == "list" and old_head in LISTS)
