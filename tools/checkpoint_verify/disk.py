@@ -6,12 +6,9 @@ A file of any size needs little memory: large ones pass through one buffer into 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
 from xxhash import xxh3_64
@@ -21,8 +18,6 @@ from checkpointmanager._format.envelope import CHECKSUM_BYTES, MAX_BYTES, stated
 WHOLE_BYTES = 1 << 20  # files up to this size are read in one piece, and parsed
 STREAM_BYTES = 16 << 30  # larger files are not read at all: a sparse file may have any size
 PIECE_BYTES = 1 << 20
-LEASE_TRIES = 50
-LEASE_SECONDS = 0.002
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -82,19 +77,6 @@ def read_whole(name: str, folder: int | None) -> bytes:
         os.close(descriptor)
 
 
-def is_locked(name: str, folder: int) -> bool:
-    """True if another open file has the exclusive kernel lock. Takes a shared lock for an instant; never waits."""
-    with suppress(OSError):
-        descriptor = _open(name, folder)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
-    return False
-
-
 def pieces(path: str) -> Iterator[bytes]:
     """A file of any size, piece by piece."""
     descriptor = _open(path, None)
@@ -116,11 +98,6 @@ def what_is(mode: int) -> str:
 
 
 def _open(name: str, folder: int | None) -> int:
-    for _ in range(LEASE_TRIES):
-        try:
-            return os.open(name, _FILE, dir_fd=folder)
-        except BlockingIOError:  # the agent has a lease on it for an instant
-            time.sleep(LEASE_SECONDS)
     return os.open(name, _FILE, dir_fd=folder)
 
 

@@ -130,11 +130,6 @@ def orphans(path: str, count: int) -> Problem:
     )
 
 
-def in_spares(path: str, sentence: str) -> Problem:
-    what = "The last owner did not close this directory; starting the agent moves everything into place"
-    return Problem(Severity.WARNING, path, "", "spares", sentence.rstrip("."), what, "")
-
-
 def note(path: str, sentence: str) -> Problem:
     return Problem(Severity.WARNING, path, "", "left-out", sentence.rstrip("."), "Not everything was checked", "")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SPARE, SPARES, SUFFIX, TEMP
+from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX, TEMP
 from checkpointmanager._format.reason import reason_of
 
 from . import disk, words
@@ -26,7 +26,6 @@ from .kubelet import KUBELET_NAMES
 from .lockstate import Held, LockState, lock_state
 from .mounts import mounted_in
 from .opening import Refusal, refusals_of
-from .spares import Spares, spares_in
 
 DEVICE_PLUGINS = "device-plugins"
 REPLACE_SECONDS = 0.2  # wait this long for a live agent that is replacing a file
@@ -48,7 +47,6 @@ class Surroundings:
     orphans: int = 0  # previous generations without a current one
     quarantined: int = 0
     foreign: int = 0
-    spares: Spares = field(default_factory=Spares)  # of a dead owner
     notes: list[str] = field(default_factory=list)  # sentences: what was left out, and why
     user: AgentUser | None = None  # the owner of a directory of checkpoints
     refusals: list[Refusal] = field(default_factory=list)  # why that user's agent will not open it
@@ -73,7 +71,6 @@ class _Names:
     checkpoints: list[str] = field(default_factory=list)
     previous: list[str] = field(default_factory=list)
     temps: list[str] = field(default_factory=list)
-    spares: list[str] = field(default_factory=list)
     irregular: set[str] = field(default_factory=set)  # links, folders, FIFOs and devices with a checkpoint's name
     foreign: int = 0
     ours: bool = False  # there is something that only this library makes
@@ -126,8 +123,6 @@ def _scan(path: str, folder: int, around: Surroundings, wanted: _Wanted) -> Iter
         found_wrong += refusals_of(path, folder, around.user)
     if wanted.previous:
         _look_at_previous(path, folder, names, around, circumstances)
-    if around.lock.held is not Held.HELD and not disk.is_locked(SPARES, folder):  # a live owner's names are right
-        around.spares = spares_in(sorted(names.spares), folder, path)
     around.temps += [name for name in names.temps if _is_left_over(name, folder, around.lock)]
 
 
@@ -195,11 +190,9 @@ def _sorted_out(folder: int, mounted: dict[str, str]) -> _Names:
 def _sort_out(entry: os.DirEntry[str], names: _Names) -> None:
     name = entry.name
     if name.startswith("."):
-        names.ours = names.ours or name in (LOCK, QUARANTINE, SPARES) or name.startswith((PREVIOUS, TEMP, SPARE))
+        names.ours = names.ours or name in (LOCK, QUARANTINE) or name.startswith((PREVIOUS, TEMP))
         if name.startswith(PREVIOUS):
             names.previous.append(name)
-        elif name.startswith(SPARE):
-            names.spares.append(name)
         elif name.startswith(TEMP) or _KUBELET_TEMP.fullmatch(name):
             names.temps.append(name)
     elif name in KUBELET_NAMES or (name.endswith(SUFFIX) and key_of(name)):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from checkpointmanager._format.lockowner import MAX_LOCK_TEXT_BYTES, LockOwner
-from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX, TRANSACTION
+from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
 
 from . import disk, words
 from .examine import key_of
@@ -104,7 +104,7 @@ def _entries(path: str) -> tuple[list[str], list[str]]:
 
 
 def _is_state(path: str, names: list[str]) -> bool:
-    if any(name in KUBELET_NAMES or name in (QUARANTINE, TRANSACTION) or name.startswith(PREVIOUS) for name in names):
+    if any(name in KUBELET_NAMES or name == QUARANTINE or name.startswith(PREVIOUS) for name in names):
         return True
     if LOCK in names and LockOwner.parse(_head(os.path.join(path, LOCK))[:MAX_LOCK_TEXT_BYTES]):
         return True

@@ -21,9 +21,7 @@ from .meaning import Problem, Severity
 from .opening import Refusal, refusal_of_file
 from .scan import Surroundings, scan
 from .search import Search
-from .spares import sentences_on
 from .subject import subject_at
-from .unfinished import unfinished_transaction
 
 SEARCH_COST = 5_000_000_000  # bytes to hash, for all damaged files together: one or two tenths of a second
 
@@ -114,12 +112,6 @@ class Tally:
         self.problems += map(meaning.refused, around.refusals)
         self.problems += map(meaning.tolerated, around.tolerated)
         self.problems += map(meaning.torn_previous, around.torn)
-        if self.is_directory:
-            unfinished = unfinished_transaction(self.path, around.lock, around.spares.waiting)
-            around.temps = [name for name in around.temps if name not in unfinished.files]
-            self.problems += unfinished.problems
-            sentences = sentences_on(around.spares, self.path, unfinished.waiting)
-            self.problems += [meaning.in_spares(self.path, sentence) for sentence in sentences]
         if around.temps:
             self.problems.append(meaning.left_over(self.path, len(around.temps)))
         if around.orphans:
