@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify import prometheus
+from checkpoint_verify.screens import prometheus
 from checkpointmanager.testing import damage
 
 from .command import called, checkpoint_verify

@@ -119,9 +119,9 @@ def test_a_full_disk_under_the_output_ends_with_3(directory: Path) -> None:
 
 def test_an_error_of_our_own_ends_with_3_and_one_line(directory: Path) -> None:
     program = (
-        "import sys, checkpoint_verify.command_verify as c, checkpoint_verify.cli as cli\n"
+        "import sys, checkpoint_verify.commands.verify as c, checkpoint_verify.cli as cli\n"
         "def broken(*_, **__): raise RuntimeError('a bug')\n"
-        "c.tally_of = broken\n"
+        "c.summary_of = broken\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
     process = subprocess.run(
@@ -149,8 +149,8 @@ def test_a_broken_installation_does_not_look_like_damage(tmp_path: Path, directo
 def test_an_interrupt_ends_with_3(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     program = (
-        "import os, signal, sys, checkpoint_verify.command_verify as c, checkpoint_verify.cli as cli\n"
-        "c.tally_of = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\n"
+        "import os, signal, sys, checkpoint_verify.commands.verify as c, checkpoint_verify.cli as cli\n"
+        "c.summary_of = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.exit(cli.main(['.']))\n"
     )
     process = subprocess.run(

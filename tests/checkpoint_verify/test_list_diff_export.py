@@ -127,7 +127,7 @@ def test_a_mask_that_hits_nothing_is_warned_about(directory: Path) -> None:
     ],
 )
 def test_masks_reach_every_sort_of_place(mask: str, left: object) -> None:
-    from checkpoint_verify.mask import Masks
+    from checkpoint_verify.jsonpath import Masks
 
     document = {"data": {"a": {"b": 1, "c.d": [1, {"b": 2}]}}}
     Masks([mask]).apply(document)

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from checkpoint_verify import copies
+from checkpoint_verify.remedies import quarantine as copies
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage
 from draState import CLAIMS

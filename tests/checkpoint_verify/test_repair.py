@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_verify import command_repair
-from checkpoint_verify.agentuser import acting_as_agent
-from checkpoint_verify.finding import Finding, State
-from checkpoint_verify.screen import Screen
-from checkpoint_verify.surgeon import Step
+from checkpoint_verify.commands import repair
+from checkpoint_verify.findings.access import acting_as_agent
+from checkpoint_verify.findings.finding import Finding, State
+from checkpoint_verify.remedies.repair import Step
+from checkpoint_verify.screens.screen import Screen
 from checkpoint_verify.targets import Target
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage
@@ -334,6 +334,6 @@ def test_a_copy_that_is_not_there_is_not_said_to_be_kept(tmp_path: Path, exists:
     step = Step(Target(found.path, "a"), found, action="repaired", quarantined=str(copy))
     out = io.StringIO()
 
-    command_repair._print_steps([step], Screen(out), planned=False)
+    repair._print_steps([step], Screen(out), planned=False)
 
     assert ("are kept in" in out.getvalue()) is exists

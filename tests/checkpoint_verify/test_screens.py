@@ -9,7 +9,7 @@ import pytest
 from checkpointmanager.testing import damage
 
 from .claims import make_claims, uid
-from .command import called, on_terminal, rendered
+from .command import NAME, called, on_terminal, rendered
 from .state import make
 
 
@@ -101,7 +101,7 @@ def test_no_screen_breaks_a_path_or_a_key(tmp_path: Path, columns: int) -> None:
 def test_columns_go_also_where_there_are_very_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import io
 
-    from checkpoint_verify import terminal
+    from checkpoint_verify.screens import terminal
 
     monkeypatch.setattr(terminal, "MANY_ROWS", 1)
     monkeypatch.setenv("COLUMNS", "38")
@@ -132,5 +132,5 @@ def test_no_command_to_copy_is_wrapped(tmp_path: Path) -> None:
 
     shown = on_terminal(claims, columns=40).out
 
-    assert f"  next         checkpoint-verify repair --dry-run --all {claims}\n" in shown
-    assert f"  → checkpoint-verify diagnose {claims}/{uid(1)}.json\n" in shown
+    assert f"  next         {NAME} repair --dry-run --all {claims}\n" in shown
+    assert f"  → {NAME} diagnose {claims}/{uid(1)}.json\n" in shown

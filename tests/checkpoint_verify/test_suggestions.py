@@ -16,7 +16,7 @@ import pytest
 from checkpointmanager.testing import damage
 
 from .command import called, on_terminal
-from .state import make
+from .state import make, snapshot
 
 KEY = "claim-1"
 _PLACEHOLDER = re.compile(r"\b[A-Z][A-Z-]{3,}\b")
@@ -111,29 +111,20 @@ def test_what_diagnose_and_verify_suggest_works_as_printed(
         assert still_damaged is (" show " in command), command
 
 
-@pytest.mark.parametrize("choice", ["--discard", "--rollback"])
-def test_a_folder_in_a_file_s_place_is_repaired_by_its_path(directory: Path, choice: str) -> None:
-    key = KEY if choice == "--discard" else "claim-0"
+@pytest.mark.parametrize("key", [KEY, "claim-0"], ids=["alone", "with a previous generation"])
+def test_what_is_in_a_file_s_place_is_moved_by_the_operator_never_by_repair(directory: Path, key: str) -> None:
     path = directory / f"{key}.json"
     path.unlink()
     path.mkdir()
     (path / "inside").write_text("kept")
+    before = snapshot(directory)
 
-    assert called(path).lines[0].startswith("DAMAGED: ")
-    ended = called("repair", "--yes", choice, path)
+    ended = called("repair", "--yes", "--discard", "--rollback", path)
+    move, refill = called("diagnose", "--json", path).document["remedies"]
 
-    assert ended.code == 0, ended
-    assert not path.is_dir()
-    [kept] = (directory / ".quarantine").iterdir()
-    assert (kept / "inside").read_text() == "kept"
-    assert f"the damaged bytes are kept in {kept}" in ended.out
-
-
-def test_what_is_in_a_file_s_place_is_moved_away_before_a_backup_is_put_there(directory: Path) -> None:
-    folder(directory)
-    path = directory / f"{KEY}.json"
-
-    restore, give_up = called("diagnose", "--json", path).document["remedies"]
-
-    assert restore["commands"] == [f"mv -n {path} /root/", f"cp -a BACKUP {path}"]
-    assert give_up["commands"] == [f"checkpoint-verify repair --discard {path}"]
+    assert ended.code == 1
+    assert f"a directory has its name; move it away first: {move['commands'][0]}" in ended.out
+    assert snapshot(directory) == before
+    assert move["commands"] == [f"mv {path} /root/{path.name}.$(date +%s)"]
+    source = "BACKUP" if key == KEY else directory / f".previous-{key}"
+    assert refill["commands"] == [f"cp -a {source} {path}"]

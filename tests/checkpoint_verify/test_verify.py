@@ -12,7 +12,7 @@ import pytest
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage
 
-from .command import called, checkpoint_verify
+from .command import NAME, called, checkpoint_verify
 from .state import make, snapshot
 
 
@@ -53,7 +53,7 @@ def test_each_damaged_file_is_one_line_with_reason_meaning_and_next_step(directo
     assert len(problems) == 2
     assert "claim-1.json: checksum-mismatch: " in problems[0]
     assert "Bytes were changed after the file was written" in problems[0]
-    assert problems[0].endswith(f"Next: checkpoint-verify diagnose {shlex.quote(f'{directory}/claim-1.json')}")
+    assert problems[0].endswith(f"Next: {NAME} diagnose {shlex.quote(f'{directory}/claim-1.json')}")
     assert "claim-2.json: truncated: " in problems[1]
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from . import exitcodes
 
@@ -24,7 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _fill_closed_descriptors()
     try:
         from .commands import run  # noqa: PLC0415 - see above
+        from .screens import phrases  # noqa: PLC0415 - see above
 
+        if argv is None:
+            phrases.call_it(_program())
         _escape_what_the_locale_cannot_show()
         code = run(given)
         sys.stdout.flush()
@@ -39,6 +45,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - a bug of ours must not look like damage
         return _complain(f"internal error: {type(error).__name__}: {error}")
     return code
+
+
+def _program() -> str:
+    """How the user called this program, so that a printed command can be pasted."""
+    module = __package__ or ""
+    if "-m" in sys.orig_argv and module in sys.orig_argv:
+        return shlex.join(sys.orig_argv[: sys.orig_argv.index(module) + 1])
+    path = os.environ.get("STATICX_PROG_PATH", sys.argv[0])  # set by the single file, which unpacks itself elsewhere
+    name = os.path.basename(path)
+    found = shutil.which(name)
+    with suppress(OSError):
+        if found and os.path.samefile(found, path):
+            return name
+    return shlex.quote(path)
 
 
 def _fill_closed_descriptors() -> None:

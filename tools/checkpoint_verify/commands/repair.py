@@ -1,0 +1,203 @@
+"""repair: repair damaged checkpoints; by default only where the checksum proves the result. Damaged bytes are kept."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import Counter
+from typing import Any
+
+from checkpointmanager import Reason
+from checkpointmanager._format.names import SUFFIX
+
+from .. import exitcodes, targets
+from ..findings import disk
+from ..findings.examine import Circumstances, examine_path
+from ..findings.finding import State
+from ..findings.lock import Held, lock_of
+from ..findings.scan import Surroundings, scan
+from ..remedies.owner import Blocked, refuse_if_held
+from ..remedies.repair import Repairer, Step
+from ..screens import phrases
+from ..screens.documents import path_members, print_document
+from ..screens.screen import BAD, FAINT, FINE, ODD, STRONG, Answer, Screen, ask, check_that_a_user_can_answer, screen
+from ..targets import Target, UsageError
+
+HELP = "repair damaged checkpoints (needs the lock)"
+EXAMPLES = """\
+  checkpoint-verify repair --dry-run --all /var/lib/agent/claims      what can be done?
+  checkpoint-verify repair /var/lib/agent/claims/pod-7.json           exactly; nothing is lost
+  checkpoint-verify repair --rollback -d /var/lib/agent/claims pod-7  to the previous generation
+  checkpoint-verify repair --all --rollback --discard --yes /var/lib/agent/claims
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "targets", nargs="*", metavar="KEY|FILE|DIR", help="keys (see -d), files, or with --all a directory"
+    )
+    targets.add_directory(parser)
+    parser.add_argument("--all", action="store_true", help="every damaged checkpoint in the directory")
+    parser.add_argument(
+        "--rollback", action="store_true", help="where no exact repair exists, go back to the previous generation"
+    )
+    parser.add_argument(
+        "--discard", action="store_true", help="remove what cannot be repaired; its bytes go to quarantine"
+    )
+    parser.add_argument("--dry-run", "-n", action="store_true", help="show the plan, take no lock, change nothing")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    directory, steps = _steps(arguments)
+    shown = screen(quiet=arguments.json)
+    damaged = [step for step in steps if _can_be_worked_on(step)]
+    repairer = Repairer(directory, rollback=arguments.rollback, discard=arguments.discard)
+    if damaged:
+        repairer.plan(damaged)
+    if arguments.dry_run or not any(step.is_change for step in damaged):
+        return _report(steps, arguments, shown, planned=True, blocked=repairer.blocked)
+    try:
+        refuse_if_held(directory)
+        answer = _answer(damaged, arguments, shown)
+    except Blocked as why:
+        repairer.block(damaged, str(why))
+        return _report(steps, arguments, shown, planned=False, blocked=repairer.blocked)
+    if answer is Answer.INTERRUPTED:
+        return exitcodes.COULD_NOT_LOOK
+    if answer is Answer.NO:
+        return _report(steps, arguments, shown, planned=True, refused=True)
+    repairer.operate([step for step in damaged if step.is_change])
+    return _report(steps, arguments, shown, planned=False, blocked=repairer.blocked)
+
+
+def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
+    given, named = targets.resolve(arguments.targets, arguments.directory)
+    for target in given if arguments.all else ():
+        os.close(disk.open_folder(target.path))  # not a directory although it should be: let the system say why
+    if arguments.all == bool(given):
+        raise UsageError("give the KEYs or FILEs to repair, or a directory with --all")
+    if arguments.all:
+        directory = named or "."
+        found = scan(directory, Surroundings(directory), Circumstances(), with_previous=False)
+        damaged = [f for f in found if f.state in (State.DAMAGED, State.UNREADABLE)]
+        steps = [Step(Target(f.path, "" if f.kubelet else f.key), f) for f in damaged]
+    else:
+        directory = given[0].directory
+        if any(target.directory != directory for target in given):
+            raise UsageError("all files must be in one directory: a repair locks one directory at a time")
+        steps = [Step(target, examine_path(target.path)) for target in given]
+    if os.path.islink(directory.rstrip("/")):
+        raise UsageError(
+            f"{phrases.shown(directory)} is a link; give the real path, {phrases.shown(os.path.realpath(directory))}"
+        )
+    return directory, steps
+
+
+def _can_be_worked_on(step: Step) -> bool:
+    found = step.found
+    if found.state is State.GOOD:
+        step.action, step.detail = "good", "nothing to repair"
+    elif found.state is State.TOO_NEW:
+        step.action, step.detail = "good", "nothing to repair; a newer program wrote it and can read it"
+    elif found.state is State.UNKNOWN:
+        step.action, step.detail = "left", "not verified, but not known to be damaged"
+    elif found.kubelet:
+        whose = "kubelet's" if found.kubelet.of_kubelet else "a driver's"
+        step.action, step.detail = (
+            "left",
+            f"{whose} own file, for which no repair can be proved; run checkpoint-verify diagnose on it",
+        )
+    elif found.state is State.UNREADABLE:
+        step.action, step.detail, step.failed = "left", found.detail, True
+    elif found.reason == Reason.NOT_A_FILE:
+        step.action = "left"
+        step.detail = f"{found.detail}; move it away first: {phrases.move_away(found.path)}"
+    elif not step.target.key or os.path.basename(step.target.path) != step.target.key + SUFFIX:
+        step.action, step.detail = "left", "not the file of a key; only <key>.json is repaired"
+    else:
+        return True
+    return False
+
+
+def _answer(steps: list[Step], arguments: argparse.Namespace, screen: Screen) -> Answer:
+    if arguments.yes:
+        return Answer.YES
+    check_that_a_user_can_answer("--yes, or --dry-run to see the plan", json=arguments.json)
+    _print_steps(steps, screen, planned=True)
+    number = sum(step.is_change for step in steps)
+    return ask(f"Change {phrases.count(number, 'file')}? The damaged bytes go to quarantine first.")
+
+
+def _report(
+    steps: list[Step],
+    arguments: argparse.Namespace,
+    screen: Screen,
+    *,
+    planned: bool,
+    refused: bool = False,
+    blocked: str = "",
+) -> int:
+    changed = sum(step.is_change for step in steps)
+    still_damaged = any(step.is_open and step.found.state is State.DAMAGED for step in steps)
+    code = exitcodes.of(
+        damaged=still_damaged or (planned and changed > 0),
+        unseen=any(step.failed for step in steps),
+    )
+    if arguments.json:
+        members = {"dry_run": planned, "blocked": phrases.shown(blocked), "steps": [_document(step) for step in steps]}
+        print_document("repair", code, members)
+        return code
+    if refused:
+        screen.say(("Nothing was changed.", STRONG))
+        return code
+    if blocked:
+        screen.say(("NOTHING DONE", BAD), f": {phrases.shown(blocked)}")
+        return code
+    verdict, style = _verdict(steps, planned=planned)
+    screen.say((verdict, style))
+    _print_steps(steps, screen, planned=planned)
+    if planned and changed:
+        _print_lock(steps[0].target.directory, screen)
+    return code
+
+
+def _verdict(steps: list[Step], *, planned: bool) -> tuple[str, str]:
+    numbers = Counter(step.action for step in steps)
+    left = numbers.pop("left", 0)
+    numbers.pop("good", 0)
+    if not numbers and not left:
+        return "GOOD: nothing to repair", FINE
+    counts = ", ".join(f"{number:,} {action.replace('-', ' ')}" for action, number in sorted(numbers.items()))
+    rest = f", {left:,} left as {'it is' if left == 1 else 'they are'}" if left else ""
+    if planned:
+        return f"PLAN: {counts or 'nothing can be done'}{rest}; nothing was changed", ODD
+    return f"DONE: {counts or 'nothing'}{rest}", BAD if left else FINE
+
+
+def _print_steps(steps: list[Step], screen: Screen, *, planned: bool) -> None:
+    for step in steps:
+        word = step.action.replace("-", " ")
+        words_for = {"left": "left as it is", "good": "good already"}.get(word, f"to be {word}" if planned else word)
+        style = {"left": BAD, "good": FAINT}.get(step.action, FINE)
+        screen.say((words_for, style), f": {phrases.shown(step.target.path)}: {phrases.shown(step.detail)}")
+        if not planned and step.quarantined and os.path.lexists(step.quarantined):
+            screen.say((f"the damaged bytes are kept in {phrases.shown(step.quarantined)}", FAINT), indent=2)
+
+
+def _print_lock(directory: str, screen: Screen) -> None:
+    lock = lock_of(directory)
+    if lock.held in (Held.HELD, Held.UNKNOWN):
+        screen.say((f"Stop the agent first: the lock is {lock}", ODD))
+
+
+def _document(step: Step) -> dict[str, Any]:
+    return path_members(step.target.path) | {
+        "key": step.target.key,
+        "state": step.found.state,
+        "reason": step.found.reason,
+        "action": step.action,
+        "detail": phrases.shown(step.detail),
+        "quarantined": phrases.shown(step.quarantined),
+    }
