@@ -6,11 +6,10 @@ import argparse
 import base64
 import json
 import os
-import secrets
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from contextlib import nullcontext, suppress
+from typing import Any
 
 from checkpointmanager._format.names import LOCK
 from checkpointmanager._format.reason import reason_of
@@ -21,7 +20,7 @@ from ..findings.finding import Finding, State
 from ..findings.scan import Surroundings, findings_at
 from ..jsonpath import Masks
 from ..screens import phrases
-from ..screens.documents import finding_document, lock_document, path_members, preamble
+from ..screens.documents import finding_document, lock_document, path_members, preamble, replaced
 from ..targets import UsageError
 
 HELP = "write everything to one JSON document, for a support bundle"
@@ -58,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     with_bytes = arguments.unmasked_damage or not masks
     circumstances = Circumstances(kubelet_version=arguments.kubelet_version, content=True)
     codes: list[int] = []
-    with _output(arguments.output) as stream:
+    with replaced(arguments.output, 0o600) if arguments.output else nullcontext(sys.stdout) as stream:
         stream.write('{"checkpoints":[')
         separator = "\n"
         directories = []
@@ -126,23 +125,3 @@ def _refuse_to_write_among(paths: list[str], output: str | None) -> None:
             raise UsageError(
                 f"the output {phrases.shown(target)} would be in the directory being exported; write it elsewhere"
             )
-
-
-@contextmanager
-def _output(path: str | None) -> Iterator[TextIO]:
-    """Standard output, or a file that appears only when it is complete."""
-    if path is None:
-        yield sys.stdout
-        return
-    temp = f"{path}.{secrets.token_hex(4)}.tmp"
-    descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.rename(temp, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temp)
-        raise

@@ -7,7 +7,6 @@ import fnmatch
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from checkpointmanager._format.boot import boot_id
@@ -16,7 +15,7 @@ from checkpointmanager._format.repair import SearchBudget
 
 from .. import exitcodes
 from ..findings.examine import Circumstances, unreadable
-from ..findings.finding import Finding, State, Subject, listed
+from ..findings.finding import Finding, State, listed
 from ..findings.scan import Surroundings, findings_at
 from ..findings.summary import BOOTS, SEARCH_COST, boot_word
 from ..registry import subject_at
@@ -39,33 +38,16 @@ _STATES = [state.value for state in State if state is not State.FOREIGN]
 _STYLES = {State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the table, as values that can be sorted."""
-
-    path: str
-    key: str
-    kind: str
-    version: int
-    form: str  # of a kubelet file, in place of a version
-    generation: int
-    age: float | None  # seconds; None if the time of writing is unknown
-    boot: str
-    size: int
-    state: State
-    reason: str
-    subject: Subject | None
-
-
+Row = dict[str, Any]  # one row of the table, and one entry of the document
 _SORTS: dict[str, Callable[[Row], Any]] = {
-    "key": lambda row: row.key,
-    "kind": lambda row: (row.kind, row.version, row.key),
-    "version": lambda row: (row.version, row.form, row.key),
-    "generation": lambda row: (row.generation, row.key),
-    "age": lambda row: (row.age is None, row.age or 0.0, row.key),
-    "boot": lambda row: (row.boot, row.key),
-    "size": lambda row: (row.size, row.key),
-    "state": lambda row: (row.state == State.GOOD, row.state, row.key),
+    "key": lambda row: row["key"],
+    "kind": lambda row: (row["kind"], row["version"] or 0, row["key"]),
+    "version": lambda row: (row["version"] or 0, row["form"], row["key"]),
+    "generation": lambda row: (row["generation"] or 0, row["key"]),
+    "age": lambda row: (row["age_seconds"] is None, row["age_seconds"] or 0.0, row["key"]),
+    "boot": lambda row: (row["boot"], row["key"]),
+    "size": lambda row: (row["bytes"], row["key"]),
+    "state": lambda row: (row["state"] == State.GOOD, row["state"], row["key"]),
 }
 
 
@@ -84,22 +66,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     now, boot = time.time(), boot_id()
-    rows: list[Row] = []
     closed: set[str] = set()  # paths that could not be read, so they have no rows
     budget = SearchBudget(SEARCH_COST)
-    for path in dict.fromkeys(arguments.paths):
-        rows += [_row(found, now, boot, budget) for found in _findings(path, arguments.kubelet_version, closed)]
-    code = exitcodes.of(
-        damaged=any(row.state is State.DAMAGED for row in rows),
-        unseen=any(row.state is State.UNREADABLE for row in rows),
-    )
-    rows = sorted((row for row in rows if _wanted(row, arguments)), key=_SORTS[arguments.sort])
+    found = [
+        one for path in dict.fromkeys(arguments.paths) for one in _findings(path, arguments.kubelet_version, closed)
+    ]
+    code = exitcodes.worst([one.exit_code for one in found])
+    every = [_row(one, now, boot, budget) for one in found if not (one.path in closed and not arguments.json)]
+    rows = sorted((row for row in every if _wanted(row, arguments)), key=_SORTS[arguments.sort])
     if arguments.reverse:
         rows.reverse()
     if arguments.json:
-        print_document("list", code, {"checkpoints": [_document(row) for row in rows]})
+        print_document("list", code, {"checkpoints": rows})
     else:
-        _print([row for row in rows if row.path not in closed], screen())
+        _print(rows, screen())
     return code
 
 
@@ -116,28 +96,28 @@ def _findings(path: str, kubelet_version: str | None, closed: set[str]) -> list[
 def _row(found: Finding, now: float, boot: str, budget: SearchBudget) -> Row:
     header = found.header
     written = header.written.timestamp() if header else found.modified if found.kubelet else None
-    return Row(
-        path=found.path,
-        key=found.key or phrases.base_name(found.path),
-        kind=found.kind,
-        version=header.version if header else 0,
-        form=found.kubelet.format if found.kubelet else "",
-        generation=header.generation if header else 0,
-        age=None if written is None else now - written,
-        boot=boot_word(header.boot, boot) if header else "unknown",
-        size=found.size,
-        state=found.state,
-        reason=found.reason,
-        subject=found.subject or (subject_at(found, budget) if found.state is not State.GOOD else None),
-    )
+    subject = found.subject or (subject_at(found, budget) if found.state is not State.GOOD else None)
+    return path_members(found.path) | {
+        "key": phrases.shown(found.key or phrases.base_name(found.path)),
+        "kind": found.kind,
+        "version": header.version if header else None,
+        "form": found.kubelet.format if found.kubelet else "",
+        "generation": header.generation if header else None,
+        "age_seconds": None if written is None else round(now - written, 3),
+        "boot": boot_word(header.boot, boot) if header else "unknown",
+        "bytes": found.size,
+        "state": found.state,
+        "reason": found.reason,
+        "subject": subject_document(subject),
+    }
 
 
 def _wanted(row: Row, arguments: argparse.Namespace) -> bool:
     return (
-        (not arguments.state or row.state in arguments.state)
-        and (not arguments.kind or row.kind == arguments.kind)
-        and (not arguments.key or fnmatch.fnmatchcase(row.key, arguments.key))
-        and (not arguments.boot or row.boot == arguments.boot)
+        (not arguments.state or row["state"] in arguments.state)
+        and (not arguments.kind or row["kind"] == arguments.kind)
+        and (not arguments.key or fnmatch.fnmatchcase(row["key"], arguments.key))
+        and (not arguments.boot or row["boot"] == arguments.boot)
     )
 
 
@@ -145,7 +125,7 @@ def _print(rows: list[Row], screen: Screen) -> None:
     if not rows:
         screen.say(("no checkpoints", FAINT))
         return
-    headings = _WITH_SUBJECT if any(row.subject for row in rows) else _HEADINGS
+    headings = _WITH_SUBJECT if any(row["subject"] for row in rows) else _HEADINGS
     cells = [[_cell(row, heading) for heading in headings] for row in rows]
     right = [number for number, heading in enumerate(headings) if heading in _NUMBERS]
     screen.table(headings, cells, right, _SPARE)
@@ -153,43 +133,23 @@ def _print(rows: list[Row], screen: Screen) -> None:
 
 
 def _cell(row: Row, heading: str) -> str | tuple[str, str]:
-    subject = row.subject
+    subject = row["subject"] or {"claims": (), "pods": (), "devices": (), "source": ""}
     match heading:
-        case "key":
-            return phrases.shown(row.key)
         case "claim":
-            return (listed(subject.claims) + (" ?" if subject.source else "") if subject else "") or "-"
-        case "pods":
-            return (listed(subject.pods) if subject else "") or "-"
-        case "devices":
-            return (listed(subject.devices) if subject else "") or "-"
+            return (listed(subject["claims"]) + (" ?" if subject["source"] else "")) or "-"
+        case "pods" | "devices":
+            return listed(subject[heading]) or "-"
         case "kind":
-            return phrases.shown(row.kind) or "-"
+            return phrases.shown(row["kind"]) or "-"
         case "version":
-            return row.form or str(row.version or "-")
+            return row["form"] or str(row["version"] or "-")
         case "gen":
-            return str(row.generation or "-")
+            return str(row["generation"] or "-")
         case "age":
-            return "-" if row.age is None else phrases.age(row.age)
-        case "boot":
-            return row.boot
+            return "-" if row["age_seconds"] is None else phrases.age(row["age_seconds"])
         case "size":
-            return phrases.size(row.size)
-    state = f"{row.state} ({row.reason})" if row.state is State.DAMAGED else row.state.value
-    return "unverified" if row.state is State.UNKNOWN else state, _STYLES.get(row.state, "")
-
-
-def _document(row: Row) -> dict[str, Any]:
-    return path_members(row.path) | {
-        "key": phrases.shown(row.key),
-        "kind": row.kind,
-        "version": row.version or None,
-        "form": row.form,
-        "generation": row.generation or None,
-        "age_seconds": None if row.age is None else round(row.age, 3),
-        "boot": row.boot,
-        "bytes": row.size,
-        "state": row.state,
-        "reason": row.reason,
-        "subject": subject_document(row.subject),
-    }
+            return phrases.size(row["bytes"])
+        case "state":
+            state = f"{row['state']} ({row['reason']})" if row["state"] is State.DAMAGED else row["state"].value
+            return "unverified" if row["state"] is State.UNKNOWN else state, _STYLES.get(row["state"], "")
+    return str(row[heading])

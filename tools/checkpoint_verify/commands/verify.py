@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
 from .. import exitcodes
 from ..findings.search import search
 from ..findings.summary import summaries_of_search, summary_of
 from ..screens import prometheus
-from ..screens.documents import print_document, verify_document
+from ..screens.documents import print_document, replaced, verify_document
 from ..screens.report import print_report
 from ..screens.screen import FAINT, progress, screen
 
@@ -66,7 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write_metrics(path: str, text: str) -> int:
     try:
-        prometheus.write(os.fspath(path), text)
+        with replaced(path, 0o644) as file:
+            file.write(text)
     except OSError as error:
         print(f"checkpoint-verify: {path}: could not write the metrics: {error.strerror}", file=sys.stderr)
         return exitcodes.COULD_NOT_LOOK

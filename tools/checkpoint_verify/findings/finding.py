@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ class Subject:
         return ", ".join(parts) + (f" ({self.source})" if self.source else "")
 
 
-def listed(values: tuple[str, ...]) -> str:
+def listed(values: Sequence[str]) -> str:
     more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
     return ", ".join(map(phrases.shown, values[:_SHOWN])) + more
 

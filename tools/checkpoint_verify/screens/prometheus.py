@@ -7,10 +7,8 @@ timers can each write a file; none has a label per key.
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 from checkpointmanager import Reason
 
@@ -52,26 +50,6 @@ def text(summaries: Sequence[Summary], strict: bool) -> str:
             *samples[name],
         ]
     return "\n".join(lines) + "\n"
-
-
-def write(path: str, content: str) -> None:
-    """Replace the file, so that node_exporter never reads half of it."""
-    # The name does not end in .prom: the collector must not read it before it is complete.
-    temp = f"{path}.{secrets.token_hex(4)}.tmp"
-    descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            os.fchmod(descriptor, 0o644)  # whatever the umask says
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(content.encode())
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.rename(temp, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temp)
-        raise
 
 
 def _samples(summary: Summary, strict: bool, now: int) -> Iterator[tuple[str, str, int]]:

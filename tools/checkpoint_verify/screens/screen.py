@@ -5,6 +5,7 @@ Rich is imported only for a terminal. Without it only the looks change. Before a
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,23 +72,11 @@ class Screen:
         self.verbatim(text)
 
 
-class Silence(Screen):
-    """Prints nothing."""
+class _Nowhere(io.StringIO):
+    """Forgets what is written to it."""
 
-    def say(self, *parts: Part, indent: int = 0) -> None:
-        """Nothing."""
-
-    def verbatim(self, text: str, style: str = "") -> None:
-        """Nothing."""
-
-    def table(
-        self,
-        headings: Sequence[str],
-        rows: Sequence[Sequence[Part]],
-        right: Sequence[int] = (),
-        spare: Sequence[str] = (),
-    ) -> None:
-        """Nothing."""
+    def write(self, text: str, /) -> int:
+        return len(text)
 
 
 class Progress:
@@ -106,7 +95,7 @@ class Progress:
 def screen(*, quiet: bool = False) -> Screen:
     """The screen for standard output."""
     if quiet:
-        return Silence(sys.stdout)
+        return Screen(_Nowhere())
     if _can_do_more(sys.stdout):
         try:
             from .terminal import Terminal  # noqa: PLC0415 - keeps rich optional, and pipes fast
