@@ -50,7 +50,7 @@ def test_the_document_of_verify_has_these_members_and_no_others(directory: Path)
             PREAMBLE | FINDING | {"cause", "certainty", "evidence", "place", "repairable", "remedies", "subject"},
         ),
         (("diff", "claim-1", "claim-2"), PREAMBLE | {"before", "after", "compared", "changes"}),
-        (("repair", "claim-1"), PREAMBLE | {"dry_run", "blocked", "steps"}),
+        (("repair", "claim-1"), PREAMBLE | {"dry_run", "blocked", "interrupted", "steps"}),
         (("export",), PREAMBLE | {"checkpoints", "masks", "directories"}),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",

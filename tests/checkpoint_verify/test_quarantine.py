@@ -115,22 +115,6 @@ def test_a_restore_that_fails_leaves_everything_as_it_was(
     assert after == before
 
 
-def test_a_folder_is_not_put_back_and_not_deleted_while_something_is_in_it(directory: Path) -> None:
-    path = directory / "claim-1.json"
-    path.unlink()
-    path.mkdir()
-    (path / "inside").touch()
-    called("repair", "--discard", "--yes", path)
-
-    restored = called("quarantine", "restore", "--yes", "-d", directory, "claim-1")
-    purged = called("quarantine", "purge", "--yes", "-d", directory, "claim-1")
-
-    assert (restored.code, purged.code) == (2, 3)
-    assert "is a folder" in restored.err
-    assert "not empty" in purged.out
-    assert (directory / ".quarantine" / names(directory)[0] / "inside").exists()
-
-
 def test_purge_all_leaves_the_last_copy_of_what_is_damaged_or_gone(kept: Path) -> None:
     called("quarantine", "restore", "--yes", "-d", kept, uid(0))
     called("quarantine", "restore", "--yes", "-d", kept, uid(0))  # a second copy of the same key

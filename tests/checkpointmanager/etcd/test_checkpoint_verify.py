@@ -102,7 +102,7 @@ def test_repair_plans_without_a_lock_and_is_refused_while_the_agent_runs(
 ) -> None:
     before = dict(store.snapshot())
     assert cli.main(["repair", "--dry-run", "--all", url]) == 1
-    assert f"to be repaired: {url}/b.json" in capsys.readouterr().out
+    assert f"will be repaired: {url}/b.json" in capsys.readouterr().out
     assert cli.main(["repair", "--yes", "--all", url]) == 1
     assert "the lock is held by 'agent 7'" in capsys.readouterr().out
     assert dict(store.snapshot()) == before

@@ -108,7 +108,7 @@ def _print_list(rows: list[tuple[Copy, Finding | None, Subject | None]], screen:
             phrases.shown(os.path.basename(copy.path)),
             (listed(subject.claims) if subject else "") or "-",
             phrases.age((now - copy.time).total_seconds()),
-            "folder" if copy.is_folder else phrases.size(copy.size),
+            phrases.size(copy.size),
             _now(present),
         )
         for copy, present, subject in rows
@@ -120,10 +120,6 @@ def _print_list(rows: list[tuple[Copy, Finding | None, Subject | None]], screen:
 
 def _restore(arguments: argparse.Namespace) -> int:
     [copy] = _named(arguments)
-    if copy.is_folder:
-        raise UsageError(
-            f"{phrases.shown(copy.path)} is a folder, not a checkpoint: move the files you need out of it yourself"
-        )
     refuse_if_held(copy.directory)
     inside = examine_path(copy.path)
     question = f"Put back a {inside.word} copy of {copy.key}, which is now {_now(quarantine.present(copy))}?"
@@ -196,7 +192,7 @@ def _copy(word: str, directory: str | None) -> Copy:
 
 
 def _subject(copy: Copy, budget: SearchBudget) -> Subject | None:
-    return None if copy.is_folder else subject_at(examine_path(copy.path), budget)
+    return subject_at(examine_path(copy.path), budget)
 
 
 def _now(found: Finding | None) -> str:
@@ -223,7 +219,7 @@ def _document(copy: Copy, present: Finding | None, subject: Subject | None) -> d
         "time": copy.time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "reason": copy.reason,
         "bytes": copy.size,
-        "folder": copy.is_folder,
+        "folder": False,  # since version 0.1 only files are kept
         "now": present.state if present else "gone",
         "subject": subject_document(subject),
     }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 from collections import Counter
 from typing import Any
 
-from checkpointmanager import Reason
+from checkpointmanager import Outcome, Reason
 from checkpointmanager._format.names import SUFFIX
 
 from .. import exitcodes, targets
@@ -15,12 +16,25 @@ from ..findings import disk
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import State
 from ..findings.lock import Held, lock_of
+from ..findings.problem import MANY
 from ..findings.scan import Surroundings, scan
 from ..remedies.owner import Blocked, refuse_if_held
 from ..remedies.repair import Repairer, Step
 from ..screens import phrases
 from ..screens.documents import path_members, print_document
-from ..screens.screen import BAD, FAINT, FINE, ODD, STRONG, Answer, Screen, ask, check_that_a_user_can_answer, screen
+from ..screens.screen import (
+    BAD,
+    FAINT,
+    FINE,
+    ODD,
+    STRONG,
+    Answer,
+    Screen,
+    ask,
+    check_that_a_user_can_answer,
+    progress,
+    screen,
+)
 from ..targets import Target, UsageError
 
 HELP = "repair damaged checkpoints (needs the lock)"
@@ -30,6 +44,8 @@ EXAMPLES = """\
   checkpoint-verify repair --rollback -d /var/lib/agent/claims pod-7  to the previous generation
   checkpoint-verify repair --all --rollback --discard --yes /var/lib/agent/claims
 """
+MANY_REPAIRS = 50  # with fewer, a progress bar would vanish before it could be read
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,21 +71,25 @@ def run(arguments: argparse.Namespace) -> int:
     damaged = [step for step in steps if _can_be_worked_on(step)]
     repairer = Repairer(directory, rollback=arguments.rollback, discard=arguments.discard)
     if damaged:
-        repairer.plan(damaged)
-    if arguments.dry_run or not any(step.is_change for step in damaged):
-        return _report(steps, arguments, shown, planned=True, blocked=repairer.blocked)
+        with progress("planning", MANY_REPAIRS) as bar:
+            repairer.plan(damaged, bar)
+    changes = [step for step in damaged if step.is_change]
+    if arguments.dry_run or not changes:
+        return _report(repairer, steps, arguments, shown, planned=True)
     try:
         refuse_if_held(directory)
         answer = _answer(damaged, arguments, shown)
     except Blocked as why:
         repairer.block(damaged, str(why))
-        return _report(steps, arguments, shown, planned=False, blocked=repairer.blocked)
+        return _report(repairer, steps, arguments, shown, planned=False)
     if answer is Answer.INTERRUPTED:
         return exitcodes.COULD_NOT_LOOK
     if answer is Answer.NO:
-        return _report(steps, arguments, shown, planned=True, refused=True)
-    repairer.operate([step for step in damaged if step.is_change])
-    return _report(steps, arguments, shown, planned=False, blocked=repairer.blocked)
+        shown.say(("Nothing was changed.", STRONG))
+        return _code(steps, planned=True)
+    with progress("repairing", MANY_REPAIRS) as bar:
+        repairer.operate(changes, bar)
+    return _report(repairer, steps, arguments, shown, planned=False)
 
 
 def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
@@ -130,60 +150,112 @@ def _answer(steps: list[Step], arguments: argparse.Namespace, screen: Screen) ->
     return ask(f"Change {phrases.count(number, 'file')}? The damaged bytes go to quarantine first.")
 
 
-def _report(
-    steps: list[Step],
-    arguments: argparse.Namespace,
-    screen: Screen,
-    *,
-    planned: bool,
-    refused: bool = False,
-    blocked: str = "",
-) -> int:
-    changed = sum(step.is_change for step in steps)
-    still_damaged = any(step.is_open and step.found.state is State.DAMAGED for step in steps)
-    code = exitcodes.of(
-        damaged=still_damaged or (planned and changed > 0),
+def _code(steps: list[Step], *, planned: bool) -> int:
+    return exitcodes.of(
+        damaged=any(step.is_damaged or (planned and step.is_change) for step in steps),
         unseen=any(step.failed for step in steps),
     )
+
+
+def _report(
+    repairer: Repairer, steps: list[Step], arguments: argparse.Namespace, screen: Screen, *, planned: bool
+) -> int:
+    code = _code(steps, planned=planned)
     if arguments.json:
-        members = {"dry_run": planned, "blocked": phrases.shown(blocked), "steps": [_document(step) for step in steps]}
+        members = {
+            "dry_run": planned,
+            "blocked": phrases.shown(repairer.blocked),
+            "interrupted": repairer.interrupted,
+            "steps": [_document(step) for step in steps],
+        }
         print_document("repair", code, members)
         return code
-    if refused:
-        screen.say(("Nothing was changed.", STRONG))
+    if repairer.blocked:
+        screen.say(("NOTHING DONE", BAD), f": {phrases.shown(repairer.blocked)}")
         return code
-    if blocked:
-        screen.say(("NOTHING DONE", BAD), f": {phrases.shown(blocked)}")
-        return code
-    verdict, style = _verdict(steps, planned=planned)
+    verdict, style = _verdict(steps, planned=planned, interrupted=repairer.interrupted)
     screen.say((verdict, style))
     _print_steps(steps, screen, planned=planned)
-    if planned and changed:
+    if planned and any(step.is_change for step in steps):
         _print_lock(steps[0].target.directory, screen)
+    if command := _next(steps, arguments, planned=planned, interrupted=repairer.interrupted):
+        screen.verbatim(f"next  {command}")
     return code
 
 
-def _verdict(steps: list[Step], *, planned: bool) -> tuple[str, str]:
-    numbers = Counter(step.action for step in steps)
-    left = numbers.pop("left", 0)
-    numbers.pop("good", 0)
-    if not numbers and not left:
+def _verdict(steps: list[Step], *, planned: bool, interrupted: bool) -> tuple[str, str]:
+    """The first line: what was done or will be, and what is still damaged after it."""
+    changes = Counter(step.action.replace("-", " ") for step in steps if step.is_change)
+    damaged = sum(step.is_damaged for step in steps)
+    left = sum(step.is_open for step in steps) - damaged
+    if not changes and not damaged and not left:
         return "GOOD: nothing to repair", FINE
-    counts = ", ".join(f"{number:,} {action.replace('-', ' ')}" for action, number in sorted(numbers.items()))
-    rest = f", {left:,} left as {'it is' if left == 1 else 'they are'}" if left else ""
+    will = "will be " if planned else ""
+    parts = [f"{number:,} {will}{action}" for action, number in sorted(changes.items())]
+    parts += [f"{damaged:,} {'will still be' if planned and changes else 'still'} DAMAGED"] if damaged else []
+    parts += [f"{left:,} left as {'it is' if left == 1 else 'they are'}"] if left else []
+    said = ", ".join(parts)
+    if any(step.errno in _FULL for step in steps):
+        said += "; the disk is full"
     if planned:
-        return f"PLAN: {counts or 'nothing can be done'}{rest}; nothing was changed", ODD
-    return f"DONE: {counts or 'nothing'}{rest}", BAD if left else FINE
+        return f"PLAN: {said}; nothing was changed", ODD
+    return f"{'INTERRUPTED' if interrupted else 'DONE'}: {said}", BAD if damaged or left or interrupted else FINE
 
 
 def _print_steps(steps: list[Step], screen: Screen, *, planned: bool) -> None:
+    """Many steps of one sort are one line, as in verify's list; --json has each."""
+    sorts: dict[tuple[str, str], list[Step]] = {}
     for step in steps:
-        word = step.action.replace("-", " ")
-        words_for = {"left": "left as it is", "good": "good already"}.get(word, f"to be {word}" if planned else word)
-        style = {"left": BAD, "good": FAINT}.get(step.action, FINE)
-        screen.say((words_for, style), f": {phrases.shown(step.target.path)}: {phrases.shown(step.detail)}")
-        if not planned and step.quarantined and os.path.lexists(step.quarantined):
-            screen.say((f"the damaged bytes are kept in {phrases.shown(step.quarantined)}", FAINT), indent=2)
+        sorts.setdefault((step.action, step.found.reason), []).append(step)
+    for same in sorts.values():
+        if len(same) >= MANY:
+            _print_many(same, screen, planned=planned)
+            continue
+        for step in same:
+            path, detail = phrases.shown(step.target.path), phrases.shown(step.detail)
+            screen.say(_word(step, planned=planned), f": {path}: {detail}")
+            if not planned and step.quarantined and os.path.lexists(step.quarantined):
+                screen.say((f"the damaged bytes are kept in {phrases.shown(step.quarantined)}", FAINT), indent=2)
+
+
+def _print_many(same: list[Step], screen: Screen, *, planned: bool) -> None:
+    first = same[0]
+    where = f"{phrases.count(len(same), 'file')} in {phrases.shown(first.target.directory)}"
+    some = ", ".join(phrases.shown(step.target.key or phrases.base_name(step.target.path)) for step in same[:3])
+    screen.say(_word(first, planned=planned), f": {where}: {first.found.reason}, such as {some}")
+    screen.say((f"the first: {phrases.shown(first.detail)}", FAINT), indent=2)
+    if not planned and first.quarantined:
+        screen.say(
+            (f"the damaged bytes are kept in {phrases.shown(os.path.dirname(first.quarantined))}", FAINT), indent=2
+        )
+
+
+def _word(step: Step, *, planned: bool) -> tuple[str, str]:
+    if step.action == "good":
+        return "good already", FAINT
+    if step.is_open:
+        return ("will still be damaged" if planned else "still damaged") if step.is_damaged else "left as it is", BAD
+    word = step.action.replace("-", " ")
+    return f"will be {word}" if planned else word, FINE
+
+
+def _next(steps: list[Step], arguments: argparse.Namespace, *, planned: bool, interrupted: bool) -> str:
+    """The same command for real, or again; or the one that deals with what is left; "" if there is none."""
+    options = [f"--{name}" for name in ("rollback", "discard") if getattr(arguments, name)]
+    if not interrupted and not (planned and any(step.is_change for step in steps)):
+        outcomes = {step.plan.outcome for step in steps if step.is_open and step.plan and not step.failed}
+        more = [
+            option
+            for option, outcome in (("--rollback", Outcome.NEEDS_ROLLBACK), ("--discard", Outcome.HOPELESS))
+            if outcome in outcomes
+        ]
+        if not more:
+            return ""
+        options = ["--dry-run", *more]
+    if arguments.all:
+        return phrases.command(" ".join(["repair", "--all", *options]), steps[0].target.directory)
+    *others, last = [step.target.path for step in steps]
+    return phrases.command(" ".join(["repair", *options, *map(phrases.quoted, others)]), last)
 
 
 def _print_lock(directory: str, screen: Screen) -> None:

@@ -20,6 +20,7 @@ EXAMPLES = """\
   checkpoint-verify --json /var/lib/kubelet | jq .verdict
   checkpoint-verify --quiet --prometheus /var/lib/node_exporter/checkpoints.prom /var/lib/agent/claims
 """
+MANY_FILES = 5000  # with fewer, a progress bar would vanish before it could be read
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     paths = list(dict.fromkeys(arguments.paths))
     shown = screen(quiet=arguments.quiet or arguments.json)
-    with progress(wanted=not arguments.quiet) as bar:
+    with progress("checking", MANY_FILES, wanted=not arguments.quiet) as bar:
         searches = [search(path, bar.searched) for path in paths] if arguments.find else []
         places = [place for found in searches for place in found.found] if arguments.find else paths
         summaries = [

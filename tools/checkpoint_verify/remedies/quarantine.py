@@ -33,7 +33,6 @@ class Copy(NamedTuple):
     time: datetime
     reason: str
     size: int
-    is_folder: bool
 
     @property
     def directory(self) -> str:
@@ -69,7 +68,7 @@ def copy_at(path: str) -> Copy | None:
         time = datetime.strptime(match[2], _TIME).replace(tzinfo=UTC)
     except (OSError, ValueError):
         return None
-    return Copy(path, match[1], time, match[3], status.st_size, stat.S_ISDIR(status.st_mode))
+    return Copy(path, match[1], time, match[3], status.st_size) if stat.S_ISREG(status.st_mode) else None
 
 
 def present(copy: Copy) -> Finding | None:
@@ -108,11 +107,7 @@ def is_needed(copy: Copy, others: list[Copy]) -> bool:
 
 
 def delete(copy: Copy) -> None:
-    """Deletes a folder only if it is empty: something may be mounted below it."""
-    if copy.is_folder:
-        os.rmdir(copy.path)
-    else:
-        os.unlink(copy.path)
+    os.unlink(copy.path)
 
 
 def _keep_present(copy: Copy) -> str:

@@ -5,6 +5,7 @@ The tool knows no schemas, so it accepts every kind of data. Root acts as the ag
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -23,6 +24,7 @@ from ..findings.access import AgentUser
 from ..findings.examine import examine_path
 from ..findings.finding import Finding, State
 from ..screens import phrases
+from ..screens.screen import Progress
 from ..targets import Target
 from .owner import Blocked, owned
 
@@ -33,6 +35,12 @@ _ACTIONS = {
     Outcome.REPAIRED: "repaired",
     Outcome.ROLLED_BACK: "rolled-back",
     Outcome.DISCARDED: "discarded",
+}
+_FUTURE = {  # the library describes an exact repair as done
+    "and was set back": "and will be set back",
+    "bytes cut off": "bytes will be cut off",
+    "bytes restored": "bytes will be restored",
+    "was reformatted, and is compact again": "was reformatted, and will be compact again",
 }
 
 
@@ -47,20 +55,26 @@ class Step:
     detail: str = ""
     quarantined: str = ""
     failed: bool = False
+    errno: int = 0  # of the failure
 
     @property
     def is_open(self) -> bool:
-        """True while the damage is still there."""
+        """True if nothing was done about the file, or will be."""
         return self.action == "left"
+
+    @property
+    def is_damaged(self) -> bool:
+        """True if the file is still damaged, or will be."""
+        return self.is_open and self.found.state is State.DAMAGED
 
     @property
     def is_change(self) -> bool:
         """True if the file was changed, or will be."""
         return self.action not in ("left", "good")
 
-    def leave(self, why: str) -> None:
+    def leave(self, why: str, errno: int = 0) -> None:
         """Record that the file stays damaged, and why."""
-        self.action, self.failed, self.detail = "left", True, why
+        self.action, self.failed, self.detail, self.errno = "left", True, why, errno
 
 
 class Repairer:
@@ -71,8 +85,10 @@ class Repairer:
         self._rollback = rollback
         self._discard = discard
         self.blocked = ""  # why nothing could be done, in a sentence
+        self.interrupted = False
+        self._done = 0  # steps, whether or not they succeeded
 
-    def plan(self, steps: Sequence[Step]) -> None:
+    def plan(self, steps: Sequence[Step], bar: Progress) -> None:
         """Plan what to do about each file; takes no lock and changes nothing."""
 
         def plan(step: Step, manager: CheckpointManager[Any], user: AgentUser | None) -> None:
@@ -82,19 +98,24 @@ class Repairer:
             else:
                 self._foresee(step, step.plan)
 
-        self._for_each(steps, plan, read_only=True)
+        self._for_each(steps, plan, bar, read_only=True)
 
-    def operate(self, steps: Sequence[Step]) -> None:
-        """Become the owner of the directory, and apply the plans."""
+    def operate(self, steps: Sequence[Step], bar: Progress) -> None:
+        """Become the owner of the directory, and apply the plans. After Ctrl-C, each step says what it came to."""
 
         def operate(step: Step, manager: CheckpointManager[Any], _: AgentUser | None) -> None:
             assert step.plan
-            done = step.plan.apply(rollback=self._rollback, discard=self._discard, manager=manager)
-            step.action = _ACTIONS.get(done.outcome, "left")
-            step.detail, step.quarantined = done.detail, done.quarantined
+            recovery = step.plan.apply(rollback=self._rollback, discard=self._discard, manager=manager)
+            step.action = _ACTIONS.get(recovery.outcome, "left")
+            step.detail, step.quarantined = recovery.detail, recovery.quarantined
             _read_back(step)
 
-        self._for_each(steps, operate, owner="checkpoint-verify repair")
+        try:
+            self._for_each(steps, operate, bar, owner="checkpoint-verify repair")
+        except KeyboardInterrupt:
+            self.interrupted = True
+            for step in steps[self._done :]:
+                _see_what_it_came_to(step)
 
     def _foresee(self, step: Step, plan: RecoveryPlan) -> None:
         step.detail = plan.detail.replace("with rollback ", "with --rollback ")
@@ -102,19 +123,25 @@ class Repairer:
             step.action = "rolled-back" if self._rollback else "left"
         elif plan.outcome is Outcome.HOPELESS:
             step.action = "discarded" if self._discard else "left"
-            discard = "it is removed" if self._discard else "--discard removes it"
+            discard = "it will be removed" if self._discard else "--discard removes it"
             step.detail += f"; {discard}, and the agent starts this key anew"
         else:
             step.action = _ACTIONS[plan.outcome]
+            for done, will in _FUTURE.items():
+                step.detail = step.detail.replace(done, will)
 
-    def _for_each(self, steps: Sequence[Step], work: Work, **options: Unpack[FileOptions]) -> None:
+    def _for_each(self, steps: Sequence[Step], work: Work, bar: Progress, **options: Unpack[FileOptions]) -> None:
+        bar.expect(len(steps))
+        self._done = 0
         try:
             with owned(self._directory, **options) as (manager, user):
                 for step in steps:
                     try:
                         work(step, manager, user)
                     except (CheckpointError, OSError) as error:
-                        step.leave(str(error))
+                        step.leave(str(error), getattr(error, "errno", 0) or 0)
+                    self._done += 1
+                    bar.step()
         except Blocked as why:
             self.block(steps, str(why))
 
@@ -123,6 +150,16 @@ class Repairer:
         self.blocked = why
         for step in steps:
             step.leave(why)
+
+
+def _see_what_it_came_to(step: Step) -> None:
+    """The file of a step that was interrupted, or never begun, shows whether it was replaced."""
+    refresh(step.target.path)
+    now = examine_path(step.target.path)
+    if now.state is State.GOOD or now.errno == errno.ENOENT:
+        step.detail = "interrupted when it had just been changed"
+    else:
+        step.leave("interrupted before it was changed")
 
 
 def _cannot_read(step: Step, plan: RecoveryPlan, user: AgentUser) -> str:

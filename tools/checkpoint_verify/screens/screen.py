@@ -107,7 +107,7 @@ def screen(*, quiet: bool = False) -> Screen:
 
 
 @contextmanager
-def progress(*, wanted: bool) -> Iterator[Progress]:
+def progress(what: str, much: int, *, wanted: bool = True) -> Iterator[Progress]:
     """A bar on standard error if that is a terminal and there is much to do; otherwise nothing."""
     if wanted and _can_do_more(sys.stderr):
         try:
@@ -115,7 +115,7 @@ def progress(*, wanted: bool) -> Iterator[Progress]:
         except ImportError:
             pass
         else:
-            with bar(sys.stderr) as shown:
+            with bar(sys.stderr, what, much) as shown:
                 yield shown
             return
     yield Progress()

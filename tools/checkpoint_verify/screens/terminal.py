@@ -22,8 +22,7 @@ from .screen import FAINT, Part, Progress, Screen, text_of
 
 MANY_ROWS = 2000  # more are not coloured: it would take long
 LONG_TEXT = 1 << 20  # more is not coloured
-MUCH_TO_DO = 5000  # files; with fewer, the bar would vanish before it could be read
-MANY_DIRECTORIES = 500  # the same for a search
+MANY_DIRECTORIES = 500  # with fewer, the bar of a search would vanish before it could be read
 GAP = 2  # columns between two columns of a table
 
 
@@ -116,11 +115,11 @@ def _breaks(plain: str, room: int) -> Iterator[int]:
 
 
 @contextmanager
-def bar(stream: TextIO) -> Iterator[Progress]:
+def bar(stream: TextIO, what: str, much: int) -> Iterator[Progress]:
     """A progress bar that appears only if there is much to do, and disappears at the end."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     shown = Bar(*columns, console=_console(stream), transient=True)
-    progress = _BarProgress(shown)
+    progress = _BarProgress(shown, what, much)
     try:
         yield progress
     finally:
@@ -128,8 +127,11 @@ def bar(stream: TextIO) -> Iterator[Progress]:
 
 
 class _BarProgress(Progress):
-    def __init__(self, shown: Bar) -> None:
+    def __init__(self, shown: Bar, what: str, much: int) -> None:
         self._bar = shown
+        self._what = what
+        self._much = much
+        self._every = max(1, much // 20)  # steps between two updates
         self._task: TaskID | None = None
         self._total = 0
         self._done = 0
@@ -141,12 +143,12 @@ class _BarProgress(Progress):
 
     def expect(self, total: int) -> None:
         self._total += total
-        if self._task is not None or self._total >= MUCH_TO_DO:
-            self._show("checking", self._total, self._done)
+        if self._task is not None or self._total >= self._much:
+            self._show(self._what, self._total, self._done)
 
     def step(self) -> None:
         self._done += 1
-        if self._task is not None and not self._done % 256:
+        if self._task is not None and not self._done % self._every:
             self._bar.update(self._task, completed=self._done)
 
     def end(self) -> None:
