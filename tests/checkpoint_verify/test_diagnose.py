@@ -91,14 +91,20 @@ def test_an_edit_by_hand_is_distinguished_from_rot_also_by_the_time_of_the_file(
     )
 
 
-def test_a_file_that_was_only_reformatted_is_proved_to_be(directory: Path) -> None:
-    path = directory / "claim-1.json"
-    path.write_text(json.dumps(json.loads(path.read_bytes()), indent=2, ensure_ascii=False))
+@pytest.mark.parametrize("layout", [{"indent": 2}, {"indent": 2, "ensure_ascii": False}], ids=["json.tool", "jq"])
+def test_a_file_that_was_only_reformatted_is_repaired_exactly(directory: Path, layout: dict[str, Any]) -> None:
+    path = directory / "claim-0.json"  # there is a previous generation, which must not be what is offered
+    written = path.read_bytes()
+    path.write_text(json.dumps(json.loads(written), **layout) + "\n")
 
     found = diagnosis(path)
+    ended = called("repair", "--all", "--yes", directory)
 
     assert found["cause"].startswith("The file was reformatted")
-    assert found["certainty"] == "proved"
+    assert (found["certainty"], found["repairable"]) == ("proved", True)
+    assert [remedy["commands"] for remedy in found["remedies"]] == [[f"checkpoint-verify repair {path}"]]
+    assert ended.lines[0] == "DONE: 1 repaired"
+    assert path.read_bytes() == written
 
 
 def test_a_copy_from_another_key_is_named_and_given_its_name_back_only_if_that_is_free(directory: Path) -> None:

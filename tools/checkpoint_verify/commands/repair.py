@@ -9,10 +9,12 @@ from collections import Counter
 from typing import Any
 
 from checkpointmanager import Outcome, Reason
-from checkpointmanager._format.names import SUFFIX
+from checkpointmanager._format.names import LOCK, SUFFIX
 
 from .. import exitcodes, targets
+from ..etcd import SCHEME
 from ..findings import disk
+from ..findings.damage import looks_ours
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import State
 from ..findings.lock import Held, lock_of
@@ -134,11 +136,26 @@ def _can_be_worked_on(step: Step) -> bool:
     elif found.reason == Reason.NOT_A_FILE:
         step.action = "left"
         step.detail = f"{found.detail}; move it away first: {phrases.move_away(found.path)}"
+    elif not _is_ours(step.target):
+        step.action, step.detail = (
+            "left",
+            "nothing shows that it was a checkpoint; other programs' files are not repaired",
+        )
     elif not step.target.key or os.path.basename(step.target.path) != step.target.key + SUFFIX:
         step.action, step.detail = "left", "not the file of a key; only <key>.json is repaired"
     else:
         return True
     return False
+
+
+def _is_ours(target: Target) -> bool:
+    """True for a file in a directory that an agent has opened, and for one that still looks like a checkpoint."""
+    if target.directory.startswith(SCHEME) or os.path.lexists(os.path.join(target.directory, LOCK)):
+        return True
+    try:
+        return looks_ours(disk.look(target.path, None).head)
+    except (OSError, disk.NotAFile):
+        return False
 
 
 def _answer(steps: list[Step], arguments: argparse.Namespace, screen: Screen) -> Answer:

@@ -52,7 +52,7 @@ class Flip(NamedTuple):
 def mended(blob: bytes) -> tuple[Repair | None, Flip | None]:
     """The exact repair, if there is one, and the bit that it flips back, if that is all it does."""
     cure = repair(blob)
-    if cure is None or len(cure.blob) != len(blob):
+    if cure is None or "flipped" not in cure.finding:
         return cure, None
     offset = next(index for index, (a, b) in enumerate(zip(blob, cure.blob, strict=True)) if a != b)
     found, written = blob[offset], cure.blob[offset]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from checkpointmanager._format.lockowner import MAX_LOCK_TEXT_BYTES, LockOwner
 from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
 
-from ..registry import KUBELET_NAMES, inspect
+from ..registry import KUBELET_NAMES, inspect, kind_at
 from ..screens import phrases
 from . import disk
 from .damage import looks_ours
@@ -105,7 +105,7 @@ def _entries(path: str) -> tuple[list[str], list[str]]:
 
 
 def _is_state(path: str, names: list[str]) -> bool:
-    if any(name in KUBELET_NAMES or name == QUARANTINE or name.startswith(PREVIOUS) for name in names):
+    if any(kind_at(os.path.join(path, name)) or name == QUARANTINE or name.startswith(PREVIOUS) for name in names):
         return True
     if LOCK in names and LockOwner.parse(_head(os.path.join(path, LOCK))[:MAX_LOCK_TEXT_BYTES]):
         return True
