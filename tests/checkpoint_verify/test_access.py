@@ -116,7 +116,7 @@ def test_a_version_that_this_installation_cannot_read_is_not_good(tmp_path: Path
     ended = called(tmp_path / "state")
 
     assert ended.code == 1
-    assert ended.lines[0].startswith("NOT USABLE: the agent cannot read 1 of 1 checkpoint in ")
+    assert ended.lines[0].startswith("TOO NEW: 1 of 1 checkpoint in ")
     assert f"only version {schema.version + 1} or later may read; this installation has version" in ended.out
     assert called("list", "--json", tmp_path / "state").document["checkpoints"][0]["version"] == schema.version + 2
     assert called("show", tmp_path / "state" / "a.json").code == 0

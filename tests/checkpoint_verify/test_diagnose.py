@@ -192,3 +192,28 @@ def test_a_file_without_the_right_to_read_it_comes_with_the_command_that_gives_i
     assert ended.code == 3
     assert "1. Run this as root, or as the agent's user.\n" in ended.out
     assert f"\n     chmod u+r {path}\n" in ended.out
+
+
+def test_a_directory_offers_its_damaged_keys_and_each_can_be_pasted(directory: Path) -> None:
+    damage.flip_bit(directory, "claim-1")
+    damage.truncate(directory, "claim-2", 60)
+
+    ended = called("diagnose", directory)
+    document = called("diagnose", "--json", directory).document
+    pasted = [called(*shlex.split(line)[1:]) for line in ended.lines if " diagnose " in line]
+
+    assert ended.code == 1
+    assert ended.lines[0] == f"2 damaged files in {directory}; choose one:"
+    assert [line for line in ended.lines if line.startswith("  claim")] == [
+        "  claim-1: checksum-mismatch",
+        "  claim-2: truncated",
+    ]
+    assert [one.lines[0].rpartition("/")[2] for one in pasted] == [
+        "claim-1.json (checksum-mismatch)",
+        "claim-2.json (truncated)",
+    ]
+    assert [choice["key"] for choice in document["choices"]] == ["claim-1", "claim-2"]
+
+
+def test_a_good_directory_offers_nothing(directory: Path) -> None:
+    assert called("diagnose", directory).lines == [f"0 damaged files in {directory}"]

@@ -188,3 +188,14 @@ def test_the_only_copy_of_a_key_that_is_gone_is_left(kept: Path) -> None:
 
     assert ended.lines == ["DONE: 1 copy deleted, 1 copy of damaged or missing keys kept"]
     assert [name.partition(".")[0] for name in names(kept)] == [uid(0)]
+
+
+def test_purge_and_repair_take_all_yes_and_a_directory_alike(kept: Path) -> None:
+    before = len(names(kept))
+
+    for command in (["repair"], ["quarantine", "purge"]):
+        for words in (["--all", "--yes", kept], [kept, "--all", "--yes"], ["--yes", "--all", "-d", kept]):
+            assert called(*command, *words).code in (0, 1), (command, words)
+
+    assert len(names(kept)) < before
+    assert called("quarantine", "purge", "--all", "--yes", kept, kept).code == 2

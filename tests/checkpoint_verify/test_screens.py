@@ -66,7 +66,7 @@ def test_of_several_directories_one_row_each_and_then_only_what_is_wrong(tmp_pat
         ["place", "verdict", "files", "wrong", "warnings", "lock"],
         [str(good), "GOOD", "4", "0", "0", "free"],
         [str(bad), "DAMAGED", "2", "1", "0", "free"],
-        [str(none), "COULD", "NOT", "LOOK", "0", "1", "0", "-"],
+        [str(none), "NO", "SUCH", "PATH", "0", "1", "0", "-"],
     ]
     assert [line.partition(": ")[0] for line in ended.lines[7:]] == ["damaged", "could-not-look"]
 
@@ -118,7 +118,7 @@ def test_lines_are_wrapped_at_spaces_under_their_indent(tmp_path: Path, columns:
     damage.truncate(claims, uid(1), 380)
 
     lines = rendered(claims, columns=columns).splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("  The end of the file is missing."))
+    start = next(number for number, line in enumerate(lines) if line.startswith("  The end of the file is missing:"))
     evidence = lines[start : next(number for number, line in enumerate(lines) if line.startswith("  holds"))]
 
     assert len(evidence) > 1

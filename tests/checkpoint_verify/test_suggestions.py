@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from checkpointmanager.testing import damage
 
-from .command import called, on_terminal
+from .command import NOBODY, called, environment, on_terminal, rendered
 from .state import make, snapshot
 
 KEY = "claim-1"
@@ -128,3 +129,55 @@ def test_what_is_in_a_file_s_place_is_moved_by_the_operator_never_by_repair(dire
     assert move["commands"] == [f"mv {path} /root/{path.name}.$(date +%s)"]
     source = "BACKUP" if key == KEY else directory / f".previous-{key}"
     assert refill["commands"] == [f"cp -a {source} {path}"]
+
+
+def test_every_printed_command_begins_with_the_name_that_was_called(directory: Path, tmp_path: Path) -> None:
+    damage.flip_bit(directory, KEY)
+    script = tmp_path / "checkpoint-verify"
+    script.write_text(f"#!{sys.executable}\nfrom checkpoint_verify.cli import main\nraise SystemExit(main())\n")
+    script.chmod(0o755)
+    by_module = [sys.executable, "-m", "checkpoint_verify"]
+    on_path = environment(PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    calls = {
+        "./checkpoint-verify": (["./checkpoint-verify"], environment()),
+        str(script): ([str(script)], environment()),
+        shlex.join(by_module): (by_module, environment()),
+        "checkpoint-verify": (["checkpoint-verify"], on_path),
+    }
+    for name, (words, env) in calls.items():
+        steps = [["--", directory], ["diagnose", directory / f"{KEY}.json"], ["repair", "-n", "--all", directory]]
+        for step in steps:
+            run = [*words, *map(str, step)]
+            out = subprocess.run(run, env=env, cwd=tmp_path, check=False, capture_output=True, timeout=60).stdout
+            printed = re.findall(r"(?:Next: |next +|^ {5})(.*?) (?:repair|diagnose) ", out.decode(), re.MULTILINE)
+            assert printed, step
+            assert set(printed) == {name}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize("sort", ["chmod", "chown"])
+def test_one_command_mends_a_whole_group(tmp_path: Path, sort: str) -> None:
+    directory = make(tmp_path / "with spaces", 8)
+    for path in (directory, *directory.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+    for path in directory.glob("*.json"):
+        if sort == "chmod":
+            path.chmod(0o200)
+        else:
+            os.chown(path, 0, 0)
+
+    problems = [line for line in called(directory).lines if line.startswith("not-usable: ")]
+
+    assert len(problems) == 1
+    assert called(directory).code == 1
+    subprocess.run(["/bin/sh", "-c", problems[0].partition("Next: ")[2]], check=True, timeout=60)
+    assert called("--strict", directory).code == 0
+
+
+def test_a_path_is_never_capitalised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kubelet = tmp_path / "kubelet"
+    kubelet.mkdir()
+    (kubelet / "device-plugins").symlink_to(tmp_path)
+
+    assert "kubelet/device-plugins is a link" in " ".join(rendered("kubelet", columns=80).split())

@@ -137,7 +137,7 @@ def test_a_newer_format_is_not_damage_but_not_usable_either(directory: Path) -> 
     ended = called(directory)
 
     assert ended.code == 1
-    assert ended.lines[0].startswith("NOT USABLE: the agent cannot read 2 of 4 checkpoints in ")
+    assert ended.lines[0].startswith("TOO NEW: 2 of 4 checkpoints in ")
     assert ended.out.count("A newer program wrote it: it is not damaged") == 2
     assert called("--json", directory).document["verdict"] == "not-usable"
 

@@ -14,8 +14,12 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from . import exitcodes
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 DEPTH = 6000  # calls; orjson reads data of up to 1,024 levels, and some printers need several calls per level
 
@@ -25,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     sys.setrecursionlimit(DEPTH)
     _fill_closed_descriptors()
+    pipe = _watched_output() if argv is None else None
     try:
         from .commands import run  # noqa: PLC0415 - see above
         from .screens import phrases  # noqa: PLC0415 - see above
@@ -34,8 +39,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         _escape_what_the_locale_cannot_show()
         code = run(given)
         sys.stdout.flush()
-    except BrokenPipeError:
-        return _pipe_broken()
     except KeyboardInterrupt:
         return _complain("interrupted; whatever was not checked yet is unknown")
     except OSError as error:
@@ -44,7 +47,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"{where}{error.strerror or error}")
     except Exception as error:  # noqa: BLE001 - a bug of ours must not look like damage
         return _complain(f"internal error: {type(error).__name__}: {error}")
-    return code
+    return exitcodes.worst([code, exitcodes.COULD_NOT_LOOK]) if pipe and pipe.is_broken else code
+
+
+class _Pipe(io.FileIO):
+    """Standard output. When its reader has gone, the command goes on, because its exit code still counts."""
+
+    is_broken = False
+
+    def write(self, octets: ReadableBuffer, /) -> int:
+        try:
+            return super().write(octets)
+        except BrokenPipeError:
+            self.is_broken = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            return memoryview(octets).nbytes
+
+
+def _watched_output() -> _Pipe | None:
+    try:
+        pipe = _Pipe(sys.stdout.fileno(), "w", closefd=False)
+    except OSError:
+        return None
+    lines = sys.stdout.isatty()
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(pipe), encoding=sys.stdout.encoding, line_buffering=lines)
+    return pipe
 
 
 def _program() -> str:
@@ -85,12 +112,6 @@ def _escape_what_the_locale_cannot_show() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _pipe_broken() -> int:
-    """The reader of our output has gone."""
-    _flush_or_forget()
-    return exitcodes.COULD_NOT_LOOK
 
 
 def _flush_or_forget() -> None:

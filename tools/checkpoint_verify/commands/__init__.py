@@ -46,7 +46,7 @@ examples:
   checkpoint-verify diagnose /var/lib/agent/claims/pod-7.json
   checkpoint-verify repair --dry-run --all /var/lib/agent/claims
 
-To check a path with the name of a subcommand, write ./list.
+`help COMMAND` explains a command. To check a path with the name of a subcommand, write ./list.
 """
 
 
@@ -83,6 +83,8 @@ def build_parser() -> argparse.ArgumentParser:
 def run(argv: list[str]) -> int:
     """Run a command line and return its exit code."""
     parser = build_parser()
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:], "--help"]
     if argv and argv[0] not in COMMANDS and argv[0] not in _OWN_OPTIONS and not argv[0].startswith("--print-"):
         if meant := _meant(argv[0]):
             what = f"{phrases.shown(argv[0])} is neither a subcommand nor a path"

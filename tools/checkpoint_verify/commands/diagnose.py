@@ -15,10 +15,12 @@ from ..findings.damage import stated_key
 from ..findings.diagnosis import GUESS, PROVED, Diagnosis, diagnose, setting_of
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import Finding, State, Subject
+from ..findings.problem import Severity
+from ..findings.summary import summary_of
 from ..registry import subject_at
 from ..remedies.choices import Remedy, for_checkpoint, for_kubelet, for_unreadable, for_unverified_driver
 from ..screens import phrases
-from ..screens.documents import finding_document, print_document, subject_document
+from ..screens.documents import finding_document, print_document, problem_document, subject_document
 from ..screens.report import STATE_STYLES, header_pairs, kubelet_pairs, print_claims, print_spot
 from ..screens.screen import BAD, FAINT, ODD, STRONG, Screen, screen
 from ..targets import Target
@@ -32,12 +34,15 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("targets", nargs="+", metavar="KEY|FILE", help="a key (see -d), or the path of a file")
+    parser.add_argument("targets", nargs="+", metavar="KEY|FILE|DIR", help="a key (see -d), a file, or a directory")
     targets.add_directory(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    given, directory = targets.resolve(arguments.targets, arguments.directory)
+    if not given and directory:
+        return _offer(directory, arguments)
     target = targets.one(arguments.targets, arguments.directory)
     circumstances = Circumstances(named=True, kubelet_version=arguments.kubelet_version, content=True)
     found = examine_path(target.path, circumstances)
@@ -49,6 +54,24 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(found, diagnosis, remedies, subject=subject, screen=screen())
     return found.exit_code
+
+
+def _offer(directory: str, arguments: argparse.Namespace) -> int:
+    """The damaged files of a directory, to choose from."""
+    summary = summary_of(directory, kubelet_version=arguments.kubelet_version)
+    damaged = [problem for problem in summary.problems if problem.severity is Severity.DAMAGED]
+    code = summary.exit_code(strict=False)
+    if arguments.json:
+        print_document("diagnose", code, {"choices": [problem_document(problem) for problem in damaged]})
+        return code
+    shown = screen()
+    number = phrases.count(len(damaged), "damaged file")
+    shown.say((f"{number} in {phrases.shown(directory)}{'; choose one:' if damaged else ''}", STRONG))
+    for problem in damaged:
+        holds = f", holds {problem.subject}" if problem.subject else ""
+        shown.say(f"{phrases.shown(problem.key or phrases.base_name(problem.path))}: {problem.reason}{holds}", indent=2)
+        shown.verbatim(f"     {problem.next}", STRONG)
+    return code
 
 
 def _diagnosis(target: Target, found: Finding) -> Diagnosis:

@@ -59,14 +59,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             )
             continue
         sub.add_argument(
-            "targets", nargs="*" if verb == "purge" else 1, metavar="COPY", help="the path of a copy, or see -d"
+            "targets",
+            nargs="*" if verb == "purge" else 1,
+            metavar="COPY|DIR" if verb == "purge" else "COPY",
+            help="the path of a copy, or see -d",
         )
         add_directory(sub)
         if verb == "show":
             sub.add_argument("--raw", action="store_true", help="copy the bytes to standard output, unchanged")
             continue
         if verb == "purge":
-            sub.add_argument("--all", metavar="DIR", help="every copy of this directory that is no longer needed")
+            sub.add_argument("--all", action="store_true", help="every copy in the directory that is no longer needed")
         sub.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
 
 
@@ -135,9 +138,12 @@ def _restore(arguments: argparse.Namespace) -> int:
 
 
 def _purge(arguments: argparse.Namespace) -> int:
-    if bool(arguments.targets) == bool(arguments.all):
+    if arguments.all and len(arguments.targets) + bool(arguments.directory) > 1:
+        raise UsageError("--all takes one directory")
+    if not arguments.all and not arguments.targets:
         raise UsageError("give the COPYs to delete, or a directory with --all")
-    chosen = quarantine.copies_in(arguments.all) if arguments.all else _named(arguments)
+    directory = next(iter(arguments.targets), arguments.directory or ".")
+    chosen = quarantine.copies_in(directory) if arguments.all else _named(arguments)
     needed = [copy for copy in chosen if arguments.all and quarantine.is_needed(copy, chosen)]
     doomed = [copy for copy in chosen if copy not in needed]
     directories = {copy.directory for copy in doomed}

@@ -34,7 +34,7 @@ from ..registry import KubeletFile, Verdict, inspect, newest_version, subject_of
 from ..screens import phrases
 from . import disk
 from .damage import UNRECOGNISED, looks_ours, what_is_left
-from .finding import Finding, State
+from .finding import TOO_NEW, Finding, State
 
 LOOKS = 8  # at a file that is different each time
 PAUSE_SECONDS = 0.02
@@ -163,7 +163,7 @@ def _judge(blob: bytes, name: str, path: str, circumstances: Circumstances) -> F
     except Damaged as damage:
         return _damaged(path, key, damage)
     except TooNew as newer:
-        return Finding(path, State.TOO_NEW, key=key, reason="too-new", detail=str(newer))
+        return Finding(path, State.TOO_NEW, key=key, reason=TOO_NEW, detail=str(newer))
     raise AssertionError("a checksum that does not hold cannot be opened")
 
 
@@ -183,9 +183,9 @@ def _judge_sealed(blob: bytes, path: str, key: str, *, subjects: bool = False) -
     except Damaged as damage:
         return _damaged(path, key, damage)
     except TooNew as newer:
-        return Finding(path, State.TOO_NEW, key=key, reason="too-new", detail=str(newer))
+        return Finding(path, State.TOO_NEW, key=key, reason=TOO_NEW, detail=str(newer))
     if newer_version := _beyond_this_installation(header):
-        return Finding(path, State.TOO_NEW, key=key, header=header, reason="too-new", detail=newer_version)
+        return Finding(path, State.TOO_NEW, key=key, header=header, reason=TOO_NEW, detail=newer_version)
     subject = subject_of(header, data) if subjects else None
     return Finding(path, State.GOOD, key=header.key, header=header, subject=subject)
 

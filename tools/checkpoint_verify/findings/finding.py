@@ -6,16 +6,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from errno import ENOENT
 from typing import TYPE_CHECKING, Any
 
 from checkpointmanager._format.envelope import Header
 
 from .. import exitcodes
 from ..screens import phrases
+from .damage import UNRECOGNISED
 
 if TYPE_CHECKING:
     from ..registry import KubeletFile
 
+TOO_NEW = "too-new"  # the reason
 _SHOWN = 3  # names of each sort on one line
 
 
@@ -85,8 +88,12 @@ class Finding:
 
     @property
     def word(self) -> str:
-        """The state as people read it: UNKNOWN is "unverified"."""
-        return "unverified" if self.state is State.UNKNOWN else self.state.value
+        """The state as people read it: UNKNOWN is "unverified"; only damage is "damaged"."""
+        if self.reason == UNRECOGNISED:
+            return "not a checkpoint"
+        if self.errno == ENOENT:
+            return "missing"
+        return "unverified" if self.state is State.UNKNOWN else self.state.value.replace("-", " ")
 
     @property
     def kind(self) -> str:

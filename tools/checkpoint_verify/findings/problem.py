@@ -43,6 +43,7 @@ class Problem:
     meaning: str
     next: str
     subject: Subject | None = None
+    errno: int = 0  # why it could not be read
     mend: str = ""  # the command in `next` without its path, if the same one mends every file of this sort
 
 
@@ -71,7 +72,8 @@ def problems_of(finding: Finding) -> list[Problem]:
         return [_problem(Severity.DAMAGED, finding, finding.detail, meaning, step)]
     if finding.state is State.UNREADABLE:
         meaning = "Its state is unknown"
-        return [_problem(Severity.UNSEEN, finding, finding.detail, meaning, _next_step(finding.detail))]
+        problem = _problem(Severity.UNSEEN, finding, finding.detail, meaning, _next_step(finding.detail))
+        return [replace(problem, errno=finding.errno)]
     if finding.state is State.TOO_NEW:
         meaning = "A newer program wrote it: it is not damaged, but this installation cannot read it"
         step = "run the newer version of the agent, or upgrade this installation"

@@ -75,8 +75,11 @@ _POLICY = Field("PolicyName", STRING, "policyName")
 _DEFAULT = Field("DefaultCPUSet", STRING, "defaultCpuSet")
 _ENTRIES = Field("Entries", Map("map[string]map[string]string", Map("map[string]string", STRING)), "entries")
 _PODS = Field("PodEntries", Map("state.PodCPUAssignments", _POD_ENTRY), "podEntries")
-_BASELINE = Struct("state.Baseline", (Field("Baseline", STRING, "baseline"),))
-_BASELINES = Field("Baselines", Map("state.Baselines", Map("map[string]state.Baseline", _BASELINE)), "baselines")
+# The CPUs a container had when it was admitted: KEP-5554 renamed them from originals to baselines.
+_BASELINE = Struct("state.ContainerCPUs", (Field("Baseline", STRING, "baseline"),))
+_BASELINES = Field("Baselines", Map("state.Baselines", Map("map[string]state.ContainerCPUs", _BASELINE)), "baselines")
+_ORIGINAL = Struct("state.ContainerCPUs", (Field("Original", STRING, "original"),))
+_ORIGINALS = Field("Originals", Map("state.Originals", Map("map[string]state.ContainerCPUs", _ORIGINAL)), "originals")
 _CHECKSUM = Field("Checksum", CHECKSUM, "checksum")
 _NAME = "state.CPUManagerCheckpoint"
 
@@ -86,7 +89,7 @@ FORMS = Forms(
     plain="v2",
     pods_struct=Struct(_NAME, (_POLICY, _DEFAULT, _ENTRIES, _PODS, _CHECKSUM)),
     plain_struct=Struct(_NAME, (_POLICY, _DEFAULT, _ENTRIES, _CHECKSUM)),
-    text_struct=Struct("state.CPUManagerCheckpointData", (_POLICY, _DEFAULT, _ENTRIES, _PODS, _BASELINES)),
+    text_struct=Struct("state.CPUManagerCheckpointData", (_POLICY, _DEFAULT, _ENTRIES, _PODS, _BASELINES, _ORIGINALS)),
     refusal=_refusal,
     policies=("none", "static"),
     pods_aliases=(_NAME + "V3",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import time
 from collections.abc import Sequence
@@ -11,9 +12,10 @@ from checkpointmanager._format.boot import boot_id
 from checkpointmanager._format.envelope import Header
 
 from ..findings import damage
-from ..findings.finding import Finding, State
+from ..findings.damage import UNRECOGNISED
+from ..findings.finding import TOO_NEW, Finding, State
 from ..findings.lock import Held
-from ..findings.problem import NOTHING_FOUND, Group, Severity, grouped
+from ..findings.problem import NOTHING_FOUND, Group, Problem, Severity, grouped
 from ..findings.summary import Summary, boot_word
 from ..registry import NO_CHECKSUM, KubeletFile, Verdict, claims_in
 from . import phrases
@@ -35,13 +37,17 @@ def verdict_of(summaries: Sequence[Summary], *, strict: bool) -> tuple[str, str]
     noun = _noun(summaries)
     also = f", {unseen:,} not checked" if damaged and unseen else ""
     if damaged:
-        return _fitted(f"DAMAGED: {damaged:,} of {phrases.count(files, noun)}{also}", summaries), BAD
+        foreign = damaged == sum(summary.reasons[UNRECOGNISED] for summary in summaries)
+        word = "NOT A CHECKPOINT" if foreign else "DAMAGED"
+        return _fitted(f"{word}: {damaged:,} of {phrases.count(files, noun)}{also}", summaries), BAD
     if any(summary.count(Severity.UNUSABLE) for summary in summaries):
         return _fitted(_unusable(summaries, files, noun), summaries), BAD
     if strict and warned:
         return _fitted(f"NOT GOOD: {phrases.count(warned, 'warning')} (--strict)", summaries), BAD
     if unseen and not files and all(holds_nothing(summary) for summary in summaries):
         return _fitted("NOTHING FOUND: no checkpoints, no kubelet state files", summaries), BAD
+    if unseen and len(summaries) == 1 and not files:
+        return _verdict_of_file(summaries[0], strict=strict)
     if unseen:
         return _fitted(f"COULD NOT LOOK: {phrases.count(unseen, 'problem')}", summaries), BAD
     unverified = sum(
@@ -60,6 +66,8 @@ def _unusable(summaries: Sequence[Summary], files: int, noun: str) -> str:
     if any(summary.around.refusals for summary in summaries):
         return f"NOT USABLE: {phrases.count(files, noun)}, but the agent cannot start"
     refused = sum(summary.count(Severity.UNUSABLE) for summary in summaries)
+    if refused == sum(summary.states[State.TOO_NEW] for summary in summaries):
+        return f"TOO NEW: {refused:,} of {phrases.count(files, noun)}"
     return f"NOT USABLE: the agent cannot read {refused:,} of {phrases.count(files, noun)}"
 
 
@@ -71,8 +79,8 @@ def _verdict_of_file(summary: Summary, *, strict: bool) -> tuple[str, str]:
     warned = summary.count(Severity.WARNING)
     first = summary.problems[0] if summary.problems else None
     if first and first.severity is not Severity.WARNING:
-        word = {Severity.DAMAGED: "DAMAGED", Severity.UNUSABLE: "NOT USABLE"}.get(first.severity, "COULD NOT LOOK")
-        style, note = BAD, f": {phrases.shortened(phrases.shown(first.reason), 30)}"
+        word, why = _word_of(first)
+        style, note = BAD, f": {phrases.shortened(phrases.shown(why), 30)}" if why else ""
     elif warned:
         word = "UNVERIFIED" if summary.states[State.UNKNOWN] else "NOT GOOD (--strict)" if strict else "GOOD"
         style, note = ODD, f", with {phrases.count(warned, 'warning')}"
@@ -82,6 +90,19 @@ def _verdict_of_file(summary: Summary, *, strict: bool) -> tuple[str, str]:
         word, style, note = "GOOD", FINE, ""
     where = phrases.shortened(phrases.shown(summary.path), VERDICT_WIDTH - len(word) - len(note) - 2)
     return f"{word}: {where}{note}", style
+
+
+def _word_of(problem: Problem) -> tuple[str, str]:
+    """What the first line calls a problem, and the reason that it adds. DAMAGED is said only of damage."""
+    if problem.reason == UNRECOGNISED:
+        return "NOT A CHECKPOINT", ""
+    if problem.reason == TOO_NEW:
+        return "TOO NEW", "a newer program wrote it"
+    if problem.severity is Severity.UNSEEN and problem.errno == errno.ENOENT:
+        return "NO SUCH PATH", ""
+    if problem.severity is Severity.UNSEEN:
+        return "COULD NOT LOOK", problem.detail
+    return "NOT USABLE" if problem.severity is Severity.UNUSABLE else "DAMAGED", problem.reason
 
 
 def print_report(summaries: Sequence[Summary], screen: Screen, *, strict: bool, each: bool = False) -> None:
@@ -164,8 +185,7 @@ def _print_block(group: Group, screen: Screen) -> None:
     screen.say()
     severity = problem.severity.replace("-", " ")
     screen.say((severity, _STYLES[problem.severity]), "  ", (group.title, STRONG), (f"  {problem.reason}", FAINT))
-    detail = group.detail if len(group.problems) > 1 else group.detail[:1].upper() + group.detail[1:]
-    screen.say(f"{problem.meaning}{':' if len(group.problems) > 1 else '.'} {detail}.", indent=2)
+    screen.say(f"{problem.meaning}: {group.detail}.", indent=2)
     if problem.subject and len(group.problems) == 1:
         screen.say(("holds ", FAINT), str(problem.subject), indent=2)
     if group.next:
