@@ -270,7 +270,11 @@ def test_a_bundle_of_export_among_checkpoints_never_was_one(directory: Path) -> 
 
 
 @pytest.mark.parametrize("folder", ["gpu.nvidia.com", "compute-domain.nvidia.com"])
-@pytest.mark.parametrize("content", [b"", b"\0" * 700, nvidia()[:300].encode(), nvidia()[:20].encode() + b"\0" * 80])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0" * 700, nvidia()[:300].encode(), nvidia()[:20].encode() + b"\0" * 80],
+    ids=["empty", "NUL", "cut", "NUL from the middle"],
+)
 def test_the_file_of_nvidia_s_driver_after_a_power_loss_is_damage_and_never_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, content: bytes
 ) -> None:
