@@ -115,9 +115,9 @@ def test_an_agent_that_starts_meanwhile_keeps_repair_out(
     operate = Repairer.operate
     agents: list[EtcdStore] = []
 
-    def start_an_agent(surgeon: Repairer, steps: Any) -> None:
+    def start_an_agent(repairer: Repairer, *arguments: Any) -> None:
         agents.append(opening(owner="restarted"))
-        operate(surgeon, steps)
+        operate(repairer, *arguments)
 
     monkeypatch.setattr(Repairer, "operate", start_an_agent)
     assert cli.main(["repair", "--yes", "--all", url]) == 1

@@ -12,7 +12,7 @@ from checkpointmanager._format.names import SUFFIX
 from .. import targets
 from ..findings import damage
 from ..findings.damage import stated_key
-from ..findings.diagnosis import GUESS, PROVED, Diagnosis, diagnose, setting_of
+from ..findings.diagnosis import GUESS, PROVED, Diagnosis, diagnose
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import Finding, State, Subject
 from ..findings.problem import Severity
@@ -89,7 +89,7 @@ def _diagnosis(target: Target, found: Finding) -> Diagnosis:
         diagnosis = Diagnosis(found.detail, PROVED, list(found.warnings))
         diagnosis.spot = damage.damaged_spot(found.blob, None) if found.state is State.DAMAGED else None
         return diagnosis
-    return diagnose(found, found.blob, setting_of(target.path, _other_path(target, found.blob)))
+    return diagnose(found, _other_path(target, found.blob))
 
 
 def _other_path(target: Target, blob: bytes) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -33,18 +34,12 @@ class Diagnosis:
     spot: Spot | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What is known about the file besides its bytes."""
+def diagnose(found: Finding, other_path: str) -> Diagnosis:
+    """The most likely cause. The tests are tried in turn, the most certain first.
 
-    modified: float
-    owner: int
-    owner_of_directory: int
-    other_key_exists: bool = False  # for a file whose header names another key
-
-
-def diagnose(found: Finding, blob: bytes, setting: Setting) -> Diagnosis:
-    """The most likely cause. The tests are tried in turn, the most certain first."""
+    `other_path` is the path of the key that the file's header names, if that is not its own.
+    """
+    blob = found.blob
     if found.state is State.TOO_NEW:
         return Diagnosis("A newer program wrote this file. It is not damaged.", PROVED, [_sentence(found.detail)])
     if found.reason == UNRECOGNISED:
@@ -57,7 +52,7 @@ def diagnose(found: Finding, blob: bytes, setting: Setting) -> Diagnosis:
         )
     cure, flip = damage.mended(blob)
     diagnosis = (
-        _written_so(found, setting)
+        _written_so(found, other_path)
         or _exactly_mended(cure, flip)
         or _empty(blob)
         or _nul_filled(blob)
@@ -68,7 +63,7 @@ def diagnose(found: Finding, blob: bytes, setting: Setting) -> Diagnosis:
     )
     diagnosis.cure = cure
     diagnosis.spot = damage.damaged_spot(blob, flip)
-    diagnosis.evidence += _circumstances(found, blob, setting)
+    diagnosis.evidence += _circumstances(found)
     return diagnosis
 
 
@@ -76,10 +71,10 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _written_so(found: Finding, setting: Setting) -> Diagnosis | None:
+def _written_so(found: Finding, other_path: str) -> Diagnosis | None:
     """If the checksum holds, the bytes are as they were written: wrong from the start, or meant for another place."""
     if found.reason == Reason.WRONG_KEY:
-        there = "still there" if setting.other_key_exists else "no longer in this directory"
+        there = "still there" if os.path.lexists(other_path) else "no longer in this directory"
         evidence = [_sentence(found.detail), f"The checkpoint of that key is {there}"]
         return Diagnosis("The file was copied or renamed from another key.", PROVED, evidence)
     if found.reason in (Reason.WRONG_SHAPE, Reason.NOT_JSON) and "checksum holds" in found.detail:
@@ -179,17 +174,19 @@ def _overwritten(blob: bytes) -> Diagnosis:
     return Diagnosis("Several bytes were changed: a failing disk or memory, or a stray write.", GUESS, evidence)
 
 
-def _circumstances(found: Finding, blob: bytes, setting: Setting) -> list[str]:
+def _circumstances(found: Finding) -> list[str]:
     evidence = []
-    written = _stated_time(blob)
-    if written and setting.modified - written.timestamp() > LATER_SECONDS:
-        later = phrases.age(setting.modified - written.timestamp())
+    written = _stated_time(found.blob)
+    if written and found.modified - written.timestamp() > LATER_SECONDS:
+        later = phrases.age(found.modified - written.timestamp())
         evidence.append(f"The file was modified {later} after the time in its header")
-    elif written and setting.modified > 0:
+    elif written and found.modified > 0:
         evidence.append("Its modification time matches the header: no later change through the file system")
-    if setting.owner != setting.owner_of_directory:
-        evidence.append(f"The file belongs to user {setting.owner}, its directory to user {setting.owner_of_directory}")
-    if generation := generation_in(blob):
+    with suppress(OSError):
+        owner = os.stat(os.path.dirname(found.path) or ".").st_uid
+        if found.status and found.status.st_uid != owner:
+            evidence.append(f"The file belongs to user {found.status.st_uid}, its directory to user {owner}")
+    if generation := generation_in(found.blob):
         evidence.append(f"It claims to be generation {generation}")
     if found.expected and found.actual:
         evidence.append(f"Its header says {found.expected}, its bytes hash to {found.actual}")
@@ -205,14 +202,3 @@ def _stated_time(blob: bytes) -> datetime | None:
         return datetime.fromisoformat(text.decode("ascii")).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def setting_of(path: str, other_key_path: str = "") -> Setting:
-    """Ask the file system. A file that is gone by now has no setting worth reporting."""
-    try:
-        status = os.lstat(path)
-        folder = os.stat(os.path.dirname(path) or ".")
-    except OSError:
-        return Setting(0.0, 0, 0)
-    there = bool(other_key_path) and os.path.lexists(other_key_path)
-    return Setting(status.st_mtime, status.st_uid, folder.st_uid, there)

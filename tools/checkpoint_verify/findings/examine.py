@@ -130,8 +130,6 @@ def _look(
     except OSError as error:
         return unreadable(path, error), ()
     finding = _judge_streamed(look, name, path) if look.streamed else _judge(look.head, name, path, circumstances)
-    finding.size = look.status.st_size
-    finding.modified = look.status.st_mtime
     finding.status = look.status
     if circumstances.content and not look.streamed:
         finding.blob = look.head

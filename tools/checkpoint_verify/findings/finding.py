@@ -70,8 +70,6 @@ class Finding:
 
     path: str
     state: State
-    size: int = 0
-    modified: float = 0.0  # seconds since 1970, from the file system
     key: str = ""
     header: Header | None = None
     kubelet: KubeletFile | None = None
@@ -94,6 +92,15 @@ class Finding:
         if self.errno == ENOENT:
             return "missing"
         return "unverified" if self.state is State.UNKNOWN else self.state.value.replace("-", " ")
+
+    @property
+    def size(self) -> int:
+        return self.status.st_size if self.status else 0
+
+    @property
+    def modified(self) -> float:
+        """Seconds since 1970, from the file system."""
+        return self.status.st_mtime if self.status else 0.0
 
     @property
     def kind(self) -> str:
