@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -9,9 +10,8 @@ from unittest import mock
 
 import pytest
 
-from checkpoint_verify.remedies import quarantine as copies
 from checkpointmanager import CheckpointManager
-from checkpointmanager.testing import damage
+from checkpointmanager.testing import damage, failing
 from draState import CLAIMS
 
 from .claims import make_claims, uid
@@ -94,22 +94,16 @@ def test_restore_over_a_good_file_keeps_that_one_first(kept: Path) -> None:
         assert manager.get_checkpoint(uid(1)).data.claim_name == "train-1"
 
 
-@pytest.mark.parametrize("failing", ["fsync", "rename", "link"])
-def test_a_restore_that_fails_leaves_everything_as_it_was(
-    kept: Path, monkeypatch: pytest.MonkeyPatch, failing: str
-) -> None:
-    before = snapshot(kept)
+@pytest.mark.parametrize(("call", "about"), [("fsync", ""), ("rename", f"{uid(1)}.json"), ("link", "")])
+def test_a_restore_that_fails_leaves_everything_as_it_was(kept: Path, call: str, about: str) -> None:
+    before = {name: seen for name, seen in snapshot(kept).items() if name != ".lock"}
 
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(5, "Input/output error")
+    with failing(kept, call, errno.EIO, about=about) as injector:
+        ended = called("quarantine", "restore", "--yes", "-d", kept, uid(1))
 
-    [copy] = [copy for copy in copies.copies_in(str(kept)) if copy.key == uid(1)]
-    monkeypatch.setattr(os, failing, fail)
-    with pytest.raises(OSError, match="Input/output error"):
-        copies.restore(copy)
-    monkeypatch.undo()
-
-    after = snapshot(kept)
+    assert injector.failed
+    assert (ended.code, "Input/output error" in ended.err + ended.out) == (3, True)
+    after = {name: seen for name, seen in snapshot(kept).items() if name != ".lock"}
     for name in [name for name in after if name.endswith(".replaced.json")]:
         del after[name]  # one more copy does no harm
     assert after == before

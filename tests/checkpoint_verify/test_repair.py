@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_verify.findings.access import acting_as_agent
 from checkpoint_verify.remedies import repair as repairs
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage, failing
@@ -241,13 +240,14 @@ def test_a_directory_that_the_agent_cannot_reach_from_here_is_reported(reachable
 
 @as_root
 def test_afterwards_root_is_root_again(reachable_directory: Path) -> None:
-    os.chown(reachable_directory, NOBODY, NOBODY)
+    damage.flip_bit(reachable_directory, "claim-1")
+    for path in (reachable_directory, *reachable_directory.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
     before = (os.getresuid(), os.getresgid(), os.getgroups())
 
-    with acting_as_agent(str(reachable_directory)) as user:
-        assert user == (NOBODY, NOBODY)
-        assert (os.geteuid(), os.getegid(), os.getgroups()) == (NOBODY, NOBODY, [NOBODY])
+    assert called("repair", "--all", "--yes", reachable_directory).code == 0
 
+    assert (reachable_directory / "claim-1.json").stat().st_uid == NOBODY
     assert (os.getresuid(), os.getresgid(), os.getgroups()) == before
 
 
