@@ -324,35 +324,39 @@ def test_nothing_is_said_to_be_kept_before_it_is(directory: Path) -> None:
 
 
 def hurt_many(directory: Path, count: int) -> Path:
-    """A flipped bit in each, but the last ten are cut off; the first five of those have a previous generation."""
+    """A flipped bit in each, but the last twelve are cut off; the first six of those have a previous generation."""
     make(directory, count)
     with CheckpointManager(directory, CLAIMS, durability="atomic") as manager:
-        for number in range(count - 10, count - 5):
+        for number in range(count - 12, count - 6):
             manager.create_checkpoint(f"claim-{number}", {"written": "again"})
-    for number in range(count - 10):
+    for number in range(count - 12):
         damage.flip_bit(directory, f"claim-{number}", 100 * 8)
-    for number in range(count - 10, count):
+    for number in range(count - 12, count):
         damage.truncate(directory, f"claim-{number}", 60)
     return directory
 
 
 def test_a_plan_for_many_files_is_grouped_says_what_remains_and_what_to_run_next(tmp_path: Path) -> None:
-    directory = hurt_many(tmp_path / "claims", 30)
+    directory = hurt_many(tmp_path / "claims", 32)
 
     planned = called("repair", "--dry-run", "--all", directory)
     done = called("repair", "--yes", "--all", directory)
     again = called(*shlex.split(done.lines[-1])[2:])
 
-    assert planned.lines[0] == "PLAN: 20 will be repaired, 10 will still be DAMAGED; nothing was changed"
+    assert planned.lines[0] == "PLAN: 20 will be repaired, 12 will still be DAMAGED; nothing was changed"
     assert [line.partition(":")[0] for line in planned.lines if not line.startswith(" ")] == [
-        "PLAN", "will be repaired", "will still be damaged", f"next  checkpoint-verify repair --all {directory}",
-    ]  # fmt: skip
+        "PLAN",
+        "will be repaired",
+        "will still be damaged",
+        "will still be damaged",
+        f"next  checkpoint-verify repair --all {directory}",
+    ]
     assert "such as claim-0, claim-1, claim-10" in planned.out
     assert "will be set back" in planned.out
-    assert done.lines[0] == "DONE: 20 repaired, 10 still DAMAGED"
+    assert done.lines[0] == "DONE: 20 repaired, 12 still DAMAGED"
     assert done.lines[-1] == f"next  checkpoint-verify repair --all --dry-run --rollback --discard {directory}"
-    assert again.lines[0] == "PLAN: 5 will be discarded, 5 will be rolled back; nothing was changed"
-    assert len(called("repair", "--dry-run", "--all", "--json", directory).document["steps"]) == 10
+    assert again.lines[0] == "PLAN: 6 will be discarded, 6 will be rolled back; nothing was changed"
+    assert len(called("repair", "--dry-run", "--all", "--json", directory).document["steps"]) == 12
 
 
 def test_an_interrupted_repair_says_what_was_done_and_what_not(

@@ -221,9 +221,9 @@ def _verdict(steps: list[Step], *, planned: bool, interrupted: bool) -> tuple[st
 
 def _print_steps(steps: list[Step], screen: Screen, *, planned: bool) -> None:
     """Many steps of one sort are one line, as in verify's list; --json has each."""
-    sorts: dict[tuple[str, str], list[Step]] = {}
+    sorts: dict[tuple[str, ...], list[Step]] = {}
     for step in steps:
-        sorts.setdefault((step.action, step.found.reason), []).append(step)
+        sorts.setdefault((step.action, step.found.reason, step.plan.outcome if step.plan else ""), []).append(step)
     for same in sorts.values():
         if len(same) >= MANY:
             _print_many(same, screen, planned=planned)
