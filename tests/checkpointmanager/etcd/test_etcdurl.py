@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify.etcdurl import Place, place_in
+from checkpoint_verify.etcd import Place, place_in
 from checkpoint_verify.targets import UsageError
 from checkpointmanager.etcd import EtcdStore
 
