@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpointmanager._filestore.inflight import InFlight
 
 from checkpointmanager import CheckpointManager, DirectoryLocked, ManagerClosed
-from checkpointmanager._filestore.inflight import InFlight
 from checkpointmanager.testing import Call, watching
 
 from ..processes import LIMIT, Agent, in_forked_child

@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import pytest
+from checkpointmanager._filestore.inflight import InFlight
 
 from checkpointmanager import ManagerClosed
-from checkpointmanager._filestore.inflight import InFlight
 from checkpointmanager._unbroken import is_mine
 
 from ..processes import LIMIT, until

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpointmanager._format.record import Member, MemberKind, Record, seal_record
 from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import (
@@ -22,7 +23,6 @@ from checkpointmanager import (
     Outcome,
 )
 from checkpointmanager._format.envelope import Header, padded, seal
-from checkpointmanager._format.record import Member, MemberKind, Record, seal_record
 from checkpointmanager.testing import failing, watching
 
 from ..contents import names
