@@ -27,8 +27,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "draState": (),
     "tools/dra_agent": (),
     "tools/checkpoint_verify": ("checkpointmanager._format", "draState._kubelet"),
+    "tools/bench": (),
     "tools/demo_kills.py": (),
-    "tools/soak_agents.py": (),
     "tools/soak_run.py": (),
     "tests/upgrades/agents": (),
 }

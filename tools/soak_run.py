@@ -1,147 +1,205 @@
-"""Soak test: runs two agents under load, one that keeps running and one that is killed again and again.
+"""Soak test: changes state in many threads for a long time, and checks that nothing leaks and nothing is lost.
 
-The first shows that memory, descriptors and the directory do not grow; the second that nothing acknowledged is ever
-lost. Prints one line per minute, then a verdict. Exit code 0 if it passed, 1 if not.
+It runs in rounds. At the end of each round all threads have ended, every key must hold what was written last, and
+memory, descriptors, threads and files are counted; they must not grow from round to round. Prints one line per minute,
+then a verdict. Exit code 0 if it passed, 1 if not. Kills and power cuts are the business of tests/torture and
+tests/crashes.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import gc
+import os
 import random
-import select
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from checkpointmanager import CheckpointManager
-from soak_agents import contents, held_by
+from draState import (
+    Allocation,
+    ClaimInfoCache,
+    ClaimRef,
+    Device,
+    DRAManager,
+    Pod,
+    Prepared,
+    ResourceClaim,
+)
 
-AGENTS = Path(__file__).with_name("soak_agents.py")
+ROUND_SECONDS = 5.0
+LIVES = 4  # rounds with one manager; then it is closed and opened again
+BATCH = 20
+GPU = "gpu.example.com"
 GROWTH_KIB = 8 << 10  # growth of memory from the second quarter to the last that does not count as a leak
 GROWTH_SHARE = 0.05
-LIFE_SECONDS = (0.3, 4.0)
-POLITE = 0.2  # the share of the mortal agent's ends that are a SIGTERM
-LIMIT = 60.0  # seconds that an agent may be silent
+
+Manager = CheckpointManager[Any]
+Figures = dict[str, int]  # of one round
 
 
-class Steady:
-    """The agent that runs as long as the test, and everything it reported."""
+class Worker:
+    """One thread: changes and reads its own keys, and knows what they must hold."""
 
-    def __init__(self, directory: Path, threads: int, keys: int) -> None:
-        command = [sys.executable, str(AGENTS), "steady", str(directory), str(threads), str(keys), "0"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.rounds: list[dict[str, Any]] = []
-        self._reading = threading.Thread(target=self._read)
-        self._reading.start()
-
-    def stop(self) -> int:
-        assert self._process.stdin
-        self._process.stdin.close()
-        code = self._process.wait(LIMIT)
-        self._reading.join()
-        return code
-
-    @property
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
-    def _read(self) -> None:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            self.rounds.append(json.loads(line))
-
-
-class Mortal:
-    """The agent that is killed, and the journal of what it acknowledged."""
-
-    def __init__(self, directory: Path, threads: int, keys: int) -> None:
+    def __init__(self, directory: Path, number: int, keys: list[str]) -> None:
         self._directory = directory
-        self._threads = threads
         self._keys = keys
-        self._dice = random.Random(1)
-        self._allowed: dict[str, set[str]] = {}
-        self._first = 1
-        self.kills = 0
-        self.acknowledged = 0
-        self.failures: list[str] = []
+        self._dice = random.Random(number)
+        self.expected: dict[str, Any] = {}
+        self.operations = 0
 
-    def live_and_die(self) -> None:
-        size = [str(self._threads), str(self._keys), str(self._first)]
-        command = [sys.executable, str(AGENTS), "mortal", str(self._directory), *size]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as agent:
-            assert agent.stdout
-            output = self._read(agent.stdout.fileno(), self._dice.uniform(*LIFE_SECONDS))
-            polite = self._dice.random() < POLITE
-            agent.send_signal(signal.SIGTERM if polite else signal.SIGKILL)
-            output += self._rest_of(agent)
-        self.kills += not polite
-        self._take_down(output)
-        self._check()
+    def work(self, manager: Manager, until: float) -> None:
+        while time.monotonic() < until:
+            self._step(manager)
+            self.operations += 1
 
-    def _read(self, said: int, seconds: float) -> bytes:
-        """Read for this long, counted from its first output."""
-        output = b""
-        until = time.monotonic() + LIMIT
-        while (remaining := until - time.monotonic()) > 0:
-            if select.select([said], [], [], remaining)[0]:
-                if not output:
-                    until = time.monotonic() + seconds
-                piece = _read_some(said)
-                if not piece:
-                    break
-                output += piece
-        return output
+    def _step(self, manager: Manager) -> None:
+        key, value = self._dice.choice(self._keys), self._value()
+        turn = self._dice.random()
+        if turn < 0.35:
+            manager.create_checkpoint(key, value)
+            self.expected[key] = value
+        elif turn < 0.55 and key in self.expected:
+            manager.update_checkpoint(key, lambda old: {**old, "number": value["number"]})
+            self.expected[key] = {**self.expected[key], "number": value["number"]}
+        elif turn < 0.65:
+            manager.remove_checkpoint(key)
+            self.expected.pop(key, None)
+        elif turn < 0.70:
+            self._batch(manager)
+        elif turn < 0.71 and key in self.expected:
+            self._damage_and_recover(manager, key)
+        elif turn < 0.72:
+            manager.load()
+        else:
+            found = manager.get_checkpoint(key).data if key in manager else None
+            assert found == self.expected.get(key), f"{key} is not what was written"
 
-    def _rest_of(self, agent: subprocess.Popen[bytes]) -> bytes:
+    def _batch(self, manager: Manager) -> None:
+        values = {key: self._value() for key in self._dice.sample(self._keys, min(BATCH, len(self._keys)))}
+        with manager.batch() as batch:
+            for key, value in values.items():
+                batch.create_checkpoint(key, value)
+        self.expected.update(values)
+
+    def _damage_and_recover(self, manager: Manager, key: str) -> None:
+        path = self._directory / f"{key}.json"
+        blob = bytearray(path.read_bytes())
+        blob[self._dice.randrange(len(blob))] ^= 1 << self._dice.randrange(8)
+        path.write_bytes(blob)
+        manager.recover_checkpoint(key)
+
+    def _value(self) -> dict[str, Any]:
+        return {"number": self._dice.randrange(1 << 40), "filler": "x" * self._dice.randrange(3000)}
+
+
+class Driver:
+    """Prepares every claim."""
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        return {claim.uid: Prepared((Device("pool", claim.uid),)) for claim in claims}
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        return {claim.uid: "" for claim in claims}
+
+
+def pods_come_and_go(directory: Path, until: float) -> int:
+    """Prepare and unprepare claims in their own directory; none is left at the end."""
+    cache = ClaimInfoCache(directory)
+    manager = DRAManager(cache, {GPU: Driver()})
+    turns = 0
+    while time.monotonic() < until:
+        for turn in range(10):
+            claim = ResourceClaim(
+                f"uid-{turn}", f"claim-{turn}", "default", {GPU: Allocation()}, frozenset({f"pod-{turn}"})
+            )
+            pod = Pod(f"pod-{turn}", f"pod-{turn}", "default", {"gpu": claim}, {})
+            manager.prepare_resources(pod)
+        for turn in range(10):
+            manager.unprepare_resources(f"pod-{turn}")
+        turns += 20
+    assert len(cache) == 0
+    cache.close()
+    return turns
+
+
+def in_threads(works: Sequence[Callable[[], None]]) -> list[str]:
+    failures: list[str] = []
+
+    def run(work: Callable[[], None]) -> None:
         try:
-            return agent.communicate(timeout=LIMIT)[0]
-        except subprocess.TimeoutExpired:
-            self.failures.append("the mortal agent did not end after SIGTERM")
-            agent.kill()
-            return agent.communicate()[0]
+            work()
+        except Exception as error:  # noqa: BLE001 - reported in the verdict
+            failures.append(f"{type(error).__name__}: {error}")
 
-    def _take_down(self, output: bytes) -> None:
-        for line in output.decode().split("\n")[:-1]:
-            event, number, *changes = line.split(" ")
-            if event == "failed":
-                self.failures.append(line)
-                continue
-            self._first = max(self._first, int(number) + 1)
-            self.acknowledged += event == "done"
-            for key, outcome in (change.split("=") for change in changes):
-                if event == "done":
-                    self._allowed[key] = {outcome}
-                else:
-                    self._allowed.setdefault(key, {"-"}).add(outcome)
-
-    def _check(self) -> None:
-        with CheckpointManager(self._directory) as manager:
-            loaded = manager.load()
-        found = {key: str(checkpoint.data["number"]) for key, checkpoint in loaded.checkpoints.items()}
-        self.failures += [f"{key}: {problem}" for key, problem in loaded.problems.items()]
-        for key in found.keys() | self._allowed.keys():
-            outcome, allowed = found.get(key, "-"), self._allowed.get(key, {"-"})
-            if outcome not in allowed:
-                self.failures.append(f"{key}: found {outcome}, may be one of {sorted(allowed)}")
-            self._allowed[key] = {outcome}
-        if temps := contents(self._directory)["temps"]:
-            self.failures.append(f"{temps} temp files survived an open")
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():  # in a loop: a signal delivered to another thread does not wake a waiting one
+            thread.join(0.1)
+    return failures
 
 
-def _read_some(descriptor: int) -> bytes:
-    with open(descriptor, "rb", buffering=0, closefd=False) as stream:
-        return stream.read(1 << 16)
+def used(directory: Path) -> Figures:
+    """Memory in KiB, open descriptors and threads of this process, and what is in the directory."""
+    files = [path.name for path in directory.rglob("*") if path.is_file()]
+    gc.collect()
+    return {
+        "rss": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024,
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": threading.active_count(),
+        "files": len(files),
+        "temps": sum(name.startswith(".tmp-") for name in files),
+    }
 
 
-def growth(rounds: list[dict[str, Any]], what: str) -> tuple[float, float]:
+def losses(manager: Manager, workers: Sequence[Worker]) -> list[str]:
+    """Every key that does not hold what was written to it."""
+    loaded = manager.load()
+    found = {key: checkpoint.data for key, checkpoint in loaded.checkpoints.items()}
+    expected = {key: value for worker in workers for key, value in worker.expected.items()}
+    return [f"{key}: {problem}" for key, problem in loaded.problems.items()] + [
+        f"{key} is not what was written"
+        for key in found.keys() | expected.keys()
+        if found.get(key) != expected.get(key)
+    ]
+
+
+def soak(minutes: float, directory: Path, threads: int, keys: int) -> list[str]:
+    state = directory / "state"
+    workers = [Worker(state, n, [f"key-{k}" for k in range(n, keys, threads)]) for n in range(threads)]
+    rounds: list[Figures] = []
+    failures: list[str] = []
+    claims = 0
+    started = time.monotonic()
+    minute = 1
+    while time.monotonic() - started < minutes * 60:
+        with CheckpointManager(state) as manager:
+            for _ in range(LIVES):
+                until = time.monotonic() + ROUND_SECONDS
+                failures += in_threads([partial(worker.work, manager, until) for worker in workers])
+                claims += pods_come_and_go(directory / "claims", time.monotonic() + 0.3)
+                failures += losses(manager, workers)
+                rounds.append(used(directory))
+        if time.monotonic() - started >= minute * 60:
+            operations = sum(worker.operations for worker in workers) + claims
+            shown = ", ".join(f"{value} {name}" for name, value in rounds[-1].items())
+            print(f"minute {minute:3}: {operations} operations, {shown}, {len(failures)} failures", flush=True)
+            minute = int((time.monotonic() - started) // 60) + 1
+    print(f"{sum(worker.operations for worker in workers) + claims} operations in {len(rounds)} rounds")
+    return verdict(rounds, failures, keys)
+
+
+def growth(rounds: list[Figures], what: str) -> tuple[float, float]:
     """The medians of the second and of the last quarter; the first is warm-up."""
     quarter = max(len(rounds) // 4, 1)
     early = statistics.median(one[what] for one in rounds[quarter : 2 * quarter] or rounds)
@@ -149,70 +207,31 @@ def growth(rounds: list[dict[str, Any]], what: str) -> tuple[float, float]:
     return early, late
 
 
-def verdict(steady: list[dict[str, Any]], own: list[dict[str, Any]], failures: list[str], keys: int) -> list[str]:
+def verdict(rounds: list[Figures], failures: list[str], keys: int) -> list[str]:
     """Every reason to fail; empty if the test passed."""
     wrong = list(dict.fromkeys(failures))
-    if len(steady) < 4:
-        return [*wrong, "the steady agent finished too few rounds to judge it: run longer"]
-    for name, rounds in (("the steady agent", steady), ("the supervisor, which opens the other one's directory", own)):
-        early, late = growth(rounds, "rss")
-        if late - early > max(GROWTH_KIB, early * GROWTH_SHARE):
-            wrong.append(f"memory of {name} grew from {early:.0f} to {late:.0f} KiB")
-        early, late = growth(rounds, "descriptors")
+    if len(rounds) < 4:
+        return [*wrong, "there were too few rounds to judge: run longer"]
+    early, late = growth(rounds, "rss")
+    if late - early > max(GROWTH_KIB, early * GROWTH_SHARE):
+        wrong.append(f"memory grew from {early:.0f} to {late:.0f} KiB")
+    for name in ("descriptors", "threads"):
+        early, late = growth(rounds, name)
         if late > early:
-            wrong.append(f"descriptors of {name} grew from {early:.0f} to {late:.0f}")
-    if any(one["temps"] for one in steady):
+            wrong.append(f"{name} grew from {early:.0f} to {late:.0f}")
+    if any(one["temps"] for one in rounds):
         wrong.append("temp files were left when no thread was writing")
-    # Per key a checkpoint, its previous generation and four damaged copies; plus the locks of two directories.
-    if (most := max(one["files"] for one in steady)) > 6 * keys + 2:
+    # Per key a checkpoint, its previous generation and four damaged copies; per directory a lock and a journal.
+    if (most := max(one["files"] for one in rounds)) > 6 * keys + 4:
         wrong.append(f"the directory had {most} files, more than {keys} keys can need")
-    early, late = growth(steady, "threads")
-    if late > early:
-        wrong.append(f"threads grew from {early:.0f} to {late:.0f}")
     return wrong
-
-
-def soak(minutes: float, directory: Path, threads: int, keys: int) -> list[str]:
-    steady = Steady(directory / "steady", threads, keys)
-    mortal = Mortal(directory / "mortal", 4, 40)
-    own: list[dict[str, Any]] = []
-    started = time.monotonic()
-    minute = 1
-    try:
-        while time.monotonic() - started < minutes * 60 and not steady.has_ended:
-            mortal.live_and_die()
-            own.append(dict(held_by()))
-            if time.monotonic() - started >= minute * 60 and steady.rounds:
-                _report_minute(minute, steady.rounds, own, mortal)
-                minute = int((time.monotonic() - started) // 60) + 1
-    finally:
-        code = steady.stop()
-    failures = mortal.failures + [why for one in steady.rounds for why in one["failures"]]
-    failures += [f"the steady agent ended with code {code}"] if code else []
-    print(
-        f"{steady.rounds[-1]['operations'] if steady.rounds else 0} operations of the steady agent in "
-        f"{len(steady.rounds)} rounds; {mortal.kills} kills of the mortal one, {mortal.acknowledged} acknowledged"
-    )
-    return verdict(steady.rounds, own, failures, keys)
-
-
-def _report_minute(minute: int, rounds: list[dict[str, Any]], own: list[dict[str, Any]], mortal: Mortal) -> None:
-    last = rounds[-1]
-    print(
-        f"minute {minute:3}: {last['operations']} operations, memory {last['rss'] / 1024:.1f} MiB, "
-        f"{last['descriptors']} descriptors, {last['threads']} threads, {last['files']} files of "
-        f"{last['bytes'] / 1024:.0f} KiB, {last['temps']} temp files; {mortal.kills} kills, "
-        f"{mortal.acknowledged} acknowledged, {len(mortal.failures)} lost; "
-        f"supervisor {own[-1]['rss'] / 1024:.1f} MiB, {own[-1]['descriptors']} descriptors",
-        flush=True,
-    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0, help="duration (default: 60)")
-    parser.add_argument("--threads", type=int, default=16, help="threads of the steady agent (default: 16)")
-    parser.add_argument("--keys", type=int, default=320, help="keys of the steady agent (default: 320)")
+    parser.add_argument("--threads", type=int, default=16, help="threads (default: 16)")
+    parser.add_argument("--keys", type=int, default=320, help="keys (default: 320)")
     parser.add_argument("--directory", type=Path, help="a folder on the disk to test (default: the temp folder)")
     options = parser.parse_args()
     if not 1 <= options.threads <= options.keys:

@@ -6,7 +6,6 @@ import errno
 import itertools
 import os
 import stat
-import threading
 from contextlib import suppress
 from functools import partial
 
@@ -18,6 +17,7 @@ from .trust import distrust, insecurity
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 COPY_BYTES = 1 << 20
 # The errors of file systems and kernels that do not make hard links.
 LINK_REFUSED = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -38,7 +38,6 @@ class Directory:
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool, allow_insecure: bool) -> None:
         self._close = os.close  # of the `os` that opens the descriptor: pyfakefs may be gone when this is collected
-        self._listing = threading.Lock()  # one listing at a time: they share the position of the descriptor
         self.token = os.urandom(4).hex()  # in names of temp files: a killed process may have left some
         self.path = os.path.abspath(os.fspath(path))
         try:
@@ -62,11 +61,15 @@ class Directory:
             raise InsecureDirectory(self.path, why)
 
     def names(self) -> list[str]:
+        # Through a new descriptor each time: btrfs lists only what was there when the descriptor was opened.
+        descriptors: list[int] = []
         try:
-            if self.descriptor < 0:  # listdir(-1) would list the working directory
-                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-            with self._listing:
-                return os.listdir(self.descriptor)
+            try:
+                descriptors.extend(map(partial(os.open, flags=FOLDER, dir_fd=self.descriptor), (".",)))
+                return os.listdir(descriptors[0])
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
         except OSError as error:
             raise DirectoryUnusable(self.path, error) from error
 
@@ -102,8 +105,7 @@ class Directory:
         descriptors.extend(map(partial(os.open, flags=WRITE, dir_fd=self.descriptor), (name,)))
 
     def open_folder(self, name: str) -> int:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(name, flags, dir_fd=self.descriptor)
+        return os.open(name, FOLDER, dir_fd=self.descriptor)
 
     def new_temp(self) -> str:
         """A name that no other file has."""

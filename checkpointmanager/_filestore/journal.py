@@ -76,7 +76,7 @@ class Journal:
 
     def inherit(self, content: JournalContent) -> None:
         """Take over the journal of an owner that has died, before anything is served. Raises OSError."""
-        self._exists = self._distrust = True
+        self._distrust = True
         lines = b"".join(record.line for record in content.records)
         try:
             self._file = JournalFile.write(self._directory, lines, len(lines) + self._size)
@@ -93,7 +93,7 @@ class Journal:
                 self._groups.owe(key, changes)
                 self._report_unplaced(key, error)
         self._file.lock()
-        self._usable = True
+        self._exists = self._usable = True  # last: a close after a failure must not end what was not taken over
 
     def commit(self, staged: Sequence[Staged], outcome: Outcome, *, together: bool) -> None:
         """Commit and apply. Returns when the changes are durable, also if they cannot be put in place yet."""

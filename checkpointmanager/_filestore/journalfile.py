@@ -44,6 +44,7 @@ class JournalFile:
         try:
             journal._write(temp, padded(seal_journal(datetime.now(UTC))) + padded(lines), size)
         except BaseException:
+            journal.close()  # at once: whoever keeps the error keeps this object
             directory.discard(temp)
             raise
         return journal
@@ -52,10 +53,11 @@ class JournalFile:
         """Replace the journal of before. If this raises, either of the two may be there after a power loss."""
         try:
             self._directory.rename(self._temp, JOURNAL)
+            self._directory.sync()
         except BaseException:
+            self.close()
             self._directory.discard(self._temp)
             raise
-        self._directory.sync()
 
     @classmethod
     def reopen(cls, directory: Directory, end: int) -> JournalFile:
@@ -84,6 +86,7 @@ class JournalFile:
         deadline = time.monotonic() + LOCK_SECONDS
         while not lock_descriptor(self._descriptors[0], blocking=False):
             if time.monotonic() > deadline:
+                self.close()
                 raise TimeoutError("another process holds the lock of the journal")
             time.sleep(POLL_SECONDS)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ._crashes import Crash, Crashes, every_crash
     from ._faults import Fault, Faults, every_fault
     from ._injector import Death, Error, Injector, Interruption, Killed, ShortWrite, dying, failing
-    from ._standins import UnseenChange
+    from ._shadow import UnseenChange
     from ._watch import Call, watching
     from .damage import Damage, every_damage
 
@@ -70,7 +70,7 @@ _HOMES = {
     "damage": ("Damage", "every_damage"),
     "_faults": ("Fault", "Faults", "every_fault"),
     "_injector": ("Death", "Error", "Injector", "Interruption", "Killed", "ShortWrite", "dying", "failing"),
-    "_standins": ("UnseenChange",),
+    "_shadow": ("UnseenChange",),
     "_watch": ("Call", "watching"),
 }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,9 +53,10 @@ class DiskImage:
                 if self.nodes[node].kind == "directory":
                     waiting.append((f"{path}/", node))
 
-    def identity(self) -> tuple[object, ...]:
-        """Two images whose identities are equal look the same to every program."""
+    def identity(self, ignored: Callable[[Entry], bool] = lambda _: False) -> tuple[object, ...]:
+        """Two images whose identities are equal look the same to every program that takes no notice of some names."""
         first: dict[int, str] = {}
+        seen = DiskImage(self.nodes, {entry: node for entry, node in self.names.items() if not ignored(entry)}, {})
         return tuple(
             (
                 path,
@@ -64,7 +65,7 @@ class DiskImage:
                 first.setdefault(node, path),
                 self.contents.get(node),
             )
-            for path, node in self.walk()
+            for path, node in seen.walk()
         )
 
     def files(self) -> dict[str, bytes]:

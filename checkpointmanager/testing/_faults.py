@@ -13,8 +13,8 @@ from typing import Any, TypeVar, overload
 
 from . import _acknowledgements as acknowledgements
 from ._diskimage import scan
-from ._injector import Death, Error, Failure, Injector, ShortWrite
-from ._oscalls import EXCHANGES, standing_by
+from ._injector import Death, Error, Failure, Injector, Interruption, ShortWrite
+from ._oscalls import is_faked, standing_by
 from ._recorder import Recorder
 from ._scratch import close, fast_folder, folder_in
 from ._watch import Call
@@ -48,18 +48,17 @@ class Faults:
         setup: Callable[[Path], Any],
         scenario: Callable[[Any], object],
         failures: Sequence[Failure],
-        exchanges: Sequence[str] = EXCHANGES,
     ) -> None:
         self._setup = setup
         self._scenario = scenario
         self._failures = failures
-        self._exchanges = exchanges
         self.runs = 0
 
     def __iter__(self) -> Iterator[Fault]:
         self.runs = 0
         with standing_by():
-            self._check_that_all_is_seen()
+            if not is_faked():
+                self._check_that_all_is_seen()
             for failure in self._failures:
                 with _only_new_objects_collected() if isinstance(failure, Death) else nullcontext():
                     yield from self._all_of(failure)
@@ -90,7 +89,7 @@ class Faults:
             directory.mkdir(0o700)
             given = self._setup(directory)
             try:
-                recorder = Recorder(str(folder), self._exchanges)
+                recorder = Recorder(str(folder))
                 with recorder.recording():
                     self._scenario(given)
                 recorder.result()
@@ -105,13 +104,15 @@ class Faults:
             directory = folder / "agent"
             directory.mkdir(0o700)
             given = self._setup(directory)
-            injector = Injector(str(folder), failure, at, exchanges=self._exchanges)
-            error = self._attempt(injector, given)
+            injector = Injector(str(folder), failure, at)
+            error = self._attempt(
+                injector, given, expected=BaseException if isinstance(failure, Interruption) else Exception
+            )
             if injector.failed is None:
                 close(given)
                 return None
             if injector.dead:
-                injector.bury()  # as the kernel does; a lease of the dead process would make us wait
+                injector.redirect_descriptors()
             else:
                 close(given)
             # After a death no object has been freed yet: `error` holds all frames, and no finalizer has run.
@@ -119,17 +120,17 @@ class Faults:
         if injector.dead:
             with injector.silence():
                 error = given = None
-                injector.clear_the_grave()
+                injector.close_descriptors()
         raised = _without_frames(error)
         return Fault(left, injector.failed, failure, raised, tuple(collected.values))
 
-    def _attempt(self, injector: Injector, given: Any) -> BaseException | None:
+    def _attempt(self, injector: Injector, given: Any, expected: type[BaseException]) -> BaseException | None:
         try:
             with injector.injecting():
                 self._scenario(given)
         except BaseException as error:
             # After a death the type does not matter: code on the way may have wrapped the exception.
-            if injector.dead or (injector.failed and isinstance(error, Exception)):
+            if injector.dead or (injector.failed and isinstance(error, expected)):
                 return error
             raise
         return None
@@ -141,7 +142,7 @@ def every_fault(
     *,
     errors: Sequence[int] = ERRORS,
     deaths: bool = True,
-    exchanges: Sequence[str] = EXCHANGES,
+    interrupts: bool = False,
 ) -> Faults: ...
 @overload
 def every_fault(
@@ -150,7 +151,7 @@ def every_fault(
     setup: Callable[[Path], T],
     errors: Sequence[int] = ERRORS,
     deaths: bool = True,
-    exchanges: Sequence[str] = EXCHANGES,
+    interrupts: bool = False,
 ) -> Faults: ...
 def every_fault(
     scenario: Callable[[Any], object],
@@ -158,16 +159,20 @@ def every_fault(
     setup: Callable[[Path], Any] = lambda directory: directory,
     errors: Sequence[int] = ERRORS,
     deaths: bool = True,
-    exchanges: Sequence[str] = EXCHANGES,
+    interrupts: bool = False,
 ) -> Faults:
     """Iterate over every call of `scenario` that may fail, with each of `errors`, and over every place to die.
 
+    With `interrupts`, also over every call before or after which a KeyboardInterrupt may come.
+
     Each time `setup` prepares a new directory, without faults, and returns the argument of the scenario. Then the
     scenario runs with one fault; what it raises is in the Fault. A first run without faults raises UnseenChange if the
-    scenario does something that cannot be seen, and so cannot be made to fail. `exchanges` is as in every_crash.
+    scenario does something that cannot be seen, and so cannot be made to fail.
     """
     failures: list[Failure] = [Error(number) for number in errors]
-    return Faults(setup, scenario, [*failures, ShortWrite(), *([Death()] if deaths else [])], exchanges)
+    if interrupts:
+        failures += [Interruption(KeyboardInterrupt(), after) for after in (False, True)]
+    return Faults(setup, scenario, [*failures, ShortWrite(), *([Death()] if deaths else [])])
 
 
 def _without_frames(error: BaseException | None) -> BaseException | None:

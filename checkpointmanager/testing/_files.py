@@ -13,6 +13,8 @@ CREATED_MODE = 0o666  # before the umask, as in open()
 class Watcher(Protocol):
     def concerns(self, file: Any) -> bool: ...
 
+    def opened_elsewhere(self, descriptor: int) -> None: ...
+
 
 def open_recorded(  # noqa: PLR0917  (the arguments are those of open)
     watcher: Watcher,
@@ -28,7 +30,9 @@ def open_recorded(  # noqa: PLR0917  (the arguments are those of open)
 ) -> Any:
     """Like open(); for files that do not concern the watcher, it calls the real open()."""
     if not watcher.concerns(file):
-        return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+        elsewhere = real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+        watcher.opened_elsewhere(elsewhere.fileno())
+        return elsewhere
     raw = RawFile(file, mode, closefd, opener)
     binary = "b" in mode
     if buffering == 0:

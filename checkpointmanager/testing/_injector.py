@@ -7,12 +7,12 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from ._acknowledgements import report_failed_sync
-from ._oscalls import EXCHANGES, replaced
+from ._oscalls import CALLS, replaced
 from ._watch import SYNCS, Call, Make, Watch
 
 WRITES = frozenset({"write", "pwrite", "writev", "pwritev"})
@@ -81,9 +81,10 @@ class Injector:
         *,
         about: str = "",
         lasting: bool = False,
-        exchanges: Iterable[str] = EXCHANGES,
     ) -> None:
-        self._watch = Watch(root, self._around, exchanges)
+        if only not in ("", *CALLS):
+            raise ValueError(f"no call is named {only!r}; the calls that can fail are {', '.join(CALLS)}")
+        self._watch = Watch(root, self._around)
         self._failure = failure
         self._at = at
         self._only = only
@@ -92,6 +93,7 @@ class Injector:
         self._count = 0
         self._guard = threading.Lock()  # guards the count and the attributes below
         self.calls: list[Call] = []  # every call so far; the last may be the one that failed
+        self._redirected: set[int] = set()
         self.failed: Call | None = None  # the first call that failed; None if there were fewer calls
 
     @property
@@ -126,28 +128,29 @@ class Injector:
         with replaced(sys, "unraisablehook", finalizer), replaced(threading, "excepthook", thread):
             yield
 
-    def bury(self) -> None:
-        """Close what the dead process opened, but keep the numbers in use: its objects will close them again."""
+    def redirect_descriptors(self) -> None:
+        """Point what the dead process opened to /dev/null: its locks are free, and the numbers stay in use.
+
+        Its objects will close these numbers again, and must not close files that others have opened since.
+        """
         nowhere = os.open(os.devnull, os.O_RDWR)
         try:
-            for descriptor in self._opened():
+            self._redirected = self._watch.opened_since()
+            for descriptor in self._redirected:
                 os.dup2(nowhere, descriptor, inheritable=False)
         finally:
             os.close(nowhere)
 
-    def clear_the_grave(self) -> None:
-        """Collect the objects of the dead process, then release the numbers that they have not closed."""
+    def close_descriptors(self) -> None:
+        """Collect the objects of the dead process, then close the redirected descriptors that they have not closed."""
         gc.collect()
         nowhere = os.stat(os.devnull)
-        for descriptor in self._opened():
+        for descriptor in self._redirected:
             with suppress(OSError):
                 if os.path.samestat(os.fstat(descriptor), nowhere):
                     os.close(descriptor)
 
-    def _opened(self) -> set[int]:
-        return self._watch.open.keys() - self._watch.opened_before
-
-    def _around(self, call: Call, make: Make, arguments: tuple[Any, ...]) -> Any:
+    def _around(self, call: Call, make: Make, arguments: tuple[Any, ...], _: dict[str, Any]) -> Any:
         fails = self._meets(call)
         if self.dead:
             raise Killed(f"killed at: {self.failed}")
@@ -204,6 +207,8 @@ def failing(
     `after`, the call is made first, as when a signal arrives or a server dies before it answers. With `lasting`, all
     later calls fail too. The block receives an Injector: `calls` has every call so far, and `failed` is the first that
     failed, or None.
+
+    A manager that cannot read a checkpoint looks again before it reports that: use `lasting` to see its error.
     """
     raised = OSError(failure, os.strerror(failure)) if isinstance(failure, int) else failure
     kind: Failure = Error(failure) if isinstance(failure, int) and not after else Interruption(raised, after)
@@ -227,4 +232,4 @@ def dying(directory: str | os.PathLike[str], *, nth: int) -> Iterator[Injector]:
         if not injector.dead:
             raise
     if injector.dead:  # perhaps in a finalizer, whose exceptions never get here
-        injector.bury()
+        injector.redirect_descriptors()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import stat
 from typing import Any
 
 from ._diskimage import Entry
 from ._filecalls import FileCalls, exists
-from ._oscalls import is_faked, path_of
+from ._oscalls import path_of
 from ._shadow import Shadow
+from ._watch import Make
 
-# Where the kernel or the file system cannot exchange names, three renames do: no other process is looking.
-EXCHANGE_UNKNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})
 _DESCRIPTOR = re.compile(r"/(?:proc/(?:self|\d+)|dev)/fd/(\d+)")
 
 
@@ -25,24 +22,25 @@ class NameCalls:
         self._shadow = shadow
         self._files = files
 
-    def link(self, real: Any, old: Any, new: Any, **options: Any) -> None:
+    def link(self, make: Make, old: Any, new: Any, **options: Any) -> None:
         source, target = self._both(old, new, options)
         node = self._node_of(old, source, options) if target else None
-        real(old, new, **options)
+        make()
         if target:
             self._shadow.change(f"link {self._shadow.text(source)} to {self._shadow.text(target)}", {target: node})
 
-    def symlink(self, real: Any, to: Any, new: Any, *_: Any, dir_fd: int | None = None) -> None:
+    def symlink(self, make: Make, to: Any, new: Any, *_: Any, dir_fd: int | None = None) -> None:
         entry = self._files.find(new, dir_fd)
-        real(to, new, dir_fd=dir_fd)
+        make()
         if entry:
-            node = self._shadow.new("symlink", 0o777, os.fsdecode(to))
+            status = os.stat(new, dir_fd=dir_fd, follow_symlinks=False)
+            node = self._shadow.new("symlink", status, os.fsdecode(to))
             self._shadow.change(f"symlink {self._shadow.text(entry)} to {os.fsdecode(to)}", {entry: node})
 
-    def rename(self, real: Any, old: Any, new: Any, **options: Any) -> None:
+    def rename(self, make: Make, old: Any, new: Any, **options: Any) -> None:
         source, target = self._both(old, new, options)
         node = self._node_of(old, source, options) if target else None
-        real(old, new, **options)
+        make()
         text = f"rename {self._shadow.text(source)} to {self._shadow.text(target)}"
         if source and target and node == self._shadow.names.get(target):
             return  # two names of one file: then rename does nothing
@@ -58,37 +56,19 @@ class NameCalls:
 
     replace = rename
 
-    def exchange(self, real: Any, directory: int, old: str, new: str) -> None:
-        one, other = self._files.find(old, directory), self._files.find(new, directory)
-        assert one
-        assert other
-        names, operations = dict(self._shadow.names), list(self._shadow.operations)
-        try:
-            if is_faked():
-                raise OSError(errno.ENOSYS, "a call through ctypes would go past pyfakefs")
-            real(directory, old, new)
-        except OSError as error:
-            if error.errno not in EXCHANGE_UNKNOWN:
-                raise
-            for source, target in ((old, ".exchanged"), (new, old), (".exchanged", new)):
-                os.rename(source, target, src_dir_fd=directory, dst_dir_fd=directory)
-            self._shadow.names, self._shadow.operations = names, operations  # as if it had been one step
-        text = f"exchange {self._shadow.text(one)} and {self._shadow.text(other)}"
-        self._shadow.change(text, {one: self._shadow.at(other), other: self._shadow.at(one)})
-
-    def unlink(self, real: Any, path: Any, *, dir_fd: int | None = None) -> None:
-        self._forget("unlink", real, path, dir_fd)
+    def unlink(self, make: Make, path: Any, *, dir_fd: int | None = None) -> None:
+        self._forget("unlink", make, path, dir_fd)
 
     remove = unlink
 
-    def rmdir(self, real: Any, path: Any, *, dir_fd: int | None = None) -> None:
-        self._forget("rmdir", real, path, dir_fd)
+    def rmdir(self, make: Make, path: Any, *, dir_fd: int | None = None) -> None:
+        self._forget("rmdir", make, path, dir_fd)
 
-    def mkdir(self, real: Any, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+    def mkdir(self, make: Make, path: Any, _: int = 0o777, *, dir_fd: int | None = None) -> None:
         entry = self._files.find(path, dir_fd)
         assert entry
-        real(path, mode, dir_fd=dir_fd)
-        made = self._shadow.new("directory", stat.S_IMODE(os.stat(path, dir_fd=dir_fd).st_mode))
+        make()
+        made = self._shadow.new("directory", os.stat(path, dir_fd=dir_fd))
         self._shadow.change(f"mkdir {self._shadow.text(entry)}", {entry: made})
 
     def _both(self, old: Any, new: Any, options: dict[str, Any]) -> tuple[Entry | None, Entry | None]:
@@ -100,9 +80,8 @@ class NameCalls:
     def _node_of(self, path: Any, source: Entry | None, options: dict[str, Any]) -> int | None:
         """None if there is no such file; the call will fail then."""
         named = _DESCRIPTOR.fullmatch(os.fsdecode(path))
-        handle = self._files.handle(int(named[1])) if named else None
-        if handle:
-            return handle.node  # linked through its descriptor, as a file of O_TMPFILE is
+        if named and (node := self._shadow.node_of(int(named[1]))) is not None:
+            return node  # linked through its descriptor, as a file of O_TMPFILE is
         directory = options.get("src_dir_fd")
         if not exists(path, directory):
             return None
@@ -113,9 +92,9 @@ class NameCalls:
         self._files.unsynced.add(node)
         return node
 
-    def _forget(self, call: str, real: Any, path: Any, dir_fd: int | None) -> None:
+    def _forget(self, call: str, make: Make, path: Any, dir_fd: int | None) -> None:
         entry = self._files.find(path, dir_fd)
         assert entry
-        real(path, dir_fd=dir_fd)
+        make()
         self._shadow.at(entry)
         self._shadow.change(f"{call} {self._shadow.text(entry)}", {entry: None})

@@ -10,7 +10,7 @@ from ._diskimage import DiskImage, Entry
 
 @dataclass(frozen=True, slots=True)
 class NameChange:
-    """One atomic change of names in one directory: a create, link, rename, exchange, unlink, mkdir or rmdir."""
+    """One atomic change of names in one directory: a create, link, rename, unlink, mkdir or rmdir."""
 
     text: str
     names: dict[Entry, int | None]  # the node of each name from now on; None if the name is gone

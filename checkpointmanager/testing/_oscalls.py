@@ -6,56 +6,51 @@ On pyfakefs `os` is a stand-in with the same functions, so the same code works t
 from __future__ import annotations
 
 import builtins
+import fcntl
 import importlib
 import io
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import wraps
 from types import MethodType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from ._standins import Function, StandIn, standing_in
 
 Wrap = Callable[[str, Function], Function]  # the call's name and the real function -> what is called in its place
+Inode = tuple[int, int]  # a file's device and inode: the same for all its names and descriptors
 
-# Functions that bypass `os`: they take the descriptor of a directory and swap two names in it (renameat2).
-EXCHANGES = ("checkpointmanager._filestore.system.exchange",)
-EXCHANGE = "exchange"
-
-# Every function of `os` that may be wrapped.
+# The functions of `os` that are seen, and one of fcntl.
 SEEN = (
-    *("open", "close", "dup", "dup2", "lseek", "read", "readv", "pread", "preadv", "fsync", "fdatasync", "sync"),
-    *("write", "writev", "pwrite", "pwritev", "sendfile", "copy_file_range", "splice", "posix_fallocate"),
+    *("open", "close", "dup", "dup2", "lseek", "read", "readv", "pread", "preadv", "fsync", "fdatasync"),
+    *("write", "writev", "pwrite", "pwritev", "sendfile", "copy_file_range", "posix_fallocate"),
     *("truncate", "ftruncate", "link", "symlink", "rename", "replace", "unlink", "remove", "mkdir", "rmdir"),
     *("stat", "lstat", "fstat", "listdir", "scandir", "chmod", "fchmod"),
 )
+FLOCK = "flock"
+CALLS = (*SEEN, FLOCK)
 
-
-OF_TWO_DESCRIPTORS = frozenset({"dup2", "sendfile", "copy_file_range", "splice"})
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @contextmanager
-def wrapped(
-    names: Iterable[str], wrap: Wrap, past_os: Mapping[str, str], opening: Callable[[Function], Function]
-) -> Iterator[None]:
-    """Inside the block, callers of these functions of `os` call what `wrap` returned, and open() is that of `opening`.
+def wrapped(names: Iterable[str], wrap: Wrap, opening: Callable[[Function], Function]) -> Iterator[None]:
+    """Inside the block, callers of these functions call what `wrap` returned, and open() is that of `opening`.
 
-    The same applies to functions in `past_os` that exist: it has their dotted names and the names of the calls that
-    they make. Calls that a real function makes itself (as those of pyfakefs do) are not seen.
+    Calls that a real function or a wrapper makes itself are not seen.
     """
-    quiet = threading.local()
+    busy = threading.local()  # `now` while this thread is inside a wrapper
     with ExitStack() as stack:
         stack.enter_context(standing_by())
         for name in names:
             for stand_in in _stand_ins_of(name, stack):
-                _handle(stand_in, _heard(wrap, name, _last(stand_in), quiet), stack)
+                _handle(stand_in, _outermost(wrap, name, _last(stand_in), busy), stack)
         if is_faked():
             _give_to_importers(stack)
         _open_by(opening, stack)
-        found = [(real, name) for dotted, name in past_os.items() if (real := _found(dotted)) is not None]
-        _replace_everywhere([(real, wrap(name, real)) for real, name in found], stack)
         yield
 
 
@@ -79,20 +74,39 @@ def is_faked() -> bool:
     return not isinstance(os, ModuleType)
 
 
-def descriptors_of(inodes: Iterable[tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """The open descriptors of these (device, inode) pairs: those that were opened before the watch began."""
-    wanted = set(inodes)
-    found: dict[int, tuple[int, int]] = {}
-    for descriptor in _descriptors():
+def unwatched(function: F) -> F:
+    """Decorates what the kit does for itself: no watch sees the calls that it makes."""
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        before, _own_work.now = getattr(_own_work, "now", False), True
+        try:
+            return function(*arguments)
+        finally:
+            _own_work.now = before
+
+    return call  # type: ignore[return-value]
+
+
+@unwatched
+def inode_of(file: Any) -> Inode | None:
+    """Of a descriptor or path; None if there is no such file."""
+    with suppress(OSError):
+        status = os.stat(file)
+        return status.st_dev, status.st_ino
+    return None
+
+
+@unwatched
+def open_descriptors() -> list[int]:
+    for folder in ("/proc/self/fd", "/dev/fd"):
         with suppress(OSError):
-            status = os.fstat(descriptor)
-            if (status.st_dev, status.st_ino) in wanted:
-                found[descriptor] = (status.st_dev, status.st_ino)
-    return found
+            return [int(name) for name in os.listdir(folder)]
+    return list(range(3, 256))  # pyfakefs, whose first three are not files
 
 
 def path_of(descriptor: int) -> str:
-    """The path that a descriptor was opened as; "" if the kernel does not say."""
+    """The path of an open file; "" if the kernel does not say."""
     with suppress(OSError):
         return "" if is_faked() else os.readlink(f"/proc/self/fd/{descriptor}")
     return ""
@@ -102,14 +116,8 @@ def is_below(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
-def _descriptors() -> list[int]:
-    for folder in ("/proc/self/fd", "/dev/fd"):
-        with suppress(OSError):
-            return [int(name) for name in os.listdir(folder)]
-    return list(range(3, 256))  # pyfakefs, whose first three are not files
-
-
-_known: dict[str, StandIn] = {}  # for each of SEEN, and for open()
+_own_work = threading.local()  # `now` while this thread works for the kit
+_known: dict[str, StandIn] = {}  # for each of CALLS, and for open()
 _names: dict[int, str] = {}  # the names of the known stand-ins, by id
 
 
@@ -123,6 +131,7 @@ def standing_by() -> AbstractContextManager[None]:
     if not _known:
         system = importlib.import_module(os.name)
         _known.update({name: StandIn(getattr(system, name)) for name in SEEN if hasattr(system, name)})
+        _known[FLOCK] = StandIn(fcntl.flock)
         _known["open()"] = StandIn(io.open)
         _names.update({id(stand_in): name for name, stand_in in _known.items()})
     return standing_in(_known.values())
@@ -130,15 +139,16 @@ def standing_by() -> AbstractContextManager[None]:
 
 def _stand_ins_of(name: str, stack: ExitStack) -> Iterator[StandIn]:
     """The stand-in of the real function, and another if a test has replaced the function in `os` with its own."""
-    if not hasattr(os, name):
+    home: Any = fcntl if name == FLOCK else os
+    if not hasattr(home, name):
         return
     if not is_faked():
         yield _known[name]
-    there = getattr(os, name)
+    there = getattr(home, name)
     is_of_another = _names.get(id(there), name) != name  # os.fsync may be os.fstat
     if is_of_another or not isinstance(there, StandIn):
         there = StandIn(there)
-        stack.enter_context(replaced(os, name, there))
+        stack.enter_context(replaced(home, name, there))
     if there is not _known.get(name):
         yield there
 
@@ -153,18 +163,17 @@ def _give_to_importers(stack: ExitStack) -> None:
                     stack.enter_context(replaced(module, alias, stand_in))
 
 
-def _heard(wrap: Wrap, name: str, below: Function, quiet: Any) -> Function:
-    def quietly(*arguments: Any, **options: Any) -> Any:
-        quiet.now = True
-        try:
-            return below(*arguments, **options)
-        finally:
-            quiet.now = False
-
-    wrapper = wrap(name, quietly)
+def _outermost(wrap: Wrap, name: str, below: Function, busy: Any) -> Function:
+    wrapper = wrap(name, below)
 
     def call(*arguments: Any, **options: Any) -> Any:
-        return (below if getattr(quiet, "now", False) else wrapper)(*arguments, **options)
+        if getattr(busy, "now", False) or getattr(_own_work, "now", False):
+            return below(*arguments, **options)
+        busy.now = True
+        try:
+            return wrapper(*arguments, **options)
+        finally:
+            busy.now = False
 
     return call
 
@@ -186,24 +195,3 @@ def _open_by(opening: Callable[[Function], Function], stack: ExitStack) -> None:
     else:
         stand_in = _known["open()"]
         _handle(stand_in, opening(_last(stand_in)), stack)
-
-
-def _found(dotted: str) -> Function | None:
-    module, _, name = dotted.rpartition(".")
-    try:
-        function: Function | None = getattr(importlib.import_module(module), name, None)
-    except ImportError:
-        return None
-    return function
-
-
-def _replace_everywhere(pairs: Iterable[tuple[Function, Function]], stack: ExitStack) -> None:
-    """Replace each function with its wrapper, in every module of its package and under any name."""
-    by_package: dict[str, dict[int, Function]] = {}
-    for real, wrapper in pairs:
-        by_package.setdefault(real.__module__.partition(".")[0], {})[id(real)] = wrapper
-    for package, wrappers in by_package.items():
-        below = f"{package}."
-        for module in [value for name, value in list(sys.modules.items()) if f"{name}.".startswith(below)]:
-            for name in [name for name, value in list(vars(module).items()) if id(value) in wrappers]:
-                stack.enter_context(replaced(module, name, wrappers[id(getattr(module, name))]))

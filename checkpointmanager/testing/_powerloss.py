@@ -11,7 +11,10 @@ For the changes that a failed fsync should have made durable, that moment is cho
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +24,7 @@ from ._operations import Acknowledgement, Change, NameChange, Operation, Recordi
 from ._tornwrites import Content, applied, possible_contents
 
 MAX_CHOICES = 4096  # of name changes at one moment; beyond that, only the informative ones
-MAX_CONTENTS = 256  # of file contents for one choice of names; beyond that, only the informative ones
+MAX_CONTENTS = 64  # of file contents for one choice of names; beyond that, only the informative ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +50,11 @@ class State:
 class PowerLoss:
     """Iterate over it once. `left_out` is then the number of states that were skipped because there were too many."""
 
-    def __init__(self, recording: Recording, ignore: Sequence[str] = (), *, in_order: bool = False) -> None:
+    def __init__(self, recording: Recording, *, ignore: Sequence[str] = (), in_order: bool = False) -> None:
         self._recording = recording
         self._in_order = in_order
         self._failures = 0
-        self._ignore = frozenset(ignore)
+        self._ignored = re.compile("|".join(map(fnmatch.translate, ignore)) or r"(?!)").fullmatch
         self._names = dict(recording.before.names)  # certainly on the disk
         self._undecided: list[_Undecided] = []
         self._data = {node: _Data((content,)) for node, content in recording.before.contents.items()}
@@ -66,17 +69,21 @@ class PowerLoss:
             if count:
                 acknowledged += self._step(operations[count - 1])
             for image, lost, kept in self._images():
-                identity = (len(acknowledged), image.identity())
+                identity = (len(acknowledged), image.identity(self._is_ignored))
                 if identity not in seen:
                     seen.add(identity)
                     yield State(image, acknowledged, operations[:count], lost, kept)
+
+    def _is_ignored(self, entry: Entry) -> bool:
+        return self._ignored(entry.name) is not None
 
     def _step(self, operation: Operation) -> tuple[Any, ...]:
         match operation:
             case Acknowledgement():
                 return (operation.value,)
             case NameChange():
-                self._undecided.append(_Undecided(operation))
+                # Whether a name that does not matter is there does not matter either.
+                self._undecided.append(_Undecided(operation, durable=all(map(self._is_ignored, operation.names))))
             case Sync():
                 self._sync(operation)
             case _:
@@ -147,11 +154,11 @@ class PowerLoss:
     def _contents(self, names: Mapping[Entry, int]) -> Iterator[tuple[dict[int, bytes], tuple[str, ...]]]:
         certain: dict[int, bytes] = {}
         open_files: dict[int, tuple[str, tuple[Content, ...]]] = {}
-        for entry, node in names.items():
-            if node in open_files or self._recording.nodes[node].kind != "file":
+        for entry, node in sorted(names.items(), key=lambda item: self._is_ignored(item[0])):
+            if node in certain or node in open_files or self._recording.nodes[node].kind != "file":
                 continue
             possible, left_out = self._data.setdefault(node, _Data()).possible(self._stale)
-            if len(possible) == 1 or entry.name in self._ignore:
+            if len(possible) == 1 or self._is_ignored(entry):
                 certain[node] = possible[0].data
             else:
                 open_files[node] = (entry.name, possible)
@@ -164,15 +171,14 @@ class PowerLoss:
             yield certain | bytes_now, arrived
 
     def _combinations(self, files: list[tuple[Content, ...]]) -> Iterator[tuple[Content, ...]]:
-        """All combinations; if too many, one file varies at a time while all the others have arrived, or none has."""
-        total = 1
-        for possible in files:
-            total *= len(possible)
+        """All combinations; if too many, each file has arrived or not, and one at a time varies beside all or none."""
+        total = math.prod(map(len, files))
         if total <= MAX_CONTENTS:
             yield from itertools.product(*files)
             return
-        chosen: dict[tuple[Content, ...], None] = {}
-        for background in ([possible[0] for possible in files], [possible[1] for possible in files]):
+        arrived_or_not = [possible[:2] for possible in files]
+        chosen = dict.fromkeys(itertools.islice(itertools.product(*arrived_or_not), MAX_CONTENTS))
+        for background in zip(*arrived_or_not, strict=True):
             for index, possible in enumerate(files):
                 for content in possible:
                     chosen[(*background[:index], content, *background[index + 1 :])] = None

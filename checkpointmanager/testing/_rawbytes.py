@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from .._filestore import FileStore
 from .._format.names import PREVIOUS, SUFFIX
@@ -15,25 +15,7 @@ from .._memorystore import MemoryStore
 Target = CheckpointManager[Any] | FileStore | MemoryStore | str | os.PathLike[str]
 
 
-class RawBytes(Protocol):
-    """Reads and writes bytes unchecked. None means that there is no such file."""
-
-    def read(self, key: str) -> bytes: ...
-
-    def write(self, key: str, blob: bytes) -> None: ...
-
-    def remove(self, key: str) -> None: ...
-
-    def previous(self, key: str) -> bytes | None: ...
-
-    def write_previous(self, key: str, blob: bytes) -> None: ...
-
-    def restore(self, key: str, blob: bytes, previous: bytes | None) -> None:
-        """Put both generations back, whatever is in their place now."""
-        ...
-
-
-def raw_bytes_of(target: Target) -> RawBytes:
+def raw_bytes_of(target: Target) -> Files | Memory:
     store = target._store if isinstance(target, CheckpointManager) else target
     if isinstance(store, MemoryStore):
         return Memory(store)
@@ -47,7 +29,7 @@ def raw_bytes_of(target: Target) -> RawBytes:
 
 
 class Files:
-    """Writes files in place: each stays the same file, with all its names."""
+    """Writes files in place, unchecked: each stays the same file, with all its names."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -76,6 +58,7 @@ class Files:
             file.write(blob)
 
     def restore(self, key: str, blob: bytes, previous: bytes | None) -> None:
+        """Put both generations back, whatever is in their place now."""
         _put(self.path(key), blob)
         _put(self._previous_path(key), previous)
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ._diskimage import ROOT, DiskImage, Entry, Node, scan
 from ._operations import NameChange, Operation, Recording, Resize, Write
-from ._oscalls import is_below
-from ._standins import UnseenChange
+from ._oscalls import inode_of, is_below
 
 OUTSIDE = Entry(-1, "")  # where the directory itself has its name
+
+
+class UnseenChange(Exception):
+    """The directory was changed in a way that cannot be seen, so nothing can be proved about it.
+
+    Make the change through `os`, open() or pathlib, in this process; the message names the file.
+    """
 
 
 class Shadow:
@@ -19,7 +26,7 @@ class Shadow:
 
     def __init__(self, directory: str) -> None:
         self.root = os.path.realpath(directory)
-        self._before, self.inodes = scan(self.root)
+        self._before, self._inodes = scan(self.root)
         self._nodes = dict(self._before.nodes)
         self.names = {**self._before.names, OUTSIDE: ROOT}
         self.contents = dict(self._before.contents)
@@ -53,13 +60,10 @@ class Shadow:
         self._refused.append(path)
         raise self._unseen([path])
 
-    def node(self, entry: Entry) -> int | None:
-        """The node of an entry, following symbolic links; None if they lead outside."""
-        node = self.at(entry)
-        if self._nodes[node].kind != "symlink":
-            return node
-        target = self.find(os.path.realpath(os.path.join(self.root, self.path(node))))
-        return self.names.get(target) if target else None
+    def node_of(self, file: Any) -> int | None:
+        """The node of a descriptor or path, following symbolic links; None if they lead outside."""
+        inode = inode_of(file)
+        return self._inodes.get(inode) if inode else None
 
     def path(self, node: int) -> str:
         """One of the names that a node has now, from the root."""
@@ -73,9 +77,10 @@ class Shadow:
         folder = self.path(entry.directory)
         return entry.name if folder == "." else f"{folder}/{entry.name}"
 
-    def new(self, kind: str, mode: int, target: str = "") -> int:
+    def new(self, kind: str, status: os.stat_result, target: str = "") -> int:
         number = len(self._nodes)
-        self._nodes[number] = Node(kind, mode, target)
+        self._nodes[number] = Node(kind, stat.S_IMODE(status.st_mode), target)
+        self._inodes[status.st_dev, status.st_ino] = number
         if kind == "file":
             self.contents[number] = b""
         return number
@@ -92,14 +97,14 @@ class Shadow:
         text = f"write {len(data)} bytes at {offset} to {self.path(node)}"
         self._alter(Write(text, node, offset, data))
 
-    def resize(self, node: int, size: int) -> None:
-        if size != len(self.contents[node]):
+    def resize(self, node: int | None, size: int) -> None:
+        if node is not None and size != len(self.contents[node]):
             self._alter(Resize(f"truncate {self.path(node)} to {size}", node, size))
 
     def bring_in(self, path: str) -> int:
         """Add a file that is about to be moved or linked in from outside."""
         image, _ = scan(path)
-        node = self.new(image.nodes[ROOT].kind, image.nodes[ROOT].mode)
+        node = self.new(image.nodes[ROOT].kind, os.lstat(path))
         if node in self.contents:
             self.put(node, 0, image.contents[ROOT])
         return node
@@ -120,7 +125,7 @@ class Shadow:
     def _unseen(self, paths: Sequence[str]) -> UnseenChange:
         return UnseenChange(
             f"{self.root}: {', '.join(paths)} changed in a way that cannot be recorded. Use the functions of `os`, "
-            "open() or pathlib (not on pyfakefs); other processes, mmap and code in C are not seen"
+            "open() or pathlib; other processes, mmap and code in C are not seen"
         )
 
     def _alter(self, operation: Write | Resize) -> None:

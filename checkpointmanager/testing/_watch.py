@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 from ._files import open_recorded
-from ._oscalls import EXCHANGE, EXCHANGES, OF_TWO_DESCRIPTORS, SEEN, descriptors_of, is_below, path_of, wrapped
+from ._oscalls import CALLS, Inode, inode_of, is_below, open_descriptors, path_of, unwatched, wrapped
 
-CALLS = tuple(name for name in SEEN if name != "sync")  # sync cannot fail, and names no directory
-LEASES = {"checkpointmanager._filestore.system.fcntl_at_once": "fcntl"}  # reaches the kernel past `os`
 SYNCS = frozenset({"fsync", "fdatasync"})
 
 # The arguments that are files, each with its keyword; by default the first argument, with dir_fd.
 FILES: dict[str, tuple[tuple[int, str], ...]] = {
     **dict.fromkeys(("link", "rename", "replace"), ((0, "src_dir_fd"), (1, "dst_dir_fd"))),
-    **dict.fromkeys(OF_TWO_DESCRIPTORS, ((0, ""), (1, ""))),
+    **dict.fromkeys(("dup2", "sendfile", "copy_file_range"), ((0, ""), (1, ""))),
     "symlink": ((1, "dir_fd"),),
 }
 OF_ONE_FILE = ((0, "dir_fd"),)
@@ -41,26 +38,24 @@ class Call(NamedTuple):
 
 
 Make = Callable[..., Any]  # makes the call, with other arguments if any are passed
-Around = Callable[[Call, Make, tuple[Any, ...]], Any]  # gets the call and its arguments, returns in its place
+# Gets the call, a function that makes it, its arguments and its keywords; what it returns is the call's result.
+Around = Callable[[Call, Make, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class Watch:
     """Passes each call on files below `root` to `around`, in the thread that makes it."""
 
-    def __init__(self, root: str, around: Around, exchanges: Iterable[str] = EXCHANGES) -> None:
-        self._roots = {os.path.abspath(root), os.path.realpath(root)}
+    def __init__(self, root: str, around: Around, calls: Sequence[str] = CALLS) -> None:
+        self._roots = _spellings(root)
         self._around = around
-        self._past_os = {**dict.fromkeys(exchanges, EXCHANGE), **LEASES}
-        self.open = _opened_before(root)  # descriptor -> the name of its file
-        self.opened_before = frozenset(self.open)
+        self._calls = calls
+        self._names = _names_below(root)  # of each file: what it was opened as, or its path below the root
+        self._opened_before = self._descriptors()
         self.repeated_syncs: list[Call] = []  # of a descriptor whose sync had failed: such a sync proves nothing
         self._failed_syncs: set[int] = set()
-        self._thread = threading.local()  # `busy` while `around` runs: what it does itself is not a call of the program
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        with wrapped(CALLS, self._wrap, self._past_os, partial(partial, open_recorded, self)):
-            yield
+    def watching(self) -> AbstractContextManager[None]:
+        return wrapped(self._calls, self._wrap, partial(partial, open_recorded, self))
 
     def concerns(self, file: Any, dir_fd: int | None = None) -> bool:
         if isinstance(file, int):
@@ -70,62 +65,63 @@ class Watch:
         path = os.path.abspath(os.fsdecode(file))
         return any(is_below(path, root) for root in self._roots)
 
+    def opened_elsewhere(self, descriptor: int) -> None:
+        """Forget the file that had this inode before."""
+        if (inode := inode_of(descriptor)) in self._names:
+            del self._names[inode]
+
+    def opened_since(self) -> set[int]:
+        """The descriptors of files below the root that were opened since the watch was made."""
+        return self._descriptors() - self._opened_before
+
+    def _descriptors(self) -> set[int]:
+        return {descriptor for descriptor in open_descriptors() if inode_of(descriptor) in self._names}
+
     def _name_of(self, descriptor: int) -> str | None:
-        """The name of a descriptor's file. Also finds descriptors created unseen, by fcntl for instance."""
-        if descriptor not in self.open:
+        """The name of a descriptor's file. Also finds files that were opened unseen, by io.FileIO for instance."""
+        inode = inode_of(descriptor)
+        if inode and inode not in self._names:
             path = path_of(descriptor)
             for root in self._roots:
                 if is_below(path, root):
-                    self.open[descriptor] = os.path.relpath(path, root)
-        return self.open.get(descriptor)
-
-    @property
-    def _busy(self) -> bool:
-        return getattr(self._thread, "busy", False)
+                    self._names[inode] = os.path.relpath(path, root)
+        return self._names.get(inode) if inode else None
 
     def _wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             files = _files(name, arguments, options)
-            if self._busy or not any(self.concerns(*file) for file in files):
-                if name == "close":
-                    self.open.pop(arguments[0], None)
-                return real(*arguments, **options)
+            if not any(self.concerns(*file) for file in files):
+                result = real(*arguments, **options)
+                if name == "open":
+                    self.opened_elsewhere(result)
+                return result
             met = Call(name, " ".join(self._text(file) for file, _ in files))
 
             def make(*others: Any) -> Any:
-                if name == "close":
-                    self.open.pop(arguments[0], None)
-                    self._failed_syncs.discard(arguments[0])
                 result = real(*(others or arguments), **options)
-                if name in ("open", "dup", "dup2"):
-                    self._opened(result, met.about if name == "open" else self._name_of(arguments[0]))
+                if name == "open" and (inode := inode_of(result)):
+                    self._names[inode] = met.about
                 return result
 
-            return self._met(met, make, arguments)
+            return self._met(met, make, arguments, options)
 
         return call
-
-    def _opened(self, descriptor: int, name: str | None) -> None:
-        self.open.pop(descriptor, None)
-        if name is not None:
-            self.open[descriptor] = name
 
     def _text(self, file: Any) -> str:
         return self._name_of(file) or str(file) if isinstance(file, int) else os.fsdecode(file)
 
-    def _met(self, call: Call, make: Make, arguments: tuple[Any, ...]) -> Any:
-        syncs = call.name in SYNCS
-        if syncs and arguments[0] in self._failed_syncs:
+    def _met(self, call: Call, make: Make, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        if call.name == "close":
+            self._failed_syncs.discard(arguments[0])
+        if call.name not in SYNCS:
+            return self._around(call, make, arguments, options)
+        if arguments[0] in self._failed_syncs:
             self.repeated_syncs.append(call)
-        self._thread.busy = True
         try:
-            return self._around(call, make, arguments)
+            return self._around(call, make, arguments, options)
         except OSError:
-            if syncs:
-                self._failed_syncs.add(arguments[0])
+            self._failed_syncs.add(arguments[0])
             raise
-        finally:
-            self._thread.busy = False
 
 
 @contextmanager
@@ -142,7 +138,7 @@ def watching(
     """
     calls: list[Call] = []
 
-    def around(call: Call, make: Make, _: tuple[Any, ...]) -> Any:
+    def around(call: Call, make: Make, *_: Any) -> Any:
         calls.append(call)
         if before:
             before(call)
@@ -157,19 +153,22 @@ def watching(
 
 def _files(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> list[tuple[Any, int | None]]:
     """The files of the call: paths, each with the directory that it is relative to, or descriptors."""
-    if name == EXCHANGE:
-        directory, *names = arguments
-        return [(one, directory) for one in names]
     listed = [(arguments[at], key) for at, key in FILES.get(name, OF_ONE_FILE) if at < len(arguments)]
     found = [(file.fileno() if hasattr(file, "fileno") else file, options.get(key)) for file, key in listed]
     return [file if file[0] is not None else (".", None) for file in found] or [(".", None)]
 
 
-def _opened_before(root: str) -> dict[int, str]:
-    """The descriptors that are already open, with their paths below the root; empty if there is no root yet."""
-    paths: dict[tuple[int, int], str] = {}
+@unwatched
+def _spellings(root: str) -> set[str]:
+    return {os.path.abspath(root), os.path.realpath(root)}
+
+
+@unwatched
+def _names_below(root: str) -> dict[Inode, str]:
+    """The path below the root of each file that is there; empty if there is no root yet."""
+    names: dict[Inode, str] = {}
     for folder, folders, files in os.walk(root):
         for path in (folder, *(os.path.join(folder, name) for name in (*folders, *files))):
             status = os.lstat(path)
-            paths.setdefault((status.st_dev, status.st_ino), os.path.relpath(path, root))
-    return {number: paths[inode] for number, inode in descriptors_of(paths).items()}
+            names.setdefault((status.st_dev, status.st_ino), os.path.relpath(path, root))
+    return names

@@ -17,7 +17,7 @@ from .._errors import CheckpointError, CheckpointNotFound, CheckpointTooNew, Cor
 from .._format.envelope import MAX_BYTES, checksum_of, open_sealed, seal
 from .._format.reason import Reason
 from .._manager import CheckpointManager
-from ._rawbytes import Files, RawBytes, Target, raw_bytes_of
+from ._rawbytes import Files, Memory, Target, raw_bytes_of
 
 BLOCK_BYTES = 4096
 
@@ -244,7 +244,7 @@ def every_damage(target: Target, key: str, other: str = "") -> Iterator[Damage]:
                 raw.restore(name, blob, previous)
 
 
-def _previous(raw: RawBytes, key: str) -> bytes:
+def _previous(raw: Files | Memory, key: str) -> bytes:
     before = raw.previous(key)
     if before is None:
         raise ValueError(f"{key} has no previous generation; write it twice before")

@@ -1,10 +1,9 @@
-"""The benchmark measures what it says: its figures, its aims, its slow disk and the file system it makes."""
+"""The benchmark measures what it says: its figures, its aims, its counts of syncs and the file system it makes."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,27 +12,25 @@ from typing import Any
 
 import pytest
 
-from bench import aims, plots, slowdisk
-from bench.svg import GREY
-from bench.volume import TOOLS, place, waits_once
+from bench import aims, flushes, own, report, workloads
+from bench.claims import claim, key_of
+from bench.contenders import Contender, everybody
+from bench.measure import in_threads
+from bench.volume import missing, place
 
-CONTENDERS = ["floor", "checkpointmanager", "sqlite3"]  # which need no extra
+CONTENDERS = ["checkpointmanager", "floor", "journal, bare", "sqlite3", "kubelet's way"]
 DELAY_MS = 40
+needs_cc = pytest.mark.skipif(not shutil.which("cc"), reason="the slow disk needs a C compiler called cc")
 
 
 @pytest.fixture(scope="module")
 def quick_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What a quick run of few contenders printed, and the folder that it wrote to."""
+    """What a quick run printed, and the folder that it wrote to."""
     folder = tmp_path_factory.mktemp("bench run")
     # In memory where possible: a test is no measurement, and a busy disk would take minutes.
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else str(folder)
-    command = [sys.executable, "-m", "bench", "--quick", "--as-it-is", "--directory", where]
-    run = subprocess.run(
-        [*command, "--output", str(folder / "results"), "--only", *CONTENDERS],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "bench", "--quick", "--directory", where, "--output", str(folder / "results")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert [entry.name for entry in folder.iterdir()] == ["results"]
     return run.stdout, folder / "results"
@@ -45,65 +42,36 @@ def figures(quick_run: tuple[str, Path]) -> dict[str, Any]:
     return loaded
 
 
-def test_every_comparison_has_figures_of_every_contender(figures: dict[str, Any]) -> None:
-    wanted = {
-        "update, 256 present, 16 threads",
-        "flat",
-        "batch of 100",
-        "transaction of 4",
-        "restart, 1000 claims, warm",
-    }
+@pytest.fixture(params=everybody(), ids=CONTENDERS)
+def contender(request: pytest.FixtureRequest, tmp_path: Path) -> Contender:
+    opened: Contender = request.param
+    opened.open(tmp_path)
+    return opened
+
+
+def test_every_workload_has_figures_of_every_contender(figures: dict[str, Any]) -> None:
+    threads = ("1 thread", "4 threads", "16 threads")
+    works = ("life of a claim", "transaction of 4", "hot update", "wide update")
+    wanted = {f"{work}, {who}" for work in works for who in threads}
+    wanted |= {"update, 10 present", "update, 1000 present", "batch of 100", "restart, 1000 claims"}
     if shutil.which("cc"):
-        wanted.add("slow disk, 256 present, 1 thread")
-    assert wanted <= set(figures["comparisons"])
+        wanted.add("slow disk, life of a claim")
+    assert set(figures["comparisons"]) == wanted
     for title, rows in figures["comparisons"].items():
-        assert set(rows) == ({"10 present", "1000 present"} if title == "flat" else set(CONTENDERS))
+        assert list(rows) == [name for name in CONTENDERS if name != "kubelet's way" or "wide" not in title]
         for row in rows.values():
-            assert set(row) == {"median_us", "p99_us", "per_second", "calls"}
+            assert set(row) == {"median_us", "p99_us", "longest_us", "per_second", "calls"}
             assert all(value > 0 for value in row.values())
     assert set(figures["durable"]) == set(figures["settings"]) == set(CONTENDERS)
-    assert "sync" in figures["machine"]["place"]
 
 
-def test_the_table_of_aims_says_of_each_whether_it_was_met(
-    quick_run: tuple[str, Path], figures: dict[str, Any]
-) -> None:
-    outcomes = {row["what"]: row for row in figures["aims"]}
-    assert list(outcomes) == [aim.what for aim in aims.AIMS]
-    assert isinstance(outcomes["update, one thread: time, of the floor's"]["met"], bool)
-    assert outcomes["16 threads: rate, of LMDB's"] == {
-        "what": "16 threads: rate, of LMDB's",
-        "aim": "at least 1",
-        "measured": None,
-        "met": None,
-    }
-    printed = quick_run[0][quick_run[0].index("aims (") :]
-    for what, row in outcomes.items():
-        line = next(line for line in printed.splitlines() if line.strip().startswith(what + " "))
-        assert line.endswith({True: " met", False: " MISSED", None: " not measured"}[row["met"]])
-
-
-def test_the_plots_for_the_readme_have_at_most_five_lines_and_text_that_is_text(quick_run: tuple[str, Path]) -> None:
-    for name in ("readme-update-by-size", "readme-update-by-threads"):
-        drawn = (quick_run[1] / f"{name}.svg").read_text(encoding="utf-8")
-        labels = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
-        assert set(CONTENDERS) <= set(labels)
-        assert len(plots.COLOURS) <= 5
-    assert {entry.suffix for entry in quick_run[1].iterdir()} == {".svg", ".json"}
-
-
-@pytest.mark.parametrize("colour", [GREY, *plots.COLOURS.values(), *plots.OTHERS])
-@pytest.mark.parametrize("background", ["#ffffff", "#0d1117"])
-def test_every_colour_can_be_seen_on_white_and_on_black(colour: str, background: str) -> None:
-    dark, light = sorted((luminance(colour), luminance(background)))
-    assert (light + 0.05) / (dark + 0.05) >= 3.5
-
-
-def luminance(colour: str) -> float:
-    """As WCAG defines it."""
-    shares = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-    red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+def test_the_report_says_of_each_aim_whether_it_was_met(quick_run: tuple[str, Path], figures: dict[str, Any]) -> None:
+    assert quick_run[0].rstrip() == (quick_run[1] / "report.md").read_text(encoding="utf-8").rstrip()
+    assert [row["what"] for row in figures["aims"]] == [aim.what for aim in aims.AIMS]
+    assert [row["what"] for row in figures["aims"] if row["met"] is None and "10,000" not in row["what"]] == []
+    for row in figures["aims"]:
+        line = next(line for line in quick_run[0].splitlines() if line.startswith(f"| {row['what']} "))
+        assert line.rstrip(" |").endswith(f"| {report.VERDICTS[row['met']]}")
 
 
 @pytest.mark.parametrize(
@@ -119,19 +87,72 @@ def test_an_aim_is_met_up_to_its_limit(at_least: bool, measured: float, met: boo
     }
 
 
-@pytest.mark.skipif(not shutil.which("cc"), reason="the slow disk needs a C compiler called cc")
-@pytest.mark.parametrize("call", ["os.fsync(file)", "os.fdatasync(file)", "os.write(synced, b'x')"])
-def test_a_flush_of_a_child_is_not_shorter_than_its_delay(call: str, tmp_path: Path) -> None:
+def test_the_page_has_all_aims() -> None:
+    page = (Path(aims.__file__).parent / "README.md").read_text(encoding="utf-8")
+    rows = [f"| {aim.what} | {aim} |" for aim in aims.AIMS]
+    assert "\n".join(["|---|---|", *rows, ""]) in page
+
+
+def test_a_comparison_is_between_ratios_to_the_floor(figures: dict[str, Any]) -> None:
+    rows = figures["comparisons"]["batch of 100"]
+    twice = {name: {**row, "per_second": 2 * row["per_second"]} for name, row in rows.items()}
+    faster = {**rows, "sqlite3": twice["sqlite3"]}
+    for new, sqlite3, ours in ((twice, "+0%", "+0%"), (faster, "+100%", "+0%")):
+        shown = report.comparison({"comparisons": {"a": rows}}, {"comparisons": {"a": new}})
+        changes = {line.split("|")[2].strip(): line.split("|")[5].strip() for line in shown.splitlines()[2:]}
+        assert (changes["sqlite3"], changes["checkpointmanager"]) == (sqlite3, ours)
+
+
+def test_every_contender_has_what_was_written_after_a_restart(contender: Contender, tmp_path: Path) -> None:
+    contender.fill([claim(number) for number in range(5)])
+    contender.update(claim(5))
+    contender.update_many([claim(6), claim(7)])
+    contender.update_together([claim(8), claim(9)])
+    contender.remove(key_of(5))
+    contender.close()
+
+    contender.open(tmp_path)
+    assert len(contender.load()) == 9
+    contender.close()
+
+
+def test_the_bare_journal_leaves_plain_files_however_many_threads_wrote(tmp_path: Path) -> None:
+    bare = next(each for each in everybody() if each.name == "journal, bare")
+    bare.open(tmp_path)
+    for work in (workloads.wide_updates(4, 600), workloads.transactions(4, 100)):
+        in_threads(4, work(bare, 0))
+    bare.close()
+
+    names = {path.name for path in tmp_path.iterdir()}
+    current = {name for name in names if not name.startswith(".")}
+    assert names - current == {f".previous-{name}" for name in current} & names
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_no_two_threads_have_the_same_keys() -> None:
+    numbers = workloads.own_numbers(threads=4, each=16, calls=1000, seed=1)
+    shares = [set(numbers[thread::4]) for thread in range(4)]
+    assert len(set().union(*shares)) == sum(len(share) for share in shares) == 64
+
+
+@needs_cc
+def test_syncs_are_counted_as_they_are_made(figures: dict[str, Any]) -> None:
+    counted = figures["syncs per change"]
+    assert counted["floor"] == {"life of a claim": 1.75, "hot update": 2, "create": 2, "transaction of 4": 8}
+    assert set(counted["kubelet's way"].values()) == {1}
+    assert 1 < counted["journal, bare"]["life of a claim"] < 1.1
+
+
+@needs_cc
+@pytest.mark.parametrize("call", ["os.fsync(file)", "os.fdatasync(file)"])
+def test_a_flush_of_a_child_is_counted_and_not_shorter_than_its_delay(call: str, tmp_path: Path) -> None:
     program = f"""
 import os, sys, time
-from bench.slowdisk import flushes, slow_flushes
+from bench.flushes import flushes, slow_flushes
 file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
-synced = os.open(sys.argv[1], os.O_WRONLY | os.O_DSYNC)
-{call}
+os.write(file, b"x")
 assert flushes() == 0
 with slow_flushes({DELAY_MS}):
-    os.write(file, b"x")
-    assert flushes() == 0
     started = time.perf_counter()
     {call}
     print(time.perf_counter() - started, flushes())
@@ -140,7 +161,7 @@ with slow_flushes({DELAY_MS}):
     folder.mkdir()
 
     child = [sys.executable, "-c", program, str(tmp_path / "file")]
-    run = subprocess.run(child, env=slowdisk.preloaded(folder), capture_output=True, text=True, check=False)
+    run = subprocess.run(child, env=flushes.preloaded(folder), capture_output=True, text=True, check=False)
 
     assert run.returncode == 0, run.stderr
     seconds, count = run.stdout.split()
@@ -148,43 +169,30 @@ with slow_flushes({DELAY_MS}):
     assert count == "1"
 
 
-def needs_a_volume(folder: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("an ext4 image needs root")
-    if absent := [tool for tool in TOOLS if not shutil.which(tool)]:
-        pytest.skip(f"an ext4 image needs {', '.join(absent)}")
-    if waits_once(folder / "probe"):
-        pytest.skip("no image is made where one sync is enough already")
+def test_only_calls_of_the_library_are_counted(tmp_path: Path) -> None:
+    counted = own.python_calls(tmp_path)
+    assert counted["transaction of 3, calls"] > counted["create, calls"] > counted["get, calls"] > 0
+    assert own._profiled(lambda: shutil.which("cc")) == {"calls": 0, "files": 0}
 
 
-def test_a_file_system_made_for_the_run_is_removed_also_after_ctrl_c(tmp_path: Path) -> None:
-    needs_a_volume(tmp_path)
-    folder = tmp_path / "here"
-    folder.mkdir()
-    with pytest.raises(KeyboardInterrupt), place(folder, image_bytes=16 << 20) as where:
-        if where.folder == where.disk:
+def test_a_file_system_made_for_the_run_is_removed_also_after_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason := missing():
+        pytest.skip(reason)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), place(None, image_bytes=16 << 20) as where:
+        if "could be made" in where.note:
             pytest.skip(where.note)
         assert os.path.ismount(where.folder)
-        assert waits_once(where.folder / "again")
-        assert where.note.startswith("ext4 on a loop device, made for this run on ")
-        assert where.note.endswith(": one sync per update")
+        assert where.note.startswith("ext4 with a journal on a loop device")
         raise KeyboardInterrupt
-    assert list(folder.iterdir()) == []
-    assert str(folder) not in Path("/proc/self/mounts").read_text(encoding="utf-8")
-
-
-def test_without_an_image_the_figures_say_how_many_syncs_they_are_about(tmp_path: Path) -> None:
-    with place(tmp_path, image_bytes=0, as_it_is=True) as where:
-        assert where.folder.parent == tmp_path
-        assert ("one sync" if waits_once(where.folder / "again") else "TWO syncs") in where.note
     assert list(tmp_path.iterdir()) == []
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text(encoding="utf-8")
 
 
-def test_the_page_has_the_aims_of_the_kept_run() -> None:
-    folder = Path(aims.__file__).parent
-    kept = json.loads((folder / "results" / "figures.json").read_text(encoding="utf-8"))["aims"]
-    verdicts = {True: "met", False: "**missed**"}
-    rows = [f"| {row['what']} | {row['aim']} | {row['measured']:.2f} | {verdicts[row['met']]} |" for row in kept]
-    page = (folder / "README.md").read_text(encoding="utf-8").splitlines()
-    start = page.index(rows[0])
-    assert page[start : start + len(rows) + 1] == [*rows, ""]
+def test_a_directory_that_is_named_is_measured_as_it_is(tmp_path: Path) -> None:
+    with place(tmp_path, image_bytes=0) as where:
+        assert where.folder.parent == tmp_path
+        assert "as it is (as asked for)" in where.note
+    assert list(tmp_path.iterdir()) == []

@@ -33,6 +33,18 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def open_journals() -> int:
+    """Descriptors of journals in this process, those of replaced journals among them. An owner that writes has one."""
+    return sum(_is_of_a_journal(number) for number in os.listdir("/proc/self/fd"))
+
+
+def _is_of_a_journal(number: str) -> bool:
+    try:
+        return "/.journal" in os.readlink(f"/proc/self/fd/{number}")
+    except OSError:  # the descriptor of the listing itself
+        return False
+
+
 def run_together(*works: Callable[[], object]) -> None:
     """Each in a thread of its own. A deadlock between them is an error, and does not keep the test alive."""
     errors: list[BaseException] = []

@@ -1,131 +1,178 @@
 """Every short story of two keys: each sequence of updates, removals and transactions, however far it gets.
 
 The scenarios next door were chosen by hand. These are enumerated, so they include unforeseen ones: with a sync that
-fails anywhere, or a death before any call; and then the power fails.
+fails anywhere, an interrupt or a death at any call; and then the power fails.
 """
 
 from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkpointmanager.testing import Crash, dying, every_crash, failing
-from checkpointmanager.testing._scratch import fast_folder
-from tests.checkpointmanager import spares
+from checkpointmanager import CheckpointError
+from checkpointmanager.testing import Crash, every_crash, failing
 from tests.long import LONG, times
 
-from .ledger import GONE, Manager, rebooted
-from .test_spares_and_transactions import spared
-from .together import check, put, remove, show, transact
+from .oracle import GONE, Manager, check, put, remove, serve, transact
+from .scenarios import killed_and_restarted, new, three, three_closed
 
 Step = Callable[[Manager, int], None]
+Act = Callable[[Manager], object]
 
 STEPS: dict[str, Step] = {
     "a": lambda manager, value: put(manager, "a", value),
-    "c": lambda manager, value: put(manager, "c", value),
+    "b": lambda manager, value: put(manager, "b", value),
     "-c": lambda manager, _: remove(manager, "c"),
     "a+c": lambda manager, value: transact(manager, a=value, c=value),
     "a-c": lambda manager, value: transact(manager, a=value, c=GONE),
 }
-STORIES = [story for length in range(1, times(1, 3) + 1) for story in itertools.product(STEPS, repeat=length)]
-SHORT = [story for story in STORIES if len(story) <= 2] if LONG else [("a",), ("-c",), ("a-c",)]
-SHORTEST = [story for story in STORIES if len(story) == 1]
-AFTERMATH = ("a", "c") if LONG else ("c",)
+STORIES = [story for length in range(1, times(2, 3) + 1) for story in itertools.product(STEPS, repeat=length)]
+SHORT = [story for story in STORIES if len(story) <= times(1, 2)]
+AFTERMATH = ("a", "-c", "a+c")
 
 each_story = pytest.mark.parametrize("story", STORIES, ids=" ".join)
 each_short_story = pytest.mark.parametrize("story", SHORT, ids=" ".join)
-each_step = pytest.mark.parametrize("story", SHORTEST, ids=" ".join)
 
 
-@pytest.fixture(autouse=True)
-def over_spares() -> Iterator[None]:
-    if not spares.is_possible_in(Path(fast_folder())):
-        pytest.skip("this file system has no leases, or cannot exchange names")
-    with spares.kept_order(True):
-        yield
+def lived(story: Sequence[str]) -> Act:
+    def live(manager: Manager) -> None:
+        for value, step in enumerate(story, start=10):
+            STEPS[step](manager, value)
+
+    return live
 
 
-def live(manager: Manager, story: Sequence[str]) -> None:
-    for value, step in enumerate(story, start=10):
-        STEPS[step](manager, value)
+def states_of(act: Act, disk: dict[str, Any]) -> int:
+    crashes = every_crash(act, setup=three, **disk).check(check)
+    return crashes.states
 
 
 @each_story
-def test_no_power_loss_breaks_a_promise(story: tuple[str, ...]) -> None:
-    crashes = every_crash(lambda manager: live(manager, story), setup=spared, in_order=True).check(check)
-    print(f"{' '.join(story)}: {crashes.states} states, {crashes.left_out} left out")
-    assert crashes.states > 2
+def test_no_power_loss_breaks_a_promise(story: tuple[str, ...], disk: dict[str, Any]) -> None:
+    states = states_of(lived(story), disk)
+    print(f"{' '.join(story)}: {states} states")
+    assert states > 2
 
 
-@each_step
-def test_nor_does_a_second_one_while_the_next_owner_opens(story: tuple[str, ...]) -> None:
-    states = first = 0
+@each_short_story
+def test_nor_does_a_second_one_while_the_next_owner_opens(story: tuple[str, ...], disk: dict[str, Any]) -> None:
+    first = states = 0
 
     def crash_again(crash: Crash) -> None:
-        nonlocal states, first
+        nonlocal first, states
         first += 1
-        if first % times(8, 1) == 0:
-            states += crash.again(rebooted(show)).check(check).states
+        if first % times(4, 1) == 0:
+            states += crash.again(serve).check(check).states
 
-    every_crash(lambda manager: live(manager, story), setup=spared, in_order=True).check(crash_again)
+    every_crash(lived(story), setup=three, **disk).check(crash_again)
     print(f"{' '.join(story)}: {states} states after two power losses")
     assert states
 
 
+def twice(story: Sequence[str]) -> Callable[[Path], None]:
+    """Open, live, close, and all of it again."""
+
+    def act(directory: Path) -> None:
+        for _ in range(2):
+            with suppress(CheckpointError), new(directory) as manager:
+                lived(story)(manager)
+
+    return act
+
+
 @each_short_story
-def test_nor_does_one_after_a_sync_that_failed(story: tuple[str, ...]) -> None:
-    states = sum(states_after_failing(call, story) for call in ("fsync", "fdatasync"))
+def test_nor_does_one_while_an_owner_closes_and_opens_again(story: tuple[str, ...], disk: dict[str, Any]) -> None:
+    crashes = every_crash(twice(story), setup=three_closed, **disk).check(check)
+    print(f"{' '.join(story)}: {crashes.states} states")
+    assert crashes.states > 2
+
+
+@each_short_story
+def test_nor_does_one_after_a_sync_that_failed_in_between(story: tuple[str, ...], disk: dict[str, Any]) -> None:
+    """In the first life or in its close, in the next open or after it."""
+    states = 0
+    for call in ("fsync", "fdatasync"):
+        for nth in itertools.count(1, times(3, 1)):
+            failed: list[bool] = []
+
+            def act(directory: Path, call: str = call, nth: int = nth, failed: list[bool] = failed) -> None:
+                with failing(directory, call, errno.EIO, nth=nth) as injector:
+                    twice(story)(directory)
+                failed.append(bool(injector.failed))
+
+            crashes = every_crash(act, setup=three_closed, **disk)
+            if not failed[0]:
+                break
+            states += crashes.check(check).states
     print(f"{' '.join(story)}: {states} states after a failed sync")
     assert states
 
 
-def states_after_failing(call: str, story: Sequence[str]) -> int:
-    states = 0
-    for nth in itertools.count(1, times(5, 1)):
-        failed: list[bool] = []
-
-        def act(manager: Manager, nth: int = nth, failed: list[bool] = failed) -> None:
-            with failing(manager.path, call, errno.EIO, nth=nth) as injector:
-                live(manager, story)
-            failed.append(bool(injector.failed))
-            live(manager, AFTERMATH)
-
-        crashes = every_crash(act, setup=spared, in_order=True)
-        if not failed[0]:
-            return states
-        states += crashes.check(check).states
-    raise AssertionError  # it never ends
-
-
 @each_short_story
-def test_nor_does_one_after_a_death_and_a_restart(story: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+def test_nor_does_one_after_a_sync_that_failed(story: tuple[str, ...], lasting: bool, disk: dict[str, Any]) -> None:
+    """The kernel forgets: no later sync makes durable what this one should have."""
     states = 0
-    for nth in itertools.count(1):
-        ended: list[bool] = []
+    for call in ("fsync", "fdatasync"):
+        for nth in itertools.count(1):
+            failed: list[bool] = []
 
-        def act(manager: Manager, nth: int = nth, ended: list[bool] = ended) -> None:
-            with dying(manager.path, nth=nth) as injector:
-                live(manager, story)
-            ended.append(not injector.dead)
-            bury(manager)
-            show(Path(manager.path).parent)
+            def act(manager: Manager, call: str = call, nth: int = nth, failed: list[bool] = failed) -> None:
+                with failing(manager.path, call, errno.EIO, nth=nth, lasting=lasting) as injector:
+                    lived(story)(manager)
+                failed.append(bool(injector.failed))
+                lived(AFTERMATH[: times(1, 3)])(manager)
 
-        crashes = every_crash(act, setup=spared, in_order=True)
-        if ended[0]:
-            break
-        if LONG or nth == 5:
+            crashes = every_crash(act, setup=three, **disk)
+            if not failed[0]:
+                break
             states += crashes.check(check).states
-    print(f"{' '.join(story)}: {states} states after {nth - 1} deaths")
+    print(f"{' '.join(story)}: {states} states after a failed sync")
     assert states
 
 
-def bury(manager: Manager) -> None:
-    """Do what the kernel does for a dead process."""
-    store: Any = manager._store
-    store._ownership.close()
-    store._spares._marker.give_back()
+@each_short_story
+@pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
+def test_nor_does_one_after_an_interrupt(story: tuple[str, ...], after: bool, disk: dict[str, Any]) -> None:
+    """A signal handler that raises, at any call; the same owner goes on."""
+    states = 0
+    for nth in itertools.count(1):
+        interrupted: list[bool] = []
+
+        def act(manager: Manager, nth: int = nth, interrupted: list[bool] = interrupted) -> None:
+            interrupt = KeyboardInterrupt()
+            with (
+                suppress(KeyboardInterrupt),
+                failing(manager.path, failure=interrupt, nth=nth, after=after) as injector,
+            ):
+                lived(story)(manager)
+            interrupted.append(bool(injector.failed))
+            lived(AFTERMATH[: times(1, 3)])(manager)
+
+        crashes = every_crash(act, setup=three, **disk)
+        if not interrupted[0]:
+            break
+        if nth % times(4, 1) == 0:
+            states += crashes.check(check).states
+    print(f"{' '.join(story)}: {states} states after {nth - 1} interrupts")
+    assert nth > 4
+
+
+@each_short_story
+def test_nor_does_one_after_a_death_and_a_restart(story: tuple[str, ...], disk: dict[str, Any]) -> None:
+    """What the next owner has served must not be lost."""
+    states = 0
+    for nth in itertools.count(1 if LONG else 15, times(8, 1)):
+        act, died = killed_and_restarted(lived(story), nth, then=serve)
+        crashes = every_crash(act, setup=three_closed, **disk)
+        if not died[0]:
+            break
+        states += crashes.check(check).states
+    print(f"{' '.join(story)}: {states} states after deaths at up to {nth} calls")
+    assert states

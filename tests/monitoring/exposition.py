@@ -21,9 +21,10 @@ ENDINGS = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "
 
 @dataclass
 class Exposition:
-    """Names of series, each with the labels seen."""
+    """Names of series, each with the labels seen, and the value seen last."""
 
     labels: dict[str, set[str]] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
 
     def add(self, text: str) -> None:
         for family in text_string_to_metric_families(text):
@@ -31,6 +32,7 @@ class Exposition:
                 self.labels.setdefault(family.name + ending, set())
             for sample in family.samples:
                 self.labels.setdefault(sample.name, set()).update(sample.labels)
+                self.values[sample.name] = sample.value
 
 
 def of_an_agent_and_of_verify(folder: Path) -> Exposition:
@@ -50,14 +52,17 @@ def of_an_agent_and_of_verify(folder: Path) -> Exposition:
         while "uid-2" not in agent.details()["orphaned_claims"]:
             time.sleep(0.01)
         seen.add(agent.get("/metrics")[1])
-        file = folder / "checkpoints.prom"
-        subprocess.run(
-            [sys.executable, "-m", "checkpoint_verify", "--quiet", "--prometheus", file, node.state],
-            check=False,
-            timeout=60,
-        )
-    seen.add(file.read_text())
+        seen.labels.update(of_verify(node.state, folder / "checkpoints.prom").labels)
     seen.labels.update(OF_PROMETHEUS)
+    return seen
+
+
+def of_verify(state: Path, file: Path) -> Exposition:
+    """What checkpoint-verify writes for node_exporter about a directory."""
+    command = [sys.executable, "-m", "checkpoint_verify", "--quiet", "--prometheus", str(file), str(state)]
+    subprocess.run(command, check=False, timeout=60)
+    seen = Exposition()
+    seen.add(file.read_text())
     return seen
 
 

@@ -53,6 +53,7 @@ class InDataclass:
 
 class InTuple(NamedTuple):
     sync: Sync
+    replace: Callable[..., None]
 
 
 def by_default(descriptor: int, sync: Sync = os.fsync) -> None:

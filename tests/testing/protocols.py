@@ -5,8 +5,8 @@ Each starts with the value OLD, durable under NAME, and acknowledges NEW when it
 
 from __future__ import annotations
 
-import ctypes
 import errno
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,22 +16,43 @@ from checkpointmanager.testing import acknowledge, failing
 
 NAME = "value"
 PREVIOUS = ".previous"
-SPARE = ".spare"
+JOURNAL = ".journal"
+BLOCK_BYTES = 4096
 OLDEST, OLD, NEW, NEWEST = (f"{word:>8}\n".encode() * 4 for word in ("oldest", "old", "new", "newest"))
 GONE = b""
-RENAME_EXCHANGE = 2
 
 
 def setup(directory: Path) -> Path:
-    for name, value in ((NAME, OLD), (PREVIOUS, OLDEST), (SPARE, OLDEST)):
+    for name, value in ((NAME, OLD), (PREVIOUS, OLDEST), (JOURNAL, b"\n" * BLOCK_BYTES * 3)):
         (directory / name).write_bytes(value)
     return directory
 
 
-def exchange(directory: int, old: str, new: str) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(directory, old.encode(), directory, new.encode(), RENAME_EXCHANGE):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+def read(directory: Path) -> bytes:
+    """The last record of the journal, or the file, or the previous one."""
+    content = (directory / JOURNAL).read_bytes()
+    blocks = [content[start : start + BLOCK_BYTES] for start in range(0, len(content), BLOCK_BYTES)]
+    values = [found for block in blocks for line in block.split(b"|") if (found := value_in(line.lstrip(b"\n")))]
+    if values:
+        return values[-1]
+    for path in (directory / "new" / NAME, directory / NAME, directory / PREVIOUS):
+        if path.exists():
+            return path.read_bytes()
+    return GONE
+
+
+def record(value: bytes, *, sealed: bool = True) -> bytes:
+    """Of three sectors."""
+    body = value * 40
+    return (hashlib.sha256(body).hexdigest().encode() if sealed else b"unsealed".ljust(64)) + body + b"|"
+
+
+def value_in(line: bytes) -> bytes:
+    """The value of a whole record; of one without a checksum, whatever is in its place."""
+    seal, body = line[:64], line[64:]
+    if seal.startswith(b"unsealed"):
+        return body[len(body) // 2 :][: len(NEW)]
+    return body[: len(NEW)] if hashlib.sha256(body).hexdigest().encode() == seal else b""
 
 
 @contextmanager
@@ -75,14 +96,31 @@ def classic_with_pathlib(directory: Path) -> None:
     acknowledge(NEW)
 
 
-def recycled(directory: Path) -> None:
-    """The spare file is overwritten entirely and changes places with the value; twice."""
-    for value in (NEW, NEWEST):
-        write(directory / SPARE, value, flags=0)
-        with opened(directory) as descriptor:
-            exchange(descriptor, SPARE, NAME)
-        sync(directory)
+def append(directory: Path, at: int, blob: bytes, *, fails: bool = False) -> None:
+    """Overwrite blanks of the journal."""
+    with opened(directory / JOURNAL, os.O_WRONLY) as descriptor:
+        os.lseek(descriptor, at, os.SEEK_SET)
+        os.write(descriptor, blob)
+        if fails:
+            with suppress(OSError), failing(directory, "fdatasync", errno.EIO):
+                os.fdatasync(descriptor)
+        else:
+            os.fdatasync(descriptor)
+
+
+def journaled(directory: Path) -> None:
+    """The record is the commit; the file follows without a sync."""
+    for number, value in enumerate((NEW, NEWEST)):
+        append(directory, number * BLOCK_BYTES, record(value).ljust(BLOCK_BYTES, b"\n"))
+        write(directory / "temp", value, synced=False)
+        os.rename(directory / "temp", directory / NAME)
         acknowledge(value)
+
+
+def journaled_anew_after_a_failed_sync(directory: Path) -> None:
+    append(directory, 0, record(NEW), fails=True)
+    append(directory, BLOCK_BYTES, record(NEW))
+    acknowledge(NEW)
 
 
 def removed(directory: Path) -> None:
@@ -154,14 +192,36 @@ def removed_in_the_wrong_order(directory: Path) -> None:
     acknowledge(GONE)
 
 
-def recycled_too_early(directory: Path) -> None:
-    """The second update overwrites the file that the disk may still name the value: the exchange is not durable."""
-    for value in (NEW, NEWEST):
-        write(directory / SPARE, value, flags=0)
-        with opened(directory) as descriptor:
-            exchange(descriptor, SPARE, NAME)
-    sync(directory)
+def journaled_without_sync(directory: Path) -> None:
+    with opened(directory / JOURNAL, os.O_WRONLY) as descriptor:
+        os.write(descriptor, record(NEW))
+    acknowledge(NEW)
+
+
+def journaled_without_checksum(directory: Path) -> None:
+    append(directory, 0, record(NEW, sealed=False))
+    acknowledge(NEW)
+
+
+def journaled_into_an_acknowledged_block(directory: Path) -> None:
+    """The block that is written again holds the first record, too."""
+    append(directory, 0, record(NEW))
+    acknowledge(NEW)
+    append(directory, len(record(NEW)), record(NEWEST))
     acknowledge(NEWEST)
+
+
+def journal_synced_again_after_a_failure(directory: Path) -> None:
+    append(directory, 0, record(NEW), fails=True)
+    append(directory, BLOCK_BYTES, b"\n")  # syncs the file, and not what was forgotten
+    acknowledge(NEW)
+
+
+def journal_removed_before_the_file_is_synced(directory: Path) -> None:
+    journaled(directory)
+    with opened(directory / JOURNAL, os.O_WRONLY) as descriptor:
+        os.write(descriptor, b"\n" * BLOCK_BYTES * 3)
+        os.fdatasync(descriptor)
 
 
 def synced_again_after_a_failure(directory: Path) -> None:
@@ -183,9 +243,14 @@ def in_a_directory_that_is_not_synced(directory: Path) -> None:
     acknowledge(NEW)
 
 
-RIGHT = (classic, classic_with_pathlib, recycled, removed, written_anew_after_a_failed_sync)
+RIGHT = (
+    *(classic, classic_with_pathlib, removed, written_anew_after_a_failed_sync),
+    *(journaled, journaled_anew_after_a_failed_sync),
+)
 WRONG = (
     *(without_file_sync, renamed_before_sync, without_directory_sync, overwritten_in_place, truncated_and_written),
-    *(deleted_before_rename, removed_in_the_wrong_order, recycled_too_early, synced_again_after_a_failure),
-    in_a_directory_that_is_not_synced,
+    *(deleted_before_rename, removed_in_the_wrong_order, synced_again_after_a_failure),
+    *(in_a_directory_that_is_not_synced, journaled_without_sync, journaled_without_checksum),
+    *(journaled_into_an_acknowledged_block, journal_synced_again_after_a_failure),
+    journal_removed_before_the_file_is_synced,
 )

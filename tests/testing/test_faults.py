@@ -8,8 +8,9 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,9 +19,19 @@ import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed
-from checkpointmanager.testing import Death, Error, Fault, Killed, ShortWrite, acknowledge, dying, every_fault, failing
-from checkpointmanager.testing._scratch import fast_folder
-from tests.checkpointmanager import spares
+from checkpointmanager.testing import (
+    Death,
+    Error,
+    Fault,
+    Interruption,
+    Killed,
+    ShortWrite,
+    acknowledge,
+    dying,
+    every_fault,
+    failing,
+    watching,
+)
 
 
 def two_generations(directory: Path) -> CheckpointManager[Any]:
@@ -42,38 +53,21 @@ def check(fault: Fault) -> None:
         assert not [name for name in os.listdir(fault.directory) if name.startswith(".tmp-")]
 
 
-CLASSIC = ["stat", "open", "write", "fsync", "close", "link", "rename", "rename", "fsync"]
-OVER_A_SPARE = ["stat", "open", "fstat", *["fcntl"] * 3, "write", "fdatasync", "close", "exchange", "exchange"]
-
-
 @pytest.fixture
-def classic() -> Iterator[None]:
-    with spares.kept_order(False):
-        yield
+def calls(tmp_path: Path) -> list[str]:
+    """The names of the calls of one write."""
+    with two_generations(tmp_path / "claims") as manager, watching(tmp_path) as calls:
+        write(manager)
+    return [call.name for call in calls]
 
 
-def test_every_call_of_a_write_fails_once_with_every_error(classic: None) -> None:
+def test_every_call_of_a_write_fails_once_with_every_error(calls: list[str]) -> None:
     faults = every_fault(write, setup=two_generations).check(check)
-    assert [fault.call.name for fault in faults if fault.failure == Error(errno.EIO)] == CLASSIC
-    assert faults.runs == len(CLASSIC) * 6 + 1  # five errors and death, and one write that was short
+    assert [fault.call.name for fault in faults if fault.failure == Error(errno.EIO)] == calls
+    assert faults.runs == len(calls) * 6 + calls.count("write")  # five errors and death, and writes that are short
 
 
-def test_every_call_of_a_write_over_a_spare_fails_as_well() -> None:
-    def setup(directory: Path) -> CheckpointManager[Any]:
-        manager = spares.with_spares(directory)
-        while manager.create_checkpoint("a", 1).unchanged or not spares.free_in(manager):
-            spares.grow(manager)
-        return manager
-
-    spares.skip_unless_possible_in(Path(fast_folder()))
-    with spares.kept_order(True):
-        faults = every_fault(write, setup=setup).check(check)
-        calls = [fault.call.name for fault in faults if fault.failure == Error(errno.EIO)]
-        assert calls == OVER_A_SPARE
-        assert faults.runs == len(OVER_A_SPARE) * 6 + 1
-
-
-def test_what_the_scenario_raised_is_reported(classic: None) -> None:
+def test_what_the_scenario_raised_is_reported() -> None:
     for fault in every_fault(write, setup=two_generations, errors=[errno.EIO], deaths=False):
         if isinstance(fault.failure, ShortWrite):
             assert (fault.error, fault.acknowledged) == (None, (2,))
@@ -83,7 +77,39 @@ def test_what_the_scenario_raised_is_reported(classic: None) -> None:
         assert f"EIO at: {fault.call}" in str(fault)
 
 
-def test_the_collections_after_a_death_walk_only_what_is_new(classic: None) -> None:
+def test_every_call_of_a_write_is_interrupted_before_and_after(calls: list[str]) -> None:
+    faults = [*every_fault(write, setup=two_generations, errors=(), deaths=False, interrupts=True)]
+    for after in (False, True):
+        interrupted = [f for f in faults if isinstance(f.failure, Interruption) and f.failure.after == after]
+        assert [fault.call.name for fault in interrupted] == calls
+        assert all(isinstance(fault.error, KeyboardInterrupt) for fault in interrupted)
+
+
+def from_two_threads(directory: Path) -> None:
+    """Each thread makes a folder and then acknowledges it, or ends with the error that the call raised."""
+
+    def make(name: str) -> None:
+        with suppress(OSError, KeyboardInterrupt):
+            (directory / name).mkdir()
+            acknowledge(name)
+
+    threads = [threading.Thread(target=make, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_the_calls_of_all_threads_fail_in_turn() -> None:
+    faults = every_fault(from_two_threads, errors=[errno.EIO], interrupts=True)
+    for fault in faults:
+        made = set(os.listdir(fault.directory))
+        assert set(fault.acknowledged) <= made, str(fault)
+        assert len(fault.acknowledged) <= 1
+    assert faults.runs == 2 * 4  # EIO, an interrupt before and after, and a death; each thread makes one call
+
+
+def test_the_collections_after_a_death_walk_only_what_is_new() -> None:
     gc.unfreeze()  # conftest.py has done the same for all tests
     try:
         frozen = {gc.get_freeze_count() > 1000 for fault in every_fault(write, setup=two_generations, errors=())}

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from checkpointmanager.testing._operations import Change, Resize, Write
-from checkpointmanager.testing._tornwrites import BLOCK_BYTES, MAX_BLOCKS, applied, possible_contents
+from checkpointmanager.testing._tornwrites import (
+    BLOCK_BYTES,
+    MAX_PIECES,
+    SECTOR_BYTES,
+    applied,
+    possible_contents,
+)
 
 
 def write(offset: int, data: bytes) -> Change:
@@ -42,10 +48,26 @@ def test_blocks_arrive_in_any_combination() -> None:
 
 
 def test_many_blocks_are_bounded_and_counted() -> None:
-    size = (MAX_BLOCKS + 4) * BLOCK_BYTES
+    size = (MAX_PIECES + 4) * BLOCK_BYTES
     contents = possible_contents(b"", [write(0, b"x" * size)])
-    assert contents.left_out == 2 ** (MAX_BLOCKS + 4) - (2 * (MAX_BLOCKS + 4) + 2)
-    assert len(contents.possible) > MAX_BLOCKS + 4
+    assert contents.left_out == 2 ** (MAX_PIECES + 4) - (2 * (MAX_PIECES + 4) + 2)
+    assert len(contents.possible) > MAX_PIECES + 4
+
+
+def test_a_block_that_is_overwritten_in_place_is_torn_in_any_of_its_sectors() -> None:
+    blanks = b"\n" * BLOCK_BYTES
+    sectors = [bytes([65 + number]) * SECTOR_BYTES for number in range(3)]
+    contents = found(blanks * 3, write(BLOCK_BYTES, b"".join(sectors).ljust(BLOCK_BYTES, b"\n")))
+    for mask in range(8):
+        torn = b"".join(sector if mask >> n & 1 else b"\n" * SECTOR_BYTES for n, sector in enumerate(sectors))
+        assert blanks + torn.ljust(BLOCK_BYTES, b"\n") + blanks in contents
+
+
+def test_blanks_before_and_after_a_torn_block_stay() -> None:
+    blanks = b"\n" * BLOCK_BYTES
+    contents = found(blanks * 3, write(BLOCK_BYTES, b"record"), stale=(b"OTHER FILE",))
+    assert len(contents) > 5
+    assert all(content.startswith(blanks) and content[2 * BLOCK_BYTES :] == blanks for content in contents)
 
 
 def test_only_what_was_written_is_in_question() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
 import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 
-from checkpointmanager import CheckpointManager, CheckpointWriteFailed
+from checkpointmanager import CheckpointError, CheckpointManager, CheckpointWriteFailed
 from checkpointmanager.testing import Call, acknowledge, every_crash, failing, watching
 
 
@@ -125,6 +126,42 @@ def test_the_sync_of_the_directory_itself_is_chosen_by_a_dot(tmp_path: Path) -> 
             manager.create_checkpoint("a", 1)
         assert caught.value.in_doubt
         assert injector.failed == Call("fsync", ".")
+
+
+def test_a_call_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no call is named 'nonsense'; the calls that can fail are open, close"):
+        failing(tmp_path, "nonsense").__enter__()
+
+
+def test_a_reader_looks_again_so_only_a_lasting_failure_reaches_it(tmp_path: Path) -> None:
+    with CheckpointManager(tmp_path) as manager:
+        manager.create_checkpoint("a", 1)
+    with CheckpointManager(tmp_path, read_only=True) as reader:
+        with failing(tmp_path, "read", errno.EIO) as once:
+            assert reader.get_checkpoint("a").data == 1
+        assert once.failed
+        with failing(tmp_path, "read", errno.EIO, lasting=True), pytest.raises(CheckpointError):
+            reader.get_checkpoint("a")
+
+
+def test_a_lock_may_be_refused(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    with watching(tmp_path) as calls, failing(tmp_path, "flock", errno.ENOLCK):
+        with pytest.raises(OSError, match="No locks"):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    os.close(descriptor)
+    assert calls == [Call("flock", "lock")], "the refused call never came so far"
+
+
+def test_a_copy_of_a_descriptor_has_the_name_of_its_file(tmp_path: Path) -> None:
+    with watching(tmp_path) as calls:
+        descriptor = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
+        copy = os.dup(descriptor)
+        os.close(descriptor)
+        os.write(copy, b"text")
+        os.close(copy)
+    assert calls[-2:] == [Call(name, str(tmp_path / "file")) for name in ("write", "close")]
 
 
 def test_a_lasting_failure_does_not_end(tmp_path: Path) -> None:

@@ -49,28 +49,6 @@ def as_json(state: ClaimInfoState) -> dict[str, Any]:
     }
 
 
-def from_json(plain: dict[str, Any]) -> ClaimInfoState:
-    """The inverse of as_json, as one would write it by hand: nothing is checked."""
-    drivers = {
-        name: DriverState(
-            tuple(
-                Device(
-                    device["pool_name"],
-                    device["device_name"],
-                    device["share_id"],
-                    tuple(device["request_names"]),
-                    tuple(device["cdi_device_ids"]),
-                )
-                for device in driver["devices"]
-            ),
-            tuple(driver["skipped_operations"]),
-        )
-        for name, driver in plain["driver_states"].items()
-    }
-    names = plain["claim_uid"], plain["claim_name"], plain["namespace"]
-    return ClaimInfoState(*names, frozenset(plain["pod_uids"]), drivers)
-
-
 def random_numbers(count: int, among: int, seed: int) -> list[int]:
     chance = random.Random(seed)
     return [chance.randrange(among) for _ in range(count)]

@@ -1,64 +1,77 @@
-"""All contenders: us, the bare system calls, and what people would use instead.
+"""All contenders: us, the bare calls below us, and what people would use instead.
 
-All store the same claims, and `update` returns only when the change is as durable as it will be. A contender that is
-not durable at its settings says so in `durable`.
+All store the same claims, and a change returns only when it is as durable as it will be. A contender that is not
+durable at its settings says so in `durable`.
 """
 
 from __future__ import annotations
 
-import os
+import sqlite3
 import threading
-import zlib
-from collections.abc import Iterable, Sequence, Sized
-from importlib.util import find_spec
+from collections.abc import Iterable, Sized
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import orjson
 
-from checkpointmanager import CheckpointManager, FileStore
-from draState import CLAIMS, ClaimInfoCache
+from checkpointmanager import CheckpointManager
+from draState import CLAIMS, ClaimInfoState
 
-from .bare import BareClassic, BareOneSync, Files
 from .claims import as_json
-from .contender import Contender, OneByOne, State
-from .databases import PACKAGES, Diskcache, Lmdb, Rocks, Shelve, Sqlite
+from .files import Floor, KubeletsWay
+from .journal import BareJournal
 
 OURS = "checkpointmanager"
-OURS_CLASSIC = "checkpointmanager, classic"
-FLOOR = "floor"
-BARE = "one sync, bare"
-KUBELET = "kubelet's way"
+SQLITE = "sqlite3"
+
+
+class Contender(Protocol):
+    """One way to keep claims in a directory."""
+
+    name: str
+    durable: bool
+    settings: str
+
+    def open(self, directory: Path) -> None: ...
+    def update(self, state: ClaimInfoState) -> None: ...
+    def update_many(self, states: Iterable[ClaimInfoState]) -> None: ...
+    def update_together(self, states: Iterable[ClaimInfoState]) -> None:
+        """All or none; a contender that cannot do that makes one update after another."""
+        ...
+
+    def fill(self, states: Iterable[ClaimInfoState]) -> None:
+        """Like update_many, before the clock starts and as fast as possible; a crash may lose it."""
+        ...
+
+    def remove(self, uid: str) -> None: ...
+    def load(self) -> Sized:
+        """Read everything into objects, as after a restart, and return them all."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Ours:
-    """The CheckpointManager with default settings: typed data, previous generation kept, full durability."""
+    """The CheckpointManager with default settings."""
 
+    name = OURS
     durable = True
-
-    def __init__(self, name: str, *, spares: bool) -> None:
-        self.name = name
-        way = "defaults" if spares else "defaults, but no spares, so two syncs"
-        self.settings = f"{way}: typed schema, previous generation kept, durability full"
-        self._spares = spares
+    settings = "defaults: typed schema, previous generation kept, durability full"
 
     def open(self, directory: Path) -> None:
-        self._store = FileStore(directory)
-        if not self._spares:
-            self._store._spares.works = False  # as if the kernel or the file system lacked a call
-        self._manager = CheckpointManager(self._store, CLAIMS)
+        self._manager = CheckpointManager(directory, CLAIMS)
 
-    def update(self, state: State) -> None:
+    def update(self, state: ClaimInfoState) -> None:
         self._manager.create_checkpoint(state.claim_uid, state)
 
-    def update_many(self, states: Iterable[State]) -> None:
+    def update_many(self, states: Iterable[ClaimInfoState]) -> None:
         with self._manager.batch() as batch:
             for state in states:
                 batch.create_checkpoint(state.claim_uid, state)
 
     fill = update_many
 
-    def update_together(self, states: Iterable[State]) -> None:
+    def update_together(self, states: Iterable[ClaimInfoState]) -> None:
         with self._manager.transaction() as transaction:
             for state in states:
                 transaction.create_checkpoint(state.claim_uid, state)
@@ -67,93 +80,51 @@ class Ours:
         self._manager.remove_checkpoint(uid)
 
     def load(self) -> Sized:
-        return ClaimInfoCache(self._store)
+        return self._manager.load().checkpoints
 
     def close(self) -> None:
         self._manager.close()
 
 
-class KubeletsWay(OneByOne):
-    """All claims in one file, which each change rewrites; the file is synced, the directory is not.
+class Sqlite:
+    """The standard library's sqlite3. All threads share a connection: separate ones sleep to wait, which is slower."""
 
-    Written for this benchmark after the published behaviour of kubelet's DRA checkpoint; not kubelet's code.
-    """
-
-    name = KUBELET
-    durable = False
-    settings = "one file for all claims, CRC-32 over the data, no directory sync"
+    name = SQLITE
+    durable = True
+    settings = "journal_mode=WAL, synchronous=FULL, one connection"
 
     def open(self, directory: Path) -> None:
-        self._directory = os.open(directory, os.O_RDONLY)
         self._lock = threading.Lock()
-        self._claims: dict[str, dict[str, Any]] = {}
-        if (directory / "dra_manager_state").exists():
-            self.load()
+        self._connection = sqlite3.connect(directory / "claims.db", isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.execute("CREATE TABLE IF NOT EXISTS claims (uid TEXT PRIMARY KEY, data BLOB)")
 
-    def update(self, state: State) -> None:
+    def update(self, state: ClaimInfoState) -> None:
+        row = (state.claim_uid, orjson.dumps(as_json(state)))
         with self._lock:
-            self._claims[state.claim_uid] = as_json(state)
-            self._store()
+            self._connection.execute("REPLACE INTO claims VALUES (?, ?)", row)
 
-    def update_many(self, states: Iterable[State]) -> None:
+    def update_many(self, states: Iterable[ClaimInfoState]) -> None:
+        rows = [(state.claim_uid, orjson.dumps(as_json(state))) for state in states]
         with self._lock:
-            self._claims.update({state.claim_uid: as_json(state) for state in states})
-            self._store()
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("REPLACE INTO claims VALUES (?, ?)", rows)
+            self._connection.execute("COMMIT")
 
     fill = update_together = update_many
 
     def remove(self, uid: str) -> None:
         with self._lock:
-            del self._claims[uid]
-            self._store()
-
-    def _store(self) -> None:
-        data = orjson.dumps({"kind": "DRACheckpoint", "ClaimInfoStateList": list(self._claims.values())})
-        blob = orjson.dumps({"Data": data.decode(), "Checksum": zlib.crc32(data)})
-        descriptor = os.open(".temp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._directory)
-        os.write(descriptor, blob)
-        os.fsync(descriptor)
-        os.close(descriptor)
-        os.rename(".temp", "dra_manager_state", src_dir_fd=self._directory, dst_dir_fd=self._directory)
+            self._connection.execute("DELETE FROM claims WHERE uid = ?", (uid,))
 
     def load(self) -> Sized:
-        descriptor = os.open("dra_manager_state", os.O_RDONLY, dir_fd=self._directory)
-        blob = b""
-        while piece := os.read(descriptor, 1 << 24):
-            blob += piece
-        os.close(descriptor)
-        outer = orjson.loads(blob)
-        assert zlib.crc32(outer["Data"].encode()) == outer["Checksum"]
-        claims = orjson.loads(outer["Data"])["ClaimInfoStateList"]
-        self._claims = {claim["claim_uid"]: claim for claim in claims}
-        return self._claims
+        rows = self._connection.execute("SELECT uid, data FROM claims")
+        return {uid: orjson.loads(data) for uid, data in rows}
 
     def close(self) -> None:
-        os.close(self._directory)
+        self._connection.close()
 
 
-def installed(names: Sequence[str] = ()) -> tuple[list[Contender], list[str]]:
-    """The contenders with these names (all if none is passed) whose packages are installed, and the other names."""
-    chosen = [contender for contender in _everybody() if not names or contender.name in names]
-    if unknown := set(names) - {contender.name for contender in chosen}:
-        raise ValueError(f"no contender is called {', '.join(sorted(unknown))}")
-    there = [each for each in chosen if each.name not in PACKAGES or find_spec(PACKAGES[each.name])]
-    return there, [contender.name for contender in chosen if contender not in there]
-
-
-def _everybody() -> list[Contender]:
-    return [
-        Ours(OURS, spares=True),
-        Ours(OURS_CLASSIC, spares=False),
-        Files(FLOOR, sync_file=True, sync_directory=True),
-        BareOneSync(BARE),
-        BareClassic("classic, bare"),
-        Sqlite(),
-        Lmdb(),
-        Rocks(),
-        Diskcache(),
-        Files("json + replace + fsync", sync_file=True, sync_directory=False),
-        Files("json + replace", sync_file=False, sync_directory=False),
-        Shelve(),
-        KubeletsWay(),
-    ]
+def everybody() -> list[Contender]:
+    return [Ours(), Floor(), BareJournal(), Sqlite(), KubeletsWay()]

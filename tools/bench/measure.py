@@ -26,6 +26,7 @@ class Sample:
         return {
             "median_us": statistics.median(ordered) * 1e6,
             "p99_us": ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] * 1e6,
+            "longest_us": ordered[-1] * 1e6,
             "per_second": self.calls / self.wall,
             "calls": self.calls,
         }

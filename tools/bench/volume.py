@@ -1,4 +1,4 @@
-"""Where the benchmark writes: a file system on which the library waits for one sync, made for the run if necessary."""
+"""Where the benchmark writes: as root, an ext4 file system with a journal, made for the run."""
 
 from __future__ import annotations
 
@@ -12,64 +12,47 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from checkpointmanager import CheckpointManager, FileStore
-from checkpointmanager._filestore.system import file_system_of
-
 TOOLS = ("mkfs.ext4", "mount", "umount")
 BYTES_PER_INODE = 8192  # half of the default: most files here are small
 UNMOUNT_SECONDS = 20
-TWO_SYNCS = "TWO syncs per update, so not the default way"
 
 
 class Place(NamedTuple):
-    """A folder to measure in, and what figures from that folder mean."""
+    """A folder to measure in, and what it is on."""
 
     folder: Path
-    disk: Path  # the folder, or the folder that holds its image
     note: str
 
 
 @contextmanager
-def place(directory: Path | None, *, image_bytes: int, as_it_is: bool = False) -> Iterator[Place]:
-    """A new folder below `directory` (by default TMPDIR), removed at the end.
-
-    If the library waits for two syncs there, this makes an ext4 file system in an image of `image_bytes` there, which
-    needs root. With `as_it_is`, it makes none.
-    """
+def place(directory: Path | None, *, image_bytes: int) -> Iterator[Place]:
+    """A new folder, removed at the end: below `directory` as it is, or else on an ext4 image if that can be made."""
     with ExitStack() as stack:
         outer = Path(tempfile.mkdtemp(prefix="bench-", dir=directory))
         stack.callback(shutil.rmtree, outer)
-        file_system = file_system_of(os.stat(outer).st_dev) or "unknown file system"
-        if waits_once(outer / "probe"):
-            yield Place(outer, outer, f"{file_system}, as it is: one sync per update")
-            return
-        refusal = "no image was wanted" if as_it_is else _missing()
+        refusal = "as asked for" if directory else missing()
         if not refusal:
             try:
                 mounted = stack.enter_context(_image(outer, image_bytes))
             except (OSError, subprocess.CalledProcessError) as error:
                 refusal = f"no ext4 image could be made: {error}"
             else:
-                syncs = "one sync per update" if waits_once(mounted / "probe") else TWO_SYNCS
-                yield Place(mounted, outer, f"ext4 on a loop device, made for this run on {file_system}: {syncs}")
+                yield Place(mounted, "ext4 with a journal on a loop device, made for this run")
                 return
-        yield Place(outer, outer, f"{file_system}, as it is ({refusal}): {TWO_SYNCS}")
+        yield Place(outer, f"{file_system_of(outer)} as it is ({refusal})")
 
 
-def waits_once(folder: Path) -> bool:
-    """True if the library, at its defaults, updates over spares here; this tries it."""
-    store = FileStore(folder)
-    with CheckpointManager(store) as manager:
-        for number in range(3):  # the third write is the first that could leave a spare
-            manager.create_checkpoint("probe", number)
-        return store._spares.works and store._spares._marker.is_set
-
-
-def _missing() -> str:
+def missing() -> str:
+    """Why no image can be made, or ""."""
     if os.geteuid() != 0:
         return "an ext4 image needs root"
     absent = [tool for tool in TOOLS if not shutil.which(tool)]
     return f"an ext4 image needs {', '.join(absent)}" if absent else ""
+
+
+def file_system_of(folder: Path) -> str:
+    command = ["stat", "--file-system", "--format=%T", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""The workloads that are measured. Each opens its contenders in separate folders, and lets them take turns."""
+"""What agents do, as workloads. Each opens all contenders in separate folders, and lets them take turns.
+
+Every thread has its own keys, as in an agent; what two threads do to one key is not a question of speed.
+"""
 
 from __future__ import annotations
 
@@ -8,191 +11,151 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from copy import copy
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
 from .claims import claim, key_of, random_numbers
-from .contender import Contender, State, Transacting
+from .contenders import Contender, everybody
 from .measure import Sample, in_threads, in_turns
 
 FILL_AT_ONCE = 500
-WARM_UP = 200  # updates before the clock starts, besides two of each claim: then we have all our spares
-IN_USE = 256  # claims that are updated, whatever else is present
+HOT = 64  # keys that are changed again and again
+WIDE = 600  # keys of a thread, more than a journal keeps dirty
+TOGETHER = 4  # keys of a transaction
+
+Call = Callable[[], object]
+Work = Callable[[Contender, int], list[Call]]  # the calls of one round, by contender and number of the round
 Result = dict[str, dict[str, float]]  # contender -> figures
 
 _changes = itertools.count(1)  # every update writes different bytes from all before it
+_lives = itertools.count(1_000_000)  # every life has a new key
 
 
-def update(
+def hot_updates(threads: int, calls: int, keys: int = HOT) -> Work:
+    """Updates of a few keys."""
+
+    def work(contender: Contender, turn: int) -> list[Call]:
+        numbers = own_numbers(threads, keys // threads, calls, turn)
+        return [partial(contender.update, claim(number, next(_changes))) for number in numbers]
+
+    return work
+
+
+def wide_updates(threads: int, calls: int) -> Work:
+    """Updates of more keys than are dirty at once."""
+    return hot_updates(threads, calls, WIDE * threads)
+
+
+def lives(calls: int) -> Work:
+    """The life of a claim: created, updated twice, removed."""
+
+    def work(contender: Contender, turn: int) -> list[Call]:
+        return [partial(live, contender, next(_lives)) for _ in range(calls)]
+
+    return work
+
+
+def live(contender: Contender, number: int) -> None:
+    for change in range(3):
+        contender.update(claim(number, change))
+    contender.remove(key_of(number))
+
+
+def transactions(threads: int, calls: int) -> Work:
+    """Four of the hot keys together."""
+
+    def work(contender: Contender, turn: int) -> list[Call]:
+        groups = own_numbers(threads, HOT // TOGETHER // threads, calls, turn)
+        keys = [range(TOGETHER * group, TOGETHER * (group + 1)) for group in groups]
+        return [
+            partial(contender.update_together, [claim(number, next(_changes)) for number in group]) for group in keys
+        ]
+
+    return work
+
+
+def creates(calls: int) -> Work:
+    """First writes of keys that stay."""
+
+    def work(contender: Contender, turn: int) -> list[Call]:
+        return [partial(contender.update, claim(next(_lives))) for _ in range(calls)]
+
+    return work
+
+
+def batches(size: int) -> Work:
+    """One batch of updates."""
+
+    def work(contender: Contender, turn: int) -> list[Call]:
+        return [partial(contender.update_many, [claim(number, next(_changes)) for number in range(size)])]
+
+    return work
+
+
+def own_numbers(threads: int, each: int, calls: int, seed: int) -> list[int]:
+    """Random numbers below threads * each, such that the n-th thread, which makes every n-th call, has its own."""
+    chosen = random_numbers(calls, each, seed)
+    return [number * threads + call % threads for call, number in enumerate(chosen)]
+
+
+def compare(
     folder: Path,
-    contenders: list[Contender],
+    work: Work,
     *,
     present: int,
     threads: int,
     rounds: int,
-    calls: int,
+    without: str = "",
     while_measuring: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Result:
-    """Durable updates of random claims by `threads` threads, as an agent that has run for a while makes them."""
-    in_use = min(present, IN_USE)
-    with opened(folder, contenders, present) as names:
-        warm_up(folder, names, in_use)
-        slices = {name: _updating(contender, in_use, threads, calls) for name, contender in names.items()}
-        with while_measuring():
-            samples = in_turns(rounds, slices)
+    """All contenders (`without` one) in turns, each with `present` claims, which have all been written twice."""
+
+    def slice_of(contender: Contender) -> Callable[[int], Sample]:
+        return lambda turn: in_threads(threads, work(contender, turn))
+
+    with opened(folder, present, without) as contenders, while_measuring():
+        samples = in_turns(rounds, {each.name: slice_of(each) for each in contenders})
     return {name: sample.result() for name, sample in samples.items()}
 
 
-def flat(folder: Path, contender: Contender, *, presents: tuple[int, ...], rounds: int, calls: int) -> Result:
-    """One contender with few claims present and with many, in turns; the figures are by number of claims."""
-    slices = {}
-    with ExitStack() as stack:
-        for present in presents:
-            names = stack.enter_context(opened(folder / str(present), [contender := copy(contender)], present))
-            in_use = min(presents)  # the same claims everywhere: only what else is present differs
-            warm_up(folder, names, in_use)
-            slices[f"{present} present"] = _updating(contender, in_use, 1, calls)
-        samples = in_turns(rounds, slices)
-    return {name: sample.result() for name, sample in samples.items()}
+def restart(folder: Path, *, present: int, rounds: int) -> Result:
+    """Open, and read everything into objects."""
 
-
-def _updating(contender: Contender, in_use: int, threads: int, calls: int) -> Callable[[int], Sample]:
-    def run(number: int) -> Sample:
-        states = [claim(n, next(_changes)) for n in random_numbers(calls, in_use, number)]
-        return in_threads(threads, [partial(contender.update, state) for state in states])
-
-    return run
-
-
-def batch(folder: Path, contenders: list[Contender], *, present: int, size: int, rounds: int) -> tuple[Result, Result]:
-    """`size` updates in one batch, and the same number one by one."""
-    with opened(folder, contenders, present) as names:
-        warm_up(folder, names, present)
-
-        def states(number: int) -> list[State]:
-            chosen = dict.fromkeys(random_numbers(size * 4, present, number))
-            return [claim(n, next(_changes)) for n in list(chosen)[:size]]
-
-        def together(contender: Contender, number: int) -> Sample:
-            return in_threads(1, [partial(contender.update_many, states(number))])
-
-        def one_by_one(contender: Contender, number: int) -> Sample:
-            def run(changed: list[State]) -> None:
-                for state in changed:
-                    contender.update(state)
-
-            return in_threads(1, [partial(run, states(number))])
-
-        slices = {
-            (name, way): partial(way, contender) for name, contender in names.items() for way in (together, one_by_one)
-        }
-        samples = in_turns(rounds, slices)
-    results = {key: sample.result() for key, sample in samples.items()}
-    return {name: results[name, together] for name in names}, {name: results[name, one_by_one] for name in names}
-
-
-def transact(folder: Path, contenders: list[Contender], *, present: int, size: int, rounds: int, calls: int) -> Result:
-    """Update `size` claims together or not at all; the floor cannot do that, and makes the updates one by one."""
-    able = [contender for contender in contenders if isinstance(contender, Transacting) or contender.name == "floor"]
-    apart = present // size  # so that no claim is twice in one transaction
-    with opened(folder, able, present) as names:
-        warm_up(folder, names, present)
-
-        def slice_of(contender: Contender) -> Callable[[int], Sample]:
-            change = contender.update_together if isinstance(contender, Transacting) else contender.update_many
-
-            def run(number: int) -> Sample:
-                chosen = random_numbers(calls, apart, number)
-                groups = [[claim(n + part * apart, next(_changes)) for part in range(size)] for n in chosen]
-                return in_threads(1, [partial(change, group) for group in groups])
-
-            return run
-
-        samples = in_turns(rounds, {name: slice_of(contender) for name, contender in names.items()})
-    return {name: sample.result() for name, sample in samples.items()}
-
-
-def create_and_remove(
-    folder: Path, contenders: list[Contender], *, present: int, rounds: int, calls: int
-) -> tuple[Result, Result]:
-    """The first write of new claims, and their removal."""
-    with opened(folder, contenders, present) as names:
-        fresh = itertools.count(present)
-        created: dict[tuple[str, int], list[int]] = {}
-
-        def creating(name: str, contender: Contender) -> Callable[[int], Sample]:
-            def run(number: int) -> Sample:
-                created[name, number] = [next(fresh) for _ in range(calls)]
-                return in_threads(1, [partial(contender.update, claim(n)) for n in created[name, number]])
-
-            return run
-
-        def removing(name: str, contender: Contender) -> Callable[[int], Sample]:
-            def run(number: int) -> Sample:
-                return in_threads(1, [partial(contender.remove, key_of(n)) for n in created[name, number]])
-
-            return run
-
-        first = in_turns(rounds, {name: creating(name, contender) for name, contender in names.items()})
-        gone = in_turns(rounds, {name: removing(name, contender) for name, contender in names.items()})
-    return (
-        {name: sample.result() for name, sample in first.items()},
-        {name: sample.result() for name, sample in gone.items()},
-    )
-
-
-def restart(folder: Path, contenders: list[Contender], *, present: int, rounds: int, cold: bool) -> Result:
-    """Open, and read everything into objects; `cold` drops the page cache before (needs root)."""
-    with opened(folder, contenders, present) as names:
-        for contender in names.values():
+    def slice_of(contender: Contender) -> Callable[[int], Sample]:
+        def run(_: int) -> Sample:
             contender.close()
+            started = time.perf_counter()
+            contender.open(folder / contender.name)
+            loaded = contender.load()
+            seconds = time.perf_counter() - started
+            assert len(loaded) == present, f"{contender.name} loaded {len(loaded)} of {present}"
+            return Sample([seconds], 1, seconds)
 
-        def slice_of(name: str, contender: Contender) -> Callable[[int], Sample]:
-            def run(_: int) -> Sample:
-                if cold:
-                    drop_caches()
-                started = time.perf_counter()
-                contender.open(folder / name)
-                loaded = contender.load()
-                seconds = time.perf_counter() - started
-                contender.close()
-                assert len(loaded) == present, f"{name} loaded {len(loaded)} of {present}"
-                return Sample([seconds], 1, seconds)
+        return run
 
-            return run
-
-        samples = in_turns(rounds, {name: slice_of(name, contender) for name, contender in names.items()})
-        for name, contender in names.items():
-            contender.open(folder / name)
+    with opened(folder, present) as contenders:
+        samples = in_turns(rounds, {each.name: slice_of(each) for each in contenders})
     return {name: sample.result() for name, sample in samples.items()}
 
 
 @contextmanager
-def opened(folder: Path, contenders: list[Contender], present: int) -> Iterator[dict[str, Contender]]:
+def opened(folder: Path, present: int, without: str = "") -> Iterator[list[Contender]]:
     """Open each contender in its own folder with `present` claims. The folders are removed at the end."""
-    names = {contender.name: contender for contender in contenders}
-    for name, contender in names.items():
-        (folder / name).mkdir(parents=True)
-        contender.open(folder / name)
-        for start in range(0, present, FILL_AT_ONCE):
-            contender.fill([claim(n) for n in range(start, min(present, start + FILL_AT_ONCE))])
+    contenders = [contender for contender in everybody() if contender.name != without]
+    for contender in contenders:
+        (folder / contender.name).mkdir(parents=True)
+        contender.open(folder / contender.name)
+        for change in range(2):
+            for start in range(0, present, FILL_AT_ONCE):
+                contender.fill([claim(n, change) for n in range(start, min(present, start + FILL_AT_ONCE))])
     settle(folder)
     try:
-        yield names
+        yield contenders
     finally:
-        for contender in names.values():
+        for contender in contenders:
             contender.close()
         shutil.rmtree(folder)
-
-
-def warm_up(folder: Path, names: dict[str, Contender], in_use: int) -> None:
-    """The first updates of a new process may take another way than all later ones; ours make spares."""
-    for contender in names.values():
-        for _ in range(max(2, WARM_UP // in_use)):
-            contender.fill([claim(n, next(_changes)) for n in range(in_use)])
-    settle(folder)
 
 
 def settle(folder: Path) -> None:
@@ -200,19 +163,3 @@ def settle(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     ctypes.CDLL(None).syncfs(descriptor)
     os.close(descriptor)
-
-
-@contextmanager
-def one_core() -> Iterator[None]:
-    """Inside the block, whatever this thread starts shares one core with it."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)
-
-
-def drop_caches() -> None:
-    os.sync()
-    Path("/proc/sys/vm/drop_caches").write_text("3", encoding="ascii")

@@ -1,5 +1,4 @@
 """The pages of this project, and the site that `tools/docs/build` makes of them.
 
-The pages are the .md files of the repository. The reference is made from docstrings by pdoc, the options from the
-parsers of the commands. Nothing in here is installed.
+The pages are the .md files of the repository, as they are; the reference is pdoc's. Nothing in here is installed.
 """

@@ -11,10 +11,6 @@ from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_by_name
-from pygments.util import ClassNotFound
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -77,9 +73,7 @@ def as_html(markdown: str) -> str:
     for token in _inline(tokens):
         if token.type == "link_open" and not re.match(r"[a-z]+:", str(token.attrs["href"])):
             token.attrSet("href", as_site_path(str(token.attrs["href"])))
-    html = str(parser.renderer.render(tokens, parser.options, {}))
-    html = re.sub(r"<td>.*?</td>", _breakable, html, flags=re.DOTALL)
-    return html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
+    return str(parser.renderer.render(tokens, parser.options, {}))
 
 
 def as_site_path(target: str) -> str:
@@ -92,22 +86,8 @@ def as_site_path(target: str) -> str:
     return path + mark + anchor
 
 
-def _breakable(cell: re.Match[str]) -> str:
-    """A cell in which a browser may break long names after an underscore or a slash, or before an issue number."""
-    return re.sub(r"((?<=[_/])(?=\w)|(?<=\w)(?=#\d))(?=[^<>]*<)", "<wbr>", cell[0])  # in text, not in tags
-
-
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"highlight": _highlighted}).enable(["table", "strikethrough"])
-
-
-def _highlighted(code: str, language: str, _: str) -> str:
-    try:
-        lexer = get_lexer_by_name(language or "text")
-    except ClassNotFound:
-        lexer = get_lexer_by_name("text")
-    body = highlight(code, lexer, HtmlFormatter(nowrap=True))
-    return f'<pre class="pdoc-code"><code>{body}</code></pre>'
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
 def _inline(tokens: tuple[Token, ...] | list[Token]) -> Iterator[Token]:

@@ -1,4 +1,4 @@
-"""The reference of the API: pdoc's pages of the public modules, and one page each for events and errors.
+"""The reference of the API: pdoc's pages of the public modules.
 
 pdoc reads docstrings. What comments say beside a field is added here, from `names`.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import inspect
 import re
 import sys
 import warnings
@@ -18,60 +17,25 @@ from typing import Any
 import pdoc.doc
 import pdoc.render
 
-from checkpointmanager import CheckpointError, EventKind
-from draState import DRAError
-
 from . import names
-
-FOLDER = "reference"
-ENTRIES = {f"{FOLDER}/events.html": "Events", f"{FOLDER}/errors.html": "Errors", f"{FOLDER}/commands.html": "Commands"}
 
 
 def path_of(module: str) -> str:
-    """The page of a module in the site."""
-    return f"{FOLDER}/{module.replace('.', '/')}.html"
+    """The page of a module, below the folder of the reference."""
+    return f"{module.replace('.', '/')}.html"
 
 
-def write_modules(out: Path) -> int:
-    """Write the page of each public module, and the index for the search; return how many there are."""
+def write(folder: Path) -> int:
+    """Write the page of each public module, the index and the search; return how many modules there are."""
+    pdoc.render.configure(docformat="markdown", show_source=False)
     modules = {name: _documented(name) for name in names.MODULES}
     for name, module in modules.items():
-        page = out / path_of(name)
+        page = folder / path_of(name)
         page.parent.mkdir(parents=True, exist_ok=True)
-        shown = pdoc.render.html_module(module, modules).replace('<span class="o">~</span>', "").replace("[~", "[")
-        page.write_text(shown, encoding="utf-8")  # without the tilde that marks a type variable
-    (out / FOLDER / "search.js").write_text(pdoc.render.search_index(modules), encoding="utf-8")
+        page.write_text(pdoc.render.html_module(module, modules), encoding="utf-8")
+    (folder / "index.html").write_text(pdoc.render.html_index(modules), encoding="utf-8")
+    (folder / "search.js").write_text(pdoc.render.search_index(modules), encoding="utf-8")
     return len(modules)
-
-
-def events_as_markdown() -> str:
-    """The page of all events."""
-    parts = ["# Events", _first_paragraph(EventKind), "| event | `kind` | what it means |", "|---|---|---|"]
-    rows = [f"| `{name}` | `{EventKind[name]}` | {_cell(said)} |" for name, said in names.fields_of(EventKind).items()]
-    link = f"[`Event`]({path_of('checkpointmanager').removeprefix(FOLDER + '/')}#Event)"
-    return (
-        "\n\n".join([*parts[:2], f"The fields of an event are in the reference: {link}."])
-        + "\n\n"
-        + "\n".join([*parts[2:], *rows, ""])
-    )
-
-
-def errors_as_markdown() -> str:
-    """The page of all errors: what each means, what to do, and its attributes."""
-    parts = ["# Errors", "What each error means, and what to do about it."]
-    for name, cls in errors().items():
-        bases = [base.__name__ for base in cls.__bases__ if base is not Exception]
-        parts.append(f"## {cls.__name__}")
-        module = name.rpartition(".")[0]
-        where = f"[`{name}`]({path_of(module).removeprefix(FOLDER + '/')}#{cls.__name__})"
-        parts.append(f"{where}, a {' and a '.join(f'`{base}`' for base in bases)}" if bases else where)
-        parts.append(_with_fields(cls))
-    return "\n\n".join(parts) + "\n"
-
-
-def errors() -> dict[str, type]:
-    """Every public error under its full name."""
-    return {name: cls for name, cls in names.public_classes().items() if issubclass(cls, CheckpointError | DRAError)}
 
 
 def _documented(name: str) -> pdoc.doc.Module:
@@ -131,11 +95,3 @@ def _with_fields(cls: type, shown: set[str] | None = None) -> str:
         if name not in (shown or ()) and not re.search(rf"\b{name}\b", written)
     ]
     return "\n\n".join([names.tables_as_lists(written), *(["\n".join(listed)] if listed else [])])
-
-
-def _first_paragraph(cls: type) -> str:
-    return (inspect.getdoc(cls) or "").partition("\n\n")[0]
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")

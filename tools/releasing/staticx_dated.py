@@ -1,6 +1,6 @@
 """Runs staticx with the commit's time on the packed files; by default it uses the time of its own copies.
 
-Run it in the environment with the extra [release]: staticx_dated.py PROGRAM TARGET
+Run it in the environment with the dependency group release: staticx_dated.py PROGRAM TARGET
 """
 
 from __future__ import annotations

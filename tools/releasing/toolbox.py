@@ -1,4 +1,4 @@
-"""The tools that build a release: Debian's packages, which must be installed, and the extra [release]."""
+"""The tools that build a release: Debian's packages, which must be installed, and the dependency group release."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Missing(NamedTuple):
 
 
 class Toolbox(NamedTuple):
-    """An environment in which the extra [release] is installed."""
+    """An environment in which the dependency group release is installed."""
 
     folder: Path
 
@@ -65,7 +65,7 @@ def advice(lacking: list[Missing]) -> str:
 def environment(clone: Path) -> Toolbox:
     """The environment for this list of requirements; made inside the clone if it does not exist."""
     with open(clone / "pyproject.toml", "rb") as file:
-        wanted = tomllib.load(file)["project"]["optional-dependencies"]["release"]
+        wanted = tomllib.load(file)["dependency-groups"]["release"]
     mark = hashlib.sha256(repr((sys.executable, sys.version, wanted)).encode()).hexdigest()[:12]
     box = Toolbox(clone / ".venv" / f"release-{mark}")
     if not (box.folder / "complete").exists():

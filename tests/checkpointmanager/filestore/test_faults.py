@@ -1,7 +1,7 @@
-"""Every error at every system call of every write: old or new content, no temp file, correct memory, the right error.
+"""Every error at every system call of every change: the error is truthful, nothing else is lost, and work goes on.
 
-The calls of a scenario are not listed here but found: the first is made to fail, then the second, until one run
-gets through. 15 scenarios, 7 errors, all calls: test_the_enumeration_is_as_large_as_it_claims counts them.
+The calls of a change are not listed here but found: the first is made to fail, then the second, until one run gets
+through. After each failure a copy of the directory shows what a kill at that moment would leave.
 """
 
 from __future__ import annotations
@@ -9,155 +9,222 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 
 from checkpointmanager import (
     BatchFailed,
-    Checkpoint,
     CheckpointError,
     CheckpointManager,
     CheckpointNotFound,
+    CheckpointUnreadable,
     CheckpointWriteFailed,
-    CorruptCheckpoint,
     DirectoryLocked,
     DirectoryUnusable,
+    TransactionFailed,
 )
-from checkpointmanager.testing import Call, failing, watching
+from checkpointmanager.testing import Call, failing
 
+from ...long import LONG
 from ..contents import names, quarantined
 from ..leases import LEASES, NEW, OLD, LeaseManager
-from ..processes import open_descriptors
-from ..scenarios import CURES, WRITES, Scenario, data_of
+from ..processes import open_descriptors, open_journals
+from ..scenarios import (
+    BEFORE,
+    CHANGES,
+    CURES,
+    MODES,
+    PREPARATIONS,
+    Change,
+    as_after_a_kill,
+    known,
+    leave_as_killed,
+    links_refused,
+    values,
+)
 
-pytestmark = pytest.mark.usefixtures("way", "kit_standing_by", "no_waiting_for_the_disk")
+pytestmark = pytest.mark.usefixtures("kit_standing_by", "no_waiting_for_the_disk")
 
-ERRORS = [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.EACCES, errno.ENOENT]
+ERRORS = [errno.EIO, errno.ENOSPC, errno.EINTR, errno.ENOENT]
+ERRORS += [errno.EROFS, errno.EMFILE, errno.EACCES, errno.EDQUOT] if LONG else []
 by_errno = pytest.mark.parametrize("number", ERRORS, ids=lambda number: errno.errorcode[number])
+by_mode = pytest.mark.parametrize("mode", MODES)
 
 
 class Attempt(NamedTuple):
-    """The outcome, the call that failed (None: there were fewer calls) and all calls that were made."""
+    """The outcome, and the call that failed (None: there were fewer calls)."""
 
-    nth: int
+    number: int  # the errno
     outcome: Any  # a result, or one of our errors
     failed: Call | None
-    failure: OSError
-    calls: list[Call]
 
 
-def attempt(directory: Path, number: int, nth: int, act: Any, *arguments: Any, lasting: bool = False) -> Attempt:
+def attempt(directory: Path, number: int, nth: int, act: Callable[..., object], *arguments: Any) -> Attempt:
     """The n-th call fails. The outcome is a result or one of our errors; anything else fails the test."""
-    failure = OSError(number, os.strerror(number))
-    with failing(directory, failure=failure, nth=nth, lasting=lasting) as injector:
+    with failing(directory, failure=OSError(number, os.strerror(number)), nth=nth) as injector:
         try:
             outcome = act(*arguments)
         except CheckpointError as error:
             error.__traceback__ = None  # its frames would keep descriptors open
             outcome = error
-    assert lasting or injector.repeated_syncs == []
-    return Attempt(nth, outcome, injector.failed, failure, injector.calls)
+    # A second sync of a file proves nothing. One of the directory does, after all its names were made anew.
+    assert [call for call in injector.repeated_syncs if not call.concerns(".")] == []
+    return Attempt(number, outcome, injector.failed)
+
+
+@contextmanager
+def describing(tried: Attempt) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"after a failed {tried.failed}, and {tried.outcome!r}")
+        raise
+
+
+def doubts(outcome: Any, change: Change) -> dict[str, bool]:
+    """By key that failed: is it in doubt?"""
+    if isinstance(outcome, BatchFailed):
+        return {key: getattr(error, "in_doubt", False) for key, error in outcome.failures.items()}
+    if isinstance(outcome, CheckpointError):
+        return dict.fromkeys(change.keys, getattr(outcome, "in_doubt", False))
+    return {}
+
+
+def check_values(seen: dict[str, Any], change: Change, failed: dict[str, bool], *, doubtful: bool) -> None:
+    """What failed for certain has not happened; what succeeded has; a doubt allows both, if `doubtful`."""
+    happened: set[bool] = set()
+    for key in {*BEFORE, *change.after}:
+        before, after = BEFORE.get(key), change.after.get(key)
+        if key not in failed:
+            assert seen.get(key) == after, f"{key} is lost"
+        elif failed[key] and doubtful:
+            assert seen.get(key) in (before, after)
+            happened.add(seen.get(key) == after)
+        else:
+            assert seen.get(key) == before, f"{key} has changed, and the error denies it"
+    if change.together:
+        assert len(happened) <= 1, "half of a transaction"
 
 
 def is_an_answer(tried: Attempt) -> bool:
     """ENOENT of the checkpoint itself is no failure: it says that there is none, and is believed."""
-    call = tried.failed
-    return (
-        tried.failure.errno == errno.ENOENT
-        and call is not None
-        and call.name in ("open", "rename", "link")
-        and call.about.startswith("a.json")
-    )
+    return tried.number == errno.ENOENT and tried.failed is not None and tried.failed.name in ("open", "stat", "unlink")
 
 
-def check_write(directory: Path, number: int, nth: int, scenario: Scenario) -> Attempt:
-    descriptors = open_descriptors()
-    with scenario.prepare(directory) as manager:
-        manager_descriptors = open_descriptors()
-        with scenario.world(directory):
-            tried = attempt(directory, number, nth, scenario.act, manager)
-        outcome = tried.outcome
-        assert open_descriptors() == manager_descriptors, "a descriptor is left open"
-        now = data_of(manager)
-        if is_an_answer(tried):
-            assert outcome is None or isinstance(outcome, CheckpointNotFound | Checkpoint)
-        elif isinstance(outcome, CheckpointError):
-            check_error(outcome, tried)
-        else:
-            assert now == scenario.after
-        if failed := failure_of_a(outcome):
-            assert now == ((failed.in_doubt and scenario.after) or scenario.before), "a removal in doubt is taken back"
-        assert now in (scenario.before, scenario.after)
-        if tried.failed is None or tried.failed.name != "unlink":
-            assert names(directory, ".tmp-") == []
-        check_memory(manager, tried, scenario)
-    assert open_descriptors() == descriptors
-    check_reopened(directory, scenario)
-    return tried
-
-
-def failure_of_a(error: Any) -> CheckpointWriteFailed | None:
-    failure = error.failures.get("a") if isinstance(error, BatchFailed) else error
-    return failure if isinstance(failure, CheckpointWriteFailed) else None
-
-
-def check_error(error: CheckpointError, tried: Attempt) -> None:
+def check_error(outcome: CheckpointError, tried: Attempt, mode: str) -> None:
     assert tried.failed is not None
-    if tried.failed.about == ".lock" and tried.failure.errno == errno.ENOENT:
-        assert isinstance(error, DirectoryLocked), "the lock file is gone"
+    if isinstance(outcome, DirectoryLocked | DirectoryUnusable):
+        assert tried.failed.concerns(".lock") or mode == "sharer", "a sharer takes the lock anew for each change"
         return
-    assert isinstance(error, CheckpointWriteFailed)
-    assert isinstance(error, OSError)
-    assert error.errno == tried.failure.errno
-    assert error.in_doubt == is_the_last_sync(tried)
-    assert error.__cause__ is tried.failure or isinstance(error, BatchFailed)
-
-
-def is_the_last_sync(tried: Attempt) -> bool:
-    """The sync of the directory, after a name that matters has changed."""
-    assert tried.failed is not None
-    earlier = tried.calls[: tried.nth - 1]
-    changed = any(call.name in ("rename", "exchange") and ".json" in call.about for call in earlier)
-    return tried.failed.name == "fsync" and changed
-
-
-def check_memory(manager: LeaseManager, tried: Attempt, scenario: Scenario) -> None:
-    outcome = tried.outcome
-    if is_an_answer(tried):
-        manager.create_checkpoint("a", NEW)
-        return
-    if isinstance(outcome, DirectoryLocked):
-        with pytest.raises(DirectoryLocked):
-            manager.create_checkpoint("a", NEW)
-        return
-    seen = manager.get_checkpoint("a").generation if "a" in manager else 0
-    again = manager.create_checkpoint("a", scenario.after or NEW)
-    wrote = not isinstance(outcome, CheckpointError) and scenario.after is not None
-    if wrote or (isinstance(outcome, BatchFailed) and "a" not in outcome.failures):
-        assert again.unchanged
-    else:
-        assert not again.unchanged
-        assert again.generation > seen
-    assert manager.get_checkpoint("a").data == (scenario.after or NEW)
-
-
-def check_reopened(directory: Path, scenario: Scenario) -> None:
-    with CheckpointManager(directory, LEASES) as manager:
-        assert names(directory, ".tmp-") == []
-        assert manager.verify().problems == {}
-        assert data_of(manager) in (scenario.before, scenario.after, NEW)
-        manager.create_checkpoint("a", NEW)
+    assert isinstance(outcome, CheckpointWriteFailed)
+    assert outcome.errno == tried.number
+    certain = ("nothing was changed", "none of the transaction's changes was made")
+    assert outcome.in_doubt or isinstance(outcome, BatchFailed) or any(text in str(outcome) for text in certain)
+    if mode == "owner" and outcome.in_doubt:
+        assert tried.failed.name in ("lseek", "write", "fdatasync"), "only the append may leave a doubt"
 
 
 @by_errno
-@pytest.mark.parametrize("name", WRITES)
-def test_a_write_that_fails_at_any_call_is_all_or_nothing(tmp_path: Path, name: str, number: int) -> None:
+@pytest.mark.parametrize(
+    ("preparation", "mode"), [*((each, "owner") for each in PREPARATIONS), ("found", "sharer"), ("found", "atomic")]
+)
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_fails_at_any_call_says_the_truth_and_the_next_one_works(
+    tmp_path: Path, name: str, preparation: str, mode: str, number: int
+) -> None:
     for nth in itertools.count(1):
-        if check_write(tmp_path / str(nth), number, nth, WRITES[name]).failed is None:
+        directory = tmp_path / str(nth)
+        descriptors = open_descriptors()
+        with PREPARATIONS[preparation](directory, **MODES[mode]) as manager:
+            of_the_manager = open_descriptors() - open_journals()
+            tried = attempt(directory, number, nth, CHANGES[name].act, manager)
+            with describing(tried):
+                assert open_descriptors() - open_journals() == of_the_manager, "a descriptor is left open"
+                assert open_journals() <= 1
+                check_change(directory, manager, tried, CHANGES[name], mode)
+        assert open_descriptors() == descriptors
+        if not isinstance(tried.outcome, DirectoryLocked):
+            with describing(tried), CheckpointManager(directory, LEASES) as manager:
+                assert values(manager) == CHANGES[name].after
+                assert names(directory, ".tmp-") == []
+        if tried.failed is None:
             break
-    assert nth > 4
+    assert nth > 3
+
+
+def check_change(directory: Path, manager: LeaseManager, tried: Attempt, change: Change, mode: str) -> None:
+    if not is_an_answer(tried):
+        if isinstance(tried.outcome, CheckpointError):
+            check_error(tried.outcome, tried, mode)
+        failed = doubts(tried.outcome, change)
+        check_values(values(manager), change, failed, doubtful=mode != "owner")
+        check_values(as_after_a_kill(directory, directory.parent), change, failed, doubtful=True)
+    if tried.failed is None or tried.failed.name not in ("unlink", "rename"):
+        assert names(directory, ".tmp-") == []
+    if isinstance(tried.outcome, DirectoryLocked) and mode != "sharer":
+        return  # the lock file is gone: this owner never writes again
+    change.act(manager)
+    assert values(manager) == change.after
+
+
+@by_errno
+@by_mode
+def test_a_close_that_fails_at_any_call_loses_nothing_and_leaves_nothing_open(
+    tmp_path: Path, mode: str, number: int
+) -> None:
+    for nth in itertools.count(1):
+        directory = tmp_path / str(nth)
+        descriptors = open_descriptors()
+        manager = known(directory, **MODES[mode])
+        tried = attempt(directory, number, nth, manager.close)
+        with describing(tried):
+            assert tried.outcome is None
+            manager.close()
+            assert (open_descriptors(), open_journals()) == (descriptors, 0)
+            assert as_after_a_kill(directory, tmp_path) == BEFORE
+        if tried.failed is None:
+            break
+    assert names(directory, ".") == [".lock", *(f".previous-{key}" for key in sorted(BEFORE))]
+
+
+def killed_before_its_names(directory: Path) -> None:
+    """A transaction is committed, and a power loss has taken all its names back."""
+    leave_as_killed(directory, CHANGES["transaction"].act)
+    (directory / "b.json").unlink()
+    os.replace(directory / ".previous-a", directory / "a.json")
+    os.link(directory / "other.json", directory / "c.json")  # torn: not what belongs there
+
+
+@by_errno
+@by_mode
+def test_an_open_after_a_kill_that_fails_at_any_call_loses_nothing(tmp_path: Path, mode: str, number: int) -> None:
+    after = CHANGES["transaction"].after
+    for nth in itertools.count(1):
+        directory = tmp_path / str(nth)
+        killed_before_its_names(directory)
+        descriptors = open_descriptors()
+        tried = attempt(directory, number, nth, lambda: CheckpointManager(directory, LEASES, **MODES[mode]))  # noqa: B023
+        with describing(tried):
+            assert as_after_a_kill(directory, tmp_path) == after
+            if isinstance(tried.outcome, CheckpointManager):
+                assert values(tried.outcome) == after
+                tried.outcome.create_checkpoint("a", OLD)
+                tried.outcome.close()
+            else:
+                assert isinstance(tried.outcome, DirectoryUnusable | DirectoryLocked)
+                assert str(directory) in str(tried.outcome)
+            assert (open_descriptors(), open_journals()) == (descriptors, 0)
+            with CheckpointManager(directory, LEASES) as manager:
+                assert names(directory, ".tmp-") == []
+                assert values(manager) == after | ({"a": OLD} if isinstance(tried.outcome, CheckpointManager) else {})
+        if tried.failed is None:
+            break
+    assert nth > 20
 
 
 @by_errno
@@ -169,108 +236,90 @@ def test_a_cure_that_fails_at_any_call_leaves_the_damaged_bytes_or_the_good_ones
     for nth in itertools.count(1):
         directory = tmp_path / str(nth)
         with prepare(directory) as manager:
-            descriptors = open_descriptors()
+            descriptors = open_descriptors() - open_journals()
             damaged = (directory / "a.json").read_bytes()
             tried = attempt(directory, number, nth, act, manager)
-            outcome = tried.outcome
-            assert open_descriptors() == descriptors
-            bytes_now = (directory / "a.json").read_bytes()
-            if is_an_answer(tried):
-                continue
-            if isinstance(outcome, CorruptCheckpoint):
-                assert outcome.errno == number == errno.EMFILE, "a shortage is no reason to give up the bytes"
-            elif isinstance(outcome, CheckpointError) and tried.failed and tried.failed.about != ".lock":
-                assert isinstance(outcome, CheckpointWriteFailed)
-                assert outcome.errno == number
-                assert (bytes_now != damaged) == outcome.in_doubt
-            if bytes_now != damaged:
-                assert quarantined(directory) == [damaged], "kept before it was replaced"
-                assert manager.get_checkpoint("a").data == cured
-            if tried.failed is None or tried.failed.name != "unlink":
-                assert names(directory, ".tmp-") == []
-        with CheckpointManager(directory, LEASES) as manager:
+            with describing(tried):
+                assert open_descriptors() - open_journals() == descriptors
+                if isinstance(tried.outcome, CheckpointError):
+                    assert isinstance(tried.outcome, CheckpointWriteFailed | CheckpointUnreadable | DirectoryLocked)
+                    assert (directory / "a.json").read_bytes() == damaged, "it stays until the change is certain"
+                elif getattr(tried.outcome, "outcome", None) is outcome_of_success:
+                    assert quarantined(directory) == [damaged], "kept before it is replaced"
+                    assert manager.get_checkpoint("a").data == cured
+        with describing(tried), CheckpointManager(directory, LEASES) as manager:
             act(manager)
             assert manager.get_checkpoint("a").data == cured
-            assert damaged in quarantined(directory)
-            assert len(quarantined(directory)) == 1
+            assert quarantined(directory) == [damaged]
         if tried.failed is None:
-            assert outcome_of_success in (None, outcome.outcome if outcome_of_success else None)
+            assert outcome_of_success in (None, getattr(tried.outcome, "outcome", None))
             break
     assert nth > 15
 
 
-def leftovers(directory: Path) -> None:
-    with CheckpointManager(directory, LEASES) as manager:
-        manager.create_checkpoint("a", OLD)
-    (directory / ".tmp-dead").write_bytes(b"unfinished")
-    (directory / ".previous-gone").write_bytes(b"orphan")
+def outcome_of(change: Change, manager: LeaseManager) -> Any:
+    try:
+        return change.act(manager)
+    except CheckpointWriteFailed as error:
+        return error
 
 
-def is_forgiven_at_opening(number: int, tried: Attempt) -> bool:
-    """A parent that may not be read or is read-only cannot be synced either; a new lock file is missing.
+@contextmanager
+def full_disk(nth: int) -> Iterator[list[int]]:
+    """The n-th write that needs room is the first that gets none. What has its room already can be written again."""
+    write, needs, refused = os.write, itertools.count(1), list[int]()
 
-    No other sync and no read is skipped.
-    """
-    call = tried.failed
-    assert call is not None
-    if call.name == "fsync" and number == errno.EROFS:
-        return any(later.name == "fsync" for later in tried.calls[tried.nth :])  # the last sync is the directory's own
-    if call.name in ("open", "fchmod"):
-        return number == errno.EACCES
-    if call.name == "stat" and call.about.endswith(".lock"):
-        return number == errno.ENOENT
-    return call.name not in ("fsync", "fstat", "listdir")
+    def refuse(descriptor: int, blob: bytes) -> int:
+        if os.lseek(descriptor, 0, os.SEEK_CUR) + len(blob) > os.fstat(descriptor).st_size and next(needs) >= nth:
+            refused.append(descriptor)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, blob)
 
-
-@by_errno
-@pytest.mark.parametrize("new", [True, False], ids=["a new directory", "one with leftovers"])
-def test_an_open_that_fails_at_any_call_can_be_repeated(tmp_path: Path, number: int, new: bool) -> None:
-    for nth in itertools.count(1):
-        root = tmp_path / str(nth)
-        directory = root / "lib" / "agent" / "leases"
-        root.mkdir()
-        if not new:
-            leftovers(directory)
-        descriptors = open_descriptors()
-        tried = attempt(root, number, nth, CheckpointManager, directory, LEASES)
-        outcome, failed = tried.outcome, tried.failed
-        if isinstance(outcome, CheckpointManager):
-            assert failed is None or is_forgiven_at_opening(number, tried)
-            outcome.close()
-        elif failed and failed.about.endswith(".lock") and number in (errno.ENOENT, errno.EACCES):
-            assert isinstance(outcome, DirectoryLocked | DirectoryUnusable)  # filelock mistakes it for contention
-        else:
-            assert isinstance(outcome, DirectoryUnusable)
-            assert number in (outcome.errno, errno.ENOENT)  # filelock then tries to make the directory
-            assert outcome.__cause__ is tried.failure or number == errno.ENOENT
-        assert open_descriptors() == descriptors, "a descriptor is left open"
-
-        with CheckpointManager(directory, LEASES) as manager:
-            assert names(directory) == [".lock"] if new else [".lock", "a.json"]
-            assert manager.verify().problems == {}
-            manager.create_checkpoint("a", NEW)
-        if failed is None:
-            break
-    assert nth > 10
+    with mock.patch.object(os, "write", refuse):
+        yield refused
 
 
-@by_errno
-def test_a_write_under_sharing_that_fails_at_any_call_gives_the_lock_back(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("preparation", PREPARATIONS)
+def test_when_the_disk_is_full_from_any_write_on_changes_fail_for_certain_and_close_and_open_work(
+    tmp_path: Path, name: str, preparation: str
+) -> None:
+    change = CHANGES[name]
     for nth in itertools.count(1):
         directory = tmp_path / str(nth)
-        with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as manager:
-            manager.create_checkpoint("a", OLD)
-            descriptors = open_descriptors()
-            tried = attempt(directory, number, nth, manager.create_checkpoint, "a", NEW)
-            assert open_descriptors() == descriptors
-            with CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as other:
-                assert data_of(other) in (OLD, NEW)
-                other.create_checkpoint("b", NEW)
-            manager.create_checkpoint("a", NEW)
-            assert names(directory, ".tmp-") == []
+        manager = PREPARATIONS[preparation](directory)
+        with full_disk(nth) as refused:
+            failed = doubts(outcome_of(change, manager), change)
+            check_values(values(manager), change, failed, doubtful=False)
+            manager.close()
+            with CheckpointManager(directory, LEASES) as manager:
+                check_values(values(manager), change, failed, doubtful=True)
+                manager.remove_checkpoint("other")
+                assert "other" not in manager
+        with CheckpointManager(directory, LEASES) as manager:
+            assert "other" not in manager
+            manager.create_checkpoint("other", OLD)
+            change.act(manager)
+            assert values(manager) == change.after
+        if not refused:
+            break
+    assert nth > 1
+
+
+def test_where_links_are_refused_the_previous_generation_is_a_copy_and_may_fail_without_harm(tmp_path: Path) -> None:
+    for nth in itertools.count(1):
+        directory = tmp_path / str(nth)
+        with known(directory) as manager, links_refused(directory):
+            tried = attempt(directory, errno.EIO, nth, CHANGES["update"].act, manager)
+            failed = doubts(tried.outcome, CHANGES["update"])
+            check_values(values(manager), CHANGES["update"], failed, doubtful=False)
+            if not failed and not tried.failed:
+                previous = manager.previous_checkpoint("a")
+                assert previous is not None
+                assert previous.data == OLD
         if tried.failed is None:
             break
-    assert nth > 15
+    assert nth > 8
 
 
 @by_errno
@@ -287,10 +336,11 @@ def test_a_read_that_fails_is_reported_and_forgotten(tmp_path: Path, number: int
                 assert tried.outcome.data == OLD
         assert nth > 4
         for nth in range(1, 4):
-            outcome = attempt(directory, number, nth, manager.get_checkpoint, "a", lasting=True).outcome
+            broken = failing(directory, failure=OSError(number, os.strerror(number)), nth=nth, lasting=True)
             if number != errno.ENOENT:
-                assert isinstance(outcome, CorruptCheckpoint)
-                assert (outcome.reason, outcome.errno) == ("unreadable", number)
+                with broken, pytest.raises(CheckpointUnreadable) as caught:
+                    manager.get_checkpoint("a")
+                assert caught.value.errno == number
         assert manager.get_checkpoint("a").data == OLD
 
 
@@ -299,26 +349,22 @@ def test_a_question_that_cannot_be_answered_is_an_error_and_not_a_no(tmp_path: P
     directory = tmp_path / "leases"
     with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
-        for question in (manager.__contains__, lambda _: manager.list_checkpoints(), lambda _: len(manager)):
-            outcome = attempt(directory, number, 1, question, "a").outcome
-            if question == manager.__contains__ and number == errno.ENOENT:
+        questions: list[Callable[[LeaseManager], object]] = [lambda m: "a" in m, lambda m: m.list_checkpoints(), len]
+        for question in questions:
+            outcome = attempt(directory, number, 1, question, manager).outcome
+            if question is questions[0] and number == errno.ENOENT:
                 assert outcome is False
             else:
                 assert isinstance(outcome, DirectoryUnusable)
                 assert outcome.errno == number
 
 
-def test_the_enumeration_is_as_large_as_it_claims(tmp_path: Path) -> None:
-    """Each scenario's calls, times seven errors. The number is here only so that a drop is noticed."""
-    made = 0
-    for number, scenario in enumerate(WRITES.values()):
-        directory = tmp_path / str(number)
-        with scenario.prepare(directory) as manager, scenario.world(directory), watching(directory) as calls:
-            scenario.act(manager)
-        made += len(calls)
-    for number, (prepare, act, _, _) in enumerate(CURES.values(), 100):
-        directory = tmp_path / str(number)
-        with prepare(directory) as manager, watching(directory) as calls:
-            act(manager)
-        made += len(calls)
-    assert made * len(ERRORS) >= 1000
+def test_a_transaction_that_fails_names_the_key_and_says_that_nothing_was_changed(tmp_path: Path) -> None:
+    with known(tmp_path / "leases") as manager:
+        full = failing(tmp_path / "leases", "write", errno.ENOSPC)
+        with full, pytest.raises(TransactionFailed, match="No space left") as caught:
+            CHANGES["transaction"].act(manager)
+        assert (caught.value.in_doubt, caught.value.key in CHANGES["transaction"].keys) == (False, True)
+        with pytest.raises(CheckpointNotFound):
+            manager.get_checkpoint("b")
+        assert manager.create_checkpoint("a", NEW).generation == 3

@@ -1,4 +1,4 @@
-"""The exact system calls of a durable write of a known key, seen from inside and from outside."""
+"""What each change does to the disk, call by call, seen from inside and by the kernel; and how many syncs it takes."""
 
 from __future__ import annotations
 
@@ -6,191 +6,211 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from checkpointmanager import CheckpointManager
-from checkpointmanager.testing import watching
+from checkpointmanager.testing import Call, watching
 
-from .. import spares
-from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
+from ..scenarios import MODES
 
-# As commit.py and spares.py describe them.
-CLASSIC = ["stat", "open", "write", "fsync", "close", "link", "rename", "rename", "fsync"]
-GROWING = ["stat", "open", "write", "fsync", "close", "exchange", "exchange", "rename", "fsync"]
-OVER_A_SPARE = ["stat", "open", "fstat", *["fcntl"] * 3, "write", "fdatasync", "close", "exchange", "exchange"]
-READ = ["open", "fstat", "read", "close"]
+Manager = CheckpointManager[Any]
+READS = ("stat", "fstat", "read", "listdir")
+SYNCS = ("fsync", "fdatasync")
+ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def manager(real_directory: Path) -> Iterator[LeaseManager]:
-    """Key "a" is known, and so is whether files can be recycled here."""
-    with CheckpointManager(real_directory, LEASES) as manager:
-        for lease in (OLD, NEW, OLD, NEW, OLD):
-            manager.create_checkpoint("a", lease)
-        yield manager
+def batch(manager: Manager) -> None:
+    with manager.batch() as batch:
+        batch.create_checkpoint("new", 1)
+        batch.create_checkpoint("a", "changed")
+        batch.remove_checkpoint("c")
 
 
-@pytest.fixture
-def spared(spare_directory: Path) -> Iterator[LeaseManager]:
-    """The same with two free spares."""
-    with CheckpointManager(spare_directory, LEASES) as manager:
-        for lease in (OLD, NEW, OLD, NEW, OLD):
-            manager.create_checkpoint("a", lease)
-        assert spares.free_in(manager) == 2
-        yield manager
+def transaction(manager: Manager) -> None:
+    with manager.transaction() as transaction:
+        transaction.create_checkpoint("new", 1)
+        transaction.create_checkpoint("a", "changed")
+        transaction.create_checkpoint("b", "changed")
+        transaction.remove_checkpoint("c")
 
 
-def test_a_write_of_a_known_key(manager: LeaseManager, real_directory: Path) -> None:
-    with watching(real_directory) as calls:
-        manager.create_checkpoint("a", NEW)
+CHANGES: dict[str, Callable[[Manager], object]] = {
+    "create": lambda manager: manager.create_checkpoint("new", 1),
+    "update": lambda manager: manager.update_checkpoint("a", lambda _: "changed"),
+    "remove": lambda manager: manager.remove_checkpoint("c"),
+    "batch of 3": batch,
+    "transaction of 4": transaction,
+}
 
-    assert [call.name for call in calls] == CLASSIC
-    temp, kept = calls[1].about, calls[5].about.removeprefix("a.json ")
-    assert calls[0].about == ".lock"
-    assert {call.about for call in calls[2:5]} == {temp}
-    assert calls[6].about == f"{kept} .previous-a"
-    assert calls[7].about == f"{temp} a.json"
-
-
-def test_a_write_of_a_known_key_over_a_spare(spared: LeaseManager, spare_directory: Path) -> None:
-    with watching(spare_directory) as calls:
-        spared.create_checkpoint("a", NEW)
-
-    assert [call.name for call in calls] == OVER_A_SPARE
-    spare = calls[1].about
-    assert calls[0].about == ".lock"
-    assert spare.startswith(".spare-")
-    assert {call.about for call in calls[2:9]} == {spare}
-    assert calls[9].about == f"{spare} a.json"
-    assert calls[10].about == f"{spare} .previous-a"
+# Each .tmp- file is T1, T2 and so on. In a change: its new files, what makes it durable, and its names.
+NEW, A, B = (
+    ("open T1", "write T1", "close T1"),
+    ("open T2", "write T2", "close T2"),
+    ("open T3", "write T3", "close T3"),
+)
+COMMIT = ("lseek .journal", "write .journal", "fdatasync .journal")
+NAME_NEW = ("unlink .previous-new", "rename T1 new.json")
+TAKE_C = ("unlink c.json", "unlink .previous-c")
 
 
-def test_a_transaction_before_it_adds_nothing(spared: LeaseManager, spare_directory: Path) -> None:
-    for lease in (NEW, OLD):
-        with spared.transaction() as transaction:
-            transaction.create_checkpoint("a", lease)
-            transaction.create_checkpoint("b", lease)
-    with watching(spare_directory) as calls:
-        spared.create_checkpoint("a", NEW)
-
-    assert [call.name for call in calls] == OVER_A_SPARE
+def kept(key: str, new: str, link: str) -> tuple[str, ...]:
+    """The old file becomes the previous generation, and the new one takes its name."""
+    return f"link {key}.json {link}", f"rename {link} .previous-{key}", f"rename {new} {key}.json"
 
 
-def test_a_write_of_a_known_key_where_no_spare_is_free(spared: LeaseManager, spare_directory: Path) -> None:
-    for lease in (NEW, OLD):
-        spared.create_checkpoint("a", lease)
-    with watching(spare_directory) as calls:
-        spared.create_checkpoint("a", NEW)
-
-    assert [call.name for call in calls] == GROWING
-    temp = calls[1].about
-    assert [call.about for call in calls[5:8]] == [f"{temp} a.json", f"{temp} .previous-a", f"{temp} {spare_of(temp)}"]
+def synced(temp: str) -> tuple[str, ...]:
+    return f"open {temp}", f"fsync {temp}", f"close {temp}"
 
 
-def spare_of(temp: str) -> str:
-    return temp.replace(".tmp-", ".spare-")
+NAMES = ("fsync .", "fsync .lock")  # an xfs that has shut down reports it only for a file
+PUT_JOURNAL = ("open T4", "write T4", "fsync T4", "rename T4 .journal", "fsync .")
+END_JOURNAL = ("open T7", "write T7", "fsync T7", "rename T7 .journal", "fsync .", "close T7", "unlink .journal")
+FOUR_NAMES = (*kept("a", "T1", "T5"), *kept("b", "T2", "T6"), *TAKE_C, "unlink .previous-new", "rename T3 new.json")
+SETTLE = ("fsync a.json", "fsync b.json", "fsync new.json", "fsync .")
+TRANSACTION = (*NEW, *A, *B, *PUT_JOURNAL, *FOUR_NAMES, *SETTLE, *END_JOURNAL, "close T4")
+
+EXPECTED: dict[tuple[str, str], tuple[str, ...]] = {
+    ("owner", "create"): (*NEW, *COMMIT, *NAME_NEW),
+    ("owner", "update"): (*NEW, *COMMIT, *kept("a", "T1", "T2")),
+    ("owner", "remove"): (*COMMIT, *TAKE_C),
+    ("owner", "batch of 3"): (*NEW, *A, *COMMIT, *NAME_NEW, *kept("a", "T2", "T3"), *TAKE_C),
+    ("owner", "transaction of 4"): (
+        *(*NEW, *A, *B, *COMMIT),
+        *(*kept("a", "T1", "T4"), *kept("b", "T2", "T5"), *TAKE_C, "unlink .previous-new", "rename T3 new.json"),
+    ),
+    ("sharer", "create"): (*NEW, *synced("T1"), *NAME_NEW, *NAMES),
+    ("sharer", "update"): (*NEW, *synced("T1"), *kept("a", "T1", "T2"), *NAMES),
+    ("sharer", "remove"): (*TAKE_C, *NAMES),
+    ("sharer", "batch of 3"): (
+        *(*NEW, *A, *synced("T1"), *synced("T2")),
+        *(*NAME_NEW, *kept("a", "T2", "T3"), *TAKE_C, *NAMES),
+    ),
+    ("sharer", "transaction of 4"): TRANSACTION,
+    ("atomic", "create"): (*NEW, *synced("T1"), *NAME_NEW),
+    ("atomic", "update"): (*NEW, *synced("T1"), *kept("a", "T1", "T2")),
+    ("atomic", "remove"): TAKE_C,
+    ("atomic", "batch of 3"): (*NEW, *A, *synced("T1"), *synced("T2"), *NAME_NEW, *kept("a", "T2", "T3"), *TAKE_C),
+    ("atomic", "transaction of 4"): TRANSACTION,
+}
 
 
-def test_a_shorter_value_costs_one_call_more(spared: LeaseManager, spare_directory: Path) -> None:
-    """The rest of the longer value is cut off after the write and before the sync."""
-    spared.create_checkpoint("a", Lease("long" * 300))
-    for lease in (NEW, OLD, NEW, OLD):
-        with watching(spare_directory) as calls:
-            spared.create_checkpoint("a", lease)
-        if "truncate" in [call.name for call in calls]:
-            break
-    assert [call.name for call in calls] == [*OVER_A_SPARE[:7], "truncate", *OVER_A_SPARE[7:]]
+@pytest.fixture(autouse=True)
+def _one_sync_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several files are synced side by side, in no order. One helper thread less makes the order certain."""
+    monkeypatch.setattr("checkpointmanager._filestore.plain.SYNC_THREADS", 1)
+    monkeypatch.setattr("checkpointmanager._filestore.settling.SYNC_THREADS", 1)
 
 
-def test_the_first_write_of_a_key_by_its_owner_learns_what_the_file_holds(real_directory: Path) -> None:
-    for lease in (OLD, NEW):
-        with CheckpointManager(real_directory, LEASES) as manager, watching(real_directory) as calls:
-            manager.create_checkpoint("a", lease)
-    # A dead writer may have left both names on one file; then the last rename leaves a name to remove.
-    assert [call.name for call in calls] == ["stat", *READ, *CLASSIC[1:], "unlink"]
+def filled(directory: Path, **options: Any) -> Manager:
+    manager: Manager = CheckpointManager(directory, **options)
+    for key in "abc":
+        manager.create_checkpoint(key, "first")
+        manager.create_checkpoint(key, "second")
+    return manager
 
 
-def test_an_update_reads_first(spared: LeaseManager, spare_directory: Path) -> None:
-    with watching(spare_directory) as calls:
-        spared.update_checkpoint("a", lambda _: NEW)
-    assert [call.name for call in calls] == ["stat", *READ, *OVER_A_SPARE[1:]]
+def told(calls: Iterable[Call]) -> list[str]:
+    """What changes the disk or makes it durable, with short names for temp files. Looking changes nothing."""
+    short: dict[str, str] = {}
+    found = []
+    for call in calls:
+        words = [short.setdefault(w, f"T{len(short) + 1}") if w.startswith(".tmp-") else w for w in call.about.split()]
+        if call.name not in READS and not (call.name in ("open", "close") and not words[0].startswith("T")):
+            found.append(" ".join((call.name, *words)))
+    return found
 
 
-def test_an_update_the_classic_way_reads_first(manager: LeaseManager, real_directory: Path) -> None:
-    with watching(real_directory) as calls:
-        manager.update_checkpoint("a", lambda _: NEW)
-    assert [call.name for call in calls] == ["stat", *READ, *CLASSIC[1:]]
+@pytest.mark.parametrize(("mode", "name"), EXPECTED)
+def test_each_change_makes_exactly_these_calls(real_directory: Path, mode: str, name: str) -> None:
+    with filled(real_directory, **MODES[mode]) as manager, watching(real_directory) as calls:
+        CHANGES[name](manager)
+        made = told(calls)
+    assert made == list(EXPECTED[mode, name])
+
+
+def test_syncs_per_change() -> None:
+    """One for a change of an owner, whatever it is. Counted from the lists above."""
+    counted = {of: sum(call.startswith(SYNCS) for call in calls) for of, calls in EXPECTED.items()}
+    assert [counted["owner", name] for name in CHANGES] == [1, 1, 1, 1, 1]
+    assert [counted["sharer", name] for name in CHANGES] == [3, 3, 2, 4, 8]
+    assert [counted["atomic", name] for name in CHANGES] == [1, 1, 0, 2, 8]
+
+
+def test_the_first_change_of_an_owner_makes_the_journal_and_its_close_ends_it(real_directory: Path) -> None:
+    filled(real_directory).close()
+    with CheckpointManager[Any](real_directory) as manager, watching(real_directory) as calls:
+        manager.remove_checkpoint("c")
+        made = told(calls)
+        del calls[:]
+        manager.close()
+        ended = told(calls)
+    journal = ("open T1", "write T1", "write T1", "fsync T1", "rename T1 .journal", "fsync .")
+    assert made == [*journal, "lseek T1", "write T1", "fdatasync T1", *TAKE_C]
+    end = ("open T1", "write T1", "fsync T1", "rename T1 .journal", "fsync .", "close T1", "unlink .journal")
+    assert [call for call in ended if not call.startswith("close T") or call in end] == ["fsync .", *end]
 
 
 def test_an_unchanged_value_is_read_once_and_then_costs_a_look_at_the_lock_and_one_at_the_file(
-    manager: LeaseManager, real_directory: Path
+    real_directory: Path,
 ) -> None:
-    for expected in (["stat", "stat", *READ], ["stat", "stat"]):
-        with watching(real_directory) as calls:
-            assert manager.create_checkpoint("a", OLD).unchanged
-        assert [call.name for call in calls] == expected
+    with filled(real_directory) as manager:
+        for expected in (["stat", "stat", "open", "fstat", "read", "close"], ["stat", "stat"]):
+            with watching(real_directory) as calls:
+                assert manager.create_checkpoint("a", "second").unchanged
+            assert [call.name for call in calls] == expected
 
 
-def test_a_read_is_four_calls(manager: LeaseManager, real_directory: Path) -> None:
-    with watching(real_directory) as calls:
+def test_a_read_is_four_calls(real_directory: Path) -> None:
+    with filled(real_directory) as manager, watching(real_directory) as calls:
         manager.get_checkpoint("a")
-    assert [call.name for call in calls] == READ
-
-
-def test_a_removal_of_a_known_key(manager: LeaseManager, real_directory: Path) -> None:
-    with watching(real_directory) as calls:
-        manager.remove_checkpoint("a")
-    assert [call.name for call in calls] == ["stat", "rename", "rename", "fsync", "unlink", "unlink"]
+        names = [call.name for call in calls]
+    assert names == ["open", "fstat", "read", "close"]
 
 
 PROGRAM = """
 import os, sys
-from checkpointmanager import CheckpointManager
-with CheckpointManager(sys.argv[1]) as manager:
-    manager._store._spares.works = sys.argv[2] == "spares"
-    for n in range(5):
-        manager.create_checkpoint("a", n)
+from tests.checkpointmanager.filestore.test_steady_state import CHANGES, filled
+with filled(sys.argv[1]) as manager:
+    CHANGES[sys.argv[2]](manager)  # once before, so that all modules are loaded
+    filled_again = [manager.create_checkpoint(key, value) for key in "abc" for value in ("first", "second")]
+    manager.remove_checkpoint("new")
     os.access("begin", 0)
-    manager.create_checkpoint("a", 5)
+    CHANGES[sys.argv[2]](manager)
     os.access("end", 0)
 """
-# Memory and scheduling are Python's own business.
-INTERNAL = {"mmap", "munmap", "brk", "futex", "mremap", "madvise", "clock_gettime", "gettimeofday", "getrandom"}
-SAME = {
-    "newfstatat": "stat",
-    "openat": "open",
-    "linkat": "link",
-    "renameat": "rename",
-    "renameat2": "exchange",
-}
+KERNEL = {"openat": "open", "linkat": "link", "renameat": "rename", "renameat2": "rename", "unlinkat": "unlink"}
+CHANGING = "openat,write,close,lseek,fsync,fdatasync,/^link,/^rename,/^unlink,/^access,/^faccessat"
 
 
-@pytest.mark.parametrize(("way", "expected"), [("classic", CLASSIC), ("spares", OVER_A_SPARE)])
-def test_the_kernel_sees_the_same(real_directory: Path, tmp_path: Path, way: str, expected: list[str]) -> None:
+def kernel_calls(trace: Path, directory: Path) -> Iterator[str]:
+    """The names of the changing calls between the marks; opens only of new files, closes only of those."""
+    lines = trace.read_text().splitlines()
+    begin, end = (next(n for n, line in enumerate(lines) if f'"{mark}"' in line) for mark in ("begin", "end"))
+    for line in lines[begin + 1 : end]:
+        found = re.match(r"\d+ +(\w+)\((.*)", line)
+        if not found or str(directory) not in line:
+            continue
+        name = KERNEL.get(found[1], found[1])
+        if name in ("open", "close") and ".tmp-" not in found[2]:
+            continue
+        yield name
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_kernel_sees_the_same_calls_of_an_owner(real_directory: Path, tmp_path: Path, name: str) -> None:
     strace = shutil.which("strace")
     if not strace:
         pytest.skip("strace is not installed")
-    if way == "spares" and not spares.is_possible_in(tmp_path):
-        pytest.skip("this file system has no leases, or cannot exchange names")
     trace = tmp_path / "trace"
-    command = [strace, "-f", "-o", str(trace), sys.executable, "-c", PROGRAM, str(real_directory), way]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    if "PTRACE" in run.stderr or "ptrace" in run.stderr:
+    traced = [strace, "-f", "-y", "-o", str(trace), f"--trace={CHANGING}", sys.executable, "-c", PROGRAM]
+    run = subprocess.run(
+        [*traced, str(real_directory), name], capture_output=True, text=True, check=False, timeout=120, cwd=ROOT
+    )
+    if "ptrace" in run.stderr.lower():
         pytest.skip(f"strace is not permitted here: {run.stderr.strip()[:100]}")
     assert run.returncode == 0, run.stderr
-
-    lines = trace.read_text().splitlines()
-    begin, end = (next(n for n, line in enumerate(lines) if f'"{mark}"' in line) for mark in ("begin", "end"))
-    calls = [(found[1], line) for line in lines[begin + 1 : end] if (found := re.match(r"\d+ +(\w+)\(", line))]
-    assert [_as_python_calls_it(*call) for call in calls if call[0] not in INTERNAL] == expected
-
-
-def _as_python_calls_it(call: str, line: str) -> str:
-    if call == "newfstatat" and "AT_EMPTY_PATH" in line:
-        return "fstat"
-    if call == "renameat2" and "RENAME_EXCHANGE" not in line:
-        return "rename"
-    return SAME.get(call, call)
+    assert list(kernel_calls(trace, real_directory)) == [call.split()[0] for call in EXPECTED["owner", name]]

@@ -1,0 +1,253 @@
+"""What may be found: a scenario records what it begins and how that ends, and `check` verifies every disk against it.
+
+A state of all keys is one value, so half of a transaction is noticed although each half alone would be fine. Nothing
+here knows how the store does it: only managers are used, with and without an owner.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checkpointmanager import (
+    CheckpointError,
+    CheckpointManager,
+    CheckpointNotFound,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    TransactionFailed,
+)
+from checkpointmanager.testing import Crash, Fault, acknowledge
+
+FOLDER = "claims"
+KEYS = ("a", "b", "c", "d")
+GONE = "(gone)"
+DAMAGED = "(damaged)"
+
+Manager = CheckpointManager[Any]
+Changes = tuple[tuple[str, object], ...]
+Values = frozenset[tuple[str, object]]  # of all keys that exist
+
+
+@dataclass(frozen=True)
+class Begun:
+    """From now on all of these changes may be found."""
+
+    changes: Changes
+
+
+@dataclass(frozen=True)
+class Done:
+    """All of these changes are found from now on."""
+
+    changes: Changes
+
+
+@dataclass(frozen=True)
+class Failed:
+    """None of these changes is found: the failure was certain."""
+
+    changes: Changes
+
+
+@dataclass(frozen=True)
+class Served:
+    """An owner has shown this after a restart: from now on it is found, and nothing older."""
+
+    values: Values
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The checkpoint was damaged, and holds these bytes."""
+
+    key: str
+    blob: bytes = field(repr=False)
+
+
+def put(manager: Manager, key: str, value: object) -> None:
+    _change(manager, key, value)
+
+
+def remove(manager: Manager, key: str) -> None:
+    _change(manager, key, GONE)
+
+
+def transact(manager: Manager, **changes: object) -> None:
+    """GONE stands for a removal. Failures are recorded as the outcome that they claim, and not raised."""
+    items = tuple(changes.items())
+    acknowledge(Begun(items))
+    try:
+        with manager.transaction() as transaction:
+            _fill(transaction, items)
+    except TransactionFailed as failure:
+        if failure.committed:
+            acknowledge(Done(items))
+        elif not failure.in_doubt:
+            acknowledge(Failed(items))
+    else:
+        acknowledge(Done(items))
+
+
+def batch(manager: Manager, **changes: object) -> None:
+    """Each change may be found without the others."""
+    singles = [((key, value),) for key, value in changes.items()]
+    for single in singles:
+        acknowledge(Begun(single))
+    with manager.batch() as many:
+        _fill(many, changes.items())
+    for single in singles:
+        acknowledge(Done(single))
+
+
+def serve(directory: Path) -> None:
+    """A restart that shows what it finds."""
+    with CheckpointManager(folder_of(directory)) as manager:
+        acknowledge(Served(values_of(manager)))
+
+
+def serve_and_write(directory: Path) -> None:
+    with CheckpointManager(folder_of(directory)) as manager:
+        acknowledge(Served(values_of(manager)))
+        put(manager, "a", "written after the restart")
+
+
+def possible(events: Iterable[Any]) -> set[Values]:
+    """Every state in which the keys may be now."""
+    now: set[Values] = {frozenset()}
+    before: dict[Changes, set[Values]] = {}
+    for event in events:
+        match event:
+            case Begun(changes):
+                before[changes] = now
+                now = now | {_changed(values, changes) for values in now}
+            case Done(changes):
+                now = {values for values in now if _has(values, changes)}
+            case Failed(changes):
+                now = {values for values in now if values in before[changes] or not _has(values, changes)}
+            case Served(values):
+                now = {values}
+            case Broken(key):
+                now = {_changed(values, ((key, DAMAGED),)) for values in now}
+    return now
+
+
+def check(after: Crash | Fault) -> None:
+    """A reader looks before the owner opens, both find the same, every promise holds, and all keys can be written."""
+    expected = possible(after.acknowledged)
+    folder = folder_of(after.directory)
+    seen = None
+    if folder.is_dir():
+        with CheckpointManager(folder, read_only=True) as reader:
+            seen = values_of(reader)
+        assert seen in expected, f"a reader finds {shown(seen)}, which is none of {[*map(shown, expected)]}"
+    with CheckpointManager(folder) as manager:
+        found = values_of(manager)
+        assert seen in (None, found), f"the owner finds {shown(found)}, a reader {shown(seen or found)} before"
+        assert found in expected, f"the owner finds {shown(found)}, which is none of {[*map(shown, expected)]}"
+        check_evidence(after, dict(found))
+        check_previous(manager, after.acknowledged)
+        check_names(manager)
+        for key in KEYS:
+            check_life_goes_on(manager, key)
+        check_names(manager)
+
+
+def check_evidence(after: Crash | Fault, found: dict[str, object]) -> None:
+    """Damaged bytes are where they were, or in quarantine."""
+    for event in after.acknowledged:
+        if not isinstance(event, Broken):
+            continue
+        if found.get(event.key) == DAMAGED:
+            in_place = (folder_of(after.directory) / f"{event.key}.json").read_bytes()
+            assert in_place == event.blob, "other damage than before"
+        else:
+            assert event.blob in quarantined(after.directory), "replaced, and the damaged bytes are lost"
+
+
+def check_previous(manager: Manager, events: Iterable[Any]) -> None:
+    """A previous generation never comes from a checkpoint that was removed before."""
+    lifetimes: dict[str, list[object]] = {key: [] for key in KEYS}
+    for event in events:
+        for key, value in event.changes if isinstance(event, Begun | Done) else ():
+            removed = value == GONE and isinstance(event, Done)
+            lifetimes[key] = [] if removed else [*lifetimes[key], value]
+    for key in KEYS:
+        before = manager.previous_checkpoint(key)
+        assert before is None or before.data in lifetimes[key], f"{before} comes from a removed checkpoint"
+
+
+def check_names(manager: Manager) -> None:
+    names = os.listdir(manager.path)
+    assert not [name for name in names if name.startswith(".tmp-")], "a temp file survived"
+    previous = {name.removeprefix(".previous-") for name in names if name.startswith(".previous-")}
+    assert previous <= set(manager), "a previous generation without a checkpoint"
+
+
+def check_life_goes_on(manager: Manager, key: str) -> None:
+    generation = 0
+    with suppress(CheckpointNotFound, CorruptCheckpoint):
+        generation = manager.get_checkpoint(key).generation
+    assert manager.create_checkpoint(key, "afterwards").generation > generation
+    assert manager.get_checkpoint(key).data == "afterwards"
+    manager.remove_checkpoint(key)
+    assert key not in manager
+
+
+def folder_of(directory: Path) -> Path:
+    return directory / FOLDER
+
+
+def values_of(manager: Manager) -> Values:
+    return frozenset((key, value_of(manager, key)) for key in manager)
+
+
+def value_of(manager: Manager, key: str) -> object:
+    try:
+        return manager.get_checkpoint(key).data
+    except CorruptCheckpoint:
+        return DAMAGED
+    except CheckpointError as error:
+        raise AssertionError(f"{key} is neither found nor reported as damaged: {error}") from error
+
+
+def quarantined(directory: Path) -> list[bytes]:
+    folder = folder_of(directory) / ".quarantine"
+    return [path.read_bytes() for path in folder.iterdir()] if folder.is_dir() else []
+
+
+def shown(values: Values) -> str:
+    return ", ".join(f"{key}={str(value)[:20]}" for key, value in sorted(values, key=str)) or "nothing"
+
+
+def _change(manager: Manager, key: str, value: object) -> None:
+    """Failures are recorded as the outcome that they claim, and not raised."""
+    changes = ((key, value),)
+    acknowledge(Begun(changes))
+    try:
+        _fill(manager, changes)
+    except CheckpointWriteFailed as failure:
+        if not failure.in_doubt:
+            acknowledge(Failed(changes))
+    else:
+        acknowledge(Done(changes))
+
+
+def _fill(target: Any, changes: Iterable[tuple[str, object]]) -> None:
+    for key, value in changes:
+        if value == GONE:
+            target.remove_checkpoint(key)
+        else:
+            target.create_checkpoint(key, value)
+
+
+def _changed(values: Values, changes: Changes) -> Values:
+    return frozenset((key, value) for key, value in (dict(values) | dict(changes)).items() if value != GONE)
+
+
+def _has(values: Values, changes: Changes) -> bool:
+    return all(dict(values).get(key, GONE) == value for key, value in changes)

@@ -1,0 +1,91 @@
+"""The workflows run what the README shows, on every Python that is claimed, and publish nothing by themselves."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from checkpointmanager import __version__
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = ROOT / ".github" / "workflows"
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def workflow(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((WORKFLOWS / f"{name}.yml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def commands(job: dict[str, Any]) -> list[str]:
+    return [step["run"] for step in job["steps"] if "run" in step]
+
+
+def test_the_two_commands_of_the_readme_run_on_every_supported_python() -> None:
+    job = workflow("test")["jobs"]["readme"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^    (tools/\w+) +# ", readme, flags=re.MULTILINE)
+
+    assert [command.split()[-1] for command in commands(job)[-2:]] == shown
+    claimed = [entry.rpartition(" ")[2] for entry in PROJECT["project"]["classifiers"] if ":: 3." in entry]
+    assert job["strategy"]["matrix"]["python"] == claimed
+
+
+def test_nothing_is_published_before_a_person_has_switched_it_on() -> None:
+    jobs = workflow("release")["jobs"]
+
+    assert jobs["index"]["if"] == "vars.PUBLISH == 'true'"
+    assert jobs["index"]["environment"] == "release"
+    assert jobs["index"]["permissions"] == {"id-token": "write"}
+    assert jobs["repository"]["needs"] == "index", "it is skipped with it"
+    assert jobs["index"]["needs"] == "build"
+
+
+@pytest.mark.parametrize("name", [path.stem for path in WORKFLOWS.iterdir()])
+def test_a_workflow_may_only_read_and_has_no_secret(name: str) -> None:
+    text = (WORKFLOWS / f"{name}.yml").read_text(encoding="utf-8")
+    assert workflow(name)["permissions"] == {"contents": "read"}
+    assert "secrets." not in text
+    assert re.findall(r"uses: (?!(?:actions|pypa)/[\w-]+@\S+$).*", text, flags=re.MULTILINE) == []
+
+
+@pytest.mark.parametrize(
+    ("tag", "home", "passes"),
+    [
+        (f"v{__version__}", "https://example.org/", True),
+        ("v9.9.9", "https://example.org/", False),
+        (f"v{__version__}", "https://checkpointmanager.example/", False),
+    ],
+)
+def test_a_release_needs_the_tag_of_its_version_and_a_home(tag: str, home: str, passes: bool, tmp_path: Path) -> None:
+    (check,) = (command for command in commands(workflow("release")["jobs"]["build"]) if "grep" in command)
+    (tmp_path / "checkpointmanager").mkdir()
+    (tmp_path / "checkpointmanager" / "__init__.py").write_text(f'__version__ = "{__version__}"\n')
+    (tmp_path / "pyproject.toml").write_text(f'Homepage = "{home}"\n')
+
+    # As the runner does.
+    ended = subprocess.run(["bash", "-e", "-c", check], cwd=tmp_path, env={"GITHUB_REF_NAME": tag}, check=False)
+
+    assert (ended.returncode == 0) == passes
+
+
+def test_the_metadata_is_of_today() -> None:
+    project = PROJECT["project"]
+    assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
+    assert not [entry for entry in project["classifiers"] if entry.startswith("License ::")]
+    assert "Framework :: Pytest" in project["classifiers"]
+    assert set(project["optional-dependencies"]) == {"agent", "cli", "etcd", "metrics"}
+    assert set(PROJECT["dependency-groups"]) == {"bench", "demo", "dev", "docs", "release"}
+    assert {"Homepage", "Source", "Issues", "Changelog"} <= set(project["urls"])
+
+
+@pytest.mark.parametrize("command", ["demo", "test", "soak", "bench/run", "docs/build"])
+def test_every_command_names_a_group_that_exists(command: str) -> None:
+    (group,) = re.findall(r"/environment\" (\S+)", (ROOT / "tools" / command).read_text(encoding="utf-8"))
+    assert group in PROJECT["dependency-groups"]
