@@ -31,10 +31,11 @@ JOURNAL_FORMAT = 1
 BLOCK_BYTES = 4096  # each group of records starts at a multiple, so no sector with acknowledged bytes is written again
 MAX_JOURNAL_BYTES = 1 << 30  # a larger file is not a journal that this library wrote
 
-_START = re.compile(rb'\{"checksum":"xxh3:[0-9a-f]{16}","(record":|format":[0-9]+,"journal":)')
-_RECORD = b'record":'
+_START = re.compile(
+    rb'\{"checksum":"xxh3:[0-9a-f]{16}",'
+    rb'(?:"format":[0-9]+,"journal":|"record":[0-9]+,"sizes":\[([0-9]{1,10}(?:,[0-9]{1,10})*)\],"changes":\[)'
+)
 _REMOVED = b'"removed":'
-_CHANGES = b',"changes":['
 _END = b"]" + CLOSING
 
 
@@ -100,7 +101,9 @@ def seal_record(changes: Sequence[Change], number: int) -> bytes:
     """One line with all these changes. The number is for people: the order of records has no meaning."""
     parts = [_removal(change) if change.blob is None else change.blob[:-1] for change in changes]
     sizes = ",".join(str(len(part)) for part in parts)
-    return _sealed(b"".join((b'"record":%d,"sizes":[%b]' % (number, sizes.encode()), _CHANGES, b",".join(parts), _END)))
+    return _sealed(
+        b"".join((b'"record":%d,"sizes":[%b],"changes":[' % (number, sizes.encode()), b",".join(parts), _END))
+    )
 
 
 def seal_removal(change: Change) -> bytes:
@@ -131,22 +134,20 @@ def read_journal(blob: bytes) -> JournalContent:
     since: datetime | None = None
     records: list[Record] = []
     damaged = position = 0
+    end = 0  # of the piece that is looked at: the first newline after its start
     while found := _START.search(blob, position):
         # A line that is not whole may have swallowed the next one, so the search goes on inside it.
-        end = blob.find(b"\n", found.end()) + 1 or len(blob)
-        line = blob[found.start() : end]
+        if found.start() >= end:
+            end = blob.find(b"\n", found.end()) + 1 or len(blob)
         damaged += bool(blob[position : found.start()].strip(b"\n"))
-        position = found.end()
         try:
-            if not checksum_matches(line):
-                raise Damaged(Reason.CHECKSUM_MISMATCH, "the line is not whole")
-            if found[1] == _RECORD:
-                records.append(Record(_open_changes(line), line))
+            if found[1] is None:
+                since = _open_header(blob[found.start() : end])
             else:
-                since = _open_header(line)
+                records.append(_open_record(blob, found, end))
             position = end
         except Damaged:
-            pass
+            position = found.start() + 1  # what is left of it counts as damaged
     rest = blob[position:].rstrip(b"\n")
     damaged += bool(rest)
     return JournalContent(since, tuple(records), damaged, padded_size(position + len(rest)))
@@ -175,6 +176,8 @@ def _removal(change: Change) -> bytes:
 
 
 def _open_header(line: bytes) -> datetime:
+    if not checksum_matches(line):
+        raise Damaged(Reason.CHECKSUM_MISMATCH, "the line is not whole")
     members = _members(b"{" + line[CHECKSUM_BYTES:])
     number, since = members.get("format"), members.get("journal")
     if type(number) is int and number != JOURNAL_FORMAT:
@@ -184,21 +187,21 @@ def _open_header(line: bytes) -> datetime:
     return parse_time(since)
 
 
-def _open_changes(line: bytes) -> tuple[Change, ...]:
-    """The changes of a line whose checksum holds. The sizes say where each begins, so their bytes stay exact."""
-    start = line.find(_CHANGES, CHECKSUM_BYTES)
-    sizes = _members(b"{" + line[CHECKSUM_BYTES:start] + b"}").get("sizes") if start > 0 else None
-    if not isinstance(sizes, list) or not sizes or not all(type(size) is int and size > 0 for size in sizes):
-        raise Damaged(Reason.WRONG_SHAPE, "the checksum holds, but this is not a record")
-    position = start + len(_CHANGES)
-    if position + sum(sizes) + len(sizes) - 1 + len(_END) != len(line):
-        raise Damaged(Reason.WRONG_SHAPE, "the sizes in the record are not those of its changes")
+def _open_record(blob: bytes, found: re.Match[bytes], end: int) -> Record:
+    """The record in a piece of a journal. The sizes say where each change ends, so their bytes stay exact."""
+    sizes = [int(size) for size in found[1].split(b",")]
+    position = found.end() - found.start()
+    # Before anything is copied or hashed: a piece may have swallowed thousands of records.
+    if found.start() + position + sum(sizes) + len(sizes) - 1 + len(_END) != end:
+        raise Damaged(Reason.CHECKSUM_MISMATCH, "the line is not whole")
+    line = blob[found.start() : end]
+    if not checksum_matches(line):
+        raise Damaged(Reason.CHECKSUM_MISMATCH, "the line is not whole")
     changes = []
     for size in sizes:
-        part = line[position : position + size]
-        changes.append(_open_part(part))
+        changes.append(_open_part(line[position : position + size]))
         position += size + 1
-    return tuple(changes)
+    return Record(tuple(changes), line)
 
 
 def _open_part(part: bytes) -> Change:

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from unittest import mock
 
 LIMIT = 20.0  # seconds; only a deadlock takes that long
@@ -38,13 +39,18 @@ class Gate:
 
 @contextmanager
 def held_syncs() -> Iterator[Gate]:
-    """Every sync of a file waits at the gate. Nothing reaches a disk."""
+    """Every sync waits at the gate. Nothing reaches a disk."""
     gate = Gate()
-    with mock.patch.object(os, "fsync", gate):
+    with mock.patch.object(os, "fsync", gate), mock.patch.object(os, "fdatasync", gate):
         try:
             yield gate
         finally:
             gate.open()
+
+
+def new_files(directory: Path) -> int:
+    """How many are written, but do not have their names yet."""
+    return sum(name.startswith(".tmp-") for name in os.listdir(directory))
 
 
 async def until(condition: Callable[[], bool]) -> None:

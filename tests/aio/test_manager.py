@@ -18,7 +18,7 @@ from checkpointmanager import (
 from checkpointmanager.aio import AsyncCheckpointManager
 from checkpointmanager.testing import damage
 
-from .gates import held_syncs, until
+from .gates import held_syncs, new_files, until
 from .leases import LEASES, Lease
 
 
@@ -119,17 +119,17 @@ def test_a_store_may_replace_the_directory_and_any_json_the_schema() -> None:
     assert asyncio.run(main()) == {"x": [1]}
 
 
-def test_a_hundred_concurrent_writes_overlap_their_syncs(directory: Path) -> None:
+def test_a_hundred_concurrent_writes_share_their_syncs(directory: Path) -> None:
     async def main() -> int:
         async with AsyncCheckpointManager(directory, LEASES, threads=100) as manager:
             with held_syncs() as syncs:
                 writes = [asyncio.create_task(manager.create_checkpoint(f"k{n}", Lease("x"))) for n in range(100)]
-                await until(lambda: syncs.inside == 100)
+                await until(lambda: syncs.inside == 1 and new_files(directory) >= 70)  # a few share a lock
                 syncs.open()
                 await asyncio.gather(*writes)
-            return syncs.most
+                return syncs.passed
 
-    assert asyncio.run(main()) == 100
+    assert asyncio.run(main()) < 20
 
 
 def test_the_loop_goes_on_while_the_disk_does_not(directory: Path) -> None:
@@ -189,7 +189,7 @@ def test_errors_are_those_of_the_plain_manager(directory: Path) -> None:
     async def main() -> None:
         async with AsyncCheckpointManager(directory, LEASES) as manager:
             with pytest.raises(InvalidKey):
-                await manager.create_checkpoint("../a", Lease("x"))
+                await manager.create_checkpoint("", Lease("x"))
             await manager.create_checkpoint("a", Lease("x"))
             (directory / "a.json").write_bytes(b"")
             with pytest.raises(CorruptCheckpoint):

@@ -14,8 +14,8 @@ from checkpointmanager import (
     CheckpointExists,
     CheckpointManager,
     CheckpointNotFound,
+    CheckpointUnreadable,
     CheckpointWriteFailed,
-    CorruptCheckpoint,
     Event,
     EventKind,
     Reason,
@@ -171,7 +171,7 @@ def test_tencentdb_agent_memory_770_a_read_error_is_not_a_first_run(real_directo
         manager.create_checkpoint("memory", {"facts": 1})
         with (
             mock.patch.object(os, "read", side_effect=OSError(code, os.strerror(code))),
-            pytest.raises(CorruptCheckpoint) as error,
+            pytest.raises(CheckpointUnreadable) as error,
         ):
             manager.get_checkpoint("memory")
         with pytest.raises(CheckpointNotFound):

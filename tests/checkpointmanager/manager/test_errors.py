@@ -19,6 +19,7 @@ from checkpointmanager import (
     CheckpointExists,
     CheckpointNotFound,
     CheckpointTooNew,
+    CheckpointUnreadable,
     CheckpointWriteFailed,
     CorruptCheckpoint,
     DirectoryLocked,
@@ -48,7 +49,7 @@ ERRORS: list[CheckpointError] = [
     CheckpointNotFound("k", PATH),
     CheckpointExists("k", PATH),
     CorruptCheckpoint("k", PATH, DAMAGE),
-    CorruptCheckpoint("k", PATH, Damaged(Reason.UNREADABLE, "I/O error", errno=errno.EIO)),
+    CheckpointUnreadable("k", PATH, Damaged(Reason.UNREADABLE, "I/O error", errno=errno.EIO)),
     CheckpointTooNew("k", PATH, "its file format is 2"),
     PlanOutdated("k", PATH),
     SchemaMismatch("k", PATH, "$.a[*]", "is str, not int", version=2, generation=7),
@@ -113,6 +114,7 @@ def test_errors_cross_a_process_pool() -> None:
         (InvalidKey, ValueError),
         (UnstorableValue, ValueError),
         (CheckpointWriteFailed, OSError),
+        (CheckpointUnreadable, OSError),
         (BatchFailed, OSError),
         (TransactionFailed, OSError),
         (DirectoryUnusable, OSError),
@@ -148,18 +150,19 @@ def test_a_transaction_that_failed_says_what_became_of_it() -> None:
     assert [error.errno for error in (nothing, doubtful)] == [errno.ENOSPC] * 2
 
 
-@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("reason", set(Reason) - {Reason.UNREADABLE})
 def test_a_damaged_file_has_a_next_step_for_every_reason(reason: Reason) -> None:
-    error = CorruptCheckpoint("k", PATH, Damaged(reason, "what was seen", expected="e", actual="a", errno=5))
+    error = CorruptCheckpoint("k", PATH, Damaged(reason, "what was seen", expected="e", actual="a"))
     assert str(error).startswith(f"{PATH}: {reason} (what was seen); the bytes are untouched. ")
     assert any(step in str(error) for step in (f"checkpoint-verify diagnose {PATH}", "Check", "Raise", "Look"))
-    assert (error.reason, error.detail, error.expected, error.actual, error.errno) == (
-        reason,
-        "what was seen",
-        "e",
-        "a",
-        5,
-    )
+    assert (error.reason, error.detail, error.expected, error.actual) == (reason, "what was seen", "e", "a")
+
+
+def test_a_file_that_could_not_be_read_is_no_damage_and_has_a_next_step() -> None:
+    error = CheckpointUnreadable("k", PATH, Damaged(Reason.UNREADABLE, "I/O error", errno=errno.EIO))
+    assert str(error).startswith(f"{PATH}: I/O error; it could not be read. Check permissions")
+    assert (error.reason, error.errno, error.key) == (Reason.UNREADABLE, errno.EIO, "k")
+    assert not isinstance(error, CorruptCheckpoint)
 
 
 def test_a_long_key_is_shortened_in_the_message_and_kept_in_the_error() -> None:

@@ -274,9 +274,9 @@ def test_what_a_change_function_must_not_return_changes_nothing(manager: LeaseMa
 def test_a_bad_key_or_value_is_refused_at_once(manager: LeaseManager) -> None:
     transaction = manager.transaction()
     calls: list[Callable[[], None]] = [
-        lambda: transaction.create_checkpoint("a/b", OLD),
-        lambda: transaction.update_checkpoint("a/b", longer),
-        lambda: transaction.remove_checkpoint("a/b"),
+        lambda: transaction.create_checkpoint("", OLD),
+        lambda: transaction.update_checkpoint("", longer),
+        lambda: transaction.remove_checkpoint(""),
     ]
     for call in calls:
         with pytest.raises(InvalidKey):
