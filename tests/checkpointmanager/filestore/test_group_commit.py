@@ -18,6 +18,7 @@ import pytest
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed
 from checkpointmanager.testing import Call, failing, watching
 
+from ..leases import LEASES
 from ..processes import LIMIT, run_together, until
 from ..scenarios import known
 
@@ -288,7 +289,7 @@ def test_a_fork_amid_a_group_leaves_the_child_nothing_and_the_parent_everything(
             with suppress(BaseException):
                 manager.close()  # settles nothing
                 held = [os.readlink(f"/proc/self/fd/{number}") for number in _descriptors()]
-                status = 0 if not [name for name in held if name.startswith(str(real_directory))] else 2
+                status = 2 if [name for name in held if name.startswith(f"{real_directory}/")] else 0
             os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child keeps descriptors of its parent"
         assert (real_directory / ".journal").exists()
@@ -313,6 +314,6 @@ def test_a_child_that_ends_does_not_end_the_journal_of_its_parent(real_directory
             os._exit(0)
         os.waitpid(child, 0)
         assert (real_directory / ".journal").exists()
-        with CheckpointManager(real_directory, read_only=True) as reader, watching(real_directory) as calls:
+        with CheckpointManager(real_directory, LEASES, read_only=True) as reader, watching(real_directory) as calls:
             reader.get_checkpoint("a")
         assert ("read", ".journal") not in [(call.name, call.about) for call in calls], "its lock is still held"
