@@ -1,4 +1,4 @@
-"""The in_flight that every call passes: closing waits for all calls inside, and for nothing else.
+"""The gate that every call passes: closing waits for all calls inside, and for nothing else.
 
 What a fork does to it is in test_fork.py, closing a whole manager in test_ownership.py.
 """
@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import pytest
-from checkpointmanager._filestore.inflight import InFlight
 
 from checkpointmanager import ManagerClosed
+from checkpointmanager._callgate import CallGate
 from checkpointmanager._unbroken import is_mine
 
 from ..processes import LIMIT, until
@@ -28,9 +28,9 @@ R = TypeVar("R")
 class Visitor:
     """A thread that goes in and out once, then stays inside until `leave` is called."""
 
-    def __init__(self, in_flight: InFlight, then: Callable[[], object]) -> None:
+    def __init__(self, gate: CallGate, then: Callable[[], object]) -> None:
         self._inside, self._go = threading.Event(), threading.Event()
-        self._in_flight, self._then = in_flight, then
+        self._gate, self._then = gate, then
         self._visit = in_a_thread(self._stay)
         until(lambda: self._inside.is_set() or self._visit.done())
 
@@ -39,8 +39,8 @@ class Visitor:
         self._visit.result(LIMIT)
 
     def _stay(self) -> None:
-        with self._in_flight:
-            with self._in_flight:
+        with self._gate:
+            with self._gate:
                 pass
             self._inside.set()
             assert self._go.wait(LIMIT)
@@ -51,32 +51,32 @@ Visit = Callable[..., Visitor]
 
 
 class Closer:
-    """Closes the in_flight when called, and counts how often it was given back."""
+    """Closes the gate when called, and counts how often it was given back."""
 
-    def __init__(self, in_flight: InFlight) -> None:
-        self._in_flight = in_flight
+    def __init__(self, gate: CallGate) -> None:
+        self._gate = gate
         self.given_back = 0
 
     def __call__(self) -> None:
-        self._in_flight.close(self._count)
+        self._gate.close(self._count)
 
     def _count(self) -> None:
         self.given_back += 1
 
 
 @pytest.fixture
-def in_flight() -> InFlight:
-    return InFlight("/var/lib/claims")
+def gate() -> CallGate:
+    return CallGate("/var/lib/claims")
 
 
 @pytest.fixture
-def close(in_flight: InFlight) -> Closer:
-    return Closer(in_flight)
+def close(gate: CallGate) -> Closer:
+    return Closer(gate)
 
 
 @pytest.fixture
-def visit(in_flight: InFlight) -> Visit:
-    return lambda then=lambda: None: Visitor(in_flight, then)
+def visit(gate: CallGate) -> Visit:
+    return lambda then=lambda: None: Visitor(gate, then)
 
 
 def in_a_thread(work: Callable[[], R]) -> Future[R]:
@@ -93,18 +93,18 @@ def in_a_thread(work: Callable[[], R]) -> Future[R]:
     return future
 
 
-def is_barred(in_flight: InFlight) -> bool:
+def is_barred(gate: CallGate) -> bool:
     try:
-        with in_flight:
+        with gate:
             return False
     except ManagerClosed:
         return True
 
 
-def test_closing_waits_for_all_threads_inside(in_flight: InFlight, visit: Visit, close: Closer) -> None:
+def test_closing_waits_for_all_threads_inside(gate: CallGate, visit: Visit, close: Closer) -> None:
     first, second = visit(), visit()
     closing = in_a_thread(close)
-    until(lambda: is_barred(in_flight))
+    until(lambda: is_barred(gate))
     first.leave()
     assert not closing.done()
     second.leave()
@@ -112,15 +112,15 @@ def test_closing_waits_for_all_threads_inside(in_flight: InFlight, visit: Visit,
     assert close.given_back == 1
 
 
-def test_a_thread_inside_may_go_on_while_another_closes(in_flight: InFlight, visit: Visit, close: Closer) -> None:
+def test_a_thread_inside_may_go_on_while_another_closes(gate: CallGate, visit: Visit, close: Closer) -> None:
     def another_call() -> None:
-        in_flight.check()
-        with in_flight:
+        gate.check()
+        with gate:
             assert not close.given_back
 
     visitor = visit(another_call)
     closing = in_a_thread(close)
-    until(lambda: is_barred(in_flight))
+    until(lambda: is_barred(gate))
     visitor.leave()
     closing.result(LIMIT)
 
@@ -131,19 +131,19 @@ def test_closing_does_not_wait_for_a_thread_that_has_left(visit: Visit, close: C
     assert close.given_back == 1
 
 
-def test_only_the_first_closes(in_flight: InFlight, close: Closer) -> None:
+def test_only_the_first_closes(gate: CallGate, close: Closer) -> None:
     close()
     close()
     assert close.given_back == 1
-    for refused in (in_flight.check, in_flight.__enter__):
+    for refused in (gate.check, gate.__enter__):
         with pytest.raises(ManagerClosed, match="/var/lib/claims: the manager is closed; open another"):
             refused()
 
 
-def test_a_second_closer_returns_when_it_is_given_back(in_flight: InFlight, visit: Visit, close: Closer) -> None:
+def test_a_second_closer_returns_when_it_is_given_back(gate: CallGate, visit: Visit, close: Closer) -> None:
     visitor = visit()
     first = in_a_thread(close)
-    until(lambda: is_barred(in_flight))
+    until(lambda: is_barred(gate))
     second = in_a_thread(close)
     with pytest.raises(TimeoutError):
         second.result(0.1)
@@ -154,20 +154,20 @@ def test_a_second_closer_returns_when_it_is_given_back(in_flight: InFlight, visi
 
 
 def test_closing_from_inside_does_not_wait_for_the_closer_that_waits_for_this_thread(
-    in_flight: InFlight, visit: Visit, close: Closer
+    gate: CallGate, visit: Visit, close: Closer
 ) -> None:
     visitor = visit(close)
     closing = in_a_thread(close)
-    until(lambda: is_barred(in_flight))
+    until(lambda: is_barred(gate))
     visitor.leave()
     closing.result(LIMIT)
     assert close.given_back == 1
 
 
-def test_a_thread_inside_cannot_close_and_bars_no_other(in_flight: InFlight, close: Closer) -> None:
-    with in_flight, pytest.raises(ManagerClosed, match="cannot be closed from within one of its own calls"):
+def test_a_thread_inside_cannot_close_and_bars_no_other(gate: CallGate, close: Closer) -> None:
+    with gate, pytest.raises(ManagerClosed, match="cannot be closed from within one of its own calls"):
         close()
-    assert not is_barred(in_flight)
+    assert not is_barred(gate)
     close()
     assert close.given_back == 1
 
@@ -190,7 +190,7 @@ def handled(handler: Callable[[], object], when: Callable[[], object]) -> Iterat
 
 
 def test_after_an_interrupt_while_it_waits_it_is_open_and_the_next_one_closes(
-    in_flight: InFlight, visit: Visit, close: Closer
+    gate: CallGate, visit: Visit, close: Closer
 ) -> None:
     second: list[Future[None]] = []
 
@@ -201,7 +201,7 @@ def test_after_an_interrupt_while_it_waits_it_is_open_and_the_next_one_closes(
         raise KeyboardInterrupt
 
     visitor = visit()
-    with handled(interrupt, lambda: is_barred(in_flight)), pytest.raises(KeyboardInterrupt):
+    with handled(interrupt, lambda: is_barred(gate)), pytest.raises(KeyboardInterrupt):
         close()
     assert not second[0].done()
     visitor.leave()
@@ -209,20 +209,20 @@ def test_after_an_interrupt_while_it_waits_it_is_open_and_the_next_one_closes(
     assert close.given_back == 1
 
 
-def test_an_interrupt_while_it_waits_leaves_it_open(in_flight: InFlight, visit: Visit, close: Closer) -> None:
+def test_an_interrupt_while_it_waits_leaves_it_open(gate: CallGate, visit: Visit, close: Closer) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
     visitor = visit()
-    with handled(interrupt, lambda: is_barred(in_flight)), pytest.raises(KeyboardInterrupt):
+    with handled(interrupt, lambda: is_barred(gate)), pytest.raises(KeyboardInterrupt):
         close()
-    assert not is_barred(in_flight)
+    assert not is_barred(gate)
     visitor.leave()
     close()
     assert close.given_back == 1
 
 
-def test_after_an_interrupt_while_it_is_given_back_the_next_close_gives_it_back(in_flight: InFlight) -> None:
+def test_after_an_interrupt_while_it_is_given_back_the_next_close_gives_it_back(gate: CallGate) -> None:
     attempts: list[int] = []
 
     def give_back() -> None:
@@ -231,21 +231,21 @@ def test_after_an_interrupt_while_it_is_given_back_the_next_close_gives_it_back(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        in_flight.close(give_back)
-    assert is_barred(in_flight)
-    in_flight.close(give_back)
-    in_flight.close(give_back)
+        gate.close(give_back)
+    assert is_barred(gate)
+    gate.close(give_back)
+    gate.close(give_back)
     assert len(attempts) == 2
 
 
-def test_a_signal_handler_may_close_while_its_thread_closes(in_flight: InFlight, visit: Visit, close: Closer) -> None:
+def test_a_signal_handler_may_close_while_its_thread_closes(gate: CallGate, visit: Visit, close: Closer) -> None:
     def handler() -> None:
         close()
         assert not close.given_back
         in_a_thread(visitor.leave)
 
     visitor = visit()
-    with handled(handler, lambda: is_barred(in_flight)):
+    with handled(handler, lambda: is_barred(gate)):
         close()
     assert close.given_back == 1
 
@@ -256,7 +256,7 @@ def test_a_signal_handler_that_closes_keeps_its_thread_out_or_is_refused() -> No
 
     def close_at(place: int) -> bool:
         """False if there are fewer places."""
-        fresh = InFlight("/var/lib/claims")
+        fresh = CallGate("/var/lib/claims")
         closer, done = Closer(fresh), False
 
         def handler() -> None:
@@ -284,16 +284,16 @@ def test_a_signal_handler_that_closes_keeps_its_thread_out_or_is_refused() -> No
 
 
 def test_a_handler_that_raises_anywhere_leaves_no_thread_inside() -> None:
-    in_flight = InFlight("/var/lib/claims")
+    gate = CallGate("/var/lib/claims")
 
     def twice() -> None:
-        with in_flight, in_flight:
-            in_flight.check()
+        with gate, gate:
+            gate.check()
 
     def check() -> None:
-        nonlocal in_flight
-        in_time(lambda: in_flight.close(lambda: None))
-        in_flight = InFlight("/var/lib/claims")
+        nonlocal gate
+        in_time(lambda: gate.close(lambda: None))
+        gate = CallGate("/var/lib/claims")
 
     for more in range(4):
         assert everywhere(lambda: twice, check, more) > 8
@@ -302,28 +302,28 @@ def test_a_handler_that_raises_anywhere_leaves_no_thread_inside() -> None:
 def test_closing_that_is_interrupted_anywhere_can_be_repeated_in_another_thread() -> None:
     for more in range(4):
         for at in itertools.count():
-            in_flight = InFlight("/var/lib/claims")
+            gate = CallGate("/var/lib/claims")
             given_back: list[int] = []
             give_back = given_back.append
-            with in_flight:
+            with gate:
                 pass
-            handler = interrupted(lambda: in_flight.close(lambda: give_back(1)), at, more)  # noqa: B023
-            in_time(lambda: in_flight.close(lambda: give_back(1)))  # noqa: B023
+            handler = interrupted(lambda: gate.close(lambda: give_back(1)), at, more)  # noqa: B023
+            in_time(lambda: gate.close(lambda: give_back(1)))  # noqa: B023
             assert given_back
-            assert is_barred(in_flight)
+            assert is_barred(gate)
             if not handler.raised_at:
                 break
         assert at > 8
 
 
-def test_no_thread_slips_in_while_another_one_closes(in_flight: InFlight, close: Closer) -> None:
+def test_no_thread_slips_in_while_another_one_closes(gate: CallGate, close: Closer) -> None:
     """The closing thread had found no call inside just before the newcomer took its lock."""
 
     class Late:
         """The newcomer's lock. Just before it is taken, another thread closes."""
 
         def __init__(self) -> None:
-            self._lock = in_flight._thread.lock
+            self._lock = gate._thread.lock
 
         def __getattr__(self, name: str) -> object:
             return getattr(self._lock, name)
@@ -332,13 +332,13 @@ def test_no_thread_slips_in_while_another_one_closes(in_flight: InFlight, close:
             in_a_thread(close).result(LIMIT)
             self._lock.acquire()
 
-    in_flight._thread.lock = Late()  # type: ignore[assignment]
-    with pytest.raises(ManagerClosed, match="is closed"), in_flight:
-        pytest.fail("it is inside although the in_flight is closed")
+    gate._thread.lock = Late()  # type: ignore[assignment]
+    with pytest.raises(ManagerClosed, match="is closed"), gate:
+        pytest.fail("it is inside although the gate is closed")
     assert close.given_back == 1
 
 
-def test_a_thread_that_is_turned_away_does_not_delay_the_closer(in_flight: InFlight, close: Closer) -> None:
+def test_a_thread_that_is_turned_away_does_not_delay_the_closer(gate: CallGate, close: Closer) -> None:
     """The newcomer held its lock for a moment, and a closing thread may have waited for that."""
     closing: list[Future[None]] = []
 
@@ -346,7 +346,7 @@ def test_a_thread_that_is_turned_away_does_not_delay_the_closer(in_flight: InFli
         """The newcomer's lock. Just after it is taken, another thread closes."""
 
         def __init__(self) -> None:
-            self._lock = in_flight._thread.lock
+            self._lock = gate._thread.lock
 
         def __getattr__(self, name: str) -> object:
             return getattr(self._lock, name)
@@ -354,26 +354,26 @@ def test_a_thread_that_is_turned_away_does_not_delay_the_closer(in_flight: InFli
         def acquire(self) -> None:
             self._lock.acquire()
             closing.append(in_a_thread(close))
-            until(lambda: in_flight._barred)
+            until(lambda: gate._barred)
             with suppress(TimeoutError):
                 closing[0].result(0.1)
 
-    lock = in_flight._thread.lock
-    in_flight._thread.lock = Early()  # type: ignore[assignment]
-    with pytest.raises(ManagerClosed, match="is closed"), in_flight:
-        pytest.fail("it is inside although the in_flight is closed")
+    lock = gate._thread.lock
+    gate._thread.lock = Early()  # type: ignore[assignment]
+    with pytest.raises(ManagerClosed, match="is closed"), gate:
+        pytest.fail("it is inside although the gate is closed")
     closing[0].result(LIMIT)
     assert close.given_back == 1
     assert not is_mine(lock)
 
 
-def test_threads_that_have_ended_are_forgotten(in_flight: InFlight) -> None:
+def test_threads_that_have_ended_are_forgotten(gate: CallGate) -> None:
     def visit() -> None:
-        with in_flight:
+        with gate:
             pass
 
     for _ in range(20):
         thread = threading.Thread(target=visit)
         thread.start()
         thread.join()
-    assert len(in_flight._locks) <= 1
+    assert len(gate._locks) <= 1
