@@ -190,7 +190,7 @@ class CheckpointWriteFailed(CheckpointError, OSError):
 
     def __init__(self, key: str, path: str, error: OSError, *, in_doubt: bool) -> None:
         outcome = (
-            "the change may or may not survive a power loss; repeat the call"
+            "the change may or may not survive; repeat the call"
             if in_doubt
             else "the old content is still in place"
         )
@@ -239,7 +239,7 @@ class TransactionFailed(CheckpointWriteFailed):
         if committed:
             outcome = "the transaction is committed; the next change of one of its keys, or the next owner, finishes it"
         elif in_doubt:
-            outcome = "a power loss may leave all of the transaction's changes or none; repeat it"
+            outcome = "the outcome is all of the transaction's changes or none; repeat it"
         place = "" if reason.startswith(path) else f"{path}: "
         CheckpointError.__init__(self, f"{place}{reason}; {outcome}")
         self.errno = getattr(error, "errno", None)
