@@ -12,11 +12,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from ._errors import (
-    CheckpointError,
     CheckpointNotFound,
+    CheckpointTooNew,
     CheckpointWriteFailed,
     CorruptCheckpoint,
+    DirectoryUnusable,
     SchemaMismatch,
+    WrongKind,
 )
 from ._events import Event, EventKind, Events
 from ._format.envelope import Header
@@ -69,7 +71,7 @@ class Incumbents:
             except CheckpointWriteFailed as error:
                 event = Event(EventKind.NOT_QUARANTINED, damage.path, str(error), key, damage.reason)
                 self._events.emit(event)
-        except CheckpointError:
+        except (CheckpointTooNew, WrongKind):
             pass  # whole, but another program's: nothing is damaged
         return self._reader.highest_generation(key)
 
@@ -78,6 +80,8 @@ class Incumbents:
         path = self._store.path_of(key)
         try:
             kept = self._store.quarantine(key, reason)
+        except DirectoryUnusable:
+            raise  # nothing is wrong with the copy: the store can be neither read nor written now
         except OSError as error:
             raise CheckpointWriteFailed(key, path, error, in_doubt=False) from error
         if kept:
