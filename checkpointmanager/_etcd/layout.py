@@ -5,7 +5,6 @@ from __future__ import annotations
 from .._format.keys import is_name
 from .._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
 
-TRANSACTION = ".last-transaction"  # identifies the last transaction that was made
 MAX_PREFIX_BYTES = 1000  # a request has room for the names of the largest checkpoint (commit.py)
 
 
@@ -15,7 +14,6 @@ class Layout:
     def __init__(self, prefix: str) -> None:
         self.prefix = checked_prefix(prefix)
         self.lock = self._at(LOCK)
-        self.transaction = self._at(TRANSACTION)
         self.checkpoints = (self._at("0"), self._at("{"))  # from the lowest first character to beyond the highest
         self.quarantine = self._at(f"{QUARANTINE}/")
 
@@ -54,6 +52,8 @@ def checked_prefix(prefix: object) -> str:
     root, *segments = found.split("/")
     if root or not segments or {"", ".", ".."} & {*segments}:
         raise ValueError("the prefix begins with a slash and has a name after each, such as '/agents/node-7'")
+    if QUARANTINE in segments:  # its checkpoints would be taken for the copies of the store above
+        raise ValueError(f"the prefix has no part named {QUARANTINE!r}, which holds the damaged copies of a store")
     return found
 
 

@@ -98,7 +98,7 @@ class Quarantine:
             if call.unanswered:
                 self._ownership.doubt(hold)
         if not reply.succeeded:
-            self._ownership.learn(reply.responses[0].response_range.kvs)
+            self._ownership.learn(reply.responses[0].response_range.kvs, hold)
         return bool(reply.succeeded)
 
     def _named(self, name: str, path: str) -> tuple[bytes, str]:
@@ -110,7 +110,8 @@ class Quarantine:
 
     def _copies(self, call: Call, start: bytes, key: str | None = None) -> list[Copy]:
         copies = []
-        for kv in names(self._client, call, start, after_all(start)):
+        found, _ = names(self._client, call, start, after_all(start))
+        for kv in found:
             match = _NAME.fullmatch(self._layout.below(kv.key).removeprefix(f"{QUARANTINE}/"))
             if match and key in (None, match[1]):
                 copies.append(Copy(kv.create_revision, kv.key, match[1]))

@@ -61,6 +61,12 @@ def killable_etcd() -> str:
     return next((program for version, program in found.items() if version not in LOSSY), "")
 
 
+def every_etcd() -> list[str]:
+    """Those of the package and of the system, in the order of their versions; one if both have the same."""
+    found = {version_of(program): program for program in (killable_etcd(), any_etcd()) if program}
+    return [found[version] for version in sorted(found)]
+
+
 def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
@@ -78,22 +84,42 @@ class Member:
         self, folder: Path, name: str, *, host: str, ports: tuple[int, int], cluster: str, arguments: Sequence[str]
     ) -> None:
         self.folder = folder
+        self.data = folder / name
+        self._place = ["--name", name, "--initial-cluster", cluster]
         client, peer = ports
         self.scheme = "https" if "--cert-file" in arguments else "http"
         self.endpoint = f"{self.scheme}://{host}:{client}"
+        self._place += ["--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}"]
         self._arguments = [
-            *("--name", name, "--data-dir", str(folder / name)),
+            *("--data-dir", str(self.data), *self._place),
             *("--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint),
-            *("--listen-peer-urls", f"http://127.0.0.1:{peer}"),
-            *("--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}"),
-            *("--initial-cluster", cluster, *PACE, *arguments),
+            *("--listen-peer-urls", f"http://127.0.0.1:{peer}", *PACE, *arguments),
         ]
         self.log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, program: str) -> None:
+    def start(self, program: str, *arguments: str) -> None:
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen([program, *self._arguments], stdout=log, stderr=log)
+            self._process = subprocess.Popen([program, *self._arguments, *arguments], stdout=log, stderr=log)
+
+    def save(self, program: str) -> Path:
+        """A backup, as an operator makes it."""
+        file = self.folder / "backup"
+        etcdctl(program, "--endpoints", self.endpoint, "snapshot", "save", str(file))
+        return file
+
+    def restore(self, program: str, backup: Path) -> None:
+        """Go back to the backup, as an operator does. With the same names the cluster keeps its id."""
+        self.kill()
+        shutil.rmtree(self.data)
+        etcdctl(program, "snapshot", "restore", str(backup), "--data-dir", str(self.data), *self._place)
+        self.start(program)
+
+    def lose(self, program: str, *arguments: str) -> None:
+        """Start again with an empty disk."""
+        self.kill()
+        shutil.rmtree(self.data)
+        self.start(program, *arguments)
 
     def signal(self, number: int) -> None:
         assert self._process
@@ -185,6 +211,14 @@ def ask(endpoint: str, method: Method, request: Any, *, token: str = "") -> Any:
     with grpc.insecure_channel(endpoint.removeprefix("http://")) as channel:
         stub = channel.unary_unary(method.path, method.request.SerializeToString, method.reply.FromString)
         return stub(request, timeout=2, metadata=(("token", token),) if token else ())
+
+
+def etcdctl(program: str, *arguments: str) -> None:
+    """The one that belongs to this etcd."""
+    client = Path(program).with_name("etcdctl")
+    if not client.exists():
+        pytest.skip(f"there is no etcdctl beside {program}: apt-get install etcd-client")
+    subprocess.run([str(client), *arguments], check=True, capture_output=True, env={**os.environ, "ETCDCTL_API": "3"})
 
 
 @contextmanager
