@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager import BatchFailed, CheckpointError, CheckpointManager, CheckpointWriteFailed
+from checkpointmanager._etcd import operations
 from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.faults import NoAnswer
 from checkpointmanager._etcd.wire import TXN, Method
@@ -218,6 +219,30 @@ def test_after_a_load_that_failed_reads_are_of_now_although_its_error_is_kept(
     _create_in_batch(manager, 2, keys)
     assert [reader.get_checkpoint(key).data for key in (keys[1], keys[200], keys[299])] == [2, 2, 2]
     assert kept.value.errno == errno.ETIMEDOUT
+
+
+def test_a_load_whose_moment_is_compacted_fails_and_can_be_repeated(
+    cluster: Cluster, store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager: Manager = CheckpointManager(store)
+    keys = [f"k{number:03}" for number in range(300)]
+    _create_in_batch(manager, 1, keys)
+    ask = Client.ask
+    asked: list[Any] = []
+
+    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
+        reply = ask(client, call, method, request, **options)
+        asked.append(request)
+        if len(asked) == 2:
+            written = ask(client, call, TXN, operations.txn([], [operations.put(b"/elsewhere", b"")]))
+            cluster.administer("kv/compaction", revision=str(written.header.revision))
+        return reply
+
+    monkeypatch.setattr(Client, "ask", asking)
+    with pytest.raises(EtcdUnavailable) as failure:
+        manager.load()
+    assert failure.value.errno == errno.ERANGE
+    assert len(manager.load().checkpoints) == 300
 
 
 def test_a_change_made_during_a_load_is_read_by_the_thread_that_made_it(store: EtcdStore) -> None:
