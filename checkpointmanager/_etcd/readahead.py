@@ -27,7 +27,7 @@ class Pages:
         self.revision = revision  # at which they are read; 0: now
 
     def add(self, keys: Iterable[str]) -> None:
-        self._coming |= {key: None for key in keys if key not in self._fetched}
+        self._coming |= dict.fromkeys(keys)
 
     def drop(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -63,12 +63,6 @@ class ReadAhead(threading.local):
     change: ChangeReads | None = None
     load: Pages | None = None
     listed: tuple[Sequence[str], int] = ((), 0)  # the last list of keys, and the revision at which it was made
-
-    def begin(self, keys: Sequence[str]) -> None:
-        """A load begins or goes on: these keys and all that were listed are coming."""
-        if self.load is None:
-            self.load = Pages(*self.listed)
-        self.load.add(keys)
 
     def forget(self, keys: Sequence[str]) -> None:
         """This thread changes these keys: from now on it reads them as they are."""

