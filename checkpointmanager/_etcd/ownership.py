@@ -22,6 +22,7 @@ from .client import Call, Client
 from .faults import NoAnswer, Refused
 from .layout import Layout
 from .lease import Lease
+from .progress import Progress
 from .wire import DELETED, RANGE, TXN, WATCH
 
 LONGEST_WATCH = 86_400.0  # seconds, then it begins again: no timer takes a lock_timeout of math.inf
@@ -56,9 +57,11 @@ class Ownership:
         end = time.monotonic() + lock_timeout
         waiting = False
         while True:
+            self._client.progress = Progress()  # nothing was read yet that could be lost
+            call = Call(self._timeout)
             try:
-                found = self._client.ask(Call(self._timeout), RANGE, RANGE.request(key=self._layout.lock))
-                if not found.kvs and self._try():
+                found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.lock))
+                if not found.kvs and self._try(call):
                     return
             except NoAnswer:
                 if not waiting or time.monotonic() >= end:
@@ -117,8 +120,7 @@ class Ownership:
         if self.lease:
             self.lease.revoke(Call(self._timeout))
 
-    def _try(self) -> bool:
-        call = Call(self._timeout)
+    def _try(self, call: Call) -> bool:
         lock = self._layout.lock
         lease = Lease(self._client, self._path, lock, self._ttl, call)
         text = LockOwner.of_this_process(self._owner).to_json()

@@ -6,6 +6,8 @@ Owner and readers get an error of its own, and nothing is acknowledged that is n
 from __future__ import annotations
 
 import logging
+import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +18,11 @@ import pytest
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Current, Put
 from checkpointmanager._etcd import operations
 from checkpointmanager._etcd.client import Call, Client
+from checkpointmanager._etcd.ownership import Ownership
 from checkpointmanager._etcd.wire import TXN, Method
 from checkpointmanager.etcd import EtcdStore, EtcdWentBack
 
-from ..processes import until
+from ..processes import LIMIT, run_together, until
 from .servers import Cluster, Member, any_etcd, ask, every_etcd, version_of
 
 Manager = CheckpointManager[Any]
@@ -217,5 +220,28 @@ def test_an_idle_owner_notices_it_when_it_renews_its_lease(
         _restore(cluster, backup)
         until(lambda: "etcd went back from revision" in caplog.text)
     _write_elsewhere(member, 50)
+    with pytest.raises(EtcdWentBack):
+        manager.create_checkpoint("a", 99)
+
+
+def test_a_standby_goes_on_waiting_and_becomes_the_owner(
+    cluster: Cluster, opened: Callable[..., EtcdStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager: Manager = CheckpointManager(opened())
+    for number in range(20):
+        manager.create_checkpoint("a", number)
+    waiting = threading.Event()
+    wait = Ownership._wait
+
+    def waits(ownership: Ownership, seen: int, seconds: float) -> None:
+        waiting.set()
+        wait(ownership, seen, seconds)
+
+    def lose() -> None:
+        assert waiting.wait(LIMIT)
+        _lose_everything(cluster)
+
+    monkeypatch.setattr(Ownership, "_wait", waits)
+    run_together(lambda: opened(lock_timeout=math.inf), lose)
     with pytest.raises(EtcdWentBack):
         manager.create_checkpoint("a", 99)
