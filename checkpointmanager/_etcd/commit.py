@@ -84,6 +84,7 @@ class Commits:
     def read(self, call: Call, keys: Sequence[str], *, revision: int = 0, previous: bool = False) -> dict[str, Seen]:
         """The values of these keys at that revision; by default now, and those of one page at the same moment."""
         name_of = self._layout.previous if previous else self._layout.current
+        known = {} if previous or revision else {key: self.last_seen.get(key) for key in keys}
         found: dict[str, Seen] = {}
         for start in range(0, len(keys), MAX_OPERATIONS):
             page = keys[start : start + MAX_OPERATIONS]
@@ -91,7 +92,13 @@ class Commits:
             for key, response in zip(page, self._client.ask(call, TXN, request).responses, strict=True):
                 kvs = response.response_range.kvs
                 found[key] = Seen(kvs[0].mod_revision, kvs[0].value) if kvs else Seen(0)
+                self.check(known.get(key), found[key])
         return found
+
+    def check(self, known: Seen | None, now: Seen) -> None:
+        """A checkpoint never gets older, unless etcd lost state. `known` was seen before `now` was asked for."""
+        if known and 0 < now.revision < known.revision:
+            self._client.progress.lost("etcd has an older checkpoint than before")
 
     def _make_apart(self, call: Call, changes: Sequence[Change]) -> Mapping[str, NotAcknowledged]:
         """In pieces of as many changes as etcd takes at once."""
@@ -142,8 +149,12 @@ class Commits:
         if len(steps) > MAX_OPERATIONS:
             steps = operations.nested(steps, min(MAX_NESTED, MAX_OPERATIONS - LOCK_COMPARISONS - len(compared)))
         revision = self._attempts.send(call, hold, compared, steps, trace)
-        self._remember(changes, revision or 0)
-        return revision is not None
+        if revision is None:  # what it compares has changed: by hand, or because etcd lost state
+            for key, now in self.read(call, list(before)).items():
+                self.last_seen.keep(key, now)
+            return False
+        self._remember(changes, revision)
+        return True
 
     def _before(self, call: Call, keys: Sequence[str]) -> dict[str, Seen]:
         """The values that become previous generations: from memory only if the request compares them."""

@@ -117,9 +117,11 @@ class EtcdStore:
         with self._in_flight, self._calling() as call:
             seen = self._read_ahead(call, key, previous=previous)
             if seen is None:
+                known = None if previous else self._commits.last_seen.get(key)
                 name = self._layout.previous(key) if previous else self._layout.current(key)
                 found = self._client.ask(call, RANGE, RANGE.request(key=name)).kvs
                 seen = Seen(found[0].mod_revision, found[0].value) if found else Seen(0)
+                self._commits.check(known, seen)
         if not previous:
             self._commits.last_seen.keep(key, seen)
         if not seen.revision:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Current, Put
+from checkpointmanager import CheckpointError, CheckpointManager, CheckpointWriteFailed, Current, Put
 from checkpointmanager._etcd import operations
 from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.ownership import Ownership
@@ -195,6 +195,21 @@ def test_a_lock_that_is_older_than_the_owner_wrote_it_is_noticed_at_once(
         with pytest.raises(EtcdWentBack):
             manager.create_checkpoint("a", 3)
     assert asked.count(TXN.path) <= 3, "the first may find the connection broken"
+
+
+@pytest.mark.parametrize("act", ACTS[2:5] + ACTS[6:], ids=["get", "create", "update", "batch", "transaction"])
+def test_an_older_checkpoint_is_noticed_although_the_revision_is_higher(
+    cluster: Cluster, member: Member, opened: Callable[..., EtcdStore], act: Callable[[Manager], object]
+) -> None:
+    manager: Manager = CheckpointManager(opened())
+    _batch(manager)
+    backup = member.save(cluster.program)
+    manager.create_checkpoint("a", 6)
+    _restore(cluster, backup)
+    _write_elsewhere(member, 20)
+    for error in (CheckpointError, EtcdWentBack):  # the first may be the error of one key, caused by the other
+        with pytest.raises(error, match="older checkpoint"):
+            act(manager)
 
 
 def test_another_cluster_is_noticed_although_its_revision_is_higher(
