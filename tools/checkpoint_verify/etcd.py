@@ -65,6 +65,8 @@ class Place(NamedTuple):
 def place_in(word: str) -> Place:
     """The place of a directory or a file."""
     addresses, slash, rest = word.removeprefix(SCHEME).partition("/")
+    if "@" in addresses:  # not shown, because it may contain a password
+        raise UsageError(f"{SCHEME}…{slash}{rest}: a URL has no user; set ETCDCTL_USER=name:password instead")
     prefix = _FILE.sub("", slash + rest).rstrip("/")
     if not addresses or not prefix:
         raise UsageError(f"{word}: write {SCHEME}HOST:PORT/PREFIX, or {SCHEME}HOST:PORT/PREFIX/KEY{SUFFIX}")

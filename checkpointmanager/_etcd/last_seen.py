@@ -17,7 +17,7 @@ class Seen(NamedTuple):
     blob: bytes = b""
 
 
-class Remembered:
+class LastSeen:
     """The values seen most recently, up to a number of bytes."""
 
     def __init__(self) -> None:
