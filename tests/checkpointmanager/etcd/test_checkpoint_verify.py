@@ -17,10 +17,10 @@ from checkpointmanager import (
     CheckpointManager,
     CheckpointNotFound,
     CheckpointWriteFailed,
-    Current,
     DirectoryLocked,
     Put,
     Reason,
+    Replaces,
 )
 from checkpointmanager._etcd import operations, pages
 from checkpointmanager._etcd.client import Call, Client
@@ -49,8 +49,8 @@ def store(opening: Opening) -> EtcdStore:
         manager.create_checkpoint(key, {"number": 2})
     flipped = store.read("b")
     flipped = flipped[:60] + bytes([flipped[60] ^ 1]) + flipped[61:]
-    store.commit([Put("b", flipped, Current.DAMAGED)])
-    store.commit([Put(key, b"rubbish", Current.DAMAGED) for key in "cd"])
+    store.commit([Put("b", flipped, 1, Replaces.DAMAGED)])
+    store.commit([Put(key, b"rubbish", 1, Replaces.DAMAGED) for key in "cd"])
     return store
 
 

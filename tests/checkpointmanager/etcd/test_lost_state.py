@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointError, CheckpointManager, CheckpointWriteFailed, Current, Put
+from checkpointmanager import CheckpointError, CheckpointManager, CheckpointWriteFailed, Put, Remove, Replaces
 from checkpointmanager._etcd import operations
 from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.ownership import Ownership
@@ -141,17 +141,17 @@ def test_an_owner_from_before_the_disk_was_lost_writes_nothing_under_the_lock_of
     cluster: Cluster, opened: Callable[..., EtcdStore]
 ) -> None:
     old = opened()  # the first change of all: its lock is created at the same revision as the next owner's
-    assert old.commit([Put("a", b"old", Current.ABSENT)]) == {}
-    assert old.commit([], ["a"]) == {}
+    assert old.commit([Put("a", b"old", 1, Replaces.ABSENT)]) == {}
+    assert old.commit([Remove("a", 9)]) == {}
     hold = old._ownership.hold
     _lose_everything(cluster)
     new = opened()
     assert new._ownership.hold[:2] == hold[:2], "only the lease tells them apart"
     for _ in range(3):
         with pytest.raises(EtcdWentBack):
-            old.commit([Put("a", b"old again", Current.ABSENT)])
+            old.commit([Put("a", b"old again", 1, Replaces.ABSENT)])
     assert new.keys() == []
-    assert new.commit([Put("a", b"new", Current.ABSENT)]) == {}
+    assert new.commit([Put("a", b"new", 1, Replaces.ABSENT)]) == {}
 
 
 def test_the_lease_alone_keeps_out_an_owner_from_before(

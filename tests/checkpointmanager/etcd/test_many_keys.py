@@ -15,9 +15,9 @@ from checkpointmanager import (
     CheckpointError,
     CheckpointManager,
     CheckpointWriteFailed,
-    Current,
     Event,
     Put,
+    Replaces,
 )
 from checkpointmanager._etcd import operations
 from checkpointmanager._etcd.client import Call, Client
@@ -257,7 +257,7 @@ def test_a_load_whose_moment_is_compacted_fails_and_can_be_repeated(
 def test_a_change_made_during_a_load_is_based_on_now_and_read_by_the_thread_that_made_it(store: EtcdStore) -> None:
     counter: Manager = CheckpointManager(store)
     counter.create_checkpoint("b", 1)
-    assert store.commit([Put("a", b"rubbish", Current.ABSENT)]) == {}
+    assert store.commit([Put("a", b"rubbish", 1, Replaces.ABSENT)]) == {}
     seen: list[Any] = []
 
     def count(number: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointManager, Current, Put
+from checkpointmanager import CheckpointManager, Put, Replaces
 from checkpointmanager._etcd import commit, last_seen, operations
 from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.last_seen import LastSeen, Seen
@@ -98,11 +98,11 @@ def test_a_transaction_of_many_keys_reads_what_it_cannot_compare(store: EtcdStor
     keys = [f"k{number}" for number in range(commit.MAX_COMPARED + 1)]
     for blob in (b"1", b"2"):
         with store.writing():
-            store.transact([Put(key, blob, Current.FOUND, 1) for key in keys], {})
+            store.commit([Put(key, blob, 1, Replaces.WHOLE) for key in keys], together=True)
     by_hand = operations.put(store._layout.current("k7"), b"by hand")
     store._client.ask(Call(5), TXN, operations.txn([], [by_hand]))
     with store.writing():
-        store.transact([Put(key, b"3", Current.OURS, 1) for key in keys], {})
+        store.commit([Put(key, b"3", 1, Replaces.WHOLE) for key in keys], together=True)
     assert store.read("k7", previous=True) == b"by hand"
     assert store.read("k8", previous=True) == b"2"
 

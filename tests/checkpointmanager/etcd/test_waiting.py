@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointWriteFailed, Current, Put
+from checkpointmanager import CheckpointWriteFailed, Put, Replaces
 from checkpointmanager._etcd import operations, pages
 from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.faults import NoAnswer
@@ -68,7 +68,7 @@ def _is_held(lock: threading.RLock) -> bool:
 
 
 def put(key: str) -> list[Put]:
-    return [Put(key, b"", Current.ABSENT, 1)]
+    return [Put(key, b"", 1, Replaces.ABSENT)]
 
 
 def test_waiting_for_the_login_of_another_thread_ends_in_time(stoppable: Cluster, reader: EtcdStore) -> None:
@@ -121,7 +121,7 @@ def _commit(store: EtcdStore, key: str) -> None:
 def test_listing_ends_in_time_if_every_moment_is_compacted_before_the_last_page(
     stoppable: Cluster, store: EtcdStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(4)])
+    store.commit([Put(f"k{number}", b"", 1, Replaces.ABSENT) for number in range(4)])
     monkeypatch.setattr(pages, "NAMES", 3)
     store._timeout = SHORT
     ask = Client.ask

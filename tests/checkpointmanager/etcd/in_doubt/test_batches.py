@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import BatchFailed, CheckpointWriteFailed, Current, DirectoryLocked, Put
+from checkpointmanager import BatchFailed, CheckpointWriteFailed, DirectoryLocked, Put, Replaces
 from checkpointmanager.etcd import EtcdStore
 
 from ..line import Fate, Line
@@ -88,7 +88,7 @@ def test_when_the_lock_cannot_be_written_again_each_error_says_why_and_the_rest_
     with pytest.raises(CheckpointWriteFailed):
         manager.create_checkpoint("a", 2)
     tried = _tried(store, monkeypatch)
-    failures = store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(200)])
+    failures = store.commit([Put(f"k{number}", b"", 1, Replaces.ABSENT) for number in range(200)])
     assert len(failures) == 200
     assert all("no answer within 0.1 s" in str(error) and not error.in_doubt for error in failures.values())
     assert len(tried) == 1
