@@ -135,12 +135,18 @@ class Reader(Generic[T]):
             return None
 
     def highest_generation(self, key: str) -> int:
-        """At least the generation of a checkpoint that is damaged or gone: what its bytes seem to state, one above
-        the previous generation, or the highest one that a crash could restore.
+        """At least the generation of a damaged checkpoint: the one that its bytes seem to state, or generation_gone."""
+        stated = 0
+        with suppress(CheckpointNotFound, Damaged):
+            stated = generation_in(self._store.read(key))
+        return max(stated, self.generation_gone(key))
+
+    def generation_gone(self, key: str) -> int:
+        """At least the generation of a checkpoint that is gone; 0 if there is no trace of one.
+
+        One above the previous generation, or the highest one that a crash could restore.
         """
         highest = self._store.highest_generation(key)
-        with suppress(CheckpointNotFound, Damaged):
-            highest = max(highest, generation_in(self._store.read(key)))
         with suppress(CheckpointNotFound, Damaged, TooNew, WrongKind):
             header, _ = self._open(key, self._store.read(key, previous=True))
             highest = max(highest, header.generation + 1)

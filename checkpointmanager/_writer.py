@@ -183,19 +183,18 @@ class Writer:
 
     def _incumbent(self, key: str, found: Header | None) -> tuple[Replaces, int]:
         """What a write replaces, and the highest generation of the key. Damaged bytes have been copied."""
-        highest = self._store.highest_generation(key)
         try:
-            header = found or self._reader.read(key).header
-            return Replaces.WHOLE, max(header.generation, highest)
+            generation = found.generation if found else self._reader.read(key).header.generation
         except CheckpointNotFound:
-            return Replaces.ABSENT, self._reader.highest_generation(key)
+            return Replaces.ABSENT, self._reader.generation_gone(key)
         except SchemaMismatch as mismatch:
-            return Replaces.WHOLE, max(mismatch.generation, highest)
+            generation = mismatch.generation
         except (CorruptCheckpoint, CheckpointUnreadable) as damage:
             if damage.errno in SHORTAGES:
                 raise shortage(key, damage.path, damage.errno) from damage
             self._quarantine(key, damage.reason)
             return Replaces.DAMAGED, self._reader.highest_generation(key)
+        return Replaces.WHOLE, max(generation, self._store.highest_generation(key))
 
     def _prepare_removal(self, key: str) -> Remove | None:
         """None if there is nothing to remove. A removal never needs the content; damaged bytes have been copied."""
@@ -205,7 +204,7 @@ class Writer:
         try:
             highest = self._reader.verify(key).generation
         except CheckpointNotFound:
-            highest = self._reader.highest_generation(key)
+            highest = self._reader.generation_gone(key)
             if not highest:
                 return None  # neither a file, nor a previous generation, nor a record
         except (CorruptCheckpoint, CheckpointUnreadable) as damage:

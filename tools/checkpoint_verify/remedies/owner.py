@@ -28,7 +28,8 @@ def owned(directory: str, **options: Unpack[FileOptions]) -> Iterator[tuple[Chec
             user = stack.enter_context(acting_as_agent(directory))
             options["allow_insecure"] = True  # the agent decides that
             place = store_at(directory, read_only=options.get("read_only", False), owner=options.get("owner", ""))
-            manager = stack.enter_context(CheckpointManager(place, ANY_KIND, **options))
+            files = options if isinstance(place, str) else FileOptions()  # a store has its own
+            manager = stack.enter_context(CheckpointManager(place, ANY_KIND, **files))
         except (CheckpointError, OSError) as error:
             raise Blocked(_why_not(directory, error, user)) from error
         yield manager, user
