@@ -14,8 +14,8 @@ def full(directory: Path) -> AbstractContextManager[object]:
 
 
 def unsynced(directory: Path, error: int | BaseException = errno.EIO) -> AbstractContextManager[object]:
-    """The names are changed, but may not survive a power loss."""
-    return failing(directory, "fsync", error, about=".", lasting=True)
+    """The journal has the change, but it may not survive a power loss."""
+    return failing(directory, "fdatasync", error, lasting=True)
 
 
 def undeletable(directory: Path, key: str) -> AbstractContextManager[object]:
