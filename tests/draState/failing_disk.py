@@ -1,4 +1,4 @@
-"""A disk that is full, or loses syncs or removals, inside a with block; all with checkpointmanager.testing."""
+"""A disk that is full, or loses syncs, inside a with block; all with checkpointmanager.testing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,3 @@ def full(directory: Path) -> AbstractContextManager[object]:
 def unsynced(directory: Path, error: int | BaseException = errno.EIO) -> AbstractContextManager[object]:
     """The journal has the change, but it may not survive a power loss."""
     return failing(directory, "fdatasync", error, lasting=True)
-
-
-def undeletable(directory: Path, key: str) -> AbstractContextManager[object]:
-    return failing(directory, "rename", errno.ENOSPC, about=f"{key}.json", lasting=True)
