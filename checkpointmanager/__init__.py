@@ -18,7 +18,8 @@ raises SchemaMismatch: fix the schema or a migration, not the file. FORMAT.md de
 """
 
 from ._batch import Batch
-from ._cache import REMOVED, CacheEntry, CheckpointCache, InDoubt, Removal
+from ._cache import CheckpointCache
+from ._cacheentry import REMOVED, CacheEntry, InDoubt, Removal
 from ._checkpoint import Checkpoint, Loaded, Outcome, Recovery, Verified
 from ._errors import (
     BatchFailed,

@@ -5,14 +5,16 @@ Changes of one key happen in the order in which they were awaited; changes of di
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
-from ._cache import CheckpointCache, Entries, Outcomes
+from ._cache import CheckpointCache, Entries, Outcomes, key_list
 from ._keyedthreads import KeyedThreads
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Closable(Protocol):
@@ -34,27 +36,29 @@ class AsyncCache(Generic[C]):
     def __init__(self, cache: C, threads: KeyedThreads | None = None) -> None:
         self.cache = cache
         self.threads = threads or KeyedThreads(name="cache")
-        self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, make: Callable[[], C], threads: KeyedThreads | None = None) -> Self:
         """Load everything in a thread. A cancelled open leaves no cache behind."""
-        threads = threads or KeyedThreads(name="cache")
-        made: list[C] = []
-        try:
-            await threads.call(lambda: made.append(make()))
-        except BaseException:
-            for cache in made:
-                cache.close()
-            raise
-        return cls(made[0], threads)
+        return cls(*await _made(make, threads))
 
     async def close(self) -> None:
-        """Wait for every change that was already awaited, then release the directory. May be called twice."""
-        await self.threads.drained()
-        if not self._closed:
-            self._closed = True
+        """Wait for every change that was already awaited, then release the directory. May be called twice.
+
+        Cancelling the caller does not stop the close.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self.threads.drained()
             await self.threads.call(self.cache.close)
+        except asyncio.CancelledError:  # the event loop is ending, and perhaps no thread has started yet
+            self.cache.close()
+            raise
         await self.threads.close()
 
     async def __aenter__(self) -> Self:
@@ -70,12 +74,19 @@ class AsyncCheckpointCache(AsyncCache[CheckpointCache[T]], Generic[T]):
     """The CheckpointCache for asyncio:
 
     def make():
-        return CheckpointCache(CheckpointManager("/var/lib/agent/leases", LEASES))
+        return CheckpointCache("/var/lib/agent/leases", LEASES)
 
     async with await AsyncCheckpointCache.open(make) as leases:
         await leases.put("pod-7", Lease("node-a"))
         leases.cache["pod-7"]
     """
+
+    @staticmethod
+    async def open(  # a classmethod of this class would be AsyncCheckpointCache[Unknown] for pyright
+        make: Callable[[], CheckpointCache[V]], threads: KeyedThreads | None = None
+    ) -> AsyncCheckpointCache[V]:
+        """Load everything in a thread. A cancelled open leaves no cache behind."""
+        return AsyncCheckpointCache(*await _made(make, threads))
 
     async def put(self, key: str, value: T) -> None:
         """See CheckpointCache.put."""
@@ -89,5 +100,17 @@ class AsyncCheckpointCache(AsyncCache[CheckpointCache[T]], Generic[T]):
         self, keys: Iterable[str], function: Callable[[Entries[T]], Outcomes[T]], *, independent: bool = False
     ) -> None:
         """See CheckpointCache.change. `function` runs in a thread, not in the event loop."""
-        wanted = list(keys)
+        wanted = key_list(keys)
         await self.threads.run(wanted, lambda: self.cache.change(wanted, function, independent=independent))
+
+
+async def _made(make: Callable[[], C], threads: KeyedThreads | None) -> tuple[C, KeyedThreads]:
+    threads = threads or KeyedThreads(name="cache")
+    made: list[C] = []
+    try:
+        await threads.call(lambda: made.append(make()))
+    except BaseException:
+        for cache in made:
+            cache.close()
+        raise
+    return made[0], threads

@@ -6,22 +6,22 @@ wait for each other. The disk comes first: a value is durable before any reader 
 
 from __future__ import annotations
 
-import copy
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import Enum
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
 from ._batch import Batch
+from ._cacheentry import REMOVED, CacheEntry, InDoubt, Removal, problem_of, value_of
 from ._checkpoint import Checkpoint, Recovery
 from ._errors import (
     BatchFailed,
     CheckpointError,
     CheckpointNotFound,
     CheckpointWriteFailed,
+    InvalidKey,
     ManagerClosed,
     TransactionFailed,
     UnstorableValue,
@@ -29,56 +29,11 @@ from ._errors import (
 from ._gcpause import gc_paused
 from ._keylocks import KeyLocks
 from ._manager import CheckpointManager
+from ._schema import Schema
+from ._store import Store
 from ._transaction import Transaction
 
 T = TypeVar("T")
-D = TypeVar("D")
-
-
-class Removal(Enum):
-    """Stands in for a value when a change removes the key, and when a removal is in doubt."""
-
-    REMOVED = "removed"  # the only member
-
-
-REMOVED: Final = Removal.REMOVED
-"""Return it from the function passed to CheckpointCache.change to remove a key."""
-
-
-class InDoubt(NamedTuple, Generic[T]):
-    """Failed changes of one key that may be on disk: `error` is the last failure, `outcomes` are all the new values."""
-
-    error: CheckpointError  # of the last change that failed
-    outcomes: tuple[T | Literal[Removal.REMOVED], ...]
-
-    def __repr__(self) -> str:
-        return f"InDoubt({type(self.error).__name__}, {len(self.outcomes)} outcomes)"
-
-
-class CacheEntry(NamedTuple, Generic[T]):
-    """What is known about one key. Its repr never shows values.
-
-    value           the last acknowledged value, if `generation` is not 0
-    generation      the generation of the value; 0 if there is no value, because the file cannot be trusted, or is
-                    new and in doubt
-    from_this_boot  whether the value was written since the last reboot; None if unknown
-    problem         why the file cannot be trusted
-    previous        the value of the generation before such a file: evidence, not a replacement
-    in_doubt        what the disk may hold instead
-    """
-
-    key: str
-    value: T | None
-    generation: int
-    from_this_boot: bool | None = None
-    problem: CheckpointError | None = None
-    previous: T | None = None
-    in_doubt: InDoubt[T] | None = None
-
-    def __repr__(self) -> str:
-        problem = f", {type(self.problem).__name__}" if self.problem else ""
-        doubt = f", {self.in_doubt!r}" if self.in_doubt else ""
-        return f"CacheEntry({self.key!r}, generation {self.generation}{problem}{doubt})"
 
 
 Entries = Mapping[str, CacheEntry[T]]
@@ -86,18 +41,21 @@ Outcomes = Mapping[str, T | Literal[Removal.REMOVED]]
 Swap = Callable[[str, CacheEntry[T] | None, CacheEntry[T] | None], object]
 
 
-class CheckpointCache(Generic[T]):
-    """The checkpoints of a manager in memory: loaded when the cache is created, and kept equal to the disk.
+class CheckpointCache(Mapping[str, T]):
+    """The checkpoints of a directory in memory: loaded when the cache is created, and kept equal to the disk.
 
-        cache = CheckpointCache(CheckpointManager("/var/lib/agent/leases", LEASES))
+        cache = CheckpointCache("/var/lib/agent/leases", LEASES)
         cache.put("pod-7", Lease("node-a"))         # durable, then visible
         cache["pod-7"]                              # from memory
 
-    The cache takes over the manager and closes it. Damage that can be repaired exactly is repaired first; see
-    `recoveries`. A key whose file cannot be trusted is present but has no value: reading it raises its problem
-    until the key is written again or deleted. If a change fails in doubt, reads return the old value and
-    `entry(key).in_doubt` has the new one; the next successful change settles it. Readers share the values, so treat
-    them as immutable.
+    It reads like a dict. It is written by methods, because a write is durable and may fail. To open the directory
+    with options, pass a CheckpointManager instead, which the cache takes over and closes.
+
+    Damage that can be repaired exactly is repaired first; see `recoveries`. A key whose file cannot be trusted is
+    present but has no value: reading it, by items() and values() too, raises its problem until the key is written
+    again or deleted. good() leaves such keys out, and entries() has what is known about them. If a change fails in
+    doubt, reads return the old value and `entry(key).in_doubt` has the new one; the next successful change settles
+    it. Readers share the values, so treat them as immutable.
 
     `on_swap(key, old, new)` is called with the old and the new entry (None: no such key) whenever one replaces the
     other. It runs in the thread that made the change, before any other change of that key, so indexes built on the
@@ -105,8 +63,17 @@ class CheckpointCache(Generic[T]):
     cache.
     """
 
-    def __init__(self, manager: CheckpointManager[T], *, on_swap: Swap[T] | None = None) -> None:
-        self._manager = manager
+    @overload
+    def __init__(self, manager: CheckpointManager[T], /, *, on_swap: Swap[T] | None = None) -> None: ...
+    @overload
+    def __init__(
+        self, directory: str | os.PathLike[str] | Store, /, schema: Schema[T], *, on_swap: Swap[T] | None = None
+    ) -> None: ...
+    def __init__(self, place: Any, /, schema: Schema[Any] | None = None, *, on_swap: Swap[T] | None = None) -> None:
+        given = isinstance(place, CheckpointManager)
+        if given and schema is not None:
+            raise TypeError("a manager has its own schema: pass either the manager, or a directory and a schema")
+        self._manager: CheckpointManager[T] = place if given else CheckpointManager(place, schema)
         self._process = os.getpid()
         self._on_swap = on_swap
         self._locks = KeyLocks()  # held while a key is written
@@ -116,25 +83,15 @@ class CheckpointCache(Generic[T]):
         try:
             self._load()
         except BaseException:
-            manager.close()
+            self._manager.close()
             raise
 
     def __getitem__(self, key: str) -> T:
         """The value. Raises CheckpointNotFound (a KeyError) if the key is absent, or its problem if it has no value."""
         entry = self._entries.get(key)
         if entry is None:
-            raise CheckpointNotFound(key, self._manager.path_of(key))
-        if not entry.generation:
-            raise copy.copy(_problem(entry))
-        return cast("T", entry.value)
-
-    @overload
-    def get(self, key: str) -> T | None: ...
-    @overload
-    def get(self, key: str, default: D) -> T | D: ...
-    def get(self, key: str, default: Any = None) -> Any:
-        """Like cache[key], but returns `default` for an absent key, and only then."""
-        return self[key] if key in self._entries else default
+            raise self._not_found(key)
+        return value_of(entry)
 
     def entry(self, key: str) -> CacheEntry[T] | None:
         """Everything known about a key, or None; never raises."""
@@ -144,7 +101,19 @@ class CheckpointCache(Generic[T]):
         """All entries as they are now, including keys that cannot be trusted."""
         return list(self._entries.values())
 
-    def __contains__(self, key: str) -> bool:
+    def good(self) -> Mapping[str, T]:
+        """All values that can be read, as they are now, without the keys that have a problem."""
+        return {entry.key: value_of(entry) for entry in self.entries() if entry.generation}
+
+    def items(self) -> ItemsView[str, T]:
+        """Pairs of keys and values. Iterating over them raises the problem of a key that has no value."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[T]:
+        """The values, like items()."""
+        return _Values(self)
+
+    def __contains__(self, key: object) -> bool:
         return key in self._entries
 
     def __iter__(self) -> Iterator[str]:
@@ -156,7 +125,7 @@ class CheckpointCache(Generic[T]):
     @property
     def problems(self) -> Mapping[str, CheckpointError]:
         """The error of every key that cannot be trusted or is in doubt."""
-        return {entry.key: _problem(entry) for entry in self.entries() if entry.problem or entry.in_doubt}
+        return {entry.key: problem_of(entry) for entry in self.entries() if entry.problem or entry.in_doubt}
 
     def put(self, key: str, value: T) -> None:
         """Add or replace one value; durable when it returns."""
@@ -177,12 +146,15 @@ class CheckpointCache(Generic[T]):
         a failure is TransactionFailed. With independent=True they form a batch, in which each key succeeds or fails
         on its own, and BatchFailed says which. Memory always matches what is durable.
         """
-        wanted = list(keys)
+        wanted = key_list(keys)
         if os.getpid() != self._process:  # a lock held by another thread at the fork is never released in the child
             raise ManagerClosed(self._manager.path, ManagerClosed.FORKED)
         with self._locks.locked(*wanted):
             before = {key: entry for key in wanted if (entry := self._entries.get(key))}
             outcomes = function(before)
+            if not isinstance(outcomes, Mapping):
+                given = type(outcomes).__name__
+                raise TypeError(f"the change function returned {given}; return a dict, {{}} to change nothing")
             if strangers := outcomes.keys() - set(wanted):
                 raise ValueError(f"the change function returned keys it was not given: {sorted(strangers)}")
             if outcomes:
@@ -278,14 +250,47 @@ class CheckpointCache(Generic[T]):
             if self._on_swap and (old or new):
                 self._on_swap(key, old, new)
 
+    def _not_found(self, key: str) -> CheckpointNotFound:
+        try:
+            return CheckpointNotFound(key, self._manager.path_of(key))
+        except InvalidKey:  # which no checkpoint can have, so it is absent too
+            return CheckpointNotFound(key, self._manager.path)
+
     def _interrupted(self, key: str) -> CheckpointError:
         error = OSError(errno.EINTR, "the change was interrupted")
         return CheckpointWriteFailed(key, self._manager.path_of(key), error, in_doubt=True)
 
 
-def _problem(entry: CacheEntry[Any]) -> CheckpointError:
-    assert entry.problem or entry.in_doubt
-    return entry.problem or cast("InDoubt[Any]", entry.in_doubt).error
+class _Items(ItemsView[str, T]):
+    """Reads each entry once, so that a key which another thread deletes meanwhile raises nothing."""
+
+    def __init__(self, cache: CheckpointCache[T]) -> None:
+        super().__init__(cache)
+        self._cache = cache
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        return ((entry.key, value_of(entry)) for entry in self._cache.entries())
+
+
+class _Values(ValuesView[T]):
+    """The same for values."""
+
+    def __init__(self, cache: CheckpointCache[T]) -> None:
+        super().__init__(cache)
+        self._cache = cache
+
+    def __iter__(self) -> Iterator[T]:
+        return map(value_of, self._cache.entries())
+
+    def __contains__(self, value: object) -> bool:
+        return value in list(self)
+
+
+def key_list(keys: Iterable[str]) -> list[str]:
+    """The keys of a change. A lone str would be taken for its characters."""
+    if isinstance(keys, str):
+        raise TypeError(f"change takes a list of keys: write [{keys!r}]")
+    return list(keys)
 
 
 def _entry(checkpoint: Checkpoint[T]) -> CacheEntry[T]:

@@ -209,7 +209,7 @@ class CheckpointWriteFailed(CheckpointError, OSError):
     """
 
     def __init__(self, key: str, path: str, error: OSError, *, in_doubt: bool) -> None:
-        outcome = "the change may or may not survive a crash; repeat the call" if in_doubt else "nothing was changed"
+        outcome = "the change may or may not survive; repeat the call" if in_doubt else "nothing was changed"
         super().__init__(f"{path}: {reason_of(error)}; {outcome}")
         self.errno = error.errno
         self.key = key
@@ -249,7 +249,7 @@ class TransactionFailed(CheckpointWriteFailed):
             reason = reason_of(error)
         outcome = "none of the transaction's changes was made"
         if in_doubt:
-            outcome = "a crash may leave all of the transaction's changes or none; repeat it"
+            outcome = "the outcome is all of the transaction's changes or none; repeat it"
         place = "" if reason.startswith(path) else f"{path}: "
         CheckpointError.__init__(self, f"{place}{reason}; {outcome}")
         self.errno = getattr(error, "errno", None)

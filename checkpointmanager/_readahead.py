@@ -17,12 +17,13 @@ AHEAD = 512  # files
 
 def read_ahead(store: Store, keys: Sequence[str]) -> Generator[str, None, None]:
     """Yield the keys, to be read one by one; if that is slow, tell the store which keys come next."""
-    started = time.perf_counter()
-    yield from keys[:PROBED]
-    if time.perf_counter() - started < PROBED * SLOW_SECONDS:
-        yield from keys[PROBED:]
-        return
     try:
+        store.prefetch(keys[:1])  # a store that can, reads all of them as of one moment from here on
+        started = time.perf_counter()
+        yield from keys[:PROBED]
+        if time.perf_counter() - started < PROBED * SLOW_SECONDS:
+            yield from keys[PROBED:]
+            return
         store.prefetch(keys[PROBED : PROBED + AHEAD])
         for start in range(PROBED, len(keys), AHEAD):
             if coming := keys[start + AHEAD : start + 2 * AHEAD]:

@@ -19,12 +19,15 @@ from ._batch import Changes, Committed
 from ._errors import (
     CheckpointError,
     CheckpointNotFound,
+    CheckpointTooNew,
     CheckpointUnreadable,
     CheckpointWriteFailed,
     CorruptCheckpoint,
+    DirectoryUnusable,
     SchemaMismatch,
     TransactionFailed,
     UnstorableValue,
+    WrongKind,
 )
 from ._events import Event, EventKind, Events
 from ._format.envelope import MAX_GENERATION, Header, open_sealed, seal
@@ -208,7 +211,7 @@ class Writer:
         except (CorruptCheckpoint, CheckpointUnreadable) as damage:
             self._try_quarantine(key, damage)
             highest = self._reader.highest_generation(key)
-        except CheckpointError:  # whole, but another program's
+        except (CheckpointTooNew, WrongKind):  # whole, but another program's
             highest = self._reader.highest_generation(key)
         return Remove(key, self._after(key, max(highest, self._store.highest_generation(key))))
 
@@ -243,6 +246,8 @@ class Writer:
             if reason is Reason.NOT_A_FILE:
                 raise OSError(errno.EISDIR, "a folder, link or device is in its place; move it away")
             kept = self._store.quarantine(key, reason)
+        except DirectoryUnusable:
+            raise  # nothing is wrong with the copy: the store can be neither read nor written now
         except OSError as error:
             raise CheckpointWriteFailed(key, path, error, in_doubt=False) from error
         self._events.emit(Event(EventKind.QUARANTINED, path, f"the damaged bytes are kept in {kept}", key, reason))

@@ -4,6 +4,7 @@ The same CheckpointManager, CheckpointCache and draState work on it, and the byt
 A node's own state belongs on the node's disk. ETCD.md says when to use etcd, what is promised and what it costs.
 """
 
-from ._etcd.store import EtcdStore, EtcdUnavailable
+from ._etcd.errors import EtcdUnavailable, EtcdWentBack
+from ._etcd.store import EtcdStore
 
-__all__ = ["EtcdStore", "EtcdUnavailable"]
+__all__ = ["EtcdStore", "EtcdUnavailable", "EtcdWentBack"]

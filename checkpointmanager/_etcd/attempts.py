@@ -2,8 +2,8 @@
 
 When no answer arrives, the same request goes to the next member. It is carried out once at most, because of what it
 compares. If the comparison fails, one name below the prefix shows whether an earlier attempt succeeded. A caller whose
-time is up first gets Unmade with in_doubt=True. After any missing answer, the owner writes `.lock` again before its
-next change (ownership.py), so that attempts that are still on their way are refused.
+time is up first gets NotAcknowledged with in_doubt=True. After any missing answer, the owner writes `.lock` again
+before its next change (ownership.py), so that attempts that are still on their way are refused.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from .._errors import DirectoryLocked
 from . import operations
 from .client import Call, Client
-from .faults import Compacted, NoAnswer, Refused
+from .faults import Compacted, Failed, Refused, WentBack
 from .layout import Layout
 from .ownership import Hold, Ownership
 from .wire import RANGE, TXN
 
 
-class Unmade(Exception):
+class NotAcknowledged(Exception):
     """A change was not acknowledged."""
 
     def __init__(self, error: OSError, *, in_doubt: bool) -> None:
@@ -47,15 +47,17 @@ class Attempts:
         self._ownership = ownership
 
     def repeat(self, call: Call, attempt: Callable[[Hold], bool]) -> None:
-        """Call `attempt` until it returns True. Raises Unmade, or DirectoryLocked if another owner has taken over."""
+        """Call `attempt` until it returns True. Raises NotAcknowledged, DirectoryLocked or WentBack."""
         hold = self._ownership.hold
         try:
             self._ownership.check(call)
             hold = self._ownership.hold
             while not attempt(hold):
                 hold = self._ownership.hold
-        except (Refused, NoAnswer) as error:
-            raise Unmade(error, in_doubt=call.unsure) from error
+        except Failed as error:
+            if isinstance(error, WentBack) and not call.unsure:
+                raise  # it is about all changes, not about this one
+            raise NotAcknowledged(error, in_doubt=call.unsure) from error
         except BaseException as error:
             # A signal handler that raises may have cut off a request.
             call.unanswered = call.unanswered or not isinstance(error, Exception)
@@ -79,7 +81,7 @@ class Attempts:
             return int(reply.header.revision)
         lock = reply.responses[0].response_range.kvs
         try:
-            self._ownership.learn(lock)
+            self._ownership.learn(lock, hold)
         except DirectoryLocked as lost:
             # The new owner may have written since: look at the last revision before it came.
             then = lock[0].create_revision - 1 if lock else reply.header.revision
@@ -105,7 +107,7 @@ class Attempts:
         except Compacted:
             made = None
         if made is None:
-            raise Unmade(OSError(errno.ENOLCK, str(lost)), in_doubt=True) from lost
+            raise NotAcknowledged(OSError(errno.ENOLCK, str(lost)), in_doubt=True) from lost
         return made
 
     def _was_made(self, call: Call, trace: Trace, revision: int = 0) -> bool | None:

@@ -20,8 +20,9 @@ import grpc
 from .._errors import CheckpointError
 from .connections import Connections
 from .endpoints import Credentials, addresses
-from .faults import Compacted, NoAnswer, Refused, Verdict, fault_of
-from .wire import AUTHENTICATE, LEASE_KEEP_ALIVE, WATCH, Method
+from .faults import Compacted, NoAnswer, Refused, Verdict, WentBack, fault_of
+from .progress import Progress
+from .wire import AUTHENTICATE, LEASE_KEEP_ALIVE, RANGE, TXN, WATCH, Method
 
 TRIES = 3  # a member that hangs takes at most a third of the time
 MAX_LOGINS = 3  # per call: the token has expired, then the next member was restarted, and then users were changed
@@ -33,15 +34,19 @@ logger = logging.getLogger("checkpointmanager")
 class Call:
     """One call of the store: how long it may still take, and what is known about the change that it sent."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, spent: float = 0.0) -> None:
         self.seconds = seconds
         self.unsure = False  # the change may have been made
         self.unanswered = False  # an answer is missing, so an attempt may still be on its way
         self.token = ""  # of the login that its last request used
-        self._end = time.monotonic() + seconds
+        self._end = time.monotonic() + seconds - spent
 
     def left(self) -> float:
         return max(0.0, self._end - time.monotonic())
+
+    def part(self) -> Call:
+        """The same time, for another change."""
+        return Call(self.seconds, self.seconds - self.left())
 
     def share(self) -> float:
         """The time that one member may take."""
@@ -79,12 +84,53 @@ class Client:
         self._current = 0  # the member that is asked first
         self._token: str | None = None if credentials.user else ""  # None: not logged in yet
         self._logging_in = threading.RLock()
+        self.progress = Progress()
 
     def ask(self, call: Call, method: Method, request: Any, *, changing: bool = False) -> Any:
-        """The answer of some member. Raises Refused if it is no, NoAnswer if there is none in time.
+        """The answer of some member. Raises Refused if it is no, NoAnswer if there is none in time, WentBack if it
+        comes from an older state.
 
-        With changing=True the call is unsure as soon as an answer is missing.
+        With changing=True the call is unsure as soon as an answer is missing, or made the change in an older state.
         """
+        if method not in (RANGE, TXN):
+            return self._ask(call, method, request)
+        least = self.progress.before()
+        reply = self._ask(call, method, request, changing=changing)
+        try:
+            self.progress.after(least, reply.header)
+        except WentBack:
+            call.unsure = call.unsure or (changing and reply.succeeded)
+            raise
+        return reply
+
+    @contextmanager
+    def watching(self, request: Any, seconds: float) -> Iterator[Iterator[Any]]:
+        """The answers of a watch, for `seconds` at most. Raises grpc.RpcError when it breaks or the time is up.
+
+        It also breaks when the member loses touch with the others, or hangs: otherwise it would wait in vain.
+        """
+        done = threading.Event()
+
+        def requests() -> Iterator[Any]:
+            yield request
+            done.wait(seconds)  # the stream ends when this does
+
+        member = self._current
+        metadata = (*_metadata(self._token), ("hasleader", "true"))
+        replies = self._connections.stub(member, WATCH)(requests(), timeout=seconds, metadata=metadata)
+        try:
+            yield replies
+        except grpc.RpcError:
+            self._go_on_from(member)
+            raise
+        finally:
+            done.set()
+            replies.cancel()
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _ask(self, call: Call, method: Method, request: Any, *, changing: bool = False) -> Any:
         if not call.left():  # so nothing is sent, and nothing is in doubt
             raise NoAnswer(
                 errno.ETIMEDOUT, f"no answer within {call.seconds:g} s, earlier requests of this call took them"
@@ -116,33 +162,6 @@ class Client:
                 time.sleep(min(pause, call.left()))
             if not call.left():
                 raise NoAnswer(fault.errno, f"no answer within {call.seconds:g} s, the last error was: {fault.text}")
-
-    @contextmanager
-    def watching(self, request: Any, seconds: float) -> Iterator[Iterator[Any]]:
-        """The answers of a watch, for `seconds` at most. Raises grpc.RpcError when it breaks or the time is up.
-
-        It also breaks when the member loses touch with the others, or hangs: otherwise it would wait in vain.
-        """
-        done = threading.Event()
-
-        def requests() -> Iterator[Any]:
-            yield request
-            done.wait(seconds)  # the stream ends when this does
-
-        member = self._current
-        metadata = (*_metadata(self._token), ("hasleader", "true"))
-        replies = self._connections.stub(member, WATCH)(requests(), timeout=seconds, metadata=metadata)
-        try:
-            yield replies
-        except grpc.RpcError:
-            self._go_on_from(member)
-            raise
-        finally:
-            done.set()
-            replies.cancel()
-
-    def close(self) -> None:
-        self._connections.close()
 
     def _ask_one(self, call: Call, member: int, method: Method, request: Any) -> Any:
         stub = self._connections.stub(member, method)
@@ -183,7 +202,7 @@ class Client:
             return token
 
     def _new_token(self, call: Call, member: int) -> str:
-        request = AUTHENTICATE.request(name=self._credentials.user, password=self._credentials.password)
+        request = AUTHENTICATE.request(name=self._credentials.user, password=self._credentials.secret())
         try:
             return str(self._connections.stub(member, AUTHENTICATE)(request, timeout=call.share()).token)
         except grpc.RpcError as error:

@@ -1,13 +1,15 @@
 """How checkpoints are replaced in etcd.
 
-A change is one etcd transaction, so every member that has it has all of it:
+A request is one etcd transaction, so every member and every reader sees all of it or nothing:
 
-    compare  .lock                     created and last written by this owner, at the revisions it knows
+    compare  .lock                     created and last written by this owner, at the revisions it knows, on its lease
     compare  key.json                  last written at the revision last seen, so the change is made once at most
     put      .previous-key             what key.json held, unless that was damaged
     put      key.json                  the commit
 
-attempts.py sends it, and finds out what happened when no answer arrives.
+Changes that belong together are one request, all others as many as needed. A request of more keys than can be compared
+reads them first and compares one, so it is made once at most as well. The owner is the only writer, so that differs
+only for changes by hand. attempts.py sends it, and finds out what happened when no answer arrives.
 """
 
 from __future__ import annotations
@@ -18,159 +20,194 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .._errors import DirectoryLocked
-from .._store import Put, Replaces
+from .._store import Put, Remove, Replaces
 from . import operations
-from .attempts import Attempts, Trace, Unmade
+from .attempts import Attempts, NotAcknowledged, Trace
 from .client import Call, Client
 from .faults import NoAnswer
+from .last_seen import LastSeen, Seen
 from .layout import Layout
 from .ownership import Hold
-from .remembered import Remembered, Seen
 from .wire import TXN
 
-MAX_OPERATIONS = 128  # in one etcd transaction, etcd's default
-CHANGES_AT_ONCE = 60  # in one piece of a batch: each takes two operations and a comparison
+# etcd takes 128 operations and as many comparisons; of a nested transaction, 128 less those of the one around it.
+MAX_OPERATIONS = 128
+LOCK_COMPARISONS = 3
+MAX_COMPARED = 120  # keys
+MAX_NESTED = MAX_OPERATIONS // 2  # operations in each nested transaction, and fewer of these
+MAX_TOGETHER = MAX_NESTED * (MAX_NESTED - 2) // 2  # changes in one request: each takes two operations
+CHANGES_AT_ONCE = 60  # in one request, if they do not belong together
 MAX_REQUEST_BYTES = 3 << 19  # 1.5 MiB: etcd's default
 NAMES_BYTES = 16 << 10  # of a request with one change, beyond the checkpoint and its previous generation
-PIECE_BYTES = 1 << 20  # in one piece of a batch
+PIECE_BYTES = 1 << 20  # in one request, if they do not belong together
 OVERHEAD_BYTES = 128  # of an operation or a comparison, beyond names and values; more than it ever needs
-COMMON_BYTES = 4096  # of a request: the name of `.lock`, three times, and what etcd adds
-
-Change = Put | str  # a checkpoint to write, or the key of one to remove
+COMMON_BYTES = 4096  # of a request: the name of `.lock`, four times, and what etcd adds
 
 
-class _TooMuch(Exception):
-    """Several changes that do not fit into one request together with their previous generations."""
+Change = Put | Remove
 
 
 class Commits:
     """All changes of one store."""
 
-    def __init__(self, client: Client, layout: Layout, attempts: Attempts, timeout: float) -> None:
+    def __init__(self, client: Client, layout: Layout, attempts: Attempts, max_request_bytes: int) -> None:
         self._client = client
         self._layout = layout
         self._attempts = attempts
-        self._timeout = timeout
-        self.remembered = Remembered()
+        self._max_request_bytes = max_request_bytes
+        self.last_seen = LastSeen()
 
-    def run(self, puts: Sequence[Put], removals: Sequence[str]) -> Mapping[str, tuple[OSError, bool]]:
-        """Make the changes, piece by piece. Returns the failures: the error of each key, and whether it is in doubt."""
-        failures: dict[str, tuple[OSError, bool]] = {}
+    def make(self, call: Call, changes: Sequence[Change], *, together: bool) -> Mapping[str, NotAcknowledged]:
+        """Make the changes and return the failures. With together=True it is all or none, and a failure is raised.
+
+        Also raises WentBack, and DirectoryLocked if nothing was made.
+        """
+        if not together:
+            return self._make_apart(call, changes)
+        try:
+            self._make(call, changes)
+        except _TooMuch as much:
+            what = (
+                f"the transaction has {len(changes)} changes that take {much.size} bytes with their previous "
+                f"generations; etcd takes {MAX_TOGETHER} changes and {self._max_request_bytes} bytes at once: "
+                "make a smaller one"
+            )
+            raise NotAcknowledged(OSError(errno.EMSGSIZE, what), in_doubt=False) from None
+        return {}
+
+    def read(self, call: Call, keys: Sequence[str], *, revision: int = 0, previous: bool = False) -> dict[str, Seen]:
+        """The values of these keys at that revision; by default now, and those of one page at the same moment."""
+        name_of = self._layout.previous if previous else self._layout.current
+        known = {} if previous or revision else {key: self.last_seen.get(key) for key in keys}
+        found: dict[str, Seen] = {}
+        for start in range(0, len(keys), MAX_OPERATIONS):
+            page = keys[start : start + MAX_OPERATIONS]
+            request = operations.txn([], [operations.get(name_of(key), revision) for key in page])
+            for key, response in zip(page, self._client.ask(call, TXN, request).responses, strict=True):
+                kvs = response.response_range.kvs
+                found[key] = Seen(kvs[0].mod_revision, kvs[0].value) if kvs else Seen(0)
+                self.check(known.get(key), found[key])
+        return found
+
+    def check(self, known: Seen | None, now: Seen) -> None:
+        """A checkpoint never gets older, unless etcd lost state. `known` was seen before `now` was asked for."""
+        if known and 0 < now.revision < known.revision:
+            self._client.progress.lost("etcd has an older checkpoint than before")
+
+    def _make_apart(self, call: Call, changes: Sequence[Change]) -> Mapping[str, NotAcknowledged]:
+        """In pieces of as many changes as etcd takes at once."""
+        failures: dict[str, NotAcknowledged] = {}
         made = False
         hopeless: OSError | None = None  # why the remaining pieces are not even tried
-        pieces = deque(self._pieces([*puts, *dict.fromkeys(removals)]))
+        pieces = deque(_pieces(changes))
         while pieces:
             piece = pieces.popleft()
             try:
                 if hopeless:
-                    raise Unmade(hopeless, in_doubt=False)
-                self._make(piece)
+                    raise NotAcknowledged(hopeless, in_doubt=False)
+                self._make(call.part(), piece)
                 made = True
             except _TooMuch:
                 half = len(piece) // 2
                 pieces.extendleft((piece[half:], piece[:half]))
-            except Unmade as unmade:
-                failures |= dict.fromkeys(map(key_of, piece), (unmade.error, unmade.in_doubt))
-                hopeless = hopeless or (unmade.error if isinstance(unmade.error, NoAnswer) else None)
+            except NotAcknowledged as failure:
+                failures |= dict.fromkeys((change.key for change in piece), failure)
+                hopeless = hopeless or (failure.error if isinstance(failure.error, NoAnswer) else None)
             except DirectoryLocked as lost:
                 if not made and not failures:
                     raise
                 # Earlier pieces are durable or have their own errors, so this one is reported per key as well.
                 hopeless = OSError(errno.ENOLCK, str(lost))
-                failures |= dict.fromkeys(map(key_of, piece), (hopeless, False))
+                pieces.appendleft(piece)
         return failures
 
-    def seen(self, call: Call, keys: Sequence[str]) -> dict[str, Seen]:
-        """The values of these keys: from memory where known, else from etcd."""
-        found = {key: seen for key in keys if (seen := self.remembered.get(key))}
+    def _make(self, call: Call, changes: Sequence[Change]) -> None:
+        try:
+            self._attempts.repeat(call, lambda hold: self._attempt(call, changes, hold))
+        except BaseException:
+            self._remember(changes, 0)
+            raise
+
+    def _attempt(self, call: Call, changes: Sequence[Change], hold: Hold) -> bool:
+        """True if the changes are made, False if the request has to be built again from the current values."""
+        before = self._before(call, [change.key for change in changes])
+        trace = self._trace(changes, before)
+        seen = {self._layout.current(key): value.revision for key, value in before.items()}
+        if len(seen) > MAX_COMPARED:
+            seen = {trace.name: trace.before} if trace.name else {}
+        compared = [operations.changed_at(name, revision) for name, revision in seen.items()]
+        steps = [step for change in changes for step in self._steps(change, before[change.key])]
+        size = COMMON_BYTES + sum(int(part.ByteSize()) + OVERHEAD_BYTES for part in [*compared, *steps])
+        if len(changes) > MAX_TOGETHER or (len(changes) > 1 and size > self._max_request_bytes):
+            raise _TooMuch(size)
+        if len(steps) > MAX_OPERATIONS:
+            steps = operations.nested(steps, min(MAX_NESTED, MAX_OPERATIONS - LOCK_COMPARISONS - len(compared)))
+        revision = self._attempts.send(call, hold, compared, steps, trace)
+        if revision is None:  # what it compares has changed: by hand, or because etcd lost state
+            for key, now in self.read(call, list(before)).items():
+                self.last_seen.keep(key, now)
+            return False
+        self._remember(changes, revision)
+        return True
+
+    def _before(self, call: Call, keys: Sequence[str]) -> dict[str, Seen]:
+        """The values that become previous generations: from memory only if the request compares them."""
+        if len(keys) > MAX_COMPARED:
+            return self.read(call, keys)
+        found = {key: seen for key in keys if (seen := self.last_seen.get(key))}
         return found | self.read(call, [key for key in keys if key not in found])
 
-    def read(self, call: Call, keys: Sequence[str]) -> dict[str, Seen]:
-        """The values of these keys in etcd now; those of one page are from the same moment."""
-        found: dict[str, Seen] = {}
-        for start in range(0, len(keys), MAX_OPERATIONS):
-            page = keys[start : start + MAX_OPERATIONS]
-            request = operations.txn([], [operations.get(self._layout.current(key)) for key in page])
-            for key, response in zip(page, self._client.ask(call, TXN, request).responses, strict=True):
-                kvs = response.response_range.kvs
-                found[key] = Seen(kvs[0].mod_revision, kvs[0].value) if kvs else Seen(0)
-        return found
-
-    def remember(self, changes: Sequence[Change], revision: int) -> None:
-        for change in changes:
-            after = Seen(revision, change.blob) if isinstance(change, Put) else Seen(0)
-            self.remembered.keep(key_of(change), after)
-
-    def forget(self, changes: Sequence[Change]) -> None:
-        for change in changes:
-            self.remembered.forget(key_of(change))
-
-    def steps(self, change: Change, before: Seen) -> list[Any]:
+    def _steps(self, change: Change, before: Seen) -> list[Any]:
         """The operations that make one change."""
-        if isinstance(change, str):
-            return [operations.delete(self._layout.current(change)), operations.delete(self._layout.previous(change))]
-        made = operations.put(self._layout.current(change.key), change.blob)
-        previous = self._layout.previous(change.key)
+        current, previous = self._layout.current(change.key), self._layout.previous(change.key)
+        if isinstance(change, Remove):
+            return [operations.delete(current), operations.delete(previous)]
+        made = operations.put(current, change.blob)
         if change.replaces is Replaces.DAMAGED:
             return [made]
         if change.replaces is Replaces.ABSENT or not before.revision:
             return [operations.delete(previous), made]
         return [operations.put(previous, before.blob), made]
 
-    def _pieces(self, changes: Sequence[Change]) -> Iterator[list[Change]]:
-        """As many changes per request as etcd takes, unless their previous generations are much larger."""
-        piece: list[Change] = []
-        keys: set[str] = set()
-        size = 0
-        for change in changes:
-            key = key_of(change)
-            cost = 2 * len(change.blob) if isinstance(change, Put) else 0
-            if piece and (len(piece) == CHANGES_AT_ONCE or size + cost > PIECE_BYTES or key in keys):
-                yield piece
-                piece, keys, size = [], set(), 0
-            piece.append(change)
-            keys.add(key)
-            size += cost
-        if piece:
-            yield piece
-
-    def _make(self, piece: Sequence[Change]) -> None:
-        call = Call(self._timeout)
-        try:
-            self._attempts.repeat(call, lambda hold: self._attempt(call, piece, hold))
-        except BaseException:
-            self.forget(piece)
-            raise
-
-    def _attempt(self, call: Call, piece: Sequence[Change], hold: Hold) -> bool:
-        """True if the piece is made, False if it has to be built again from the current values."""
-        before = self.seen(call, [key_of(change) for change in piece])
-        compared = [operations.changed_at(self._layout.current(key), seen.revision) for key, seen in before.items()]
-        steps = [step for change in piece for step in self.steps(change, before[key_of(change)])]
-        if len(piece) > 1 and bytes_of([*compared, *steps]) > MAX_REQUEST_BYTES:
-            raise _TooMuch
-        revision = self._attempts.send(call, hold, compared, steps, self._trace(piece, before))
-        if revision:
-            self.remember(piece, revision)
-        else:
-            self.forget(piece)
-        return revision is not None
-
-    def _trace(self, piece: Sequence[Change], before: Mapping[str, Seen]) -> Trace:
+    def _trace(self, changes: Sequence[Change], before: Mapping[str, Seen]) -> Trace:
         """Of the change that shows it best: any write, else the removal of something that exists."""
-        for change in piece:
+        for change in changes:
             if isinstance(change, Put):
                 return Trace(self._layout.current(change.key), before[change.key].revision, change.blob)
-        for change in piece:
-            if revision := before[key_of(change)].revision:
-                return Trace(self._layout.current(key_of(change)), revision)
+        for change in changes:
+            if revision := before[change.key].revision:
+                return Trace(self._layout.current(change.key), revision)
         return Trace(None)
 
+    def _remember(self, changes: Sequence[Change], revision: int) -> None:
+        """What the changes left, if this revision made them; 0: it is not known."""
+        for change in changes:
+            if revision:
+                self.last_seen.keep(change.key, Seen(revision, change.blob) if isinstance(change, Put) else Seen(0))
+            else:
+                self.last_seen.forget(change.key)
 
-def key_of(change: Change) -> str:
-    return change.key if isinstance(change, Put) else change
+
+class _TooMuch(Exception):
+    """Several changes that do not fit into one request together with their previous generations."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
 
 
-def bytes_of(parts: Sequence[Any]) -> int:
-    """What a request with these comparisons and operations takes at most."""
-    return COMMON_BYTES + sum(int(part.ByteSize()) + OVERHEAD_BYTES for part in parts)
+def _pieces(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """As many changes per request as etcd takes, unless their previous generations are much larger."""
+    piece: list[Change] = []
+    keys: set[str] = set()
+    size = 0
+    for change in changes:
+        cost = 2 * len(change.blob) if isinstance(change, Put) else 0
+        if piece and (len(piece) == CHANGES_AT_ONCE or size + cost > PIECE_BYTES or change.key in keys):
+            yield piece
+            piece, keys, size = [], set(), 0
+        piece.append(change)
+        keys.add(change.key)
+        size += cost
+    if piece:
+        yield piece

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from .._errors import CheckpointError
+from .faults import Refused
 
 Path = str | os.PathLike[str]
 
@@ -21,16 +23,26 @@ class Credentials:
     key: Path | None = None
     user: str = ""
     password: str = field(default="", repr=False)
+    password_file: Path | None = None
 
     def __post_init__(self) -> None:
         if (self.cert is None) != (self.key is None):
             raise ValueError("a client certificate is two files: give cert and key, or neither")
-        if bool(self.user) != bool(self.password):
-            raise ValueError("user and password belong together: give both, or neither")
+        if bool(self.user) != bool(self.password or self.password_file) or (self.password and self.password_file):
+            raise ValueError("user and password belong together: give both or neither, and the password once")
 
     @property
     def is_tls(self) -> bool:
         return self.ca is not None or self.cert is not None
+
+    def secret(self) -> str:
+        """The password: from its file, if there is one, as it is now. Raises Refused if it cannot be read."""
+        if self.password_file is None:
+            return self.password
+        try:
+            return (_contents(self.password_file) or b"").decode().rstrip("\r\n")
+        except (CheckpointError, UnicodeDecodeError) as error:
+            raise Refused(errno.EACCES, f"{os.fspath(self.password_file)}: the password cannot be read") from error
 
     def contents(self) -> tuple[bytes | None, bytes | None, bytes | None]:
         """The bytes of ca, cert and key. Raises CheckpointError with the name of a file that cannot be read."""

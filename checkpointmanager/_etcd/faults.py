@@ -26,7 +26,11 @@ class Fault(NamedTuple):
     text: str
 
 
-class Refused(OSError):
+class Failed(OSError):
+    """A call to the servers that failed for good."""
+
+
+class Refused(Failed):
     """The servers said no. Nothing was done, except perhaps if the database is full (ENOSPC)."""
 
 
@@ -34,8 +38,12 @@ class Compacted(Refused):
     """The requested revision is compacted."""
 
 
-class NoAnswer(OSError):
+class NoAnswer(Failed):
     """No member gave a final answer in time."""
+
+
+class WentBack(Failed):
+    """The servers no longer have what they acknowledged: their answers come from an older state, or another one."""
 
 
 # By the text of etcd's messages, where the code alone is not specific enough.

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from .._format.keys import is_name
-from .._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
+from .._format.keys import encode_key
+from .._format.names import LOCK, QUARANTINE, current_name, key_in, previous_name
 
-TRANSACTION = ".last-transaction"  # identifies the last transaction that was made
 MAX_PREFIX_BYTES = 1000  # a request has room for the names of the largest checkpoint (commit.py)
 
 
 class Layout:
-    """The names of one store. etcd sorts by bytes, a dot before digits and letters: all checkpoints are one range."""
+    """The names of one store."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = checked_prefix(prefix)
         self.lock = self._at(LOCK)
-        self.transaction = self._at(TRANSACTION)
-        self.checkpoints = (self._at("0"), self._at("{"))  # from the lowest first character to beyond the highest
+        # From the lowest first character of an encoded key to beyond the highest. Names with a dot are in between.
+        self.checkpoints = (self._at("%"), self._at("{"))
         self.quarantine = self._at(f"{QUARANTINE}/")
 
     def current(self, key: str) -> bytes:
-        return self._at(key + SUFFIX)
+        return self._at(current_name(key))
 
     def previous(self, key: str) -> bytes:
-        return self._at(PREVIOUS + key)
+        return self._at(previous_name(key))
 
     def copies(self, key: str) -> bytes:
         """How the names of a key's copies in quarantine begin, and perhaps the names of other keys' copies."""
-        return self.quarantine + f"{key}.".encode()
+        return self.quarantine + f"{encode_key(key)}.".encode()
 
     def key_of(self, name: bytes) -> str | None:
         """The key of a checkpoint's name; None if it is something else, such as a store below this one."""
-        text = self.below(name)
-        key = text.removesuffix(SUFFIX)
-        return key if text.endswith(SUFFIX) and is_name(key) else None
+        return key_in(self.below(name))
 
     def below(self, name: bytes) -> str:
         """A name without the prefix."""
@@ -54,6 +51,8 @@ def checked_prefix(prefix: object) -> str:
     root, *segments = found.split("/")
     if root or not segments or {"", ".", ".."} & {*segments}:
         raise ValueError("the prefix begins with a slash and has a name after each, such as '/agents/node-7'")
+    if QUARANTINE in segments:  # its checkpoints would be taken for the copies of the store above
+        raise ValueError(f"the prefix has no part named {QUARANTINE!r}, which holds the damaged copies of a store")
     return found
 
 

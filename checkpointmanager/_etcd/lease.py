@@ -8,8 +8,8 @@ import threading
 import time
 
 from .client import Call, Client
-from .faults import NoAnswer, Refused
-from .wire import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE
+from .faults import Failed, Refused, WentBack
+from .wire import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, RANGE
 
 RENEWALS = 3  # per time to live
 RETRY_SECONDS = 0.2
@@ -21,9 +21,10 @@ logger = logging.getLogger("checkpointmanager")
 class Lease:
     """Granted when it is made; renewed from start() until stop(), or until etcd says that it has expired."""
 
-    def __init__(self, client: Client, path: str, ttl: float, call: Call) -> None:
+    def __init__(self, client: Client, path: str, lock: bytes, ttl: float, call: Call) -> None:
         self._client = client
         self._path = path
+        self._lock = lock  # the name that is attached to it
         self.id = secrets.randbits(62) + 1  # chosen by us, so that asking twice grants one lease
         self.expired = False
         self.renewed = time.monotonic()  # when the last successful renewal was sent
@@ -48,7 +49,7 @@ class Lease:
         self.stop()
         try:
             self._client.ask(call, LEASE_REVOKE, LEASE_REVOKE.request(ID=self.id))
-        except (Refused, NoAnswer) as error:
+        except Failed as error:
             if "not found" not in str(error):
                 logger.warning("%s: the lock could not be released; its lease will expire: %s", self._path, error)
         # Only now: a renewal that hangs must not delay it.
@@ -79,4 +80,16 @@ class Lease:
                 logger.warning("%s: the lease of the lock has expired; another may own the checkpoints", self._path)
             return False
         self.renewed = sent
+        if reply.header.revision < self._client.progress.revision:
+            self._look_again()
         return True
+
+    def _look_again(self) -> None:
+        """The member is behind the others, or etcd lost state. A read shows which; an idle owner makes no other."""
+        try:
+            request = RANGE.request(key=self._lock, keys_only=True)
+            self._client.ask(Call(self.ttl / RENEWALS), RANGE, request)
+        except WentBack as error:
+            logger.warning("%s: %s; close and open again", self._path, error)
+        except Failed:
+            pass  # the next call or renewal asks again

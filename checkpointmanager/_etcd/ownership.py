@@ -1,9 +1,10 @@
 """The one writer of a prefix: the holder of `.lock`, which is attached to a lease and deleted when that expires.
 
 Nothing here trusts a clock. Every write compares the revision at which `.lock` was created, so etcd itself refuses a
-write that arrives after another owner has taken over, however long its sender was stopped or cut off. It also compares
-the revision at which `.lock` was last written: after a call that missed an answer the owner writes `.lock` again, and
-etcd refuses whatever of that call is still on its way.
+write that arrives after another owner has taken over, however long its sender was stopped or cut off. It compares the
+lease as well, whose id is random: an etcd that starts with an empty disk counts revisions anew. And it compares the
+revision at which `.lock` was last written: after a call that missed an answer the owner writes `.lock` again, and etcd
+refuses whatever of that call is still on its way.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from .client import Call, Client
 from .faults import NoAnswer, Refused
 from .layout import Layout
 from .lease import Lease
+from .progress import Progress
 from .wire import DELETED, RANGE, TXN, WATCH
 
 LONGEST_WATCH = 86_400.0  # seconds, then it begins again: no timer takes a lock_timeout of math.inf
 
 
 class Hold(NamedTuple):
-    """What every write compares: the revisions at which `.lock` was created and last written, both by this owner."""
+    """What every write compares: the revisions at which this owner created and last wrote `.lock`, and its lease."""
 
     created: int
     written: int
+    lease: int
 
 
 class Ownership:
@@ -46,7 +49,7 @@ class Ownership:
         self._lost = False
         self._doubted = 0  # the highest `written` of a call that missed an answer
         self._renewing = threading.RLock()  # while `.lock` is written again
-        self.hold = Hold(0, 0)
+        self.hold = Hold(0, 0, 0)
         self.lease: Lease | None = None
 
     def take(self, lock_timeout: float) -> None:
@@ -54,9 +57,11 @@ class Ownership:
         end = time.monotonic() + lock_timeout
         waiting = False
         while True:
+            self._client.progress = Progress()  # nothing was read yet that could be lost
+            call = Call(self._timeout)
             try:
-                found = self._client.ask(Call(self._timeout), RANGE, RANGE.request(key=self._layout.lock))
-                if not found.kvs and self._try():
+                found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.lock))
+                if not found.kvs and self._try(call):
                     return
             except NoAnswer:
                 if not waiting or time.monotonic() >= end:
@@ -73,13 +78,19 @@ class Ownership:
     def comparisons(self, hold: Hold) -> list[Any]:
         """What makes a write ours."""
         lock = self._layout.lock
-        return [operations.created_at(lock, hold.created), operations.changed_at(lock, hold.written)]
+        return [
+            operations.created_at(lock, hold.created),
+            operations.changed_at(lock, hold.written),
+            operations.attached_to(lock, hold.lease),
+        ]
 
     def check(self, call: Call) -> None:
         """Raise unless this is the owner as far as it can know, and no earlier request can be carried out any more."""
+        self._client.progress.before()
         if self._lost or not self.lease or not self.lease.is_fresh:
+            hold = self.hold
             found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.lock))
-            self.learn(found.kvs)
+            self.learn(found.kvs, hold)
         if self._doubted >= self.hold.written:
             self._write_again(call)
 
@@ -87,24 +98,31 @@ class Ownership:
         """A write that compared this may still be carried out."""
         self._doubted = max(self._doubted, hold.written)
 
-    def learn(self, found: Any) -> None:
-        """From the current value of `.lock`. Raises DirectoryLocked, from then on always, if it is not ours."""
-        if self._lost or not found or found[0].create_revision != self.hold.created:
+    def learn(self, found: Any, hold: Hold) -> None:
+        """From the value of `.lock` in the answer to a request that was sent with this hold.
+
+        Raises DirectoryLocked, from then on always, if the lock is not ours.
+        """
+        leases = (0, self.lease.id if self.lease else 0)  # 0: it was written by hand
+        ours = found and found[0].create_revision == hold.created and found[0].lease in leases
+        if self._lost or not ours:
             self._lost = True  # another may have changed anything since
             why = "the lease of the lock has expired, or the lock was removed, so another may own the checkpoints"
             raise DirectoryLocked(self._path, f"{why}; close and open again", _owner_in(found))
-        self.hold = self.hold._replace(written=max(self.hold.written, found[0].mod_revision))
-        if self.lease and found[0].lease != self.lease.id:
-            self.doubt(self.hold)  # written by hand, which detached it from the lease: write it again before a change
+        if found[0].mod_revision < hold.written:
+            self._client.progress.lost("etcd has an older lock of this owner")
+        if found[0].mod_revision > self.hold.written:
+            self.hold = Hold(hold.created, found[0].mod_revision, found[0].lease)
+        if not found[0].lease:
+            self.doubt(self.hold)  # it is detached from the lease: write it again before a change
 
     def close(self) -> None:
         if self.lease:
             self.lease.revoke(Call(self._timeout))
 
-    def _try(self) -> bool:
-        call = Call(self._timeout)
-        lease = Lease(self._client, self._path, self._ttl, call)
+    def _try(self, call: Call) -> bool:
         lock = self._layout.lock
+        lease = Lease(self._client, self._path, lock, self._ttl, call)
         text = LockOwner.of_this_process(self._owner).to_json()
         request = operations.txn(
             [operations.created_at(lock, 0)], [operations.put(lock, text, lease.id)], [operations.get(lock)]
@@ -115,13 +133,13 @@ class Ownership:
             lease.revoke(call)  # a full database may have taken the lock nevertheless
             raise
         if reply.succeeded:
-            self.hold = Hold(reply.header.revision, reply.header.revision)
+            self.hold = Hold(reply.header.revision, reply.header.revision, lease.id)
         else:
             found = reply.responses[0].response_range.kvs[0]
             if found.lease != lease.id:
                 lease.revoke(call)
                 return False
-            self.hold = Hold(found.create_revision, found.mod_revision)  # an earlier attempt succeeded
+            self.hold = Hold(found.create_revision, found.mod_revision, lease.id)  # an earlier attempt succeeded
         lease.start()
         self.lease = lease
         return True
@@ -145,15 +163,16 @@ class Ownership:
         with call.holding(self._renewing):
             if self._doubted < self.hold.written:
                 return  # another thread has just done it
+            hold = self.hold
             text = LockOwner.of_this_process(self._owner).to_json()
             request = operations.txn(
-                self.comparisons(self.hold), [operations.put(lock, text, self.lease.id)], [operations.get(lock)]
+                self.comparisons(hold), [operations.put(lock, text, self.lease.id)], [operations.get(lock)]
             )
             reply = self._client.ask(call, TXN, request)
             if reply.succeeded:
-                self.hold = self.hold._replace(written=reply.header.revision)
+                self.hold = Hold(hold.created, reply.header.revision, self.lease.id)
             else:
-                self.learn(reply.responses[0].response_range.kvs)
+                self.learn(reply.responses[0].response_range.kvs, hold)
 
 
 def _owner_in(found: Any) -> LockOwner | None:

@@ -13,11 +13,12 @@ NAMES = 1000  # per page
 VALUES = 64  # per page: each may be as large as a request
 
 
-def names(client: Client, call: Call, start: bytes, end: bytes) -> list[Any]:
-    """From `start` to `end`, without values."""
+def names(client: Client, call: Call, start: bytes, end: bytes) -> tuple[list[Any], int]:
+    """From `start` to `end`, without values, and the revision at which they were listed."""
     while True:
         try:
-            return [kv for page in _pages(client, call, start, end, limit=NAMES) for kv in page]
+            pages = list(_pages(client, call, start, end, limit=NAMES))
+            return [kv for page in pages for kv in page.kvs], pages[0].header.revision
         except Compacted:
             continue  # the revision of the first page is compacted: list them as of now
 
@@ -32,7 +33,7 @@ def _pages(client: Client, call: Call | float, start: bytes, end: bytes, *, limi
     while True:
         request = RANGE.request(key=start, range_end=end, limit=limit, revision=revision, keys_only=limit == NAMES)
         reply = client.ask(call if isinstance(call, Call) else Call(call), RANGE, request)
-        yield reply.kvs
+        yield reply
         if not reply.more:
             return
         revision = revision or reply.header.revision

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from .._errors import CheckpointNotFound
+from .._format.copies import KEPT_PER_KEY, copy_name, parse_copy
 from .._format.names import QUARANTINE
 from .._format.reason import Reason
 from . import operations
@@ -17,11 +16,7 @@ from .ownership import Ownership
 from .pages import names
 from .wire import RANGE, TXN
 
-KEPT_PER_KEY = 4
 REPLACED = "replaced"  # the reason of a copy that restore() makes
-
-_TIME = "%Y%m%dT%H%M%S%fZ"
-_NAME = re.compile(r"([^/]+)\.(\d{8}T\d{12}Z)\.[a-z-]+\.json")
 
 
 class Copy(NamedTuple):
@@ -50,7 +45,7 @@ class Quarantine:
             for copy in copies:
                 if self._value(call, copy.name) == found[0].value:
                     return self._layout.below(copy.name)
-            name = self._new_name(key, reason, {copy.name for copy in copies})
+            name = self._new_name(key, reason, copies)
             surplus = [operations.delete(copy.name) for copy in copies[: 1 - KEPT_PER_KEY]]
             seen = operations.changed_at(self._layout.current(key), found[0].mod_revision)
             if self._change(call, [seen], [operations.put(name, found[0].value), *surplus]):
@@ -68,7 +63,7 @@ class Quarantine:
             now = self._client.ask(call, RANGE, RANGE.request(key=current)).kvs
             if now and now[0].value == blob:
                 return self._layout.below(kept)  # it is there already, or an attempt without an answer put it there
-            kept = self._new_name(key, REPLACED, set()) if now else b""
+            kept = self._new_name(key, REPLACED, ()) if now else b""
             keeping = [operations.put(kept, now[0].value)] if now else []
             seen = operations.changed_at(current, now[0].mod_revision if now else 0)
             if self._change(call, [seen], [operations.put(current, blob), *keeping]):
@@ -98,30 +93,29 @@ class Quarantine:
             if call.unanswered:
                 self._ownership.doubt(hold)
         if not reply.succeeded:
-            self._ownership.learn(reply.responses[0].response_range.kvs)
+            self._ownership.learn(reply.responses[0].response_range.kvs, hold)
         return bool(reply.succeeded)
 
     def _named(self, name: str, path: str) -> tuple[bytes, str]:
         """The full name of a copy, and its key."""
-        match = _NAME.fullmatch(name)
-        if match is None:
+        copy = parse_copy(name)
+        if copy is None:
             raise CheckpointNotFound(name, path)
-        return self._layout.quarantine + name.encode(), match[1]
+        return self._layout.quarantine + name.encode(), copy.key
 
     def _copies(self, call: Call, start: bytes, key: str | None = None) -> list[Copy]:
         copies = []
-        for kv in names(self._client, call, start, after_all(start)):
-            match = _NAME.fullmatch(self._layout.below(kv.key).removeprefix(f"{QUARANTINE}/"))
-            if match and key in (None, match[1]):
-                copies.append(Copy(kv.create_revision, kv.key, match[1]))
+        found, _ = names(self._client, call, start, after_all(start))
+        for kv in found:
+            name = parse_copy(self._layout.below(kv.key).removeprefix(f"{QUARANTINE}/"))
+            if name and key in (None, name.key):
+                copies.append(Copy(kv.create_revision, kv.key, name.key))
         return sorted(copies)
 
     def _value(self, call: Call, name: bytes) -> bytes | None:
         found = self._client.ask(call, RANGE, RANGE.request(key=name)).kvs
         return found[0].value if found else None
 
-    def _new_name(self, key: str, reason: str, taken: set[bytes]) -> bytes:
-        time = datetime.now(UTC)
-        while (name := self._layout.copies(key) + f"{time.strftime(_TIME)}.{reason}.json".encode()) in taken:
-            time += timedelta(microseconds=1)
-        return name
+    def _new_name(self, key: str, reason: str, copies: Sequence[Copy]) -> bytes:
+        taken = {copy.name.removeprefix(self._layout.quarantine).decode() for copy in copies}
+        return self._layout.quarantine + copy_name(key, reason, taken).encode()

@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 from .._callgate import CallGate
-from .._errors import CheckpointNotFound, CheckpointWriteFailed, DirectoryUnusable
+from .._errors import CheckpointNotFound, CheckpointWriteFailed, TransactionFailed
 from .._filestore.ownership import ReadOnly
 from .._format.reason import Damaged, Reason
 from .._options import check_options
-from .._store import Put
-from .attempts import Attempts
+from .._store import Put, Remove
+from .._unbroken import Unbroken
+from .attempts import Attempts, NotAcknowledged
 from .client import Call, Client
 from .commit import MAX_REQUEST_BYTES, NAMES_BYTES, Commits
 from .endpoints import Credentials, Path
-from .faults import NoAnswer, Refused
+from .errors import EtcdUnavailable, EtcdWentBack
+from .faults import Failed, WentBack
+from .last_seen import Seen
 from .layout import Layout, after_all
 from .ownership import Ownership
 from .pages import names, values
 from .quarantine import Quarantine
-from .remembered import Seen
-from .together import Together
+from .readahead import ChangeReads, Pages, ReadAhead
 from .wire import RANGE
 
 GRACE = 5.0  # seconds after its time to live within which etcd surely notices that a lease has expired
 MAX_SECONDS = 86_400.0  # for ttl and timeout: a day is longer than anyone waits
 MAX_BYTES = (MAX_REQUEST_BYTES - NAMES_BYTES) // 2  # 760 KiB: with its previous generation it fits into one request
-
-
-class EtcdUnavailable(DirectoryUnusable):
-    """No member of the cluster answered in time, or the request is not allowed. No checkpoint was changed.
-
-    Check the endpoints, the health of the cluster and the credentials, then try again. Only a copy in quarantine may
-    have been made, put back or deleted nevertheless: the same call again finds out.
-    """
-
-    def __init__(self, path: str, error: OSError) -> None:
-        super().__init__(path, error)
-        self.args = (f"{path}: {error.strerror}; check the endpoints, the cluster's health and the credentials",)
 
 
 class EtcdStore:
@@ -55,7 +43,7 @@ class EtcdStore:
 
     endpoints       URLs of the members, all http or all https; if one fails, the next one is used
     ttl             seconds until the lock of an owner that has died or is cut off becomes free; at most a day
-    timeout         seconds that any call may take before it fails or is in doubt; at most a day
+    timeout         seconds that any call may take before it fails or is in doubt, a batch as a whole; at most a day
     lock_timeout    seconds to wait for the lock; by default, until the lock of a dead owner has expired. A standby that
                     waits without a limit passes math.inf
     owner           a label shown to others that find the prefix locked
@@ -64,6 +52,7 @@ class EtcdStore:
     ca, cert, key   PEM files: the authority to trust, and the client certificate. Read again when a request fails
                     and they have been replaced
     user, password  where authentication is switched on
+    password_file   instead of password: a file that is read at every login, so that the password may change
     """
 
     def __init__(
@@ -82,27 +71,28 @@ class EtcdStore:
         key: Path | None = None,
         user: str = "",
         password: str = "",
+        password_file: Path | None = None,
     ) -> None:
         check_options({"lock_timeout": lock_timeout, "owner": owner, "read_only": read_only, "max_bytes": max_bytes})
         _check_seconds(ttl=ttl, timeout=timeout)
         self._layout = Layout(prefix)
-        self._client = Client(endpoints, Credentials(ca, cert, key, user, password))
+        self._client = Client(endpoints, Credentials(ca, cert, key, user, password, password_file))
         self.path = f"etcd://{','.join(self._client.addresses)}{self._layout.prefix}"
         self.max_bytes = max_bytes
         self.exclusive = not read_only
         self._timeout = timeout
-        self._in_flight = CallGate(self.path)
-        self._expected = _Expected()
+        self._gate = CallGate(self.path)
+        self._ahead = ReadAhead()
         owning = Ownership(self._client, self._layout, self.path, owner=owner, ttl=ttl, timeout=timeout)
         self._ownership = owning
         attempts = Attempts(self._client, self._layout, owning)
-        self._commits = Commits(self._client, self._layout, attempts, timeout)
-        self._together = Together(self._client, self._layout, attempts, self._commits, path=self.path, timeout=timeout)
+        max_request_bytes = max(MAX_REQUEST_BYTES, 2 * max_bytes + NAMES_BYTES)
+        self._commits = Commits(self._client, self._layout, attempts, max_request_bytes)
         self._quarantine = Quarantine(self._client, self._layout, owning)
         if read_only:
             return
         try:
-            with self._answering():
+            with self._calling():
                 owning.take(ttl + GRACE if lock_timeout is None else float(lock_timeout))
         except BaseException:
             self.close()
@@ -114,21 +104,26 @@ class EtcdStore:
         return f"etcd://{','.join(self._client.addresses)}{self._layout.current(key).decode()}"
 
     def keys(self) -> list[str]:
-        with self._in_flight, self._answering():
-            found = names(self._client, Call(self._timeout), *self._layout.checkpoints)
-        return [key for kv in found if (key := self._layout.key_of(kv.key)) is not None]
+        with self._gate, self._calling() as call:
+            found, revision = names(self._client, call, *self._layout.checkpoints)
+        keys = [key for kv in found if (key := self._layout.key_of(kv.key)) is not None]
+        self._ahead.listed = (tuple(keys), revision)
+        return keys
 
     def exists(self, key: str) -> bool:
         return self.identity(key) is not None
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
-        with self._in_flight, self._answering():
-            seen = None if previous else self._expected.pop(key)
+        with self._gate, self._calling() as call:
+            seen = self._read_ahead(call, key, previous=previous)
             if seen is None:
+                known = None if previous else self._commits.last_seen.get(key)
                 name = self._layout.previous(key) if previous else self._layout.current(key)
-                seen = self._seen(self._client.ask(Call(self._timeout), RANGE, RANGE.request(key=name)).kvs)
+                found = self._client.ask(call, RANGE, RANGE.request(key=name)).kvs
+                seen = Seen(found[0].mod_revision, found[0].value) if found else Seen(0)
+                self._commits.check(known, seen)
         if not previous:
-            self._commits.remembered.keep(key, seen)
+            self._commits.last_seen.keep(key, seen)
         if not seen.revision:
             raise CheckpointNotFound(key, self.path_of(key))
         if len(seen.blob) > self.max_bytes:
@@ -137,57 +132,48 @@ class EtcdStore:
         return seen.blob
 
     def identity(self, key: str) -> object:
-        with self._in_flight, self._answering():
-            request = RANGE.request(key=self._layout.current(key), keys_only=True)
-            found = self._client.ask(Call(self._timeout), RANGE, request).kvs
+        with self._gate, self._calling() as call:
+            found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.current(key), keys_only=True)).kvs
             return found[0].mod_revision if found else None
 
-    def expect(self, keys: Sequence[str]) -> None:
-        """One request per 128 keys instead of one each; an empty list ends it. Held for this thread alone."""
-        if not keys:
-            self._expected.clear()
-            return
-        try:
-            with self._in_flight:
-                self._expected.add(self._commits.read(Call(self._timeout), keys))
-        except (Refused, NoAnswer):
-            self._expected.clear()  # reading them one by one shows what is wrong
+    def prefetch(self, keys: Sequence[str]) -> None:
+        """From now on this thread reads what keys() listed as of that moment, 128 at once; an empty list ends it."""
+        self._ahead.load = (self._ahead.load or Pages(*self._ahead.listed)) if keys else None
 
     def writing(self) -> AbstractContextManager[None]:
-        return self._in_flight if self.exclusive else ReadOnly(self.path).writing()
+        return Unbroken(self._changing()) if self.exclusive else ReadOnly(self.path).writing()
 
-    def confirm(self, keys: Sequence[str] = ()) -> None:
-        self._in_flight.check()
-        with self._answering():
-            self._ownership.check(Call(self._timeout))
+    def check_owner(self, keys: Sequence[str] = ()) -> None:
+        self._gate.check()
+        if self._ahead.change and len(keys) > 1:
+            self._ahead.change.current.add(keys)
+        with self._calling() as call:
+            self._ownership.check(call)
 
-    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        self._in_flight.check()
-        self._expected.clear()
-        with self.writing():
-            failures = self._commits.run(puts, removals)
+    def commit(self, changes: Sequence[Put | Remove], *, together: bool = False) -> Mapping[str, CheckpointWriteFailed]:
+        self._gate.check()
+        self._ahead.forget([change.key for change in changes])
+        with self.writing(), self._calling() as call:
+            try:
+                failures = self._commits.make(call, changes, together=together)
+            except NotAcknowledged as failure:
+                raise TransactionFailed("", self.path, failure.error, in_doubt=failure.in_doubt) from failure
         return {
-            key: CheckpointWriteFailed(key, self.path_of(key), error, in_doubt=in_doubt)
-            for key, (error, in_doubt) in failures.items()
+            key: CheckpointWriteFailed(key, self.path_of(key), failure.error, in_doubt=failure.in_doubt)
+            for key, failure in failures.items()
         }
-
-    def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
-        self._in_flight.check()
-        self._expected.clear()
-        with self.writing():
-            self._together.make(puts, removals, max(MAX_REQUEST_BYTES, 2 * self.max_bytes + NAMES_BYTES))
 
     def highest_generation(self, key: str) -> int:
         return 0  # what is in etcd is there for good: no crash brings anything back
 
     def quarantine(self, key: str, reason: Reason) -> str:
-        with self.writing(), self._answering():  # a reader compares no lock, so etcd would not refuse it
-            kept = self._quarantine.keep(Call(self._timeout), key, reason, self.path_of(key))
+        with self.writing(), self._calling() as call:  # a reader compares no lock, so etcd would not refuse it
+            kept = self._quarantine.keep(call, key, reason, self.path_of(key))
         return f"{self.path}/{kept}"
 
     def quarantined(self) -> dict[str, list[str]]:
-        with self._in_flight, self._answering():
-            kept = self._quarantine.kept(Call(self._timeout))
+        with self._gate, self._calling() as call:
+            kept = self._quarantine.kept(call)
         return {key: [f"{self.path}/{name}" for name in names] for key, names in kept.items()}
 
     def restore_copy(self, copy: str) -> str:
@@ -195,14 +181,14 @@ class EtcdStore:
 
         Returns the copy of the bytes that it replaced, "" if it replaced none.
         """
-        with self.writing(), self._answering():
-            kept = self._quarantine.restore(Call(self._timeout), copy.rpartition("/")[2], copy)
+        with self.writing(), self._calling() as call:
+            kept = self._quarantine.restore(call, copy.rpartition("/")[2], copy)
         return f"{self.path}/{kept}" if kept else ""
 
     def delete_copy(self, copy: str) -> None:
         """Delete a copy from quarantined() for good."""
-        with self.writing(), self._answering():
-            self._quarantine.delete(Call(self._timeout), copy.rpartition("/")[2], copy)
+        with self.writing(), self._calling() as call:
+            self._quarantine.delete(call, copy.rpartition("/")[2], copy)
 
     def snapshot(self) -> Iterator[tuple[str, bytes]]:
         """Every name below the prefix and its bytes, as of one moment: for a backup, or to store them as files.
@@ -212,14 +198,14 @@ class EtcdStore:
         start = f"{self._layout.prefix}/".encode()
         pages = values(self._client, self._timeout, start, after_all(start))
         while True:
-            with self._in_flight, self._answering():
+            with self._gate, self._calling():
                 page = next(pages, None)
             if page is None:
                 return
-            yield from ((self._layout.below(kv.key), kv.value) for kv in page)
+            yield from ((self._layout.below(kv.key), kv.value) for kv in page.kvs)
 
     def close(self) -> None:
-        self._in_flight.close(self._give_back)
+        self._gate.close(self._give_back)
 
     def __repr__(self) -> str:
         return f"EtcdStore({self.path!r})"
@@ -230,32 +216,44 @@ class EtcdStore:
         finally:
             self._client.close()
 
-    def _seen(self, found: Any) -> Seen:
-        return Seen(found[0].mod_revision, found[0].value) if found else Seen(0)
+    def _read_ahead(self, call: Call, key: str, *, previous: bool) -> Seen | None:
+        """Its value, if this thread expects to read it; the first read of several fetches a page of them."""
+        change, load = self._ahead.change, self._ahead.load
+        if change and previous:
+            return change.previous.get(key, lambda page: self._commits.read(call, page, previous=True))
+        if change:  # never from a load: a change is based on what is there now
+            return change.current.get(key, lambda page: change.note_absent(self._commits.read(call, page)))
+        if load and not previous:
+            return load.get(key, lambda page: self._commits.read(call, page, revision=load.revision))
+        return None
+
+    def _changing(self) -> Generator[None, None, None]:
+        """One change, from the first read to the commit. A change within a change is part of it."""
+        with self._gate:
+            outer = self._ahead.change
+            self._ahead.change = outer or ChangeReads()
+            try:
+                yield
+            finally:
+                self._ahead.change = outer
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
-        """A missing answer says nothing about a checkpoint, so it is an error of the whole store."""
+    def _calling(self) -> Iterator[Call]:
+        """The time that a call may take, within a change what the change has left.
+
+        A missing answer says nothing about a checkpoint, so it is an error of the whole store.
+        """
+        change = self._ahead.change
+        call = Call(self._timeout, change.spent if change else 0.0)
         try:
-            yield
-        except (Refused, NoAnswer) as error:
+            yield call
+        except WentBack as error:
+            raise EtcdWentBack(self.path, error) from error
+        except Failed as error:
             raise EtcdUnavailable(self.path, error) from error
-
-
-class _Expected(threading.local):
-    """Values that were read ahead. Each is used once, so a second read asks the server."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, Seen] = {}
-
-    def add(self, seen: Mapping[str, Seen]) -> None:
-        self._seen.update(seen)
-
-    def pop(self, key: str) -> Seen | None:
-        return self._seen.pop(key, None)
-
-    def clear(self) -> None:
-        self._seen.clear()
+        finally:
+            if change:
+                change.spent = self._timeout - call.left()
 
 
 def _check_seconds(**options: object) -> None:

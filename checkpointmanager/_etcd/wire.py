@@ -18,10 +18,11 @@ _SCALARS = {
     "int32": _TYPES.TYPE_INT32,  # also for enumerations, which are the same on the wire
     "int64": _TYPES.TYPE_INT64,
     "string": _TYPES.TYPE_STRING,
+    "uint64": _TYPES.TYPE_UINT64,
 }
 # The members of a oneof are declared as ordinary fields; this package sets exactly one of them.
 _FIELDS = {
-    "ResponseHeader": "int64 revision = 3",
+    "ResponseHeader": "uint64 cluster_id = 1; int64 revision = 3",
     "KeyValue": "bytes key = 1; int64 create_revision = 2; int64 mod_revision = 3; int64 version = 4; "
     "bytes value = 5; int64 lease = 6",
     "RangeRequest": "bytes key = 1; bytes range_end = 2; int64 limit = 3; int64 revision = 4; "
@@ -29,7 +30,8 @@ _FIELDS = {
     "RangeResponse": "ResponseHeader header = 1; repeated KeyValue kvs = 2; bool more = 3; int64 count = 4",
     "PutRequest": "bytes key = 1; bytes value = 2; int64 lease = 3",
     "DeleteRangeRequest": "bytes key = 1",
-    "Compare": "int32 result = 1; int32 target = 2; bytes key = 3; int64 create_revision = 5; int64 mod_revision = 6",
+    "Compare": "int32 result = 1; int32 target = 2; bytes key = 3; int64 create_revision = 5; int64 mod_revision = 6; "
+    "int64 lease = 8",
     "RequestOp": "RangeRequest request_range = 1; PutRequest request_put = 2; "
     "DeleteRangeRequest request_delete_range = 3; TxnRequest request_txn = 4",
     "ResponseOp": "RangeResponse response_range = 1",
@@ -51,7 +53,7 @@ _FIELDS = {
 }
 
 # Values of enumerations.
-CREATE_REVISION, MOD_REVISION = 1, 2  # Compare.target; its result 0 means equal
+CREATE_REVISION, MOD_REVISION, LEASE = 1, 2, 4  # Compare.target; its result 0 means equal
 DELETED = 1  # Event.type
 
 

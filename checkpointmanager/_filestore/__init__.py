@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Literal
 
@@ -32,7 +32,7 @@ from .._options import LARGEST_BYTES, check_options, check_path
 from .._store import Put, Remove, Replaces
 from .._unbroken import Unbroken
 from .directory import Directory
-from .journal import FIRST_BYTES, Journal
+from .journal import Journal
 from .names import Outcome, Staged, discard_temps
 from .onlooker import Onlooker
 from .ownership import Ownership, ReadOnly
@@ -115,12 +115,8 @@ class FileStore:
         with self._gate:
             names = self._directory.names()
             keys = {key for name in names if (key := key_in(name)) is not None}
-            if self._journal:
-                for change in self._journal.all_waiting():
-                    (keys.discard if change.blob is None else keys.add)(change.key)
-            elif self._onlooker:
-                for key in self._onlooker.waiting():
-                    (keys.add if self._exists(key) else keys.discard)(key)
+            for key in self._keys_elsewhere():
+                (keys.add if self._exists(key) else keys.discard)(key)
         return list(keys)
 
     def exists(self, key: str) -> bool:
@@ -160,7 +156,10 @@ class FileStore:
                             os.close(descriptor)
 
     def _exists(self, key: str) -> bool:
-        is_elsewhere, blob = self._elsewhere(key)
+        try:
+            is_elsewhere, blob = self._elsewhere(key)
+        except Damaged:  # a file that cannot be read is there
+            return True
         if is_elsewhere:
             return blob is not None
         try:
@@ -171,9 +170,17 @@ class FileStore:
     def _elsewhere(self, key: str, *, previous: bool = False) -> tuple[bool, bytes | None]:
         """True with the bytes that count for a name, None if there are none; False if what is under the name counts."""
         if self._journal:
-            waiting = None if previous else self._journal.waiting(key)
+            try:
+                waiting = None if previous else self._journal.waiting(key)
+            except OSError as error:
+                raise error.__cause__ or error  # noqa: B904  (the damage that made it)
             return waiting is not None, waiting.blob if waiting else None
         return self._onlooker.counts(key, previous=previous) if self._onlooker else (False, None)
+
+    def _keys_elsewhere(self) -> Iterable[str]:
+        if self._journal:
+            return self._journal.keys_waiting()
+        return self._onlooker.waiting() if self._onlooker else ()
 
     def _read_name(self, name: str, key: str) -> bytes | None:
         try:
@@ -349,7 +356,7 @@ class FileStore:
             path = os.path.join(self.path, JOURNAL)
             self._emit(Event(EventKind.DAMAGE, path, detail, reason=Reason.CHECKSUM_MISMATCH))
 
-    def _new_journal(self, size: int = FIRST_BYTES) -> Journal:
+    def _new_journal(self, size: int | None = None) -> Journal:
         return Journal(self._directory, self.max_bytes, report=self._unsettled, on_settle=self._settled, size=size)
 
     def _unsettled(self, detail: str) -> None:

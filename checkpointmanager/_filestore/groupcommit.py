@@ -36,7 +36,6 @@ class Group:
         self.has_ended = False
         self.seconds = 0.0  # that the sync took
 
-
     def is_under_way(self) -> bool:
         """True while the outcome may still become known. Members that wait take `over` for a moment, too."""
         return not self.has_ended and self.over.locked()

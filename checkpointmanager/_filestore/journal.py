@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from .._format.journal import BLOCK_BYTES, Change, JournalContent, padded, seal_record
+from .._format.journal import BLOCK_BYTES, Change, JournalContent, padded, seal_record, truth
 from .._format.keys import encode_key
 from .._format.names import JOURNAL, current_name, previous_name
 from .._format.reason import Damaged, reason_of
@@ -38,7 +38,7 @@ from .plain import PlainChanges
 from .reading import read_file
 from .settling import rewrite_files, sync_files
 from .system import NO_ROOM
-from .takeover import put_names_right
+from .takeover import put_names_right, read_change
 
 FIRST_BYTES = 256 << 10  # the size of the first journal; each next one is twice as large
 LAST_BYTES = 4 << 20
@@ -55,7 +55,7 @@ class Journal:
         *,
         report: Callable[[str], object],  # gets a text if committed changes cannot be put in place or synced
         on_settle: Callable[[float], object],  # gets the seconds that writers had to wait
-        size: int = FIRST_BYTES,
+        size: int | None = None,
     ) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
@@ -67,7 +67,7 @@ class Journal:
         self._file: JournalFile | None = None
         self._usable = False  # the file may be appended to
         self._exists = False  # there may be a file of this name
-        self._size = size  # of the next file
+        self._size = FIRST_BYTES if size is None else size  # of the next file
         self._inherited: dict[str, Change] = {}  # by key: what was committed before the first group of `_written`
         self._written: list[tuple[Group, Sequence[Change]]] = []  # since the last settle; not all may be committed
         self._highest: dict[str, int] = {}  # by key: the highest generation that the journal may bring back
@@ -126,15 +126,21 @@ class Journal:
                     self._renew()
 
     def waiting(self, key: str) -> Change | None:
-        """The change of a key that is committed but has not got its name yet."""
+        """The change of a key that is committed but has not got its name yet.
+
+        Raises OSError if that depends on a file that cannot be read.
+        """
         submission = self._groups.owed(key)
         found = submission.waiting.get(key) if submission and submission.group.committed else None
-        return found.change if isinstance(found, Staged) else None
+        if isinstance(found, Inherited):
+            names = (current_name(key), previous_name(key))
+            files = [read_change(self._directory, name, key, self._max_bytes) for name in names]
+            return truth(found.changes, *files)[0] or Change(key, 0, None)
+        return found.change if found else None
 
-    def all_waiting(self) -> list[Change]:
-        """Like waiting(), for every key."""
-        submissions = self._groups.owed_and_committed()
-        return [change for change in waiting_changes(submissions) if self.waiting(change.key)]
+    def keys_waiting(self) -> list[str]:
+        """Those of waiting()."""
+        return [change.key for change in waiting_changes(self._groups.owed_and_committed())]
 
     def highest_generation(self, key: str) -> int:
         return self._highest.get(key, 0)

@@ -84,11 +84,15 @@ class JournalFile:
     def lock(self) -> None:
         """From now on readers trust the names. Released when the journal is closed or its process ends."""
         deadline = time.monotonic() + LOCK_SECONDS
-        while not lock_descriptor(self._descriptors[0], blocking=False):
-            if time.monotonic() > deadline:
-                self.close()
-                raise TimeoutError("another process holds the lock of the journal")
-            time.sleep(POLL_SECONDS)
+        try:
+            while not lock_descriptor(self._descriptors[0], blocking=False):
+                if time.monotonic() > deadline:
+                    raise TimeoutError("another process holds the lock of the journal")
+                time.sleep(POLL_SECONDS)
+        except BaseException:
+            self.close()
+            self._directory.discard(self._temp)
+            raise
 
     def close(self) -> None:
         while self._descriptors:

@@ -57,8 +57,10 @@ def _keep_previous(directory: Directory, key: str) -> None:
         directory.rename(temp, previous_name(key))
     except FileNotFoundError:  # removed by hand: there is nothing to keep
         return
-    except OSError:
+    except BaseException as error:
         directory.discard(temp)
+        if not isinstance(error, OSError):
+            raise
 
 
 def discard_temps(directory: Directory, staged: Iterable[Staged]) -> None:

@@ -7,28 +7,22 @@ to copy, is kept as it is. Elsewhere it makes a copy.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from .._format.copies import KEPT_PER_KEY, copy_name, parse_copy, time_now
 from .._format.envelope import MAX_BYTES, open_sealed
-from .._format.keys import decode_key, encode_key
 from .._format.names import QUARANTINE, current_name
 from .._format.reason import Damaged, Reason, TooNew
 from .directory import Directory
 from .reading import read_file
 from .system import sync
 
-KEPT_PER_KEY = 4
 KEPT = 64  # over all keys
 KEPT_BYTES = 256 << 20  # over all keys
-
-_TIME = "%Y%m%dT%H%M%S%fZ"
-_NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.[a-z-]+\.json")
 
 
 class _Copy(NamedTuple):
@@ -101,7 +95,7 @@ class Quarantine:
         if kept_as:
             sync(folder)
             return kept_as
-        kept_as = _new_name(folder, key, reason)
+        kept_as = copy_name(key, reason, os.listdir(folder))
         with suppress(OSError):  # a file that cannot be opened or synced is still worth a link
             self._directory.sync_file(name)
         self._directory.link_or_copy(name, kept_as, into=folder)
@@ -137,19 +131,11 @@ class Quarantine:
         return False
 
 
-def _new_name(folder: int, key: str, reason: Reason) -> str:
-    taken = set(os.listdir(folder))
-    time = datetime.now(UTC)
-    while (name := f"{encode_key(key)}.{time.strftime(_TIME)}.{reason}.json") in taken:
-        time += timedelta(microseconds=1)
-    return name
-
-
 def _copies(folder: int) -> list[_Copy]:
     """All copies, oldest first."""
-    now = datetime.now(UTC).strftime(_TIME)
-    matches = [match for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]
-    return sorted(_Copy(match[2] <= now, match[2], match[0], decode_key(match[1]) or "") for match in matches)
+    now = time_now()
+    found = [(copy, name) for name in os.listdir(folder) if (copy := parse_copy(name))]
+    return sorted(_Copy(copy.time <= now, copy.time, name, copy.key) for copy, name in found)
 
 
 def _already_kept(folder: int, key: str, status: os.stat_result) -> str:

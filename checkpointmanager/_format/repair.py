@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
+import orjson
 from xxhash import xxh3_64_intdigest
 
 from .envelope import CHECKSUM_BYTES, CLOSING, MAX_GENERATION, checksum_matches, checksum_of, stated_digest
@@ -50,6 +51,7 @@ def repair(blob: bytes, budget: SearchBudget | None = None) -> Repair | None:
     return (
         _without_trailing_bytes(blob)
         or _with_closing(blob)
+        or _without_layout(blob)
         or _with_checksum_repaired(blob)
         or _with_bit_flipped(blob, budget)
     )
@@ -92,6 +94,15 @@ def _with_closing(blob: bytes) -> Repair | None:
         if checksum_matches(blob + missing):
             return Repair(blob + missing, f"{len(missing)} missing bytes restored at the end")
     return None
+
+
+def _without_layout(blob: bytes) -> Repair | None:
+    """An editor or jq has added spaces and line breaks, or escaped characters, and changed nothing else."""
+    try:
+        compact = orjson.dumps(orjson.loads(blob)) + b"\n"
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return None
+    return Repair(compact, "the JSON was reformatted, and is compact again") if checksum_matches(compact) else None
 
 
 def _with_checksum_repaired(blob: bytes) -> Repair | None:

@@ -7,16 +7,17 @@ programs of this or a newer version added. It knows nothing about headers, check
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import orjson
 
 from .._errors import UnstorableValue
 from .._format.keys import is_name
 from .._format.reason import Damaged, Reason, TooNew
+from .._interruption import pass_on_interruption
 from .codec import codec_for
-from .jsonvalues import Mismatch, check_plain, first_mismatch, to_json
-from .misfit import Misfit, refusal
+from .jsonvalues import check_plain, first_mismatch, to_json
+from .misfit import Misfit, Mismatch, guarded, refusal
 from .simpletypes import ANYTHING, Codec, SharedText
 from .unknown import (
     DROPPED,
@@ -25,9 +26,11 @@ from .unknown import (
     UnknownFields,
     UnknownFound,
     Unknowns,
-    beyond,
     unknown_fields,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 __all__ = ["Encoded", "Misfit", "Schema", "SharedText", "UnknownFields", "Unknowns", "unknown_fields"]
 
@@ -49,10 +52,11 @@ class Schema(Generic[T]):
     """A kind of data: its type, its version, and how to read what other versions wrote.
 
     `type` is a dataclass, or any type made of dataclasses, lists, tuples, dicts, sets, enums, Literal, datetime,
-    UUID, text, numbers, booleans and None. The keys of a dict are text, 64-bit integers (stored as decimal digits,
-    as Go writes them), UUIDs, datetimes, or an enum or Literal of text or of integers. For other models, pass
-    `encode` (value -> plain JSON data) and `decode` (the way back). Without any of the three, the data is any JSON
-    value. SharedText is text that many objects have in common.
+    timedelta, UUID, IP addresses, networks and interfaces, paths, bytes, text, numbers, booleans and None. The keys
+    of a dict are of a type that is stored as text or as an integer (in decimal digits, as Go writes them).
+    Dataclasses in a union need a Literal field that tells them apart. For other models, pass `encode` (value ->
+    plain JSON data) and `decode` (the way back). Without any of the three, the data is any JSON value. SharedText is
+    text that many objects have in common.
 
     `migrations` maps a version to the function that turns its plain data into that of the next version; a version
     without one passes its data on unchanged. `readable_by` is the oldest version whose code may read and rewrite
@@ -69,6 +73,16 @@ class Schema(Generic[T]):
         version: int = ...,
         *,
         type: type[T],
+        migrations: Mapping[int, Callable[[Any], Any]] | None = ...,
+        readable_by: int | None = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        kind: str,
+        version: int = ...,
+        *,
+        type: TypeForm[T],  # such as a union; unknown to older type checkers
         migrations: Mapping[int, Callable[[Any], Any]] | None = ...,
         readable_by: int | None = ...,
     ) -> None: ...
@@ -155,7 +169,8 @@ class Schema(Generic[T]):
                 return self._from_plain(orjson.loads(data), NONE_EXPECTED), None
             except UnknownFound:
                 return self._decode_and_keep(data, self._same_version(readable_by))
-        except orjson.JSONDecodeError:
+        except orjson.JSONDecodeError as error:
+            pass_on_interruption(error)
             problem: Exception = Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON")
             cause = None
         except Mismatch as mismatch:
@@ -170,7 +185,8 @@ class Schema(Generic[T]):
     def _to_plain(self, value: Any, unknowns: Unknowns) -> Any:
         try:
             return self._codec.encode(value, unknowns)
-        except RecursionError:
+        except RecursionError as error:
+            pass_on_interruption(error)
             raise Mismatch("is nested too deeply, or contains itself") from None
 
     def _first_mismatch(self, value: T, plain: Any) -> Mismatch:
@@ -180,20 +196,21 @@ class Schema(Generic[T]):
     def _from_plain(self, plain: Any, unknowns: Unknowns) -> T:
         try:
             value: T = self._codec.decode(plain, unknowns)
-        except RecursionError:
+        except RecursionError as error:
+            pass_on_interruption(error)
             raise Mismatch("is nested too deeply") from None
         except (Mismatch, UnknownFound):
             raise
-        except Exception as error:  # noqa: BLE001  (such as a __hash__ or a __set__ of the program's own)
+        except Exception as error:  # noqa: BLE001  (such as a property of the program's own)
             raise refusal("its type", error) from None
         return value
 
     def _decode_and_keep(self, data: bytes | memoryview, unknowns: Unknowns) -> tuple[T, Unknowns]:
         plain = orjson.loads(data)
         value = self._from_plain(plain, unknowns)
-        known = _guarded(lambda value: self._to_plain(value, Unknowns(0, 0)), value, "encode")
+        known = guarded("encode", self._to_plain, value, Unknowns(0, 0))
         # Parsed again, because decode= may have modified what it was given.
-        unknowns.of_whole = beyond(orjson.loads(data) if self._foreign else plain, known)
+        unknowns.of_whole = unknowns.beyond(orjson.loads(data) if self._foreign else plain, known)
         return value, unknowns
 
     def _same_version(self, readable_by: int, source: bytes | memoryview | None = None) -> Unknowns:
@@ -208,7 +225,7 @@ class Schema(Generic[T]):
     def _migrated(self, plain: Any, version: int) -> Any:
         for step in sorted(self._migrations):
             if step >= version:
-                plain = _guarded(self._migrations[step], plain, f"the migration from version {step}")
+                plain = guarded(f"the migration from version {step}", self._migrations[step], plain)
         return plain
 
     def _newer(self, version: int) -> str:
@@ -234,15 +251,6 @@ def _codec_of_pair(encode: Callable[[T], Any], decode: Callable[[Any], T]) -> Co
         return plain
 
     def from_plain(plain: Any, _: Unknowns) -> Any:
-        return _guarded(decode, plain, "decode")
+        return guarded("decode", decode, plain)
 
     return Codec(to_plain, from_plain, frozenset(), frozenset())
-
-
-def _guarded(function: Callable[[Any], Any], value: Any, name: str) -> Any:
-    try:
-        return function(value)
-    except Mismatch:
-        raise
-    except Exception as error:  # noqa: BLE001  (foreign code may raise anything, and its text may quote data)
-        raise refusal(name, error) from None

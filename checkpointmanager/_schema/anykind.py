@@ -8,6 +8,7 @@ import orjson
 
 from .._errors import UnstorableValue
 from .._format.reason import Damaged, Reason
+from .._interruption import pass_on_interruption
 from . import Schema, Unknowns
 
 
@@ -24,8 +25,8 @@ class _AnyKind(Schema[Any]):
     def decode(self, data: bytes | memoryview, version: int, readable_by: int) -> tuple[Any, None]:
         try:
             return orjson.loads(data), None
-        except orjson.JSONDecodeError:
-            pass
+        except orjson.JSONDecodeError as error:
+            pass_on_interruption(error)
         raise Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON")
 
     def __repr__(self) -> str:

@@ -6,32 +6,33 @@ what was stored is what is read back. For anything else it raises a Mismatch wit
 
 from __future__ import annotations
 
-import dataclasses
 import types
 import typing
 from collections.abc import Callable
+from dataclasses import is_dataclass, replace
 from enum import Enum, Flag
 from functools import partial
 from typing import Any, Literal
 
-from .jsonvalues import ANY_KEY, Mismatch, check_plain
-from .misfit import without_text
+from .jsonvalues import check_plain
+from .misfit import ANY_KEY, Mismatch, guarded
 from .objects import Member, dataclass_codec, fields_of
 from .simpletypes import (
     ADVICE,
     ANYTHING,
-    FLOAT,
     NONE,
     SCALARS,
     SHARED_TEXT,
     Codec,
     Function,
     SharedText,
+    Tags,
     as_key,
     choices,
     expect,
     not_a,
 )
+from .unions import tags_of, union
 from .unknown import CARRIER, Unknowns
 
 
@@ -57,7 +58,7 @@ class _Builder:
         if origin is typing.Annotated:
             return SHARED_TEXT if annotation == SharedText else self.build(arguments[0], name)
         if origin in (typing.Union, types.UnionType):
-            return _union([self.build(member, name) for member in arguments], name)
+            return union([self.build(member, name) for member in arguments], name)
         if origin is Literal:
             return choices({(type(value), value): value for value in arguments}, name)
         if (origin in (list, set, frozenset) and arguments) or (origin is tuple and arguments[1:] == (Ellipsis,)):
@@ -77,25 +78,23 @@ class _Builder:
             return _any_container(cls)
         if issubclass(cls, Enum) and not issubclass(cls, Flag):
             return choices({(type(member.value), member.value): member for member in cls}, name)
-        if dataclasses.is_dataclass(cls):
+        if is_dataclass(cls):
             return self._dataclasses.get(cls) or self._build_dataclass(cls)
         raise TypeError(f"{name}: {cls.__name__} cannot be stored; {ADVICE}")
 
     def _build_dataclass(self, cls: type) -> Codec:
-        self._dataclasses[cls] = self._forward(cls)  # the types of its fields may refer to the class itself
         try:
             hints = typing.get_type_hints(cls, include_extras=True)
         except NameError as error:
             raise TypeError(f"{cls.__name__}: {error}; the types that it names are looked up in its module") from None
-        members = [
-            Member(field, self.build(hints[field.name], f"{cls.__name__}.{field.name}"))
-            for field in fields_of(cls)
-            if CARRIER not in field.metadata
-        ]
-        self._dataclasses[cls] = dataclass_codec(cls, members)
+        stored = [field for field in fields_of(cls) if CARRIER not in field.metadata]
+        tags = tags_of(cls, hints)
+        self._dataclasses[cls] = self._forward(cls, tags)  # the types of its fields may refer to the class itself
+        members = [Member(field, self.build(hints[field.name], f"{cls.__name__}.{field.name}")) for field in stored]
+        self._dataclasses[cls] = replace(dataclass_codec(cls, members), tags=tags)
         return self._dataclasses[cls]
 
-    def _forward(self, cls: type) -> Codec:
+    def _forward(self, cls: type, tags: Tags) -> Codec:
         """Stands in for the codec of a class until that codec is built."""
 
         def encode(value: Any, unknowns: Unknowns) -> Any:
@@ -104,7 +103,7 @@ class _Builder:
         def decode(plain: Any, unknowns: Unknowns) -> Any:
             return self._dataclasses[cls].decode(plain, unknowns)
 
-        return Codec(encode, decode, frozenset({cls}), frozenset({dict}))
+        return Codec(encode, decode, frozenset({cls}), frozenset({dict}), tags=tags)
 
 
 def _sequence(cls: Any, item: Codec) -> Codec:
@@ -138,10 +137,7 @@ def _each(function: Function, as_is: frozenset[type], source: Any, target: Calla
 
 
 def _distinct(cls: Any, values: list[Any]) -> Any:
-    try:
-        result = cls(values)
-    except TypeError as error:
-        raise Mismatch("holds a value that cannot be in a set", cause=without_text(error)) from None
+    result = guarded(f"a {cls.__name__}", cls, values)  # which asks the values for their hash
     if len(result) != len(values):
         raise Mismatch("holds a value twice, which a set cannot")
     return result
@@ -214,30 +210,3 @@ def _any_container(cls: type) -> Codec:
         return plain
 
     return Codec(encode, decode, frozenset({cls}), frozenset({cls}))
-
-
-def _union(members: list[Codec], name: str) -> Codec:
-    """Types distinguish the members of a union on both sides, so that what is read is what was written."""
-    if ANYTHING in members and all(member.as_is for member in members):
-        return ANYTHING  # such as Any | None
-    members = sorted(members, key=lambda member: member is FLOAT)  # so that in `int | float` an int stays one
-    to_plain: dict[type, Function] = {}
-    from_plain: dict[type, Function] = {}
-    for member in members:
-        for cls in member.python:
-            if to_plain.setdefault(cls, member.encode) is not member.encode and not (member is FLOAT and cls is int):
-                raise TypeError(f"{name}: the members of the union cannot be distinguished by type; {ADVICE}")
-        for cls in member.json:
-            if from_plain.setdefault(cls, member.decode) is not member.decode and not (member is FLOAT and cls is int):
-                raise TypeError(f"{name}: the members of the union look alike in JSON; {ADVICE}")
-
-    def choose(table: dict[type, Function]) -> Function:
-        def convert(value: Any, unknowns: Unknowns) -> Any:
-            if function := table.get(type(value)):
-                return function(value, unknowns)
-            raise Mismatch(f"is {type(value).__name__}, which is none of the declared types")
-
-        return convert
-
-    as_is = frozenset[type]().union(*(member.as_is for member in members))
-    return Codec(choose(to_plain), choose(from_plain), frozenset(to_plain), frozenset(from_plain), as_is)

@@ -12,41 +12,15 @@ from typing import Any
 
 import orjson
 
+from .._interruption import pass_on_interruption
+from .misfit import ANY_KEY, Mismatch
+
 MAX_DEPTH = 200  # orjson writes 254 levels
 LOWEST_INTEGER = -(2**63)
 HIGHEST_INTEGER = 2**64 - 1
 
 # Stored as they are. to_json notices what may still be wrong with them: a lone surrogate, or more than 64 bits.
 AS_IS: frozenset[type] = frozenset({str, int, bool, type(None)})
-
-
-ANY_KEY = "[*]"  # the step to a dict's member: its key is data, and data has no place in an error
-
-
-class Mismatch(Exception):
-    """A value does not fit. Each container on the way up adds its step, so that `where` is the value's place.
-
-    A step is an index, the name of a dataclass field, or ANY_KEY. `cause` is the error that foreign code raised,
-    without its text.
-    """
-
-    def __init__(self, why: str, where: str = "$", cause: Exception | None = None) -> None:
-        super().__init__(why)
-        self.why = why
-        self.cause = cause
-        self._below = where[1:]
-        self._steps: list[str | int] = []
-
-    def inside(self, step: str | int) -> Mismatch:
-        self._steps.append(step)
-        return self
-
-    @property
-    def where(self) -> str:
-        path = "$"
-        for step in reversed(self._steps):
-            path += f"[{step}]" if isinstance(step, int) else step if step is ANY_KEY else f".{step}"
-        return path + self._below
 
 
 class Fields(dict[str, Any]):
@@ -64,7 +38,8 @@ def to_json(plain: Any) -> bytes | None:
     """The JSON of plain data; None for text that is not Unicode, integers beyond 64 bits, or too deep a nesting."""
     try:
         return orjson.dumps(plain)
-    except (TypeError, RecursionError):
+    except TypeError as error:
+        pass_on_interruption(error)
         return None
 
 

@@ -2,11 +2,43 @@
 
 Foreign code takes part in reading: migrations, decode=, default factories, classes that validate. An error that it
 raises is a fault of the program, not of the file. Its type and traceback say where to look; its text may quote data.
+What a signal handler raises meanwhile says nothing about the data, and reaches the caller as it is.
 """
 
 from __future__ import annotations
 
-from .jsonvalues import Mismatch
+from collections.abc import Callable
+from typing import Any
+
+from .._interruption import pass_on_interruption
+
+ANY_KEY = "[*]"  # the step to a dict's member: its key is data, and data has no place in an error
+
+
+class Mismatch(Exception):
+    """A value does not fit. Each container on the way up adds its step, so that `where` is the value's place.
+
+    A step is an index, the name of a dataclass field, or ANY_KEY. `cause` is the error that foreign code raised,
+    without its text.
+    """
+
+    def __init__(self, why: str, where: str = "$", cause: Exception | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.cause = cause
+        self._below = where[1:]
+        self._steps: list[str | int] = []
+
+    def inside(self, step: str | int) -> Mismatch:
+        self._steps.append(step)
+        return self
+
+    @property
+    def where(self) -> str:
+        path = "$"
+        for step in reversed(self._steps):
+            path += f"[{step}]" if isinstance(step, int) else step if step is ANY_KEY else f".{step}"
+        return path + self._below
 
 
 class Misfit(Exception):
@@ -18,8 +50,19 @@ class Misfit(Exception):
         self.why = why
 
 
+def guarded(by: str, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+    """The result of foreign code, which may raise anything."""
+    try:
+        return function(*arguments, **named)
+    except Mismatch:
+        raise
+    except Exception as error:  # noqa: BLE001  (its text may quote data)
+        raise refusal(by, error) from None
+
+
 def refusal(by: str, error: Exception) -> Mismatch:
-    """The mismatch of a value that foreign code refused with an error."""
+    """The mismatch of a value that foreign code refused with an error; what a signal handler raised is raised again."""
+    pass_on_interruption(error)
     return Mismatch(f"is refused by {by} with {type(error).__name__}", cause=without_text(error))
 
 

@@ -10,13 +10,14 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MemberDescriptorType
 from typing import Any, NamedTuple, cast
 
-from .jsonvalues import Mismatch, check_plain
-from .misfit import refusal
+from .jsonvalues import check_plain
+from .misfit import Mismatch, guarded, refusal
 from .simpletypes import ADVICE, Codec, expect, not_a
-from .unknown import CARRIER, NO_FIELDS, NONE_EXPECTED, UnknownFields, UnknownFound, Unknowns, beyond
+from .unknown import CARRIER, NO_FIELDS, NONE_EXPECTED, UnknownFields, UnknownFound, Unknowns
 
 Field = dataclasses.Field[Any]
 
@@ -184,20 +185,9 @@ def _default_of(field: Field) -> Callable[[], Any]:
     def none() -> Any:
         raise Mismatch("is missing, and has no default")
 
-    factory = field.default_factory
-    if factory is not dataclasses.MISSING:
-        return factory if factory in (list, dict, set, tuple, frozenset) else _guarded_factory(factory)
+    if field.default_factory is not dataclasses.MISSING:
+        return partial(guarded, "its default factory", field.default_factory)
     return none if field.default is dataclasses.MISSING else constant
-
-
-def _guarded_factory(factory: Callable[[], Any]) -> Callable[[], Any]:
-    def make() -> Any:
-        try:
-            return factory()
-        except Exception as error:  # noqa: BLE001  (the program's own code, which may raise anything)
-            raise refusal("its default factory", error) from None
-
-    return make
 
 
 def _keeper_of_unknowns(
@@ -211,11 +201,8 @@ def _keeper_of_unknowns(
         if carrier:
             extra = {name: member for name, member in plain.items() if name not in known}
             arguments[carrier] = UnknownFields(extra, unknowns.version, unknowns.readable_by)
-        try:
-            value = cls(**arguments)
-        except Exception as error:  # noqa: BLE001  (a class may validate with any error, whose text may quote data)
-            raise refusal(cls.__name__, error) from None
-        unknowns.keep(value, beyond(plain, encode(value, Unknowns(0, 0))))
+        value = guarded(cls.__name__, cls, **arguments)
+        unknowns.keep(value, plain, encode(value, Unknowns(0, 0)))
         return value
 
     return with_unknowns

@@ -1,22 +1,29 @@
-"""The codecs of single values: text, numbers, times, choices. Containers are in codec.py."""
+"""The codecs of single values: text, numbers, times, addresses, choices. Containers are in codec.py."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from pathlib import Path, PurePath, PurePosixPath
 from sys import intern
 from typing import Annotated, Any
 from uuid import UUID
 
-from .jsonvalues import AS_IS, HIGHEST_INTEGER, LOWEST_INTEGER, Mismatch, check_plain
-from .unknown import Unknowns
+from .._interruption import pass_on_interruption
+from .jsonvalues import AS_IS, HIGHEST_INTEGER, LOWEST_INTEGER, check_plain
+from .misfit import Mismatch
+from .unknown import Unknowns, Values
 
 Function = Callable[[Any, Unknowns], Any]
+Tags = Mapping[str, Values]  # the Literal fields of a dataclass, and the values of each
 NONE = type(None)
 SharedText = Annotated[str, "checkpointmanager.shared"]
 """The type of fields whose text many objects have in common: memory holds each such text once."""
+ADDRESSES = (IPv4Address, IPv4Network, IPv4Interface, IPv6Address, IPv6Network, IPv6Interface)
 _DECIMAL = re.compile("0|-?[1-9][0-9]{0,19}")  # no plus, no leading zero, only ASCII digits
 ADVICE = "declare it with another type, or give the schema encode= and decode="
 
@@ -34,6 +41,8 @@ class Codec:
     json: frozenset[type]
     as_is: frozenset[type] = frozenset()
     shared: bool = False  # the values are text, and reading keeps each text in memory once
+    tags: Tags | None = None  # of a dataclass
+    colons: bool | None = None  # of an IP address, network or interface: whether its text has them
 
 
 def expect(value: Any, cls: type) -> None:
@@ -59,7 +68,8 @@ def choices(by_plain: dict[tuple[type, Any], Any], name: str) -> Codec:
         def choose(value: Any, _: Unknowns) -> Any:
             try:
                 return table[type(value), value]
-            except (KeyError, TypeError):
+            except (KeyError, TypeError) as error:
+                pass_on_interruption(error)
                 raise Mismatch("is none of the declared choices") from None
 
         return choose
@@ -132,12 +142,34 @@ def _time_to_plain(value: Any, _: Unknowns) -> Any:
     return value.isoformat()
 
 
-def _time_from_plain(plain: Any, _: Unknowns) -> Any:
-    expect(plain, str)
-    try:
-        return datetime.fromisoformat(plain)
-    except ValueError:
-        raise Mismatch("is not a time in ISO 8601") from None
+def _spelled(cls: type, spell: Callable[[Any], str], parse: Callable[[str], Any]) -> Codec:
+    """The codec of a type that is stored as text, and read in the one spelling that `spell` gives it."""
+
+    def to_plain(value: Any, _: Unknowns) -> Any:
+        expect(value, cls)
+        return spell(value)
+
+    def from_plain(plain: Any, unknowns: Unknowns) -> Any:
+        value = parsed(plain, unknowns)
+        if spell(value) != plain:
+            raise Mismatch(f"is not {name}")
+        return value
+
+    name = f"the canonical form of any {cls.__name__}"
+    parsed = _parsed(parse, name)
+    return Codec(to_plain, from_plain, frozenset({cls}), _TEXT)
+
+
+def _parsed(parse: Callable[[str], Any], name: str) -> Function:
+    def from_plain(plain: Any, _: Unknowns) -> Any:
+        expect(plain, str)
+        try:
+            return parse(plain)
+        except ValueError as error:
+            pass_on_interruption(error)
+            raise Mismatch(f"is not {name}") from None
+
+    return from_plain
 
 
 def _uuid_to_plain(value: Any, _: Unknowns) -> Any:
@@ -145,12 +177,26 @@ def _uuid_to_plain(value: Any, _: Unknowns) -> Any:
     return str(value)
 
 
-def _uuid_from_plain(plain: Any, _: Unknowns) -> Any:
-    expect(plain, str)
-    try:
-        return UUID(plain)
-    except ValueError:
-        raise Mismatch("is not a UUID") from None
+def _spell_ip(value: Any) -> str:
+    """Python writes ::ffff:1.2.3.4 like that, and like Go, only from 3.13 on; before that it writes ::ffff:102:304."""
+    text, slash, prefix = str(value).partition("/")
+    if text.startswith("::ffff:") and (address := IPv6Address(text)).ipv4_mapped:
+        text = f"::ffff:{address.ipv4_mapped}" + (f"%{address.scope_id}" if address.scope_id else "")
+    return f"{text}{slash}{prefix}"
+
+
+def _spell_bytes(value: bytes) -> str:
+    return b64encode(value).decode("ascii")
+
+
+def _duration_to_plain(value: Any, _: Unknowns) -> Any:
+    expect(value, timedelta)
+    return value // timedelta(microseconds=1)
+
+
+def _duration_from_plain(plain: Any, _: Unknowns) -> Any:
+    expect(plain, int)
+    return timedelta(microseconds=plain)
 
 
 def _anything_to_plain(value: Any, _: Unknowns) -> Any:
@@ -172,8 +218,14 @@ FLOAT = Codec(_number_to_plain, _number_from_plain, frozenset({float, int}), fro
 SCALARS: dict[type, Codec] = {
     **{cls: _exactly(cls) for cls in AS_IS},
     float: FLOAT,
-    datetime: Codec(_time_to_plain, _time_from_plain, frozenset({datetime}), _TEXT),
-    UUID: Codec(_uuid_to_plain, _uuid_from_plain, frozenset({UUID}), _TEXT),
+    datetime: Codec(
+        _time_to_plain, _parsed(datetime.fromisoformat, "a time in ISO 8601"), frozenset({datetime}), _TEXT
+    ),
+    timedelta: Codec(_duration_to_plain, _duration_from_plain, frozenset({timedelta}), frozenset({int})),
+    UUID: Codec(_uuid_to_plain, _parsed(UUID, "a UUID"), frozenset({UUID}), _TEXT),
+    bytes: _spelled(bytes, _spell_bytes, b64decode),
+    **{cls: replace(_spelled(cls, _spell_ip, cls), colons="6" in cls.__name__) for cls in ADDRESSES},
+    **{cls: _spelled(type(cls()), str, cls) for cls in (Path, PurePath, PurePosixPath)},
 }
 SHARED_TEXT = replace(SCALARS[str], decode=_shared_from_plain, shared=True)
 _JSON = AS_IS | {float, list, dict}

@@ -14,6 +14,7 @@ from typing import Any
 from .jsonvalues import Fields
 
 CARRIER = "checkpointmanager.unknown"  # the mark in a dataclass field's metadata
+Values = frozenset[tuple[type, Any]]  # of a Literal, with their types, because True equals 1
 
 
 class UnknownFields(Mapping[str, Any]):
@@ -63,6 +64,23 @@ def unknown_fields() -> Any:
     )
 
 
+class Rest(dict[str, Any]):
+    """The members of one JSON object that this program does not know; a Rest as a member has those below a known one.
+
+    In a union another class may take the object's place. So `tag` is the field that tells the classes apart, with its
+    values in the class that the unknown members belong to.
+    """
+
+    tag: tuple[str, Values] | None = None
+
+    def belongs_to(self, plain: Mapping[str, Any]) -> bool:
+        if self.tag is None:
+            return True
+        name, values = self.tag
+        value = plain.get(name)
+        return (type(value), value) in values
+
+
 @dataclass(slots=True)
 class Unknowns:
     """The content of one file that this program does not know, and the versions that the next write must state.
@@ -72,16 +90,36 @@ class Unknowns:
 
     version: int
     readable_by: int
-    of_whole: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    of_whole: Rest = field(default_factory=Rest, repr=False)
     # JSON that is searched for unknown fields only when they are needed; see Schema.
     source: bytes | memoryview | None = field(default=None, repr=False)
     # The object is kept beside its unknown fields, so that no other object can get its id.
-    by_object: dict[int, tuple[object, Mapping[str, Any]]] = field(default_factory=dict, repr=False)
+    by_object: dict[int, tuple[object, Rest]] = field(default_factory=dict, repr=False)
+    # The tags of JSON objects in unions, by the id of the object: only while decoding keeps these objects alive.
+    _tags: dict[int, tuple[str, Values]] = field(default_factory=dict, repr=False)
     # Objects that already have their unknown fields, kept for the same reason.
     _settled: dict[int, object] = field(default_factory=dict, repr=False)
 
-    def keep(self, owner: object, rest: Mapping[str, Any]) -> None:
-        self.by_object[id(owner)] = (owner, rest)
+    def keep(self, owner: object, whole: Any, known: Any) -> None:
+        """Keep what the JSON object of `owner` has beyond the known members."""
+        self.by_object[id(owner)] = (owner, self.beyond(whole, known))
+
+    def tell_apart(self, plain: dict[str, Any], tag: str, values: Values) -> None:
+        """Unknown members of this object belong to the class whose tag has one of these values."""
+        self._tags[id(plain)] = (tag, values)
+
+    def beyond(self, whole: Any, known: Any) -> Rest:
+        """The members of `whole` that `known` lacks, found along members of objects only."""
+        rest = Rest()
+        if type(whole) is not dict or type(known) is not dict:
+            return rest
+        rest.tag = self._tags.get(id(whole))
+        for name, value in whole.items():
+            if name not in known:
+                rest[name] = value
+            elif deeper := self.beyond(value, known[name]):
+                rest[name] = deeper
+        return rest
 
     def carry(self, fields: UnknownFields) -> None:
         """A file that receives an object of a newer file gets the newest version among its objects."""
@@ -100,12 +138,12 @@ class Unknowns:
         """Like settle, for the root, which keeps its unknown fields even if it is a new object."""
         return self._put_back(plain, self.of_whole)
 
-    def _put_back(self, plain: Any, rest: Mapping[str, Any]) -> Any:
-        if type(plain) is not dict or id(plain) in self._settled:
+    def _put_back(self, plain: Any, rest: Rest) -> Any:
+        if type(plain) is not dict or id(plain) in self._settled or not rest.belongs_to(plain):
             return plain
         whole = dict(plain)  # a copy: encode= may have returned a dict that belongs to the caller
         for name, value in rest.items():
-            if not isinstance(value, _Deeper):
+            if not isinstance(value, Rest):
                 whole.setdefault(name, value)
             elif name in whole:
                 whole[name] = self._put_back(whole[name], value)
@@ -116,7 +154,7 @@ class FieldMarks(Unknowns):
     """Puts nothing back, but marks the objects that are encoded with it; see Fields."""
 
     def __init__(self) -> None:
-        super().__init__(0, 0, by_object={0: (None, {})})  # not empty, so that every object is settled
+        super().__init__(0, 0, by_object={0: (None, Rest())})  # not empty, so that every object is settled
 
     def settle(self, owner: Any, plain: Any) -> Any:
         return Fields(plain, [field.name for field in fields(owner)])
@@ -129,20 +167,3 @@ NONE_EXPECTED = Unknowns(0, 0)  # for a file of this version: an unknown field r
 
 class UnknownFound(Exception):
     """Decoding has met the first unknown field, and must start again and keep unknown fields."""
-
-
-def beyond(whole: Any, known: Any) -> dict[str, Any]:
-    """The members of `whole` that `known` lacks, found along members of objects only; {} if there are none."""
-    if type(whole) is not dict or type(known) is not dict:
-        return {}
-    rest = {}
-    for name, value in whole.items():
-        if name not in known:
-            rest[name] = value
-        elif deeper := beyond(value, known[name]):
-            rest[name] = _Deeper(deeper)
-    return rest
-
-
-class _Deeper(dict[str, Any]):
-    """Marks a known member that has unknown ones below it."""

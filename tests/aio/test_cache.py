@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,6 +15,8 @@ from checkpointmanager import REMOVED, CheckpointCache, CheckpointManager, Manag
 from checkpointmanager.aio import AsyncCheckpointCache, KeyedThreads, KeyedThreadsClosed
 
 from .gates import Gate, held_syncs, new_files, until
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,15 @@ def test_values_are_put_changed_and_deleted(tmp_path: Path) -> None:
             await leases.close()
         with made(tmp_path) as again:
             assert again["c"] == Lease("x")
+
+    asyncio.run(main())
+
+
+def test_a_lone_key_is_not_taken_for_its_characters(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await opened(tmp_path) as leases:
+            with pytest.raises(TypeError, match=r"a list of keys: write \['pod-7'\]"):
+                await leases.change("pod-7", lambda _: {"p": Lease("x")})
 
     asyncio.run(main())
 
@@ -96,6 +109,7 @@ def test_closing_waits_for_what_was_awaited_before_and_refuses_what_comes_after(
             put = asyncio.create_task(leases.put("a", Lease("x")))
             await until(lambda: syncs.inside == 1)
             closing = asyncio.create_task(leases.close())
+            await asyncio.sleep(0)  # it starts a task of its own
             await asyncio.sleep(0)
             with pytest.raises(KeyedThreadsClosed):
                 await leases.put("b", Lease("x"))
@@ -107,6 +121,52 @@ def test_closing_waits_for_what_was_awaited_before_and_refuses_what_comes_after(
             leases.cache.put("a", Lease("y"))
 
     asyncio.run(main())
+
+
+class Held(KeyedThreads):
+    """Whose next call gets no thread until `free` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = asyncio.Event()
+        self.free.set()
+
+    async def call(self, call: Callable[[], R]) -> R:
+        await self.free.wait()
+        return await super().call(call)
+
+
+def test_a_close_that_is_cancelled_before_its_thread_starts_still_closes(tmp_path: Path) -> None:
+    async def main() -> None:
+        threads = Held()
+        leases = await AsyncCheckpointCache.open(lambda: made(tmp_path), threads)
+        threads.free.clear()
+        closing = asyncio.create_task(leases.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        threads.free.set()
+        await leases.close()
+        made(tmp_path).close()
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_ends_before_the_thread_starts_leaves_the_directory_free(tmp_path: Path) -> None:
+    async def main() -> AsyncCheckpointCache[Lease]:
+        threads = Held()
+        leases = await AsyncCheckpointCache.open(lambda: made(tmp_path), threads)
+        threads.free.clear()
+        closing.append(asyncio.create_task(leases.close()))
+        await asyncio.sleep(0)
+        return leases
+
+    closing: list[asyncio.Task[None]] = []
+    leases = asyncio.run(main())  # still referenced: an object that is gone has no lock either
+    assert closing[0].cancelled()
+    made(tmp_path).close()
+    assert len(leases.cache) == 0
 
 
 def test_several_caches_may_share_the_threads(tmp_path: Path) -> None:

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from checkpoint_verify import cli, screen
+from checkpoint_verify import cli
+from checkpoint_verify.screens import screen
 
 LIMIT = 60.0  # seconds that a run may take; only a hang takes that long
 NOBODY = 65534
+NAME = f"{sys.executable} -m checkpoint_verify"  # how the separate process is called, and so calls itself
 
 # The interpreter may be where only root can read it, so switch to the other user after all is loaded.
 _AS_USER = """

@@ -91,14 +91,20 @@ def test_an_edit_by_hand_is_distinguished_from_rot_also_by_the_time_of_the_file(
     )
 
 
-def test_a_file_that_was_only_reformatted_is_proved_to_be(directory: Path) -> None:
-    path = directory / "claim-1.json"
-    path.write_text(json.dumps(json.loads(path.read_bytes()), indent=2, ensure_ascii=False))
+@pytest.mark.parametrize("layout", [{"indent": 2}, {"indent": 2, "ensure_ascii": False}], ids=["json.tool", "jq"])
+def test_a_file_that_was_only_reformatted_is_repaired_exactly(directory: Path, layout: dict[str, Any]) -> None:
+    path = directory / "claim-0.json"  # there is a previous generation, which must not be what is offered
+    written = path.read_bytes()
+    path.write_text(json.dumps(json.loads(written), **layout) + "\n")
 
     found = diagnosis(path)
+    ended = called("repair", "--all", "--yes", directory)
 
     assert found["cause"].startswith("The file was reformatted")
-    assert found["certainty"] == "proved"
+    assert (found["certainty"], found["repairable"]) == ("proved", True)
+    assert [remedy["commands"] for remedy in found["remedies"]] == [[f"checkpoint-verify repair {path}"]]
+    assert ended.lines[0] == "DONE: 1 repaired"
+    assert path.read_bytes() == written
 
 
 def test_a_copy_from_another_key_is_named_and_given_its_name_back_only_if_that_is_free(directory: Path) -> None:
@@ -186,3 +192,28 @@ def test_a_file_without_the_right_to_read_it_comes_with_the_command_that_gives_i
     assert ended.code == 3
     assert "1. Run this as root, or as the agent's user.\n" in ended.out
     assert f"\n     chmod u+r {path}\n" in ended.out
+
+
+def test_a_directory_offers_its_damaged_keys_and_each_can_be_pasted(directory: Path) -> None:
+    damage.flip_bit(directory, "claim-1")
+    damage.truncate(directory, "claim-2", 60)
+
+    ended = called("diagnose", directory)
+    document = called("diagnose", "--json", directory).document
+    pasted = [called(*shlex.split(line)[1:]) for line in ended.lines if " diagnose " in line]
+
+    assert ended.code == 1
+    assert ended.lines[0] == f"2 damaged files in {directory}; choose one:"
+    assert [line for line in ended.lines if line.startswith("  claim")] == [
+        "  claim-1: checksum-mismatch",
+        "  claim-2: truncated",
+    ]
+    assert [one.lines[0].rpartition("/")[2] for one in pasted] == [
+        "claim-1.json (checksum-mismatch)",
+        "claim-2.json (truncated)",
+    ]
+    assert [choice["key"] for choice in document["choices"]] == ["claim-1", "claim-2"]
+
+
+def test_a_good_directory_offers_nothing(directory: Path) -> None:
+    assert called("diagnose", directory).lines == [f"0 damaged files in {directory}"]

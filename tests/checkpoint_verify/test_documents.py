@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify import prometheus
+from checkpoint_verify.screens.documents import replaced
 from checkpointmanager.testing import damage
 
 from .command import called, checkpoint_verify
@@ -50,7 +50,7 @@ def test_the_document_of_verify_has_these_members_and_no_others(directory: Path)
             PREAMBLE | FINDING | {"cause", "certainty", "evidence", "place", "repairable", "remedies", "subject"},
         ),
         (("diff", "claim-1", "claim-2"), PREAMBLE | {"before", "after", "compared", "changes"}),
-        (("repair", "claim-1"), PREAMBLE | {"dry_run", "blocked", "steps"}),
+        (("repair", "claim-1"), PREAMBLE | {"dry_run", "blocked", "interrupted", "steps"}),
         (("export",), PREAMBLE | {"checkpoints", "masks", "directories"}),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -138,7 +138,12 @@ def test_metrics_that_cannot_be_written_end_with_3_unless_there_is_damage(direct
 def test_a_reader_never_sees_half_of_the_metrics(tmp_path: Path) -> None:
     target = str(tmp_path / "m.prom")
     texts = {letter: letter * 200_000 for letter in "ab"}
-    prometheus.write(target, texts["a"])
+
+    def write(text: str) -> None:
+        with replaced(target, 0o644) as file:
+            file.write(text)
+
+    write(texts["a"])
     seen: set[str] = set()
     ends = threading.Event()
 
@@ -149,7 +154,7 @@ def test_a_reader_never_sees_half_of_the_metrics(tmp_path: Path) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for number in range(40):
-        prometheus.write(target, texts["ab"[number % 2]])
+        write(texts["ab"[number % 2]])
     ends.set()
     reader.join()
 

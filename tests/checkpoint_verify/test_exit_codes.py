@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,9 +120,9 @@ def test_a_full_disk_under_the_output_ends_with_3(directory: Path) -> None:
 
 def test_an_error_of_our_own_ends_with_3_and_one_line(directory: Path) -> None:
     program = (
-        "import sys, checkpoint_verify.command_verify as c, checkpoint_verify.cli as cli\n"
+        "import sys, checkpoint_verify.commands.verify as c, checkpoint_verify.cli as cli\n"
         "def broken(*_, **__): raise RuntimeError('a bug')\n"
-        "c.tally_of = broken\n"
+        "c.summary_of = broken\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
     process = subprocess.run(
@@ -149,8 +150,8 @@ def test_a_broken_installation_does_not_look_like_damage(tmp_path: Path, directo
 def test_an_interrupt_ends_with_3(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     program = (
-        "import os, signal, sys, checkpoint_verify.command_verify as c, checkpoint_verify.cli as cli\n"
-        "c.tally_of = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\n"
+        "import os, signal, sys, checkpoint_verify.commands.verify as c, checkpoint_verify.cli as cli\n"
+        "c.summary_of = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.exit(cli.main(['.']))\n"
     )
     process = subprocess.run(
@@ -238,3 +239,66 @@ def test_no_file_is_opened_under_the_number_of_a_closed_stream(tmp_path: Path) -
     subprocess.run(["/bin/sh", "-c", f"{command} <&- >&- 2>&-"], env=environment(), check=True, timeout=LIMIT)
 
     assert (tmp_path / "seen").read_text() == "/dev/null /dev/null /dev/null"
+
+
+def test_a_broken_pipe_does_not_hide_damage(directory: Path) -> None:
+    damage.edit_by_hand(directory, "claim-1")
+    for words in ([], ["list"], ["export"], ["repair", "--dry-run", "--all"]):
+        with subprocess.Popen(arguments(*words, directory), stdout=subprocess.PIPE, env=environment()) as process:
+            assert process.stdout
+            process.stdout.close()
+            assert process.wait(LIMIT) == 1, words
+
+
+@pytest.mark.parametrize("words", [["help"], ["help", "repair"], ["help", "quarantine", "purge"]], ids=" ".join)
+def test_help_explains_a_command(words: list[str]) -> None:
+    explained = called(*words)
+
+    assert explained.code == 0
+    assert explained.out == called(*words[1:], "--help").out
+
+
+def test_a_bundle_a_newer_file_a_missing_and_an_unreadable_one_each_have_their_own_first_line(
+    directory: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bundle.json").write_text('{"a": 1}')
+    newer = tmp_path / "newer.json"
+    newer.write_bytes(b'{"checksum":"blake3:' + b"ab" * 32 + b'","format":3}\n')
+    (tmp_path / "loop").symlink_to("loop")
+
+    first = {
+        path.name: called(path).lines[0]
+        for path in (
+            tmp_path / "bundle.json",
+            newer,
+            tmp_path / "nowhere",
+            tmp_path / "nowhere" / "x",
+            tmp_path / "loop",
+        )
+    }
+    words = {name: line.partition(":")[0] for name, line in first.items()}
+
+    assert words == {
+        "bundle.json": "NOT A CHECKPOINT",
+        "newer.json": "TOO NEW",
+        "nowhere": "NO SUCH PATH",
+        "x": "NO SUCH PATH",
+        "loop": "DAMAGED",
+    }
+    shutil.copy(newer, directory / "claim-1.json")
+    assert called(directory).lines[0].startswith("TOO NEW: 1 of 4 checkpoints in ")
+    shutil.copy(tmp_path / "bundle.json", directory / "claim-1.json")
+    assert called(directory).lines[0].startswith("NOT A CHECKPOINT: 1 of 4 checkpoints")
+    assert called("diagnose", directory / "claim-1.json").lines[0].startswith("NOT A CHECKPOINT ")
+    damage.edit_by_hand(directory, "claim-2")
+    assert called(directory).lines[0].startswith("DAMAGED: 2 of 4 checkpoints")
+
+
+@as_root
+def test_a_file_without_the_right_to_read_it_says_so_in_its_first_line(reachable_directory: Path) -> None:
+    reachable_directory.chmod(0o755)
+
+    ended = checkpoint_verify(reachable_directory / "claim-1.json", user=NOBODY)
+
+    assert (ended.code, ended.lines[0].rpartition(": ")[2]) == (3, "Permission denied")
+    assert ended.lines[0].startswith("COULD NOT LOOK: ")

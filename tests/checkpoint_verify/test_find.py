@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_verify import search as searching
+from checkpoint_verify.findings import search as searching
 from checkpointmanager.testing import damage
 
 from .command import NOBODY, called, checkpoint_verify, on_terminal

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify import disk, examine, scan
-from checkpoint_verify.finding import State
+from checkpoint_verify.findings import disk, scan
+from checkpoint_verify.findings.examine import Circumstances
+from checkpoint_verify.findings.finding import State
 from checkpointmanager.testing import damage
 
 from .command import called, checkpoint_verify
@@ -68,10 +69,10 @@ def test_a_device_is_not_opened(directory: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(os, "open", watched)
 
-    found = {f.key: f.reason for f in scan.scan(str(directory), scan.Surroundings(str(directory)))}
-    by_path = examine.examine_path(str(directory / "device.json"))
+    found = called("--json", directory).document["problems"]
+    by_path = called("--json", directory / "device.json").document["problems"]
 
-    assert found["device"] == by_path.reason == "not-a-file"
+    assert [problem["reason"] for problem in (*found, *by_path)] == ["not-a-file", "not-a-file"]
     assert not [path for path in opened if str(path).endswith("device.json")]
     assert checkpoint_verify("/dev/zero").code == 1
 
@@ -128,7 +129,7 @@ def test_a_directory_that_is_replaced_by_a_link_meanwhile_is_still_the_one_that_
     decoy = make(tmp_path / "decoy")
     damage.flip_bit(decoy, "claim-3")
 
-    found = scan.scan(str(directory), scan.Surroundings(str(directory)))
+    found = scan.scan(str(directory), scan.Surroundings(str(directory)), Circumstances())
     first = next(iter(found))
     directory.rename(tmp_path / "moved")
     directory.symlink_to(decoy)
@@ -155,36 +156,35 @@ def test_a_file_that_is_different_at_each_look_is_not_called_damaged(
     numbers = itertools.count()
     real = disk.look
 
-    def look(name: str, folder: int | None, device: int | None = None) -> disk.Look:
+    def look(*arguments: Any) -> disk.Look:
         path.write_bytes(b'{"checksum":"xxh3:%016x",' % next(numbers))
-        return real(name, folder, device)
+        return real(*arguments)
 
     path.write_bytes(b"")
     monkeypatch.setattr(disk, "look", look)
 
-    found = examine.examine_path(str(path))
+    ended = called("--json", path)
 
-    assert found.state is State.UNREADABLE
-    assert found.detail == "it changes while it is read"
+    assert ended.code == 3
+    assert [problem["detail"] for problem in ended.document["problems"]] == ["it changes while it is read"]
 
 
 def test_a_file_that_is_good_at_the_second_look_is_good(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = directory / "claim-1.json"
     good = path.read_bytes()
     path.write_bytes(good[:50])
-    looks: list[str] = []
+    looks = itertools.count(1)
     real = disk.look
 
-    def look(name: str, folder: int | None, device: int | None = None) -> disk.Look:
-        if len(looks) == 1:
+    def look(*arguments: Any) -> disk.Look:
+        if next(looks) == 2:
             path.write_bytes(good)
-        looks.append(name)
-        return real(name, folder, device)
+        return real(*arguments)
 
     monkeypatch.setattr(disk, "look", look)
 
-    assert examine.examine_path(str(path)).state is State.GOOD
-    assert len(looks) == 2
+    assert called("--strict", path).code == 0
+    assert next(looks) == 3
 
 
 def test_a_sparse_file_of_a_terabyte_takes_no_time(tmp_path: Path) -> None:

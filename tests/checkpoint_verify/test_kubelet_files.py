@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -155,7 +156,7 @@ def test_show_diff_diagnose_list_and_export_understand_them(kubelet: Path) -> No
     dra.write_bytes(dra.read_bytes().replace(b"rack4", b"rack5"))
     text = called("diagnose", dra)
     assert text.code == 1
-    assert f"mv -n {shlex.quote(str(dra))} " in text.out
+    assert f"mv {shlex.quote(str(dra))} " in text.out
 
 
 def test_a_well_known_name_behind_a_link_is_not_followed_and_not_called_damaged(kubelet: Path) -> None:
@@ -203,7 +204,7 @@ def test_the_mildest_remedy_comes_first(kubelet: Path) -> None:
 
     remedies = called("diagnose", "--json", path).document["remedies"]
 
-    assert [remedy["what"].partition(" ")[0] for remedy in remedies] == ["Go", "Drain"]
+    assert [remedy["what"].partition(" ")[0] for remedy in remedies] == ["Go", "Move"]
 
 
 def test_a_dra_manager_state_that_can_still_be_read_is_to_be_read_before_it_is_moved(kubelet: Path) -> None:
@@ -212,7 +213,7 @@ def test_a_dra_manager_state_that_can_still_be_read_is_to_be_read_before_it_is_m
 
     remedies = called("diagnose", "--json", path).document["remedies"]
 
-    assert [remedy["what"].partition(" ")[0] for remedy in remedies] == ["Write", "Drain", "Afterwards"]
+    assert [remedy["what"].partition(" ")[0] for remedy in remedies] == ["Write", "Move", "Afterwards"]
     assert "stay held as orphans" in remedies[2]["what"]
 
 
@@ -264,5 +265,70 @@ def test_a_bundle_of_export_among_checkpoints_never_was_one(directory: Path) -> 
         assert "changed after it was written" not in ended.out
         text = called("diagnose", directory / f"{name}.json").out
         assert "This was never a checkpoint" in text
-        assert f"1. Move it out of the directory; it is not a checkpoint.\n     mv -n {directory}/{name}.json" in text
+        assert f"1. Move it out of the directory; it is not a checkpoint.\n     mv {directory}/{name}.json" in text
         assert "2." not in text
+
+
+@pytest.mark.parametrize("folder", ["gpu.nvidia.com", "compute-domain.nvidia.com"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0" * 700, nvidia()[:300].encode(), nvidia()[:20].encode() + b"\0" * 80],
+    ids=["empty", "NUL", "cut", "NUL from the middle"],
+)
+def test_the_file_of_nvidia_s_driver_after_a_power_loss_is_damage_and_never_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, content: bytes
+) -> None:
+    directory = tmp_path / "kubelet" / "plugins" / folder
+    directory.mkdir(parents=True)
+    path = directory / "checkpoint.json"
+    path.write_bytes(content)
+    before = sorted(directory.iterdir())
+    monkeypatch.chdir(directory)
+
+    searched = called("--find", tmp_path)
+    diagnosed = called("diagnose", "--json", path).document
+
+    assert (searched.code, called(directory).code, called(".").code, called(path).code) == (1, 1, 1, 1)
+    assert searched.lines[0].startswith("DAMAGED: 1 of 1 state file")
+    assert "NVIDIA's DRA driver exits at every start" in searched.out
+    commands = [command for remedy in diagnosed["remedies"] for command in remedy["commands"]]
+    assert diagnosed["kubelet"]["kind"] == "nvidia_checkpoint"
+    assert any(command.startswith(f"mv {path} ") for command in commands)
+    assert not any("repair" in command for command in commands)
+    for words in (["--all", directory], [path], ["checkpoint.json"], ["--all", "."]):
+        assert called("repair", "--yes", "--discard", "--rollback", *words).code == 1
+    assert sorted(directory.iterdir()) == before
+    assert path.read_bytes() == content
+
+
+def test_an_empty_file_of_an_unknown_program_is_not_repaired(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").touch()
+
+    ended = called("repair", "--yes", "--discard", tmp_path / "settings.json")
+
+    assert ended.code == 1
+    assert "nothing shows that it was a checkpoint" in ended.out
+    assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
+
+
+@pytest.mark.parametrize("name", KUBELET_NAMES)
+def test_the_commands_for_a_refused_file_work_twice_and_while_kubelet_is_down(kubelet: Path, name: str) -> None:
+    path = kubelet / ("device-plugins" if name == "kubelet_internal_checkpoint" else "") / name
+    path.write_bytes(b"")
+
+    remedies = called("diagnose", "--json", path).document["remedies"]
+    commands = [command for remedy in remedies for command in remedy["commands"]]
+
+    [move] = [command for command in commands if command.startswith("mv ")]
+    for number in range(2):  # damaged again after it was mended once
+        path.write_bytes(b"%d" % number)
+        there = move.replace("/root/", f"{kubelet}/moved-").replace("$(date +%s)", f"$(echo {number})")
+        subprocess.run(["/bin/sh", "-c", there], check=True, timeout=60)
+        assert not path.exists()
+    assert [kept.read_bytes() for kept in sorted(kubelet.glob("moved-*"))] == [b"0", b"1"]
+    assert "$(date +%s)" in move
+    drains = [number for number, command in enumerate(commands) if command.startswith("kubectl drain")]
+    for number in drains:  # nothing can be evicted before kubelet runs again
+        assert commands.index("systemctl start kubelet") < number
+        assert "--timeout=" in commands[number]
+        assert "--delete-emptydir-data" in commands[number]

@@ -7,12 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from checkpoint_verify import command_export, disk
-from checkpoint_verify.content import Content, load
-from checkpoint_verify.examine import NAMED, Circumstances
+from checkpoint_verify.findings import disk
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage
 
@@ -67,12 +66,14 @@ def test_list_and_export_beside_a_writer(writer_process: tuple[Path, int], comma
 
 
 def test_export_skips_what_is_removed_while_it_reads(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def removed_first(path: str, circumstances: Circumstances) -> Content:
-        if path.endswith("claim-1.json"):
-            os.unlink(path)
-        return load(path, circumstances)
+    real = disk.look
 
-    monkeypatch.setattr(command_export, "load", removed_first)
+    def removed_first(name: str, *arguments: Any) -> disk.Look:
+        if name == "claim-1.json":
+            (directory / name).unlink(missing_ok=True)
+        return real(name, *arguments)
+
+    monkeypatch.setattr(disk, "look", removed_first)
     ended = called("export", directory)
 
     assert ended.code == 0
@@ -104,23 +105,25 @@ def test_the_kernel_names_the_holder_of_the_lock_when_the_lock_file_does_not(dir
     assert (lock["state"], lock["pids"], lock["holder"]) == ("held", [os.getpid()], None)
 
 
-def test_header_and_data_are_of_one_generation_when_the_file_is_replaced_between_two_looks(
+def test_header_and_data_are_of_one_generation_however_often_the_file_is_replaced(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = directory / "claim-0.json"
-    real = disk.read_whole
+    path, other = directory / "claim-0.json", directory / ".previous-claim-0"
+    written = {2: claim(0) | {"pods": ["pod-0", "pod-9"]}, 1: claim(0)}
+    real = disk.look
 
-    def read_whole(name: str, folder: int | None) -> bytes:
-        if (directory / ".previous-claim-0").exists():
-            (directory / ".previous-claim-0").replace(path)
-        return real(name, folder)
+    def replaced_after(*arguments: Any) -> disk.Look:
+        look = real(*arguments)
+        swapped = path.read_bytes()
+        other.replace(path)
+        other.write_bytes(swapped)
+        return look
 
-    monkeypatch.setattr(disk, "read_whole", read_whole)
+    monkeypatch.setattr(disk, "look", replaced_after)
 
-    content = load(str(path), NAMED)
-
-    assert content.found.header
-    assert (content.found.header.generation, content.data) == (1, claim(0))
+    for _ in range(4):
+        document = called("show", "--json", path).document
+        assert document["data"] == written[document["header"]["generation"]]
 
 
 def test_repair_is_refused_names_the_holder_and_touches_nothing(tmp_path: Path) -> None:

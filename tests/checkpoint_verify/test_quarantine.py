@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -9,9 +10,8 @@ from unittest import mock
 
 import pytest
 
-from checkpoint_verify import copies
 from checkpointmanager import CheckpointManager
-from checkpointmanager.testing import damage
+from checkpointmanager.testing import damage, failing
 from draState import CLAIMS
 
 from .claims import make_claims, uid
@@ -94,41 +94,19 @@ def test_restore_over_a_good_file_keeps_that_one_first(kept: Path) -> None:
         assert manager.get_checkpoint(uid(1)).data.claim_name == "train-1"
 
 
-@pytest.mark.parametrize("failing", ["fsync", "rename", "link"])
-def test_a_restore_that_fails_leaves_everything_as_it_was(
-    kept: Path, monkeypatch: pytest.MonkeyPatch, failing: str
-) -> None:
-    before = snapshot(kept)
+@pytest.mark.parametrize(("call", "about"), [("fsync", ""), ("rename", f"{uid(1)}.json"), ("link", "")])
+def test_a_restore_that_fails_leaves_everything_as_it_was(kept: Path, call: str, about: str) -> None:
+    before = {name: seen for name, seen in snapshot(kept).items() if name != ".lock"}
 
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(5, "Input/output error")
+    with failing(kept, call, errno.EIO, about=about) as injector:
+        ended = called("quarantine", "restore", "--yes", "-d", kept, uid(1))
 
-    [copy] = [copy for copy in copies.copies_in(str(kept)) if copy.key == uid(1)]
-    monkeypatch.setattr(os, failing, fail)
-    with pytest.raises(OSError, match="Input/output error"):
-        copies.restore(copy)
-    monkeypatch.undo()
-
-    after = snapshot(kept)
+    assert injector.failed
+    assert (ended.code, "Input/output error" in ended.err + ended.out) == (3, True)
+    after = {name: seen for name, seen in snapshot(kept).items() if name != ".lock"}
     for name in [name for name in after if name.endswith(".replaced.json")]:
         del after[name]  # one more copy does no harm
     assert after == before
-
-
-def test_a_folder_is_not_put_back_and_not_deleted_while_something_is_in_it(directory: Path) -> None:
-    path = directory / "claim-1.json"
-    path.unlink()
-    path.mkdir()
-    (path / "inside").touch()
-    called("repair", "--discard", "--yes", path)
-
-    restored = called("quarantine", "restore", "--yes", "-d", directory, "claim-1")
-    purged = called("quarantine", "purge", "--yes", "-d", directory, "claim-1")
-
-    assert (restored.code, purged.code) == (2, 3)
-    assert "is a folder" in restored.err
-    assert "not empty" in purged.out
-    assert (directory / ".quarantine" / names(directory)[0] / "inside").exists()
 
 
 def test_purge_all_leaves_the_last_copy_of_what_is_damaged_or_gone(kept: Path) -> None:
@@ -204,3 +182,14 @@ def test_the_only_copy_of_a_key_that_is_gone_is_left(kept: Path) -> None:
 
     assert ended.lines == ["DONE: 1 copy deleted, 1 copy of damaged or missing keys kept"]
     assert [name.partition(".")[0] for name in names(kept)] == [uid(0)]
+
+
+def test_purge_and_repair_take_all_yes_and_a_directory_alike(kept: Path) -> None:
+    before = len(names(kept))
+
+    for command in (["repair"], ["quarantine", "purge"]):
+        for words in (["--all", "--yes", kept], [kept, "--all", "--yes"], ["--yes", "--all", "-d", kept]):
+            assert called(*command, *words).code in (0, 1), (command, words)
+
+    assert len(names(kept)) < before
+    assert called("quarantine", "purge", "--all", "--yes", kept, kept).code == 2

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import io
+import errno
+import itertools
 import os
+import shlex
 import stat
 from pathlib import Path
 
 import pytest
 
-from checkpoint_verify import command_repair
-from checkpoint_verify.agentuser import acting_as_agent
-from checkpoint_verify.finding import Finding, State
-from checkpoint_verify.screen import Screen
-from checkpoint_verify.surgeon import Step
-from checkpoint_verify.targets import Target
+from checkpoint_verify.remedies import repair as repairs
 from checkpointmanager import CheckpointManager
-from checkpointmanager.testing import damage
+from checkpointmanager.testing import damage, failing
 
 from .command import NOBODY, called, checkpoint_verify, on_terminal
-from .state import CLAIMS, claim, snapshot
+from .state import CLAIMS, claim, make, snapshot
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
@@ -79,7 +76,7 @@ def test_discard_removes_only_what_is_beyond_repair_and_keeps_its_bytes(director
     assert (directory / "claim-0.json").exists()
     assert not (directory / "claim-1.json").exists()
     assert kept(directory) == [hopeless]
-    assert "1 discarded, 1 left as it is" in ended.lines[0]
+    assert "DONE: 1 discarded, 1 still DAMAGED" in ended.lines[0]
 
 
 def test_all_at_once(directory: Path) -> None:
@@ -103,7 +100,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(directory: Path) -> None:
     ended = checkpoint_verify("repair", "--all", "--dry-run", directory)
 
     assert ended.code == 1
-    assert ended.lines[0] == "PLAN: 1 repaired; nothing was changed"
+    assert ended.lines[0] == "PLAN: 1 will be repaired; nothing was changed"
     assert snapshot(directory) == before
 
 
@@ -243,13 +240,14 @@ def test_a_directory_that_the_agent_cannot_reach_from_here_is_reported(reachable
 
 @as_root
 def test_afterwards_root_is_root_again(reachable_directory: Path) -> None:
-    os.chown(reachable_directory, NOBODY, NOBODY)
+    damage.flip_bit(reachable_directory, "claim-1")
+    for path in (reachable_directory, *reachable_directory.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
     before = (os.getresuid(), os.getresgid(), os.getgroups())
 
-    with acting_as_agent(str(reachable_directory)) as user:
-        assert user == (NOBODY, NOBODY)
-        assert (os.geteuid(), os.getegid(), os.getgroups()) == (NOBODY, NOBODY, [NOBODY])
+    assert called("repair", "--all", "--yes", reachable_directory).code == 0
 
+    assert (reachable_directory / "claim-1.json").stat().st_uid == NOBODY
     assert (os.getresuid(), os.getresgid(), os.getgroups()) == before
 
 
@@ -320,20 +318,86 @@ def test_nothing_is_said_to_be_kept_before_it_is(directory: Path) -> None:
 
     assert (planned.code, failed.code) == (1, 1)
     assert "kept" not in planned.out + failed.out
-    assert "left as it is" in failed.out
+    assert failed.lines[0] == "DONE: 1 still DAMAGED"
     quarantine.unlink()
     assert "the damaged bytes are kept in" in called("repair", "--yes", "--discard", "--all", directory).out
 
 
-@pytest.mark.parametrize("exists", [True, False])
-def test_a_copy_that_is_not_there_is_not_said_to_be_kept(tmp_path: Path, exists: bool) -> None:
-    copy = tmp_path / "copy"
-    if exists:
-        copy.touch()
-    found = Finding(str(tmp_path / "a.json"), State.DAMAGED)
-    step = Step(Target(found.path, "a"), found, action="repaired", quarantined=str(copy))
-    out = io.StringIO()
+def hurt_many(directory: Path, count: int) -> Path:
+    """A flipped bit in each, but the last twelve are cut off; the first six of those have a previous generation."""
+    make(directory, count)
+    with CheckpointManager(directory, CLAIMS, durability="atomic") as manager:
+        for number in range(count - 12, count - 6):
+            manager.create_checkpoint(f"claim-{number}", {"written": "again"})
+    for number in range(count - 12):
+        damage.flip_bit(directory, f"claim-{number}", 100 * 8)
+    for number in range(count - 12, count):
+        damage.truncate(directory, f"claim-{number}", 60)
+    return directory
 
-    command_repair._print_steps([step], Screen(out), planned=False)
 
-    assert ("are kept in" in out.getvalue()) is exists
+def test_a_plan_for_many_files_is_grouped_says_what_remains_and_what_to_run_next(tmp_path: Path) -> None:
+    directory = hurt_many(tmp_path / "claims", 32)
+
+    planned = called("repair", "--dry-run", "--all", directory)
+    done = called("repair", "--yes", "--all", directory)
+    again = called(*shlex.split(done.lines[-1])[2:])
+
+    assert planned.lines[0] == "PLAN: 20 will be repaired, 12 will still be DAMAGED; nothing was changed"
+    assert [line.partition(":")[0] for line in planned.lines if not line.startswith(" ")] == [
+        "PLAN",
+        "will be repaired",
+        "will still be damaged",
+        "will still be damaged",
+        f"next  checkpoint-verify repair --all {directory}",
+    ]
+    assert "such as claim-0, claim-1, claim-10" in planned.out
+    assert "will be set back" in planned.out
+    assert done.lines[0] == "DONE: 20 repaired, 12 still DAMAGED"
+    assert done.lines[-1] == f"next  checkpoint-verify repair --all --dry-run --rollback --discard {directory}"
+    assert again.lines[0] == "PLAN: 6 will be discarded, 6 will be rolled back; nothing was changed"
+    assert len(called("repair", "--dry-run", "--all", "--json", directory).document["steps"]) == 12
+
+
+def test_an_interrupted_repair_says_what_was_done_and_what_not(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        damage.flip_bit(directory, f"claim-{number}")
+    real, calls = repairs._read_back, itertools.count(1)
+
+    def interrupted(step: repairs.Step) -> None:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        real(step)
+
+    monkeypatch.setattr(repairs, "_read_back", interrupted)
+    ended = called("repair", "--all", "--yes", "--json", directory)
+
+    document = ended.document
+    assert (ended.code, document["exit_code"], document["interrupted"]) == (1, 1, True)
+    assert {step["key"]: step["action"] for step in document["steps"]} == {
+        "claim-0": "repaired", "claim-1": "repaired", "claim-2": "repaired", "claim-3": "left",
+    }  # fmt: skip
+    assert called("list", "--json", "--state", "damaged", directory).document["checkpoints"][0]["key"] == "claim-3"
+    calls = itertools.count(3)
+    for number in range(3):
+        damage.flip_bit(directory, f"claim-{number}")
+    again = called("repair", "--all", "--yes", directory)
+    assert again.lines[0] == "INTERRUPTED: 1 repaired, 3 still DAMAGED"
+    assert again.lines[-1] == f"next  checkpoint-verify repair --all {directory}"
+
+
+def test_a_long_repair_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
+    directory = hurt_many(tmp_path / "claims", 70)
+
+    assert "repairing" in on_terminal("repair", "--all", "--yes", directory).out
+
+
+def test_a_full_disk_is_named_in_the_first_line(directory: Path) -> None:
+    damage.flip_bit(directory, "claim-1")
+
+    with failing(directory, "write", errno.ENOSPC, lasting=True):
+        ended = called("repair", "--all", "--yes", directory)
+
+    assert (ended.code, ended.lines[0]) == (1, "DONE: 1 still DAMAGED; the disk is full")

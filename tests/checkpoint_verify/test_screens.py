@@ -9,7 +9,7 @@ import pytest
 from checkpointmanager.testing import damage
 
 from .claims import make_claims, uid
-from .command import called, on_terminal, rendered
+from .command import NAME, called, on_terminal, rendered
 from .state import make
 
 
@@ -66,7 +66,7 @@ def test_of_several_directories_one_row_each_and_then_only_what_is_wrong(tmp_pat
         ["place", "verdict", "files", "wrong", "warnings", "lock"],
         [str(good), "GOOD", "4", "0", "0", "free"],
         [str(bad), "DAMAGED", "2", "1", "0", "free"],
-        [str(none), "COULD", "NOT", "LOOK", "0", "1", "0", "-"],
+        [str(none), "NO", "SUCH", "PATH", "0", "1", "0", "-"],
     ]
     assert [line.partition(": ")[0] for line in ended.lines[7:]] == ["damaged", "could-not-look"]
 
@@ -101,7 +101,7 @@ def test_no_screen_breaks_a_path_or_a_key(tmp_path: Path, columns: int) -> None:
 def test_columns_go_also_where_there_are_very_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import io
 
-    from checkpoint_verify import terminal
+    from checkpoint_verify.screens import terminal
 
     monkeypatch.setattr(terminal, "MANY_ROWS", 1)
     monkeypatch.setenv("COLUMNS", "38")
@@ -118,7 +118,7 @@ def test_lines_are_wrapped_at_spaces_under_their_indent(tmp_path: Path, columns:
     damage.truncate(claims, uid(1), 380)
 
     lines = rendered(claims, columns=columns).splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("  The end of the file is missing."))
+    start = next(number for number, line in enumerate(lines) if line.startswith("  The end of the file is missing:"))
     evidence = lines[start : next(number for number, line in enumerate(lines) if line.startswith("  holds"))]
 
     assert len(evidence) > 1
@@ -132,5 +132,5 @@ def test_no_command_to_copy_is_wrapped(tmp_path: Path) -> None:
 
     shown = on_terminal(claims, columns=40).out
 
-    assert f"  next         checkpoint-verify repair --dry-run --all {claims}\n" in shown
-    assert f"  → checkpoint-verify diagnose {claims}/{uid(1)}.json\n" in shown
+    assert f"  next         {NAME} repair --dry-run --all {claims}\n" in shown
+    assert f"  → {NAME} diagnose {claims}/{uid(1)}.json\n" in shown

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify import tally
+from checkpoint_verify.findings import summary
 from checkpointmanager import CheckpointManager, Schema
 from checkpointmanager.testing import damage
 from draState import CLAIMS, ClaimPhase
@@ -87,7 +87,7 @@ def test_verify_names_the_claim_of_a_damaged_file_and_the_source_of_that_knowled
 def test_the_search_for_flipped_bits_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claims = make_claims(tmp_path / "claims")
     damage.flip_bit(claims, uid(1), 100 * 8)
-    monkeypatch.setattr(tally, "SEARCH_COST", 1000)
+    monkeypatch.setattr(summary, "SEARCH_COST", 1000)
 
     assert "Holds claim ml/train-1 (by its damaged bytes)" in called(claims).out
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ import pytest
 
 from checkpointmanager.testing import damage
 
-from .command import called, on_terminal
-from .state import make
+from .command import NOBODY, called, environment, on_terminal, rendered
+from .state import make, snapshot
 
 KEY = "claim-1"
 _PLACEHOLDER = re.compile(r"\b[A-Z][A-Z-]{3,}\b")
@@ -111,29 +112,72 @@ def test_what_diagnose_and_verify_suggest_works_as_printed(
         assert still_damaged is (" show " in command), command
 
 
-@pytest.mark.parametrize("choice", ["--discard", "--rollback"])
-def test_a_folder_in_a_file_s_place_is_repaired_by_its_path(directory: Path, choice: str) -> None:
-    key = KEY if choice == "--discard" else "claim-0"
+@pytest.mark.parametrize("key", [KEY, "claim-0"], ids=["alone", "with a previous generation"])
+def test_what_is_in_a_file_s_place_is_moved_by_the_operator_never_by_repair(directory: Path, key: str) -> None:
     path = directory / f"{key}.json"
     path.unlink()
     path.mkdir()
     (path / "inside").write_text("kept")
+    before = snapshot(directory)
 
-    assert called(path).lines[0].startswith("DAMAGED: ")
-    ended = called("repair", "--yes", choice, path)
+    ended = called("repair", "--yes", "--discard", "--rollback", path)
+    move, refill = called("diagnose", "--json", path).document["remedies"]
 
-    assert ended.code == 0, ended
-    assert not path.is_dir()
-    [kept] = (directory / ".quarantine").iterdir()
-    assert (kept / "inside").read_text() == "kept"
-    assert f"the damaged bytes are kept in {kept}" in ended.out
+    assert ended.code == 1
+    assert f"a directory has its name; move it away first: {move['commands'][0]}" in ended.out
+    assert snapshot(directory) == before
+    assert move["commands"] == [f"mv {path} /root/{path.name}.$(date +%s)"]
+    source = "BACKUP" if key == KEY else directory / f".previous-{key}"
+    assert refill["commands"] == [f"cp -a {source} {path}"]
 
 
-def test_what_is_in_a_file_s_place_is_moved_away_before_a_backup_is_put_there(directory: Path) -> None:
-    folder(directory)
-    path = directory / f"{KEY}.json"
+def test_every_printed_command_begins_with_the_name_that_was_called(directory: Path, tmp_path: Path) -> None:
+    damage.flip_bit(directory, KEY)
+    script = tmp_path / "checkpoint-verify"
+    script.write_text(f"#!{sys.executable}\nfrom checkpoint_verify.cli import main\nraise SystemExit(main())\n")
+    script.chmod(0o755)
+    by_module = [sys.executable, "-m", "checkpoint_verify"]
+    on_path = environment(PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    calls = {
+        "./checkpoint-verify": (["./checkpoint-verify"], environment()),
+        str(script): ([str(script)], environment()),
+        shlex.join(by_module): (by_module, environment()),
+        "checkpoint-verify": (["checkpoint-verify"], on_path),
+    }
+    for name, (words, env) in calls.items():
+        steps = [["--", directory], ["diagnose", directory / f"{KEY}.json"], ["repair", "-n", "--all", directory]]
+        for step in steps:
+            run = [*words, *map(str, step)]
+            out = subprocess.run(run, env=env, cwd=tmp_path, check=False, capture_output=True, timeout=60).stdout
+            printed = re.findall(r"(?:Next: |next +|^ {5})(.*?) (?:repair|diagnose) ", out.decode(), re.MULTILINE)
+            assert printed, step
+            assert set(printed) == {name}
 
-    restore, give_up = called("diagnose", "--json", path).document["remedies"]
 
-    assert restore["commands"] == [f"mv -n {path} /root/", f"cp -a BACKUP {path}"]
-    assert give_up["commands"] == [f"checkpoint-verify repair --discard {path}"]
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize("sort", ["chmod", "chown"])
+def test_one_command_mends_a_whole_group(tmp_path: Path, sort: str) -> None:
+    directory = make(tmp_path / "with spaces", 8)
+    for path in (directory, *directory.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+    for path in directory.glob("*.json"):
+        if sort == "chmod":
+            path.chmod(0o200)
+        else:
+            os.chown(path, 0, 0)
+
+    problems = [line for line in called(directory).lines if line.startswith("not-usable: ")]
+
+    assert len(problems) == 1
+    assert called(directory).code == 1
+    subprocess.run(["/bin/sh", "-c", problems[0].partition("Next: ")[2]], check=True, timeout=60)
+    assert called("--strict", directory).code == 0
+
+
+def test_a_path_is_never_capitalised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kubelet = tmp_path / "kubelet"
+    kubelet.mkdir()
+    (kubelet / "device-plugins").symlink_to(tmp_path)
+
+    assert "kubelet/device-plugins is a link" in " ".join(rendered("kubelet", columns=80).split())

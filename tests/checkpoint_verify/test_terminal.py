@@ -11,7 +11,7 @@ import pytest
 from checkpoint_verify.commands import COMMANDS
 from checkpointmanager.testing import damage
 
-from .command import called, checkpoint_verify, environment, on_terminal
+from .command import NAME, called, checkpoint_verify, environment, on_terminal
 from .state import make
 
 
@@ -24,7 +24,7 @@ def test_colour_on_a_terminal_and_none_in_a_pipe(directory: Path) -> None:
     assert shown.colours
     assert shown.code == piped.code == 1
     assert shown.lines[0] == piped.lines[0]
-    assert f"→ checkpoint-verify diagnose {shlex.quote(f'{directory}/claim-1.json')}" in shown.out
+    assert f"→ {NAME} diagnose {shlex.quote(f'{directory}/claim-1.json')}" in shown.out
     assert "\x1b" not in piped.out
     assert sum(line.startswith("damaged: ") for line in piped.lines) == 1
 
@@ -50,7 +50,7 @@ def test_a_command_to_copy_is_never_wrapped(tmp_path: Path) -> None:
 
     ended = on_terminal("diagnose", directory / "claim-1.json", columns=60)
 
-    assert f"checkpoint-verify repair {shlex.quote(f'{directory}/claim-1.json')}" in ended.out
+    assert f"{NAME} repair {shlex.quote(f'{directory}/claim-1.json')}" in ended.out
 
 
 def test_colour_can_be_refused(directory: Path) -> None:

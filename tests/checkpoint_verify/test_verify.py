@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from checkpointmanager import ANY_KIND, CheckpointManager, TransactionFailed
-from checkpointmanager.testing import damage, failing
+from checkpointmanager import CheckpointManager
+from checkpointmanager.testing import damage
 
-from .command import called, checkpoint_verify
+from .command import NAME, called, checkpoint_verify
 from .state import make, snapshot
 
 
@@ -55,7 +53,7 @@ def test_each_damaged_file_is_one_line_with_reason_meaning_and_next_step(directo
     assert len(problems) == 2
     assert "claim-1.json: checksum-mismatch: " in problems[0]
     assert "Bytes were changed after the file was written" in problems[0]
-    assert problems[0].endswith(f"Next: checkpoint-verify diagnose {shlex.quote(f'{directory}/claim-1.json')}")
+    assert problems[0].endswith(f"Next: {NAME} diagnose {shlex.quote(f'{directory}/claim-1.json')}")
     assert "claim-2.json: truncated: " in problems[1]
 
 
@@ -128,39 +126,6 @@ def test_leftover_temp_files_a_torn_previous_and_an_orphan_are_warnings_and_stri
     }
 
 
-def unfinished(directory: Path) -> None:
-    with (
-        CheckpointManager[Any](directory, ANY_KIND) as manager,
-        failing(directory, "rename", errno.EIO, about="claim-1.json"),
-        pytest.raises(TransactionFailed, match="is committed"),
-        manager.transaction() as transaction,
-    ):
-        transaction.remove_checkpoint("claim-1")
-        transaction.remove_checkpoint("claim-2")
-
-
-def test_an_unfinished_transaction_is_a_warning_that_names_its_keys(directory: Path) -> None:
-    unfinished(directory)
-
-    ended = called(directory)
-
-    assert ended.code == 0
-    (line,) = [line for line in ended.lines if "unfinished-transaction" in line]
-    assert line.startswith(f"warning: {directory}/.transaction: unfinished-transaction: a transaction of 2 keys")
-    assert "(claim-1, claim-2) is not finished: 2 removals waiting" in line
-    assert "start the agent, which finishes it" in line
-
-
-def test_a_transaction_whose_record_cannot_be_read_is_a_warning(directory: Path) -> None:
-    (directory / ".transaction").write_bytes(b"rubbish")
-
-    ended = called(directory)
-
-    assert [line.split(": ")[2] for line in ended.lines if line.startswith("warning")] == ["unreadable-transaction"]
-    (directory / ".transaction").write_bytes(b"")
-    assert called(directory).lines[0].startswith("GOOD: ")
-
-
 def test_a_newer_format_is_not_damage_but_not_usable_either(directory: Path) -> None:
     from checkpointmanager._format.envelope import checksum_of
 
@@ -172,7 +137,7 @@ def test_a_newer_format_is_not_damage_but_not_usable_either(directory: Path) -> 
     ended = called(directory)
 
     assert ended.code == 1
-    assert ended.lines[0].startswith("NOT USABLE: the agent cannot read 2 of 4 checkpoints in ")
+    assert ended.lines[0].startswith("TOO NEW: 2 of 4 checkpoints in ")
     assert ended.out.count("A newer program wrote it: it is not damaged") == 2
     assert called("--json", directory).document["verdict"] == "not-usable"
 

@@ -38,7 +38,7 @@ PRINTED = {
         "3 or later may read it. The file is not damaged. Run the newer version, or remove the checkpoint if it is "
         "not needed",
         "$ is refused by the migration from version 1 with TypeError in version 1 of generation 1",
-        "10.0.0.7",
+        "1/3",
     ],
     "tools/docs/guides/stores.md": ["{'device': 'eth1'}", "passed N tests"],
     "tools/docs/guides/testing.md": [

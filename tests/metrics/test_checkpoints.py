@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from checkpoint_verify import prometheus
+from checkpoint_verify.screens import prometheus
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Event, MemoryStore, Reason, Schema
 from checkpointmanager.metrics import CheckpointMetrics
 from checkpointmanager.testing import watching

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from checkpointmanager._format.keys import is_name
 from checkpointmanager._format.names import PREVIOUS, SUFFIX
 
-from .examine import key_at, key_of
-from .kubelet import KUBELET_NAMES
-from .scan import DEVICE_PLUGINS
+from .findings.examine import key_at, key_of
+from .findings.scan import DEVICE_PLUGINS
+from .registry import KUBELET_NAMES
 
 
 class UsageError(Exception):

@@ -7,6 +7,7 @@ import doctest
 import sys
 from pathlib import Path
 
+import checkpoint_verify
 from checkpoint_verify import kubelet
 
 
@@ -27,3 +28,16 @@ def test_the_example_in_the_package_docstring_is_true() -> None:
     result = doctest.testmod(kubelet)
 
     assert (result.failed, result.attempted) == (0, 3)
+
+
+def test_what_knows_draState_or_kubelet_is_registered_in_one_place() -> None:
+    tool = Path(checkpoint_verify.__file__).parent
+    knowing = set()
+    for module in tool.rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            names.append((node.module or "") if isinstance(node, ast.ImportFrom) else "")
+            if any(part in ("draState", "kubelet") for name in names for part in name.split(".")):
+                knowing.add(module.relative_to(tool).parts[0])
+
+    assert knowing == {"registry.py", "kubelet"}

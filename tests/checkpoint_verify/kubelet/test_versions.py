@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from checkpoint_verify.kubelet import KubeletFile, Verdict, inspect
+from checkpoint_verify.kubelet.checksum import fnv32a_of_string
 from tests.checkpoint_verify.kubelet.vectors import blob_of
 
 SIGNS = {True: "+", False: "-", None: "?"}
@@ -121,3 +124,15 @@ def test_the_older_name_of_the_pod_state_has_the_same_form() -> None:
     assert (found.kind, found.verdict, loads(found)) == ("pod_status_manager_state", Verdict.VALID, "??+?????")
     assert examine(blob, "pod_status_manager_state", "1.32").verdict is Verdict.VALID
     assert examine(blob, "pod_status_manager_state", "1.35").verdict is Verdict.UNKNOWN
+
+
+def test_the_cpus_of_admission_are_read_under_both_of_their_names() -> None:
+    """KEP-5554 called them originals before it called them baselines."""
+    file = json.loads(blob_of("cpu_manager_state/v4-podentries"))
+    file["data"] = file["data"].replace("baseline", "original")
+    file["dataChecksum"] = fnv32a_of_string(file["data"])
+
+    for blob in (blob_of("cpu_manager_state/v4-podentries"), json.dumps(file).encode()):
+        found = inspect(blob, "cpu_manager_state")
+        assert found
+        assert (found.verdict, found.warnings) == (Verdict.VALID, ())

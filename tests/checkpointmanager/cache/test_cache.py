@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,6 +123,24 @@ def test_a_change_that_returns_nothing_writes_nothing(cache: LeaseCache, directo
     cache.delete()
 
     assert (directory / "a.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("returned", [None, ["a"], "a", {"a"}])
+def test_a_change_function_that_returns_no_dict_is_refused(cache: LeaseCache, returned: Any) -> None:
+    cache.put("a", OLD)
+
+    with pytest.raises(TypeError, match=rf"returned {type(returned).__name__}; return a dict, {{}} to change nothing"):
+        cache.change(["a"], lambda _: returned)
+
+    assert cache.entries() == [CacheEntry("a", OLD, 1, True)]
+    cache.put("a", NEW)
+
+
+def test_a_lone_key_is_not_taken_for_its_characters(cache: LeaseCache) -> None:
+    with pytest.raises(TypeError, match=r"a list of keys: write \['pod-7'\]"):
+        cache.change("pod-7", lambda _: {"p": OLD})
+
+    assert len(cache) == 0
 
 
 def test_what_a_change_raises_changes_nothing(cache: LeaseCache) -> None:

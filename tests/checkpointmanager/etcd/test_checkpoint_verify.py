@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify import cli, etcdurl
-from checkpoint_verify.surgeon import Surgeon
+from checkpoint_verify import cli
+from checkpoint_verify import etcd as etcdurl
+from checkpoint_verify.remedies.repair import Repairer
 from checkpointmanager import (
     CheckpointManager,
     CheckpointNotFound,
     CheckpointWriteFailed,
-    Current,
     DirectoryLocked,
     Put,
     Reason,
+    Replaces,
 )
 from checkpointmanager._etcd import operations, pages
 from checkpointmanager._etcd.client import Call, Client
@@ -48,8 +49,8 @@ def store(opening: Opening) -> EtcdStore:
         manager.create_checkpoint(key, {"number": 2})
     flipped = store.read("b")
     flipped = flipped[:60] + bytes([flipped[60] ^ 1]) + flipped[61:]
-    store.commit([Put("b", flipped, Current.DAMAGED)])
-    store.commit([Put(key, b"rubbish", Current.DAMAGED) for key in "cd"])
+    store.commit([Put("b", flipped, 1, Replaces.DAMAGED)])
+    store.commit([Put(key, b"rubbish", 1, Replaces.DAMAGED) for key in "cd"])
     return store
 
 
@@ -101,7 +102,7 @@ def test_repair_plans_without_a_lock_and_is_refused_while_the_agent_runs(
 ) -> None:
     before = dict(store.snapshot())
     assert cli.main(["repair", "--dry-run", "--all", url]) == 1
-    assert f"to be repaired: {url}/b.json" in capsys.readouterr().out
+    assert f"will be repaired: {url}/b.json" in capsys.readouterr().out
     assert cli.main(["repair", "--yes", "--all", url]) == 1
     assert "the lock is held by 'agent 7'" in capsys.readouterr().out
     assert dict(store.snapshot()) == before
@@ -111,14 +112,14 @@ def test_an_agent_that_starts_meanwhile_keeps_repair_out(
     store: EtcdStore, url: str, opening: Opening, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.close()
-    operate = Surgeon.operate
+    operate = Repairer.operate
     agents: list[EtcdStore] = []
 
-    def start_an_agent(surgeon: Surgeon, steps: Any) -> None:
+    def start_an_agent(repairer: Repairer, *arguments: Any) -> None:
         agents.append(opening(owner="restarted"))
-        operate(surgeon, steps)
+        operate(repairer, *arguments)
 
-    monkeypatch.setattr(Surgeon, "operate", start_an_agent)
+    monkeypatch.setattr(Repairer, "operate", start_an_agent)
     assert cli.main(["repair", "--yes", "--all", url]) == 1
     assert "'restarted'" in capsys.readouterr().out
     assert agents[0].quarantined() == {}
@@ -186,7 +187,7 @@ def test_copies_are_not_changed_while_the_agent_runs(
     assert cli.main(["quarantine", verb, "--yes", "-d", url, "b"]) == 3
     assert "the lock is held by 'agent 7'" in capsys.readouterr().out
     assert dict(store.snapshot()) == before
-    monkeypatch.setattr("checkpoint_verify.command_quarantine.refuse_if_held", id)  # as if it had just started
+    monkeypatch.setattr("checkpoint_verify.commands.quarantine.refuse_if_held", id)  # as if it had just started
     assert cli.main(["quarantine", verb, "--yes", "-d", url, "b"]) == 3
     assert dict(store.snapshot()) == before
 

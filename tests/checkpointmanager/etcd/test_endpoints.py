@@ -63,7 +63,7 @@ def test_a_write_that_meets_only_silence_fails_in_time(
     with monkeypatch.context() as patch:
         connections = Connections([silent.removeprefix("http://")], Credentials(), tls=False)
         patch.setattr(store._client, "_connections", connections)
-        patch.setattr(store._commits, "_timeout", 0.2)
+        patch.setattr(store, "_timeout", 0.2)
         with pytest.raises(CheckpointWriteFailed, match=r"no answer within 0\.2 s"):
             manager.create_checkpoint("a", 2)
         connections.close()

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify.etcdurl import Place, place_in
+from checkpoint_verify.cli import main
+from checkpoint_verify.etcd import Place, place_in
 from checkpoint_verify.targets import UsageError
 from checkpointmanager.etcd import EtcdStore
 
@@ -30,6 +31,15 @@ def test_a_url_names_a_place(word: str, expected: Place) -> None:
 def test_a_url_without_servers_or_prefix_is_a_usage_error(word: str) -> None:
     with pytest.raises(UsageError, match="HOST:PORT/PREFIX"):
         place_in(word)
+
+
+@pytest.mark.parametrize("word", ["etcd://agent:secret@a:1/agents", "etcd://a:1,agent:secret@b:1/agents/pod.json"])
+def test_a_password_in_a_url_is_refused_and_not_shown(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ([word], ["diagnose", word], ["quarantine", "list", "-d", word]):
+        assert main(command) == 2
+    shown = capsys.readouterr()
+    assert "ETCDCTL_USER" in shown.err
+    assert "secret" not in shown.out + shown.err
 
 
 @pytest.mark.parametrize(

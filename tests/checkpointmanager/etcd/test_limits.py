@@ -12,9 +12,9 @@ import pytest
 
 from checkpointmanager import (
     CheckpointManager,
-    Current,
     Put,
     Reason,
+    Replaces,
     TransactionFailed,
     UnstorableValue,
 )
@@ -106,17 +106,17 @@ def test_a_batch_fits_even_if_the_names_are_as_long_as_they_may_be(opening: Open
     keys = [f"{number:02}" + "k" * 198 for number in range(CHANGES_AT_ONCE)]
     # With these previous generations the operations alone fit into one request, and with the comparisons they do not.
     blob = b"x" * (MAX_REQUEST_BYTES // len(keys) - 2 * len(store._layout.previous(keys[0])) - 2 * OVERHEAD_BYTES - 120)
-    assert store.commit([Put(key, blob, Current.ABSENT) for key in keys]) == {}
-    assert store.commit([Put(key, b"", Current.OURS) for key in keys]) == {}
+    assert store.commit([Put(key, blob, 1, Replaces.ABSENT) for key in keys]) == {}
+    assert store.commit([Put(key, b"", 1, Replaces.WHOLE) for key in keys]) == {}
     assert store.read(keys[-1], previous=True) == blob
 
 
 def test_the_largest_checkpoint_fits_even_if_its_names_are_as_long_as_they_may_be(opening: Opening) -> None:
     store = opening(prefix="/" + "p" * 999)
     for letter in (b"x", b"y"):
-        assert store.commit([Put("k" * 200, letter * store.max_bytes, Current.FOUND)]) == {}
+        assert store.commit([Put("k" * 200, letter * store.max_bytes, 1, Replaces.WHOLE)]) == {}
     with store.writing():
-        store.transact([Put("k" * 200, b"z" * store.max_bytes, Current.OURS, 3)], {})
+        store.commit([Put("k" * 200, b"z" * store.max_bytes, 3, Replaces.WHOLE)], together=True)
     assert store.read("k" * 200, previous=True) == b"y" * store.max_bytes
 
 
@@ -125,9 +125,9 @@ def test_members_that_take_larger_requests_take_larger_checkpoints(tmp_path: Pat
     try:
         with closing(EtcdStore(cluster.endpoints, "/large", max_bytes=2 << 20)) as store:
             for letter in (b"x", b"y"):
-                assert store.commit([Put("a", letter * store.max_bytes, Current.FOUND)]) == {}
+                assert store.commit([Put("a", letter * store.max_bytes, 1, Replaces.WHOLE)]) == {}
             with store.writing():
-                store.transact([Put("a", b"z" * store.max_bytes, Current.OURS, 3)], {})
+                store.commit([Put("a", b"z" * store.max_bytes, 3, Replaces.WHOLE)], together=True)
             assert store.read("a", previous=True) == b"y" * store.max_bytes
     finally:
         cluster.close()
@@ -150,13 +150,13 @@ def test_a_transaction_that_is_too_large_is_refused_before_it_is_sent(store: Etc
 
 def test_a_transaction_of_more_operations_than_etcd_takes_is_refused_before_it_is_sent(store: EtcdStore) -> None:
     with pytest.raises(TransactionFailed, match=r"has 1985 changes.*etcd takes 1984 changes"), store.writing():
-        store.transact([Put(f"k{number}", b"", Current.ABSENT, 1) for number in range(1985)], {})
+        store.commit([Put(f"k{number}", b"", 1, Replaces.ABSENT) for number in range(1985)], together=True)
     assert store.keys() == []
 
 
 def test_the_largest_transaction_is_one_revision(store: EtcdStore) -> None:
     with store.writing():
-        store.transact([Put(f"k{number}", b"", Current.ABSENT, 1) for number in range(1984)], {})
+        store.commit([Put(f"k{number}", b"", 1, Replaces.ABSENT) for number in range(1984)], together=True)
     request = RANGE.request(key=store._layout.checkpoints[0], range_end=store._layout.checkpoints[1], keys_only=True)
     found = store._client.ask(Call(5), RANGE, request).kvs
     assert len(found) == 1984
@@ -164,7 +164,7 @@ def test_the_largest_transaction_is_one_revision(store: EtcdStore) -> None:
 
 
 def test_keys_are_listed_page_by_page_as_of_one_moment(store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(10)])
+    store.commit([Put(f"k{number}", b"", 1, Replaces.ABSENT) for number in range(10)])
     monkeypatch.setattr(pages, "NAMES", 3)
     asked = _removing_between_pages(store, monkeypatch)
     assert sorted(store.keys()) == [f"k{number}" for number in range(10)]
@@ -193,7 +193,7 @@ def _removing_between_pages(store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -
 def test_a_list_starts_again_when_its_moment_is_compacted(
     cluster: Cluster, store: EtcdStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(10)])
+    store.commit([Put(f"k{number}", b"", 1, Replaces.ABSENT) for number in range(10)])
     monkeypatch.setattr(pages, "NAMES", 6)
     ask = Client.ask
     seen = 0
@@ -228,7 +228,7 @@ def test_writes_and_removals_go_on_after_a_compaction(cluster: Cluster, store: E
 def test_the_newest_four_copies_of_a_key_are_kept(store: EtcdStore) -> None:
     kept = []
     for number in range(6):
-        store.commit([Put("a", b"bad %d" % number, Current.DAMAGED)])
+        store.commit([Put("a", b"bad %d" % number, 1, Replaces.DAMAGED)])
         kept.append(store.quarantine("a", Reason.CHECKSUM_MISMATCH))
     assert store.quarantined() == {"a": kept[-4:]}
 
@@ -236,7 +236,7 @@ def test_the_newest_four_copies_of_a_key_are_kept(store: EtcdStore) -> None:
 def test_quarantine_keeps_the_value_at_the_moment_of_the_copy(
     store: EtcdStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.commit([Put("a", b"bad 1", Current.ABSENT)])
+    store.commit([Put("a", b"bad 1", 1, Replaces.ABSENT)])
     ask = Client.ask
     changed: list[Any] = []
 
@@ -255,9 +255,9 @@ def test_quarantine_keeps_the_value_at_the_moment_of_the_copy(
 def test_restore_keeps_the_value_at_the_moment_at_which_it_is_replaced(
     store: EtcdStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.commit([Put("a", b"bad", Current.ABSENT)])
+    store.commit([Put("a", b"bad", 1, Replaces.ABSENT)])
     copy = store.quarantine("a", Reason.CHECKSUM_MISMATCH)
-    store.commit([Put("a", b"new 1", Current.DAMAGED)])
+    store.commit([Put("a", b"new 1", 1, Replaces.DAMAGED)])
     current = store._layout.current("a")
     ask = Client.ask
     changed: list[Any] = []

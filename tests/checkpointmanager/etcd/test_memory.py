@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointManager, Current, Put
-from checkpointmanager._etcd import operations, remembered, together
+from checkpointmanager import CheckpointManager, Put, Replaces
+from checkpointmanager._etcd import commit, last_seen, operations
 from checkpointmanager._etcd.client import Call, Client
-from checkpointmanager._etcd.remembered import Remembered, Seen
+from checkpointmanager._etcd.last_seen import LastSeen, Seen
 from checkpointmanager._etcd.wire import RANGE, TXN, Method
 from checkpointmanager.etcd import EtcdStore
 
@@ -36,9 +36,9 @@ def in_transaction(manager: Manager, number: int) -> None:
 writes = pytest.mark.parametrize("write", [alone, in_batch, in_transaction])
 
 
-@pytest.fixture(params=[together.MAX_COMPARED, 1], ids=["", "more keys than can be compared"])
+@pytest.fixture(params=[commit.MAX_COMPARED, 1], ids=["", "more keys than can be compared"])
 def manager(store: EtcdStore, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Manager:
-    monkeypatch.setattr(together, "MAX_COMPARED", request.param)
+    monkeypatch.setattr(commit, "MAX_COMPARED", request.param)
     manager: Manager = CheckpointManager(store)
     manager.create_checkpoint("a", 1)
     return manager
@@ -95,21 +95,21 @@ def _previous(manager: Manager) -> Any:
 
 
 def test_a_transaction_of_many_keys_reads_what_it_cannot_compare(store: EtcdStore) -> None:
-    keys = [f"k{number}" for number in range(together.MAX_COMPARED + 1)]
+    keys = [f"k{number}" for number in range(commit.MAX_COMPARED + 1)]
     for blob in (b"1", b"2"):
         with store.writing():
-            store.transact([Put(key, blob, Current.FOUND, 1) for key in keys], {})
+            store.commit([Put(key, blob, 1, Replaces.WHOLE) for key in keys], together=True)
     by_hand = operations.put(store._layout.current("k7"), b"by hand")
     store._client.ask(Call(5), TXN, operations.txn([], [by_hand]))
     with store.writing():
-        store.transact([Put(key, b"3", Current.OURS, 1) for key in keys], {})
+        store.commit([Put(key, b"3", 1, Replaces.WHOLE) for key in keys], together=True)
     assert store.read("k7", previous=True) == b"by hand"
     assert store.read("k8", previous=True) == b"2"
 
 
 def test_only_so_many_bytes_are_remembered_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "MAX_BYTES", 500)
-    memory = Remembered()
+    monkeypatch.setattr(last_seen, "MAX_BYTES", 500)
+    memory = LastSeen()
     for number in range(5):
         memory.keep(f"k{number}", Seen(number + 1, b"x" * 40))
     assert [memory.get(f"k{number}") is not None for number in range(5)] == [False, False, False, True, True]

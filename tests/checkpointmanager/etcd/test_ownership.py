@@ -17,11 +17,11 @@ import pytest
 from checkpointmanager import (
     CheckpointCache,
     CheckpointManager,
-    Current,
     DirectoryLocked,
     LockOwner,
     Put,
     Reason,
+    Replaces,
 )
 from checkpointmanager._etcd import operations
 from checkpointmanager._etcd.client import Call, Client
@@ -173,7 +173,7 @@ def test_a_store_that_has_lost_the_lock_changes_nothing_and_can_still_read(
     for key in ("a", "b", "damaged"):
         manager.create_checkpoint(key, 1)
     good = store.read("damaged")
-    store.commit([Put("damaged", good[:-1], Current.DAMAGED)])
+    store.commit([Put("damaged", good[:-1], 1, Replaces.DAMAGED)])
     lose(cluster, store)
     other: Manager = CheckpointManager(opening(owner="the other"))
     other.create_checkpoint("a", 70)
@@ -197,7 +197,7 @@ def test_a_lost_lock_stays_lost_although_no_other_store_took_it(cluster: Cluster
         with pytest.raises(DirectoryLocked, match="close and open again"):
             manager.create_checkpoint("a", 1)
     with pytest.raises(DirectoryLocked):
-        store.confirm()  # without a change: it is remembered
+        store.check_owner()  # without a change: it is remembered
     store.close()
     CheckpointManager(opening()).create_checkpoint("a", 1)
 
@@ -220,7 +220,7 @@ def test_a_clock_that_jumps_neither_costs_the_lock_nor_keeps_it(
 
 def test_quarantine_is_refused_when_the_lock_is_lost(cluster: Cluster, opening: Opening) -> None:
     store = opening()
-    store.commit([Put("a", b"rubbish", Current.ABSENT)])
+    store.commit([Put("a", b"rubbish", 1, Replaces.ABSENT)])
     lose_the_lease(cluster, store)
     with pytest.raises(DirectoryLocked):
         store.quarantine("a", Reason.NOT_JSON)
@@ -238,7 +238,7 @@ def test_the_thread_that_renews_the_lease_notices_and_logs_that_it_has_expired(
         until(lambda: lease.expired)
         until(lambda: "has expired" in caplog.text)
     with pytest.raises(DirectoryLocked):
-        store.confirm()
+        store.check_owner()
 
 
 def test_a_cache_that_lost_the_lock_keeps_what_it_knew(cluster: Cluster, opening: Opening) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Current, Put, Reason
+from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Put, Reason, Replaces
 
 from .conftest import Opening
 
@@ -25,16 +25,16 @@ def test_a_reader_needs_no_lock_and_writes_nothing(opening: Opening) -> None:
 @pytest.mark.parametrize("owned", [True, False], ids=["with an owner", "without an owner"])
 def test_no_call_of_a_reader_changes_anything(opening: Opening, owned: bool) -> None:
     owner = opening()
-    assert owner.commit([Put("a", b"rubbish", Current.ABSENT)]) == {}
+    assert owner.commit([Put("a", b"rubbish", 1, Replaces.ABSENT)]) == {}
     copy = owner.quarantine("a", Reason.NOT_JSON)
-    assert owner.commit([Put("a", b"more rubbish", Current.DAMAGED)]) == {}
+    assert owner.commit([Put("a", b"more rubbish", 1, Replaces.DAMAGED)]) == {}
     if not owned:
         owner.close()
     reader = opening(read_only=True)
     before = dict(reader.snapshot())
     acts: list[Callable[[], object]] = [
-        lambda: reader.commit([Put("a", b"new", Current.DAMAGED)]),
-        lambda: reader.transact([Put("a", b"new", Current.DAMAGED, 1)], {}),
+        lambda: reader.commit([Put("a", b"new", 1, Replaces.DAMAGED)]),
+        lambda: reader.commit([Put("a", b"new", 1, Replaces.DAMAGED)], together=True),
         lambda: reader.quarantine("a", Reason.NOT_JSON),
         lambda: reader.restore_copy(copy),
         lambda: reader.delete_copy(copy),

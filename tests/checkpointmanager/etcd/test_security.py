@@ -7,6 +7,7 @@ import errno
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -95,16 +96,39 @@ def test_an_owner_goes_on_when_authentication_is_switched_on_and_loses_nothing(m
         load.follow(5)
         with authentication(members_only):
             load.follow(5)
-            members_only.administer("auth/user/changepw", token=_token(members_only), name="agent", **_PASSWORD)
+            _change_password(members_only, AGENT["password"])  # the same as before; all tokens of the user end
             load.follow(5)
     load.check(History(members_only.endpoints, "/allowed/c"))
 
 
-_PASSWORD = {"password": AGENT["password"]}  # the same as before; all tokens of the user end
-
-
 def _token(cluster: Cluster) -> str:
     return str(cluster.administer("auth/authenticate", name="root", password=ROOT["password"])["token"])
+
+
+def test_an_owner_goes_on_when_its_password_is_changed_and_its_file_as_well(guests: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("agent's secret\n")
+    store = EtcdStore(guests.endpoints, "/allowed/j", ttl=60, user="agent", password_file=file)
+    with CheckpointManager[Any](store) as manager:
+        manager.create_checkpoint("a", 1)
+        try:
+            _change_password(guests, "a new one")
+            for text in (None, "agent's secret\n"):
+                file.unlink() if text is None else file.write_text(text)
+                with pytest.raises(EtcdUnavailable) as refusal:
+                    manager.get_checkpoint("a")
+                assert refusal.value.errno == errno.EACCES
+                assert "secret" not in str(refusal.value)
+            file.write_text("a new one\n")
+            manager.create_checkpoint("a", 2)
+            assert manager.get_checkpoint("a").data == 2
+        finally:
+            _change_password(guests, AGENT["password"])
+            file.write_text(AGENT["password"])
+
+
+def _change_password(cluster: Cluster, password: str) -> None:
+    cluster.administer("auth/user/changepw", token=_token(cluster), name="agent", password=password)
 
 
 def test_an_owner_goes_on_when_its_token_has_expired(guests: Cluster) -> None:
@@ -223,6 +247,8 @@ def test_an_owner_without_a_login_is_refused_while_authentication_is_on_and_lose
         (["http://127.0.0.1:1"], {"ca": "ca.pem"}, "write https"),
         (["https://127.0.0.1:1"], {"cert": "a.pem"}, "cert and key"),
         (["http://127.0.0.1:1"], {"user": "agent"}, "user and password"),
+        (["http://127.0.0.1:1"], {"password_file": "p"}, "user and password"),
+        (["http://127.0.0.1:1"], {"user": "a", "password": "b", "password_file": "c"}, "the password once"),
         (["http://127.0.0.1:1"], {"ttl": 0}, "ttl is a number of seconds above 0"),
         (["http://127.0.0.1:1"], {"timeout": float("nan")}, "timeout is a number"),
         (["http://127.0.0.1:1"], {"timeout": float("inf")}, "timeout is a number"),
@@ -233,6 +259,8 @@ def test_an_owner_without_a_login_is_refused_while_authentication_is_on_and_lose
         (["http://127.0.0.1:1"], {"prefix": "/agents//node-7"}, "a name after each"),
         (["http://127.0.0.1:1"], {"prefix": "/agents/../node-7"}, "a name after each"),
         (["http://127.0.0.1:1"], {"prefix": "/agents/./node-7"}, "a name after each"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents/.quarantine"}, "holds the damaged copies"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents/.quarantine/node-7"}, "holds the damaged copies"),
         (["http://127.0.0.1:1"], {"prefix": "/agents/node\n7"}, "printable"),
         (["http://127.0.0.1:1"], {"prefix": "/" + "é" * 500}, "at most 1000 bytes"),
         (["http://127.0.0.1:1"], {"max_bytes": 0}, "max_bytes"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointWriteFailed, Current, Put, TransactionFailed
+from checkpointmanager import CheckpointWriteFailed, Put, Replaces
 from checkpointmanager._etcd import operations, pages
 from checkpointmanager._etcd.client import Call, Client
 from checkpointmanager._etcd.faults import NoAnswer
@@ -68,17 +68,7 @@ def _is_held(lock: threading.RLock) -> bool:
 
 
 def put(key: str) -> list[Put]:
-    return [Put(key, b"", Current.ABSENT, 1)]
-
-
-def test_waiting_for_the_turn_of_a_transaction_ends_in_time(stoppable: Cluster, store: EtcdStore) -> None:
-    together = store._together
-    with while_another_thread(lambda: store.transact(put("a"), {}), holds=together._turn, of=stoppable):
-        together._timeout = SHORT
-        with pytest.raises(TransactionFailed, match=OTHERS) as failure:
-            run_together(lambda: store.transact(put("b"), {}))
-        assert not failure.value.in_doubt
-    assert store.keys() == ["a"]
+    return [Put(key, b"", 1, Replaces.ABSENT)]
 
 
 def test_waiting_for_the_login_of_another_thread_ends_in_time(stoppable: Cluster, reader: EtcdStore) -> None:
@@ -97,16 +87,16 @@ def test_a_login_that_gets_no_answer_ends_in_time(stoppable: Cluster, reader: Et
 def in_doubt(stoppable: Cluster, store: EtcdStore) -> None:
     """A write gets no answer, so `.lock` has to be written again before the next one."""
     _commit(store, "doubtful")  # now it is known, and the next write sends nothing else
-    store._commits._timeout = SHORT
+    store._timeout = SHORT
     with stopped(*stoppable.members):
         assert store.commit(put("doubtful"))["doubtful"].in_doubt
 
 
 def test_waiting_while_another_thread_writes_the_lock_again_ends_in_time(stoppable: Cluster, store: EtcdStore) -> None:
     in_doubt(stoppable, store)
-    store._commits._timeout = LONG
+    store._timeout = LONG
     with while_another_thread(lambda: _commit(store, "a"), holds=store._ownership._renewing, of=stoppable):
-        store._commits._timeout = SHORT
+        store._timeout = SHORT
         with pytest.raises(CheckpointWriteFailed, match=OTHERS) as failure:
             run_together(lambda: _commit(store, "b"))
         assert not failure.value.in_doubt
@@ -118,7 +108,7 @@ def test_writing_the_lock_again_without_an_answer_ends_in_time(stoppable: Cluste
     with stopped(*stoppable.members), pytest.raises(CheckpointWriteFailed, match=NO_ANSWER) as failure:
         run_together(lambda: _commit(store, "a"))
     assert not failure.value.in_doubt
-    store._commits._timeout = LONG
+    store._timeout = LONG
     _commit(store, "b")
     assert {"a", "b"} & {*store.keys()} == {"b"}
 
@@ -131,7 +121,7 @@ def _commit(store: EtcdStore, key: str) -> None:
 def test_listing_ends_in_time_if_every_moment_is_compacted_before_the_last_page(
     stoppable: Cluster, store: EtcdStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(4)])
+    store.commit([Put(f"k{number}", b"", 1, Replaces.ABSENT) for number in range(4)])
     monkeypatch.setattr(pages, "NAMES", 3)
     store._timeout = SHORT
     ask = Client.ask

@@ -209,6 +209,9 @@ def test_an_open_after_a_kill_that_fails_at_any_call_loses_nothing(tmp_path: Pat
         killed_before_its_names(directory)
         descriptors = open_descriptors()
         tried = attempt(directory, number, nth, lambda: CheckpointManager(directory, LEASES, **MODES[mode]))  # noqa: B023
+        if number == errno.ENOENT and tried.failed and tried.failed.name == "unlink":
+            tried.outcome.close()  # an answer: the file is gone
+            continue
         with describing(tried):
             assert as_after_a_kill(directory, tmp_path) == after
             if isinstance(tried.outcome, CheckpointManager):
@@ -241,6 +244,8 @@ def test_a_cure_that_fails_at_any_call_leaves_the_damaged_bytes_or_the_good_ones
             tried = attempt(directory, number, nth, act, manager)
             with describing(tried):
                 assert open_descriptors() - open_journals() == descriptors
+                if is_an_answer(tried):
+                    continue  # there is nothing to cure
                 if isinstance(tried.outcome, CheckpointError):
                     assert isinstance(tried.outcome, CheckpointWriteFailed | CheckpointUnreadable | DirectoryLocked)
                     assert (directory / "a.json").read_bytes() == damaged, "it stays until the change is certain"

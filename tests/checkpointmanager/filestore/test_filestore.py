@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from checkpointmanager import CheckpointError, Current, FileStore, ManagerClosed, Put, Reason
+from checkpointmanager import CheckpointError, FileStore, ManagerClosed, Put, Reason, Replaces
 from checkpointmanager._filestore.ownership import Ownership
 
 CALLS: dict[str, Callable[[FileStore], object]] = {
@@ -20,7 +20,7 @@ CALLS: dict[str, Callable[[FileStore], object]] = {
     "read": lambda store: store.read("a"),
     "expect": lambda store: store.expect(["a"]),
     "writing": lambda store: store.writing().__enter__(),
-    "commit": lambda store: store.commit([Put("a", b"new", Current.ABSENT)]),
+    "commit": lambda store: store.commit([Put("a", b"new", 1, Replaces.ABSENT)]),
     "quarantine": lambda store: store.quarantine("a", Reason.EMPTY),
 }
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointManager, DirectoryLocked, ManagerClosed
-from checkpointmanager._filestore.inflight import InFlight
+from checkpointmanager._callgate import CallGate
 from checkpointmanager.testing import Call, watching
 
 from ..processes import LIMIT, Agent, in_forked_child
@@ -201,17 +201,17 @@ def test_a_fork_amid_another_threads_write_does_not_hang_the_child(
 
 
 def test_a_fork_while_another_thread_closes_the_gate_does_not_hang_the_child() -> None:
-    in_flight = InFlight("claims")
+    gate = CallGate("claims")
     inside, go_on = threading.Event(), threading.Event()
 
     def close_slowly() -> None:
-        with in_flight, in_flight._closing:
+        with gate, gate._closing:
             inside.set()
             assert go_on.wait(LIMIT)
 
     def in_child() -> None:
-        in_flight.close(lambda: pytest.fail("a child must not close what belongs to the parent"))
-        with in_flight:
+        gate.close(lambda: pytest.fail("a child must not close what belongs to the parent"))
+        with gate:
             pass
 
     with ThreadPoolExecutor(1) as pool:

@@ -20,11 +20,10 @@ from checkpointmanager.testing import damage
 
 from ...long import times
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
-from ..scenarios import make_spares
 from ..signals import Interrupted, everywhere, in_time, interrupted, untraced
 
 pytestmark = [
-    pytest.mark.usefixtures("way", "no_waiting_for_the_disk"),
+    pytest.mark.usefixtures("no_waiting_for_the_disk"),
     # What a handler raises in a finalizer, Python reports and forgets.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -37,12 +36,20 @@ def batch(manager: LeaseManager) -> None:
         batch.remove_checkpoint("d")
 
 
+def transact(manager: LeaseManager) -> None:
+    with manager.transaction() as transaction:
+        for key in "abc":
+            transaction.create_checkpoint(key, NEW)
+        transaction.remove_checkpoint("d")
+
+
 OPERATIONS: dict[str, Callable[[LeaseManager], object]] = {
     "create": lambda manager: manager.create_checkpoint("new", NEW),
     "overwrite": lambda manager: manager.create_checkpoint("a", NEW),
     "update": lambda manager: manager.update_checkpoint("a", lambda _: NEW),
     "remove": lambda manager: manager.remove_checkpoint("a"),
     "batch": batch,
+    "transaction": transact,
     "read": lambda manager: manager.get_checkpoint("a"),
     "load": lambda manager: manager.load(),
     "list": lambda manager: manager.list_checkpoints(),
@@ -55,7 +62,6 @@ def filled(directory: Path, *, sharing: bool = False) -> LeaseManager:
     for key in "abcd":
         manager.create_checkpoint(key, Lease("oldest"))
         manager.create_checkpoint(key, OLD)
-    make_spares(manager)
     return manager
 
 

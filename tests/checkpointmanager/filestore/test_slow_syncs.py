@@ -13,7 +13,7 @@ import pytest
 
 from checkpointmanager import CheckpointManager, Event, EventKind
 from checkpointmanager._filestore import FileStore
-from checkpointmanager._store import Current, Put
+from checkpointmanager._store import Put, Replaces
 
 SECONDS = 5.0
 
@@ -52,7 +52,7 @@ def test_on_sync_gets_the_time_of_the_slower_one(real_directory: Path, took: tup
     store = FileStore(real_directory, on_sync=lambda _, seconds: reported.append(seconds))
     clock = mock.patch.object(time, "perf_counter", side_effect=lambda: now[0])
     with clock, mock.patch.object(os, "fsync", take_time):
-        store.commit([Put("a", b"{}", Current.ABSENT)])
+        store.commit([Put("a", b"{}", 1, Replaces.ABSENT)])
     store.close()
 
     assert reported == [0.5]
@@ -63,5 +63,5 @@ def test_only_a_commit_that_synced_is_reported_as_a_sync(real_directory: Path) -
     with closing(FileStore(real_directory, on_sync=lambda path, _: synced.append(path))) as store, store.writing():
         store.commit([])
         assert synced == []
-        store.commit([Put("a", b"1", Current.ABSENT)])
+        store.commit([Put("a", b"1", 1, Replaces.ABSENT)])
         assert synced == [str(real_directory)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+from typing import Any
 
+import orjson
 import pytest
 from xxhash import xxh3_64_intdigest
 
@@ -52,6 +55,34 @@ def test_trailing_bytes_are_cut_off(tail: bytes) -> None:
     assert repaired is not None
     assert repaired.blob == SEALED
     assert repaired.finding == f"{len(tail)} foreign bytes cut off at the end"
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"indent": 2},
+        {"indent": 2, "ensure_ascii": False},
+        {"indent": "\t"},
+        {"separators": (", ", ": ")},
+        {"ensure_ascii": True},
+    ],
+)
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_file_that_was_only_reformatted_is_compacted_again(layout: dict[str, Any], end: str) -> None:
+    written = seal(HEADER, orjson.dumps({"ä": [1, 2.5, 1e100, -0.0, 1 << 63, None, "\U0001f600"], "nothing": {}}))
+    reformatted = (json.dumps(json.loads(written), **layout) + end).encode()
+
+    repaired = repair(reformatted)
+
+    assert repaired is not None
+    assert repaired.blob == written
+    assert repaired.finding == "the JSON was reformatted, and is compact again"
+
+
+def test_a_file_that_was_reformatted_and_changed_is_not_repaired() -> None:
+    document = json.loads(SEALED)
+    assert repair(json.dumps(document | {"generation": document["generation"] + 1}, indent=2).encode()) is None
+    assert repair(json.dumps(document, indent=2, sort_keys=True).encode()) is None
 
 
 @pytest.mark.parametrize("missing", [1, 2])

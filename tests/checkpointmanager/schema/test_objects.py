@@ -154,6 +154,22 @@ def test_a_class_with_a_new_of_its_own_is_built_by_it() -> None:
         Schema("Object", type=OwnNew).decode(b'{"name":"a"}', 1, 1)
 
 
+@dataclass
+class Shy:
+    name: str
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "name":
+            raise PermissionError("not for you")
+        return super().__getattribute__(name)
+
+
+def test_an_object_that_does_not_show_its_members_is_refused() -> None:
+    """Its members are read to find out which fields of the file are unknown."""
+    with pytest.raises(Misfit, match="refused by its type with PermissionError"):
+        Schema("Object", type=Shy).decode(b'{"name":"a","more":1}', 1, 1)
+
+
 @pytest.mark.parametrize("cls", [Plain, Slotted, Keywords])
 @pytest.mark.parametrize(
     ("data", "says"),

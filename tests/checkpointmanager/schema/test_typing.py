@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import subprocess
@@ -21,6 +22,9 @@ ROOT = Path(__file__).parents[3]
         typing_checks.of_a_dataclass,
         typing_checks.of_a_pair,
         typing_checks.of_plain_types,
+        typing_checks.of_unions,
+        typing_checks.of_a_cache,
+        lambda: asyncio.run(typing_checks.of_an_async_cache()),
         typing_checks.of_anything,
         typing_checks.a_memory_store_is_a_store,
     ],

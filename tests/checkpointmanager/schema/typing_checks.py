@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from checkpointmanager import (
     ANY_KIND,
     Batch,
+    CacheEntry,
     Checkpoint,
+    CheckpointCache,
     CheckpointError,
     CheckpointManager,
     Loaded,
@@ -20,11 +22,22 @@ from checkpointmanager import (
     Store,
     Verified,
 )
+from checkpointmanager.aio import AsyncCheckpointCache
 
 
 @dataclass
 class Claim:
     name: str
+
+
+@dataclass
+class Lease:
+    kind: Literal["lease"] = "lease"
+
+
+@dataclass
+class Pool:
+    kind: Literal["pool"] = "pool"
 
 
 class Model:
@@ -90,6 +103,36 @@ def of_plain_types() -> None:
     assert_type(manager.get_checkpoint("a").data, dict[str, int])
 
 
+def of_unions() -> None:
+    assert_type(Schema("State", type=Lease | Pool), Schema[Lease | Pool])
+    assert_type(Schema("State", type=Claim | None), Schema[Claim | None])
+    manager = CheckpointManager(MemoryStore(), Schema("State", version=2, type=Lease | Pool))
+    manager.create_checkpoint("a", Pool())
+    assert_type(manager.get_checkpoint("a").data, Lease | Pool)
+
+
+def of_a_cache() -> None:
+    cache = CheckpointCache(MemoryStore(), Schema("Claim", type=Claim))
+    assert_type(cache, CheckpointCache[Claim])
+    assert_type(CheckpointCache(CheckpointManager(MemoryStore(), Schema("Claim", type=Claim))), CheckpointCache[Claim])
+    cache.put("a", Claim("a"))
+    assert_type(cache["a"], Claim)
+    assert_type(cache.get("a"), Claim | None)
+    assert_type(cache.get("a", 7), Claim | int)
+    assert_type(cache.good(), Mapping[str, Claim])
+    assert_type([*cache.items()], list[tuple[str, Claim]])
+    assert_type([*cache.values()], list[Claim])
+    assert_type(cache.entry("a"), CacheEntry[Claim] | None)
+
+
+async def of_an_async_cache() -> None:
+    cache = await AsyncCheckpointCache.open(lambda: CheckpointCache(MemoryStore(), Schema("Claim", type=Claim)))
+    assert_type(cache, AsyncCheckpointCache[Claim])
+    async with cache:
+        await cache.put("a", Claim("a"))
+        assert_type(cache.cache["a"], Claim)
+
+
 def of_anything() -> None:
     assert_type(Schema("Any"), Schema[Any])
     manager = CheckpointManager(MemoryStore())
@@ -104,8 +147,9 @@ def a_memory_store_is_a_store() -> Store:
     return MemoryStore()
 
 
-def what_must_not_pass(manager: CheckpointManager[Claim]) -> None:
+def what_must_not_pass(manager: CheckpointManager[Claim], state: CheckpointManager[Lease | Pool]) -> None:
     """Each comment is an error if the checker does not complain."""
+    state.create_checkpoint("a", Claim("a"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     manager.create_checkpoint("a", "no claim")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     manager.update_checkpoint("a", lambda claim: claim.name)  # type: ignore[arg-type,return-value]  # pyright: ignore
     manager.batch().create_checkpoint("a", 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -2,8 +2,8 @@
 
 A file passes through four rooms. `draState._kubelet` parses and decodes it the way Go does, because kubelet's
 verdict depends on Go's rules for letter case, repeated members and nulls. `recognise` says which file it is. One
-module per file knows its forms: `cpu`, `memory`, `devices`, `pods` and `nvidia` hash what `dump` and `checksums`
-make of them, `dra` takes its verdict from draState, so an import agrees, and `health` has nothing to verify.
+module per file knows its forms: `cpu`, `memory`, `devices`, `pods` and `nvidia` hash what
+`checksum` makes of them, `dra` takes its verdict from draState, so an import agrees.
 `inspect` combines them into a KubeletFile. NVIDIA's driver is not kubelet, but its file is in the same place.
 
 The verdict agrees with kubelet even where kubelet is wrong: a file that it loads although it should not is
@@ -17,10 +17,21 @@ valid, with a warning. A file without a checksum, or with an unknown one, is unk
 
 from __future__ import annotations
 
-from .health import NO_CHECKSUM
+from .dra import NO_CHECKSUM
 from .inspection import inspect
-from .nvidia import NVIDIA
-from .recognise import DRA, KUBELET_NAMES
-from .verdict import KubeletFile, Verdict
+from .kinds import DRA, KUBELET_NAMES, NVIDIA, kind_at
+from .verdict import NEWEST, KubeletFile, Verdict, parse_version, version_name
 
-__all__ = ["DRA", "KUBELET_NAMES", "NO_CHECKSUM", "NVIDIA", "KubeletFile", "Verdict", "inspect"]
+__all__ = [
+    "DRA",
+    "KUBELET_NAMES",
+    "NEWEST",
+    "NO_CHECKSUM",
+    "NVIDIA",
+    "KubeletFile",
+    "Verdict",
+    "inspect",
+    "kind_at",
+    "parse_version",
+    "version_name",
+]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from draState._kubelet.gotypes import (
     CHECKSUM,
     EMPTY_STRUCT,
@@ -16,10 +18,12 @@ from draState._kubelet.gotypes import (
 )
 from draState._kubelet.syntax import Node, Object
 
-from . import cpuset, versions
-from .policyforms import Forms
-from .policystate import TEXT_FORM_SINCE, PolicyState
-from .unverified import UnverifiedState
+from .policy import TEXT_FORM_SINCE, Forms, PolicyState
+from .verdict import UnverifiedState, version_name
+
+MAX_CPUS = 1 << 20  # CPUs in one set; kubelet has no limit, but memory has
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 def reader(document: Node) -> PolicyState | UnverifiedState:
@@ -43,21 +47,21 @@ def _pod_entry(node: Node) -> Value:
     if entry.problems:
         raise UnmarshalError(entry.problems[0])
     try:
-        cpus = cpuset.members(entry.value["CPUSet"])
+        cpus = cpus_in(entry.value["CPUSet"])
     except ValueError as error:
         raise UnmarshalError(str(error)) from error
     return {"CPUSet": {"elems": {cpu: {} for cpu in cpus}}}
 
 
 def _refusal(value: Value, minor: int) -> tuple[str, str] | None:
-    version = versions.name(minor)
+    version = version_name(minor)
     if not value["PolicyName"]:
         return "no-policy", f"Kubelet {version} refuses this file: it names no policy."
     lists = [value["DefaultCPUSet"]]
     lists += [cpus for pod in (value["Entries"] or {}).values() for cpus in (pod or {}).values()]
     for cpus in lists:
         try:
-            cpuset.parse(cpus)
+            cpu_ranges(cpus)
         except ValueError as error:
             return "bad-cpu-set", f"Kubelet {version} cannot parse a CPU set: {error}."
     return None
@@ -71,8 +75,11 @@ _POLICY = Field("PolicyName", STRING, "policyName")
 _DEFAULT = Field("DefaultCPUSet", STRING, "defaultCpuSet")
 _ENTRIES = Field("Entries", Map("map[string]map[string]string", Map("map[string]string", STRING)), "entries")
 _PODS = Field("PodEntries", Map("state.PodCPUAssignments", _POD_ENTRY), "podEntries")
-_BASELINE = Struct("state.Baseline", (Field("Baseline", STRING, "baseline"),))
-_BASELINES = Field("Baselines", Map("state.Baselines", Map("map[string]state.Baseline", _BASELINE)), "baselines")
+# The CPUs a container had when it was admitted: KEP-5554 renamed them from originals to baselines.
+_BASELINE = Struct("state.ContainerCPUs", (Field("Baseline", STRING, "baseline"),))
+_BASELINES = Field("Baselines", Map("state.Baselines", Map("map[string]state.ContainerCPUs", _BASELINE)), "baselines")
+_ORIGINAL = Struct("state.ContainerCPUs", (Field("Original", STRING, "original"),))
+_ORIGINALS = Field("Originals", Map("state.Originals", Map("map[string]state.ContainerCPUs", _ORIGINAL)), "originals")
 _CHECKSUM = Field("Checksum", CHECKSUM, "checksum")
 _NAME = "state.CPUManagerCheckpoint"
 
@@ -82,9 +89,39 @@ FORMS = Forms(
     plain="v2",
     pods_struct=Struct(_NAME, (_POLICY, _DEFAULT, _ENTRIES, _PODS, _CHECKSUM)),
     plain_struct=Struct(_NAME, (_POLICY, _DEFAULT, _ENTRIES, _CHECKSUM)),
-    text_struct=Struct("state.CPUManagerCheckpointData", (_POLICY, _DEFAULT, _ENTRIES, _PODS, _BASELINES)),
+    text_struct=Struct("state.CPUManagerCheckpointData", (_POLICY, _DEFAULT, _ENTRIES, _PODS, _BASELINES, _ORIGINALS)),
     refusal=_refusal,
     policies=("none", "static"),
     pods_aliases=(_NAME + "V3",),
     plain_aliases=(_NAME + "V2",),
 )
+
+
+def cpu_ranges(text: str) -> list[range]:
+    """The ranges of the list. Raises ValueError if kubelet would refuse it."""
+    if text == "":
+        return []
+    return [_range(part) for part in text.split(",")]
+
+
+def cpus_in(text: str) -> list[int]:
+    """The CPUs of the list, sorted, each once. Also raises ValueError for sets of absurd size."""
+    ranges = cpu_ranges(text)
+    if sum(part.stop - part.start for part in ranges) > MAX_CPUS:
+        raise ValueError(f"CPU set of more than {MAX_CPUS} CPUs")
+    return sorted({cpu for part in ranges for cpu in part})
+
+
+def _range(part: str) -> range:
+    first, dash, last = part.partition("-")
+    low = _number(first, part)
+    high = _number(last, part) if dash else low
+    if low > high:
+        raise ValueError(f"CPU range {part!r} runs backwards")
+    return range(low, high + 1)
+
+
+def _number(text: str, part: str) -> int:
+    if not _NUMBER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+        raise ValueError(f"{part!r} is not a CPU or a range of CPUs")
+    return int(text)

@@ -7,11 +7,8 @@ from functools import cached_property
 from draState._kubelet.gotypes import CHECKSUM, STRING, STRINGS, Bytes, Field, Map, Slice, Struct, decode
 from draState._kubelet.syntax import Node, Object
 
-from . import notes, versions
-from .checksums import fnv32a
-from .dump import dump_value
-from .unverified import UnverifiedState
-from .verdict import Judgement, damaged, valid
+from .checksum import dump_value, fnv32a
+from .verdict import Judgement, UnverifiedState, damaged, member_warnings, valid, version_name
 
 FORM = "v2"
 
@@ -63,10 +60,10 @@ class DeviceState:
 
     def judge(self, minor: int) -> Judgement:
         """What kubelet 1.`minor` makes of the document."""
-        return self._judge(minor).warn(*notes.about(minor, self._decoded))
+        return self._judge(minor).warn(*member_warnings(minor, self._decoded))
 
     def _judge(self, minor: int) -> Judgement:
-        version, problems = versions.name(minor), self._decoded.problems
+        version, problems = version_name(minor), self._decoded.problems
         if problems:
             return damaged(FORM, "wrong-shape", f"Kubelet {version} cannot decode this file: {problems[0]}.")
         stored, expected = self._decoded.value["Checksum"], self._expected

@@ -1,13 +1,16 @@
-"""dra_manager_state as each kubelet version judges it; the verdict of the newest is draState's own."""
+"""dra_manager_state as each kubelet version judges it, and dra_health_state, the last health that drivers reported.
+
+The newest version's verdict on dra_manager_state is draState's own. dra_health_state has no checksum.
+"""
 
 from __future__ import annotations
 
+from draState._kubelet.gotypes import decode
+from draState._kubelet.healthfile import STATE
 from draState._kubelet.statefile import is_entries_form, judge
 from draState._kubelet.syntax import Node, Object
 
-from . import notes, versions
-from .unverified import UnverifiedState
-from .verdict import Judgement, damaged, valid
+from .verdict import Judgement, UnverifiedState, Verdict, damaged, member_warnings, valid, version_name
 
 OLD_FORM = "pre-1.31"
 TEXT_FORM_SINCE = 31
@@ -34,10 +37,10 @@ class ClaimState:
 
     def judge(self, minor: int) -> Judgement:
         """What kubelet 1.`minor` makes of the document."""
-        return self._judge(minor).warn(*notes.about(minor, *self._file.decodes))
+        return self._judge(minor).warn(*member_warnings(minor, *self._file.decodes))
 
     def _judge(self, minor: int) -> Judgement:
-        file, version = self._file, versions.name(minor)
+        file, version = self._file, version_name(minor)
         if file.damage:
             form = OLD_FORM if file.form == "entries" else file.form
             detail = f"Kubelet {version} refuses this file: {file.damage}."
@@ -52,3 +55,40 @@ class ClaimState:
         if file.has_data:
             return loaded
         return loaded.warn("The file has no Data: kubelet takes it for an empty state and forgets all claims.")
+
+
+HEALTH_FORM = "v1"
+HEALTH_KNOWN_IN = (37,)
+NO_CHECKSUM = "no-checksum"
+
+_WORDS = frozenset({"HEALTHY", "UNHEALTHY", "UNKNOWN"})
+
+
+def is_health(document: Object) -> bool:
+    """True if every member is a driver with devices, and every device states its health."""
+    drivers = [value for _, value in document.members]
+    devices = [value.get("DEVICES") for value in drivers if isinstance(value, Object)]
+    if not drivers or len(devices) < len(drivers) or not all(isinstance(one, Object) for one in devices):
+        return False
+    each = [device for one in devices if isinstance(one, Object) for _, device in one.members]
+    return bool(each) and all(isinstance(device, Object) and _states_its_health(device) for device in each)
+
+
+def _states_its_health(device: Object) -> bool:
+    health = device.get("HEALTH")
+    return isinstance(health, str) and health.upper() in _WORDS
+
+
+class HealthState:
+    """One such file, as kubelet 1.37 reads it."""
+
+    def __init__(self, document: Node) -> None:
+        self._decoded = decode(STATE, document, {})
+
+    def judge(self, minor: int) -> Judgement:
+        """Parsing is all that can be checked."""
+        if problems := self._decoded.problems:
+            detail = f"Kubelet {version_name(minor)} cannot decode this file: {problems[0]}."
+            return damaged(HEALTH_FORM, "wrong-shape", detail)
+        detail = "The content can be read; this file has no checksum, so it is not verified."
+        return Judgement(Verdict.UNKNOWN, HEALTH_FORM, NO_CHECKSUM, detail, loads=True)

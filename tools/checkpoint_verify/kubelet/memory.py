@@ -5,9 +5,8 @@ from __future__ import annotations
 from draState._kubelet.gotypes import CHECKSUM, INT, STRING, UINT64, Field, Map, Pointer, Slice, String, Struct, Value
 from draState._kubelet.syntax import Node
 
-from . import versions
-from .policyforms import Forms
-from .policystate import TEXT_FORM_SINCE, PolicyState
+from .policy import TEXT_FORM_SINCE, Forms, PolicyState
+from .verdict import version_name
 
 
 def reader(document: Node) -> PolicyState:
@@ -16,7 +15,7 @@ def reader(document: Node) -> PolicyState:
 
 
 def _refusal(value: Value, minor: int) -> tuple[str, str] | None:
-    version = versions.name(minor)
+    version = version_name(minor)
     if not value["PolicyName"]:
         return "no-policy", f"Kubelet {version} refuses this file: it names no policy."
     # Older versions are known to accept the file itself; what they do with it after that is not.

@@ -13,11 +13,9 @@ from collections.abc import Iterator
 
 from draState._kubelet.syntax import Node, Number, Object
 
-from .checksums import fnv32a
+from .checksum import fnv32a
 from .verdict import Judgement, unknown, valid
 
-NVIDIA = "nvidia_checkpoint"
-FILE_NAME = "checkpoint.json"
 BEGINNING = rb'"checksum"\s*:\s*\d+\s*,\s*"v[123]"\s*:\s*\{'
 
 MAX_BYTES = 4 << 20  # more would take seconds to hash
@@ -39,8 +37,8 @@ class DriverState:
     """One such file. Kubelet never reads it, so its version does not matter."""
 
     def __init__(self, document: Node, blob: bytes) -> None:
-        assert isinstance(document, Object)
-        self._forms = [name for name, _ in document.members if name in _MEMBERS]
+        members = document.members if isinstance(document, Object) else []
+        self._forms = [name for name, _ in members if name in _MEMBERS]
         self._judgement = self._judge(blob)
 
     def judge(self, minor: int) -> Judgement:

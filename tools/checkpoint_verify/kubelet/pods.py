@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
-from draState._kubelet.gotypes import CHECKSUM, STRING, Field, Map, Pointer, Slice, Struct, decode, decode_text
-from draState._kubelet.syntax import Missing, Node, Object
+import re
 
-from . import notes, versions
-from .checksums import fnv32a_of_string
-from .quantity import QUANTITY
-from .unverified import UnverifiedState
-from .verdict import Judgement, damaged, valid
+from draState._kubelet.gotypes import (
+    CHECKSUM,
+    STRING,
+    Custom,
+    Field,
+    Map,
+    Pointer,
+    Slice,
+    Struct,
+    UnmarshalError,
+    decode,
+    decode_text,
+)
+from draState._kubelet.syntax import Escaped, Missing, Node, Number, Object
+
+from .checksum import fnv32a_of_string
+from .verdict import Judgement, UnverifiedState, damaged, member_warnings, valid, version_name
 
 FORM = "v1"
 OLD_FORM = "pre-1.32"
 TEXT_FORM_SINCE = 32
 PRESENT_NAMES_SINCE = 33
+
+
+_QUANTITY = re.compile(
+    r"[+-]?[0-9]*(?:\.[0-9]*)?(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?",
+    re.ASCII,
+)
+
+
+def _unmarshal(node: Node) -> str:
+    if node is None:
+        return "0"
+    # Kubelet looks at the raw text between the quotes, so an escape inside is an error.
+    raw = node.text if isinstance(node, Number) else node
+    text = raw.strip(" \t\r\n") if isinstance(raw, str) and not isinstance(raw, Escaped) else ""
+    if not text or not _QUANTITY.fullmatch(text):
+        raise UnmarshalError("not a resource quantity")
+    return text
+
+
+QUANTITY = Custom(STRING, _unmarshal)
+
 
 _RESOURCES = Map("v1.ResourceList", QUANTITY)
 _CLAIM = Struct("v1.ResourceClaim", (Field("Name", STRING, "name"), Field("Request", STRING, "request")))
@@ -71,10 +103,10 @@ class PodState:
         """What kubelet 1.`minor` makes of the document."""
         # What the text contained under the old name is unknown, so nothing in it counts as odd.
         inside = (self._state,) if minor >= PRESENT_NAMES_SINCE else ()
-        return self._judge(minor).warn(*notes.about(minor, self._file, *inside))
+        return self._judge(minor).warn(*member_warnings(minor, self._file, *inside))
 
     def _judge(self, minor: int) -> Judgement:
-        version, stored = versions.name(minor), self._file.value["Checksum"]
+        version, stored = version_name(minor), self._file.value["Checksum"]
         if self._file.problems:
             problem = self._file.problems[0]
             return damaged(FORM, "wrong-shape", f"Kubelet {version} cannot decode this file: {problem}.")

@@ -7,35 +7,21 @@ import re
 from draState._kubelet.statefile import checksum as crc32
 from draState._kubelet.syntax import Missing, Node, NotJSONError, Number, Object, parse
 
-from . import dra, health, nvidia, pods
-from .checksums import fnv32a_of_string
-
-DRA = "dra_manager_state"
-CPU = "cpu_manager_state"
-MEMORY = "memory_manager_state"
-DEVICES = "kubelet_internal_checkpoint"
-ALLOCATED = "allocated_pods_state"
-ACTUATED = "actuated_pods_state"
-POD_STATUS = "pod_status_manager_state"
-HEALTH = "dra_health_state"
-NVIDIA = nvidia.NVIDIA  # not kubelet's, but beside its files on many nodes
-POD_KINDS = (ALLOCATED, ACTUATED, POD_STATUS)
-
-KUBELET_NAMES: dict[str, str] = {kind: kind for kind in (DRA, CPU, MEMORY, DEVICES, *POD_KINDS, HEALTH)}
+from . import dra, nvidia, pods
+from .checksum import fnv32a_of_string
+from .kinds import ALLOCATED, CPU, DEVICES, DRA, HEALTH, MEMORY, NVIDIA, POD_KINDS, POD_STATUS
 
 
-def kind_of(document: Node, name: str) -> str:
-    """The kind of a whole JSON document; "" if neither content nor name shows it."""
-    named = KUBELET_NAMES.get(name, "")
+def kind_of(document: Node, named: str) -> str:
+    """The kind of a whole JSON document; `named` is the kind that belongs at its path. "" if neither shows it."""
     by_content = _kind_by_content(document)
     if by_content == ALLOCATED and named in POD_KINDS:
         return named
     return by_content or named
 
 
-def kind_of_fragment(blob: bytes, name: str) -> str:
-    """The kind that broken bytes probably were, by their first members or their name; "" if neither shows it."""
-    named = KUBELET_NAMES.get(name, "")
+def kind_of_fragment(blob: bytes, named: str) -> str:
+    """The kind that broken bytes probably were, by their first members or their path; "" if neither shows it."""
     for beginning, kind in _BEGINNINGS:
         if beginning.match(blob):
             return named if kind == ALLOCATED and named in POD_KINDS else kind
@@ -69,7 +55,7 @@ def _kind_by_content(document: Node) -> str:
         return POD_STATUS
     if nvidia.is_checkpoint(document):
         return NVIDIA
-    if health.is_health(document):
+    if dra.is_health(document):
         return HEALTH
     data = document.get("DATA")
     if isinstance(data, Object):

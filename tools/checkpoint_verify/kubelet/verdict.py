@@ -1,12 +1,38 @@
-"""The verdict of one kubelet version on a file, and the finding that callers get."""
+"""What one kubelet version makes of one file, and the versions whose way of reading is known, by their minor number."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
-from .plain import Plain
+from draState._kubelet.decoded import Decoded, JsonPath, spelled
+from draState._kubelet.syntax import Node, Number, Object
+
+from .kinds import CONSEQUENCES, Consequence
+
+OLDEST, NEWEST = 30, 37
+MINORS = tuple(range(OLDEST, NEWEST + 1))
+
+_VERSION = re.compile(r"v?1\.([0-9]{1,3})(?:[.+-].*)?", re.ASCII)
+
+
+def version_name(minor: int) -> str:
+    """The version as people write it: 37 -> "1.37"."""
+    return f"1.{minor}"
+
+
+def parse_version(text: str | None) -> int:
+    """The minor number of "1.35", "v1.36.2", "1.37.0-rc.1"; None is the newest. Raises ValueError if unknown."""
+    if text is None:
+        return NEWEST
+    found = _VERSION.fullmatch(text.strip())
+    if found is None or int(found.group(1)) not in MINORS:
+        known = ", ".join(map(version_name, MINORS))
+        raise ValueError(f"unknown kubelet version {text!r}; known versions: {known}")
+    return int(found.group(1))
 
 
 class Verdict(StrEnum):
@@ -18,42 +44,44 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class KubeletFile:
-    """One kubelet state file, as the requested kubelet version would judge it.
-
-    `loads_in` says for each known minor version ("1.30" …) whether it loads the file, assuming that its configured
-    policy matches: True, False, or None if that is unknown or depends on a feature gate.
-    """
-
-    kind: str
-    format: str  # "v4"; "" if unknown
-    verdict: Verdict
-    reason: str  # a machine word such as checksum-mismatch; "" if valid
-    detail: str  # one sentence for the operator
-    expected: str  # the checksum that kubelet computes from the content; "" if there is none to compute
-    actual: str  # the checksum that kubelet reads from the file; "" if it cannot
-    warnings: tuple[str, ...]
-    loads_in: Mapping[str, bool | None]
-    data: Plain  # the content as JSON values, the text inside Data decoded; None if unreadable
-    kubelet_version: str  # the version whose verdict this is
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
     """What one kubelet version makes of one document."""
 
     verdict: Verdict
-    format: str = ""
-    reason: str = ""
-    detail: str = ""
-    expected: str = ""
-    actual: str = ""
+    format: str = ""  # "v4"; "" if unknown
+    reason: str = ""  # a machine word such as checksum-mismatch; "" if valid
+    detail: str = ""  # one sentence for the operator
+    expected: str = ""  # the checksum that kubelet computes from the content; "" if there is none to compute
+    actual: str = ""  # the checksum that kubelet reads from the file; "" if it cannot
     warnings: tuple[str, ...] = ()
     loads: bool | None = None
 
     def warn(self, *sentences: str) -> Judgement:
         """The same judgement with more warnings; empty ones are ignored."""
         return replace(self, warnings=self.warnings + tuple(filter(None, sentences)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletFile(Judgement):
+    """One kubelet state file, with the judgement of the requested kubelet version.
+
+    `loads_in` says for each known minor version ("1.30" …) whether it loads the file, assuming that its configured
+    policy matches: True, False, or None if that is unknown or depends on a feature gate.
+    """
+
+    kind: str
+    loads_in: Mapping[str, bool | None]
+    data: Any  # the content as JSON values, the text inside Data decoded; None if unreadable
+    kubelet_version: str  # the version whose verdict this is
+
+    @property
+    def of_kubelet(self) -> bool:
+        """False for a driver's file, which kubelet never reads."""
+        return self.consequence.of_kubelet
+
+    @property
+    def consequence(self) -> Consequence:
+        return CONSEQUENCES[self.kind]
 
 
 def valid(form: str, detail: str, stored: int, expected: int | None = None) -> Judgement:
@@ -73,3 +101,48 @@ def unknown(form: str, detail: str, actual: int | None = None, loads: bool | Non
     """The form is recognised, but its checksum cannot be verified."""
     found = "" if actual is None else str(actual)
     return Judgement(Verdict.UNKNOWN, form, "unverified-form", detail, "", found, loads=loads)
+
+
+_LONGEST = 20  # digits of the largest 64-bit number
+
+
+class UnverifiedState:
+    """A document of such a form: unknown for every version, and refused for certain from one version on."""
+
+    def __init__(self, document: Node, form: str, refused_since: int | None = None) -> None:
+        stored = document.get("CHECKSUM") if isinstance(document, Object) else None
+        text = stored.text if isinstance(stored, Number) else ""
+        self._stored = int(text) if text.isdigit() and len(text) <= _LONGEST else None
+        self._form = form
+        self._refused_since = refused_since
+
+    def judge(self, minor: int) -> Judgement:
+        """Always unknown; also says if kubelet 1.`minor` is nevertheless known to refuse the file."""
+        detail = f"The content can be read, but the checksum of form {self._form} is not verified here"
+        if self._refused_since is None or minor < self._refused_since:
+            return unknown(self._form, f"{detail}.", self._stored)
+        detail = f"{detail}; kubelet {version_name(minor)} does not read this form."
+        return unknown(self._form, detail, self._stored, loads=False)
+
+
+_SHOWN = 5  # names in one sentence
+
+
+def member_warnings(minor: int, *decodes: Decoded) -> tuple[str, ...]:
+    """Warnings about the members that kubelet ignored or read more than once."""
+    unknown = [path for decoded in decodes for path in decoded.unknown]
+    repeated = [path for decoded in decodes for path in decoded.repeated]
+    sentences = []
+    if unknown:
+        sentences.append(
+            f"Kubelet {version_name(minor)} ignores members that it does not know, "
+            f"and drops them at its next write: {_list(unknown)}."
+        )
+    if repeated:
+        sentences.append(f"Members that appear more than once, of which the last one counts: {_list(repeated)}.")
+    return tuple(sentences)
+
+
+def _list(paths: list[JsonPath]) -> str:
+    more = len(paths) - _SHOWN
+    return ", ".join(map(spelled, paths[:_SHOWN])) + (f" and {more} more" if more > 0 else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointmanager import CheckpointManager, Current, Put
+from checkpointmanager import CheckpointManager, Put, Replaces
 from checkpointmanager.etcd import EtcdStore
 
 from ..conftest import Opening
@@ -19,7 +19,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def store(opening: Opening) -> EtcdStore:
     store = opening()
-    assert store.commit([Put("damaged", b"rubbish", Current.ABSENT)]) == {}
+    assert store.commit([Put("damaged", b"rubbish", 1, Replaces.ABSENT)]) == {}
     return store
 
 

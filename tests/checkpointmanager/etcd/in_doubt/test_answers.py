@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkpointmanager import CheckpointWriteFailed, TransactionFailed
+from checkpointmanager._etcd import commit
 from checkpointmanager._etcd.client import Call
 from checkpointmanager._etcd.wire import RANGE
 from checkpointmanager.etcd import EtcdStore
@@ -25,6 +26,12 @@ from .changes import (
 )
 
 
+@pytest.fixture(params=[commit.MAX_COMPARED, 1], ids=["", "more keys than can be compared"])
+def _compared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "MAX_COMPARED", request.param)
+
+
+@pytest.mark.usefixtures("_compared")
 @fates
 @changes
 def test_a_change_that_gets_no_answer_is_made_exactly_once(
@@ -60,7 +67,7 @@ def test_when_time_is_up_it_is_in_doubt_and_the_repeated_call_makes_it(
     store: EtcdStore, manager: Manager, change: Change, fate: Fate
 ) -> None:
     line = Line(store)
-    store._commits._timeout = store._together._timeout = LIMIT
+    store._timeout = LIMIT
     line.disturb(None if change is replace_damaged else fate, always=fate)  # the copy to quarantine is made
     with pytest.raises(CheckpointWriteFailed) as failure:
         change(manager)
@@ -80,7 +87,7 @@ def test_what_was_in_doubt_never_happens_after_the_next_change(
     store: EtcdStore, manager: Manager, change: Change
 ) -> None:
     line = Line(store)
-    store._commits._timeout = store._together._timeout = LIMIT
+    store._timeout = LIMIT
     line.disturb(None if change is replace_damaged else Fate.LATE, always=Fate.LATE)
     with pytest.raises(CheckpointWriteFailed):
         change(manager)
@@ -95,7 +102,7 @@ def test_a_key_that_was_removed_while_its_creation_was_in_doubt_does_not_come_ba
     store: EtcdStore, manager: Manager
 ) -> None:
     line = Line(store)
-    store._commits._timeout = LIMIT
+    store._timeout = LIMIT
     line.disturb(always=Fate.LATE)
     with pytest.raises(CheckpointWriteFailed):
         manager.create_checkpoint("new", 1)
@@ -133,12 +140,13 @@ def test_an_interrupted_change_never_happens_after_the_next_one(store: EtcdStore
 
 def test_a_transaction_in_doubt_says_so(store: EtcdStore, manager: Manager) -> None:
     line = Line(store)
-    store._together._timeout = LIMIT
+    store._timeout = LIMIT
     line.disturb(always=Fate.LOST)
     with pytest.raises(TransactionFailed) as failure:
         transaction(manager)
     assert failure.value.in_doubt
     assert not failure.value.committed
+    assert "power" not in str(failure.value)
 
 
 @changes
@@ -146,7 +154,7 @@ def test_a_change_that_was_made_is_in_doubt_if_it_cannot_be_read_back_in_time(
     store: EtcdStore, manager: Manager, change: Change
 ) -> None:
     line = Line(store)
-    store._commits._timeout = store._together._timeout = LIMIT
+    store._timeout = LIMIT
     line.disturb(*[None] * (change is replace_damaged), Fate.ANSWER_LOST, meanwhile=line.lose_reads)
     with pytest.raises(CheckpointWriteFailed) as failure:
         change(manager)  # the second attempt is answered: a comparison fails, because the first one was carried out

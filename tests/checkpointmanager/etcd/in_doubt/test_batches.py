@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import BatchFailed, CheckpointWriteFailed, Current, DirectoryLocked, Put
+from checkpointmanager import BatchFailed, CheckpointWriteFailed, DirectoryLocked, Put, Replaces
 from checkpointmanager.etcd import EtcdStore
 
 from ..line import Fate, Line
@@ -17,7 +17,7 @@ from .changes import LIMIT, Manager
 
 def test_of_a_batch_in_pieces_only_the_piece_that_failed_is_in_doubt(store: EtcdStore, manager: Manager) -> None:
     line = Line(store)
-    store._commits._timeout = LIMIT
+    store._timeout = LIMIT
     fates = [None, *[Fate.LOST] * 100]
     line.disturb(*fates, always=Fate.LOST)
     with pytest.raises(BatchFailed) as failure, manager.batch() as batch:
@@ -34,7 +34,7 @@ def test_when_no_member_answers_the_rest_of_a_batch_is_not_even_tried(
 ) -> None:
     line = Line(store)
     tried = _tried(store, monkeypatch)
-    store._commits._timeout = LIMIT
+    store._timeout = LIMIT
     line.disturb(always=Fate.LOST)
     with pytest.raises(BatchFailed) as failure, manager.batch() as batch:
         for number in range(200):
@@ -50,9 +50,9 @@ def _tried(store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     make = store._commits._make
     tried: list[Any] = []
 
-    def making(piece: Any) -> None:
+    def making(call: Any, piece: Any) -> None:
         tried.append(piece)
-        make(piece)
+        make(call, piece)
 
     monkeypatch.setattr(store._commits, "_make", making)
     return tried
@@ -63,8 +63,8 @@ def test_a_lock_lost_in_the_midst_of_a_batch_is_the_error_of_what_was_not_made(
 ) -> None:
     make = store._commits._make
 
-    def make_and_lose(piece: Any) -> None:
-        make(piece)
+    def make_and_lose(call: Any, piece: Any) -> None:
+        make(call, piece)
         assert store._ownership.lease
         cluster.administer("lease/revoke", ID=str(store._ownership.lease.id))
 
@@ -83,12 +83,12 @@ def test_when_the_lock_cannot_be_written_again_each_error_says_why_and_the_rest_
     store: EtcdStore, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = Line(store)
-    store._commits._timeout = LIMIT
+    store._timeout = LIMIT
     line.disturb(always=Fate.LOST)
     with pytest.raises(CheckpointWriteFailed):
         manager.create_checkpoint("a", 2)
     tried = _tried(store, monkeypatch)
-    failures = store.commit([Put(f"k{number}", b"", Current.ABSENT) for number in range(200)])
+    failures = store.commit([Put(f"k{number}", b"", 1, Replaces.ABSENT) for number in range(200)])
     assert len(failures) == 200
     assert all("no answer within 0.1 s" in str(error) and not error.in_doubt for error in failures.values())
     assert len(tried) == 1

@@ -55,7 +55,7 @@ def test_nothing_is_in_doubt_when_no_member_could_be_reached(
     nowhere = Connections([f"127.0.0.1:{free_ports(1)[0]}"], Credentials(), tls=False)
     with closing(nowhere), monkeypatch.context() as patch:
         patch.setattr(store._client, "_connections", nowhere)
-        patch.setattr(store._commits, "_timeout", LIMIT)
+        patch.setattr(store, "_timeout", LIMIT)
         with pytest.raises(CheckpointWriteFailed) as failure:
             manager.create_checkpoint("a", 7)
     assert not failure.value.in_doubt

@@ -94,7 +94,7 @@ def test_it_is_in_doubt_if_the_moment_before_the_other_owner_cannot_be_read_in_t
     store: EtcdStore, manager: Manager, taking_over: TakingOver, change: Change, fate: Fate
 ) -> None:
     line = Line(store)
-    store._commits._timeout = store._together._timeout = 1.0  # the other owner has to open its store meanwhile
+    store._timeout = 1.0  # the other owner has to open its store meanwhile
     line.disturb(fate, Fate.LOST, meanwhile=taking_over(lambda _: line.lose_reads()))
     with pytest.raises(CheckpointWriteFailed) as failure:
         change(manager)

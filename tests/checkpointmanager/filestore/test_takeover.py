@@ -1,0 +1,419 @@
+"""What the next owner makes of the journal that a dead owner left, and what readers see before and meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
+
+from checkpointmanager import (
+    CheckpointManager,
+    CheckpointNotFound,
+    CheckpointTooNew,
+    CheckpointUnreadable,
+    DirectoryUnusable,
+    Event,
+    EventKind,
+)
+from checkpointmanager._format.envelope import CLOSING, Header, checksum_of, seal
+from checkpointmanager._format.journal import Change, padded, seal_journal, seal_record, seal_removal
+from checkpointmanager.testing import Call, failing, watching
+
+from ..contents import names
+from ..processes import LIMIT, Agent, until
+
+Manager = CheckpointManager[Any]
+WHEN = datetime(2026, 11, 16, tzinfo=UTC)
+MODES: list[dict[str, Any]] = [{}, {"sharing": True}, {"durability": "atomic"}]
+
+
+def put(key: str, generation: int, value: object = None) -> Change:
+    data = f'"{value or generation}"'.encode()
+    return Change(key, generation, seal(Header("JSON", 1, 1, key, generation, "", WHEN), data))
+
+
+def gone(key: str, generation: int) -> Change:
+    return Change(key, generation, None)
+
+
+def blob(change: Change) -> bytes:
+    assert change.blob is not None
+    return change.blob
+
+
+def journal_of(*records: Sequence[Change], blanks: int = 4096) -> bytes:
+    lines = [padded(seal_record(changes, number)) for number, changes in enumerate(records, 1)]
+    return padded(seal_journal(WHEN)) + b"".join(lines) + b"\n" * blanks
+
+
+def left(directory: Path, name: str, content: bytes) -> None:
+    (directory / name).write_bytes(content)
+    (directory / name).chmod(0o600)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Key "a" is at generation 5."""
+    directory = tmp_path / "claims"
+    directory.mkdir(mode=0o700)
+    left(directory, "a.json", blob(put("a", 5)))
+    left(directory, ".previous-a", blob(put("a", 4)))
+    return directory
+
+
+def opened(directory: Path, **options: Any) -> Manager:
+    return CheckpointManager(directory, **options)
+
+
+def reader_of(directory: Path, **options: Any) -> Manager:
+    return opened(directory, read_only=True, **options)
+
+
+def seen(manager: Manager, key: str = "a") -> tuple[Any, Any]:
+    """The current and the previous data."""
+    try:
+        current = manager.get_checkpoint(key).data
+    except CheckpointNotFound:
+        current = None
+    previous = manager.previous_checkpoint(key)
+    return current, previous.data if previous else None
+
+
+CASES: dict[str, tuple[list[list[Change]], tuple[Any, Any]]] = {
+    "nothing": ([], ("5", "4")),
+    "the generation that is in place": ([[put("a", 5)]], ("5", "4")),
+    "a newer one": ([[put("a", 6)]], ("6", "5")),
+    "newer ones out of order": ([[put("a", 8)], [put("a", 6)], [put("a", 7)]], ("8", "7")),
+    "older ones": ([[put("a", 3)], [put("a", 2)]], ("5", "4")),
+    "a removal": ([[gone("a", 6)]], (None, None)),
+    "a removal that a later file outlived": ([[gone("a", 3)]], ("5", "4")),
+    "a creation after a removal": ([[gone("a", 6)], [put("a", 7)]], ("7", None)),
+    "a removal after a change": ([[put("a", 6)], [gone("a", 7)]], (None, None)),
+}
+
+
+@pytest.mark.parametrize("options", MODES, ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_the_highest_generation_counts_for_readers_and_the_next_owner_alike(
+    directory: Path, case: str, options: dict[str, Any]
+) -> None:
+    records, expected = CASES[case]
+    left(directory, ".journal", journal_of(*records))
+    with reader_of(directory) as reader:
+        assert seen(reader) == expected
+        assert reader.list_checkpoints() == (["a"] if expected[0] else [])
+        assert ("a" in reader) is bool(expected[0])
+    with opened(directory, **options) as manager:
+        assert seen(manager) == expected
+        highest = max([5, *(change.generation for record in records for change in record)])
+        if expected[0]:
+            assert manager.create_checkpoint("a", "new").generation > highest - (highest > int(expected[0]))
+        assert names(directory, ".tmp-") == []
+    assert names(directory, ".journal") == []
+    with reader_of(directory) as reader:
+        assert seen(reader)[0] == ("new" if expected[0] else None)
+
+
+def test_all_keys_of_a_record_count_or_none(directory: Path) -> None:
+    left(directory, "b.json", blob(put("b", 1)))
+    whole = journal_of([put("a", 6), gone("b", 2), put("c", 1)])
+    for journal, expected in ((whole, ("6", None, "1")), (whole.replace(b'"6"', b'"X"'), ("5", "1", None))):
+        copy = directory.with_name(f"copy-{len(journal)}-{expected[0]}")
+        shutil.copytree(directory, copy)
+        copy.chmod(0o700)
+        left(copy, ".journal", journal)
+        with reader_of(copy) as reader:
+            assert tuple(seen(reader, key)[0] for key in "abc") == expected
+        with opened(copy) as manager:
+            assert tuple(seen(manager, key)[0] for key in "abc") == expected
+
+
+def test_a_torn_or_rotten_record_is_an_event_and_all_others_count(directory: Path) -> None:
+    journal = journal_of([put("b", 1, "rotten")], [put("a", 6)], [put("c", 1)]).replace(b'"rotten"', b'"rotteN"')
+    left(directory, ".journal", journal)
+    events: list[Event] = []
+    with opened(directory, on_event=events.append) as manager:
+        assert [seen(manager, key)[0] for key in "abc"] == ["6", None, "1"]
+    assert [event.kind for event in events] == [EventKind.JOURNAL_REPLAYED, EventKind.DAMAGE]
+    assert "1 records are damaged" in events[1].detail
+
+
+def test_torn_files_are_what_a_power_loss_leaves_and_the_journal_has_them(directory: Path) -> None:
+    left(directory, "a.json", blob(put("a", 6))[:40])
+    left(directory, "b.json", b"")
+    left(directory, ".journal", journal_of([put("a", 6)], [put("b", 1)]))
+    with reader_of(directory) as reader:
+        assert (seen(reader), seen(reader, "b")) == (("6", "4"), ("1", None))
+    with opened(directory) as manager:
+        assert (seen(manager), seen(manager, "b")) == (("6", "4"), ("1", None))
+
+
+def test_a_sealed_removal_under_a_name_is_an_absent_checkpoint(directory: Path) -> None:
+    left(directory, "a.json", seal_removal(gone("a", 6)))
+    with reader_of(directory) as reader, pytest.raises(CheckpointNotFound):
+        reader.get_checkpoint("a")
+
+
+def test_the_records_are_durable_under_the_journal_s_name_before_any_other_name_changes(directory: Path) -> None:
+    left(directory, ".journal", journal_of([put("a", 6), put("b", 1)]))
+    with watching(directory) as calls, opened(directory):
+        made = [str(call) for call in calls]
+    in_place = next(place for place, call in enumerate(made) if call.startswith("rename") and call.endswith(".journal"))
+    temp = made[in_place].split()[1]
+    named = [p for p, call in enumerate(made) if call.startswith(("rename", "link")) and call.endswith((".json", "-a"))]
+    assert made.index(f"fsync {temp}") < in_place < made.index("fsync .", in_place) < min(named)
+
+
+def test_the_first_settle_writes_everything_anew(directory: Path) -> None:
+    """The kernel may have forgotten a failed sync of the dead owner."""
+    left(directory, "a.json", blob(put("a", 6)))
+    left(directory, ".journal", journal_of([put("a", 6)], [gone("b", 2)]))
+    with opened(directory) as manager, watching(directory) as calls:
+        manager.close()
+        made = [str(call) for call in calls]
+    new = next(call.split()[1] for call in made if call.startswith("rename") and call.endswith(" a.json"))
+    assert made.index(f"fsync {new}") < made.index(f"rename {new} a.json")
+    removed = next(place for place, call in enumerate(made) if call.startswith("rename") and call.endswith(" b.json"))
+    assert made[removed + 1] == "unlink b.json", "a name that is made again can be removed again"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("call", ["open", "read"])
+def test_a_journal_that_cannot_be_read_refuses_the_open_and_says_so(directory: Path, call: str, number: int) -> None:
+    left(directory, ".journal", journal_of([put("a", 6)]))
+    broken = partial(failing, directory, call, number, about=".journal", lasting=True)
+    with broken(), pytest.raises(DirectoryUnusable, match=r"\.journal"):
+        opened(directory)
+    with broken(), reader_of(directory) as reader:
+        looks: list[Callable[[], object]] = [lambda: reader.get_checkpoint("a"), reader.load, reader.list_checkpoints]
+        for look in looks:
+            with pytest.raises(DirectoryUnusable, match=r"\.journal"):
+                look()
+    with opened(directory) as manager:
+        assert seen(manager) == ("6", "5")
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("options", [{}, {"read_only": True}], ids=["owner", "reader"])
+def test_a_file_that_cannot_be_read_costs_its_key_and_no_other(
+    directory: Path, options: dict[str, Any], number: int
+) -> None:
+    left(directory, ".journal", journal_of([put("a", 6), put("b", 1)]))
+    with failing(directory, "open", number, about="a.json", lasting=True), opened(directory, **options) as manager:
+        with pytest.raises(CheckpointUnreadable) as caught:
+            manager.get_checkpoint("a")
+        assert caught.value.errno == number
+        assert manager.get_checkpoint("b").data == "1"
+        loaded = manager.load()
+        assert (loaded.problems.keys(), loaded.checkpoints.keys()) == ({"a"}, {"b"})
+    with opened(directory) as manager:
+        assert seen(manager) == ("6", "5")
+
+
+@pytest.mark.parametrize("options", [*MODES, {"read_only": True}], ids=str)
+def test_the_journal_of_a_newer_release_is_left_alone(directory: Path, options: dict[str, Any]) -> None:
+    body = b'"format":2,"journal":"2030-01-01T00:00:00.000000Z"' + CLOSING
+    journal = checksum_of(body) + body
+    left(directory, ".journal", journal)
+    with pytest.raises((CheckpointTooNew, DirectoryUnusable), match=r"\.journal.*release"):
+        opened(directory, **options).get_checkpoint("a")
+    assert (directory / ".journal").read_bytes() == journal
+    assert (directory / "a.json").read_bytes() == blob(put("a", 5))
+
+
+@pytest.mark.parametrize("name", ["a.json", ".previous-a"])
+@pytest.mark.parametrize("options", [{}, {"read_only": True}], ids=["owner", "reader"])
+def test_a_sparse_file_of_a_terabyte_is_an_error_and_not_a_lack_of_memory(
+    directory: Path, name: str, options: dict[str, Any]
+) -> None:
+    left(directory, ".journal", journal_of([put("a", 6)], [put("b", 1)]))
+    os.truncate(directory / name, 1 << 40)
+    with opened(directory, **options) as manager:
+        assert manager.get_checkpoint("b").data == "1"
+        assert manager.load().problems.keys() <= {"a"}
+
+
+@pytest.mark.parametrize("options", [{}, {"read_only": True}], ids=["owner", "reader"])
+def test_a_sparse_journal_of_a_terabyte_is_an_error_and_not_a_lack_of_memory(
+    directory: Path, options: dict[str, Any]
+) -> None:
+    left(directory, ".journal", journal_of([put("a", 6)]))
+    os.truncate(directory / ".journal", 1 << 40)
+    with pytest.raises(DirectoryUnusable, match=r"\.journal.*limit"):
+        opened(directory, **options).get_checkpoint("a")
+
+
+def test_a_smaller_limit_at_one_open_loses_nothing(directory: Path) -> None:
+    large = "x" * 50_000
+    left(directory, "b.json", blob(put("b", 1, large)))
+    left(directory, ".journal", journal_of([put("b", 2, large + "2")], [put("a", 6)]))
+    with opened(directory, max_bytes=1000) as manager:
+        assert seen(manager) == ("6", "5")
+        assert set(manager.load().problems) == {"b"}
+    with opened(directory) as manager:
+        assert seen(manager, "b") == (large + "2", large)
+
+
+def test_a_folder_in_the_way_blocks_only_its_key_until_it_is_moved(directory: Path) -> None:
+    (directory / "b.json").mkdir()
+    left(directory, ".journal", journal_of([put("b", 1)], [put("a", 6)]))
+    events: list[Event] = []
+    with opened(directory, on_event=events.append) as manager:
+        assert seen(manager) == ("6", "5")
+        assert manager.create_checkpoint("a", "new").generation == 7
+        with pytest.raises(OSError, match="move it away"):
+            manager.create_checkpoint("b", "new")
+    assert EventKind.UNSETTLED in [event.kind for event in events]
+    assert (directory / ".journal").exists(), "it still has the change"
+    (directory / "b.json").rmdir()
+    with opened(directory) as manager:
+        assert (seen(manager)[0], seen(manager, "b")[0]) == ("new", "1")
+    assert not (directory / ".journal").exists()
+
+
+@pytest.mark.parametrize("name", [".spares", ".transaction"])
+def test_what_an_unreleased_version_left_is_refused(directory: Path, name: str) -> None:
+    left(directory, name, b"")
+    with pytest.raises(DirectoryUnusable, match="earlier version"):
+        opened(directory)
+
+
+def test_it_works_on_pyfakefs(fs: FakeFilesystem) -> None:
+    fs.create_dir("/claims")
+    Path("/claims").chmod(0o700)
+    left(Path("/claims"), "a.json", blob(put("a", 5)))
+    left(Path("/claims"), ".journal", journal_of([put("a", 6)]))
+    with reader_of(Path("/claims")) as reader:
+        assert seen(reader) == ("6", "5")
+    with opened(Path("/claims")) as manager:
+        assert seen(manager) == ("6", "5")
+
+
+# Readers while an owner lives or comes
+
+
+def test_a_reader_beside_a_living_owner_reads_names_and_no_journal(directory: Path) -> None:
+    with opened(directory) as manager, reader_of(directory) as reader:
+        manager.create_checkpoint("a", "six")
+        with watching(directory) as calls:
+            assert seen(reader) == ("six", "5")
+        assert ("read", ".journal") not in [(call.name, call.about) for call in calls]
+
+
+def test_a_change_that_is_committed_and_not_in_place_is_not_seen_by_readers_beside_its_owner(directory: Path) -> None:
+    with opened(directory) as manager, reader_of(directory) as reader:
+        manager.create_checkpoint("b", 1)
+        with failing(directory, "rename", about="a.json"):
+            manager.create_checkpoint("a", "six")
+        assert (manager.get_checkpoint("a").data, reader.get_checkpoint("a").data) == ("six", "5")
+        manager.create_checkpoint("a", "seven")
+        assert reader.get_checkpoint("a").data == "seven"
+
+
+@contextmanager
+def half_open(directory: Path) -> Iterator[None]:
+    """Another thread opens the directory, and stands still just before it gives the first name."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def stand_still(call: Call) -> None:
+        if call.name in ("rename", "link") and call.concerns("a.json") and not reached.is_set():
+            reached.set()
+            assert go_on.wait(LIMIT)
+
+    def open_it() -> None:
+        with watching(directory, before=stand_still):
+            opened(directory).close()
+
+    opening = threading.Thread(target=open_it)
+    opening.start()
+    try:
+        assert reached.wait(LIMIT)
+        yield
+    finally:
+        go_on.set()
+        opening.join(LIMIT)
+
+
+def test_while_an_owner_opens_readers_still_apply_the_rule(directory: Path) -> None:
+    left(directory, "b.json", blob(put("b", 1)))
+    left(directory, ".journal", journal_of([put("a", 6), gone("b", 2)]))
+    with reader_of(directory) as before, half_open(directory), reader_of(directory) as meanwhile:
+        for reader in (before, meanwhile):
+            assert (seen(reader)[0], seen(reader, "b")[0]) == ("6", None)
+    with reader_of(directory) as after:
+        assert (seen(after)[0], seen(after, "b")[0]) == ("6", None)
+
+
+def test_a_reader_notices_that_another_journal_has_taken_the_place(directory: Path) -> None:
+    left(directory, ".journal", journal_of([put("a", 6)]))
+    with reader_of(directory) as reader:
+        assert seen(reader)[0] == "6"
+        left(directory, ".new", journal_of([put("a", 6)], [put("a", 7)]))
+        os.rename(directory / ".new", directory / ".journal")
+        assert seen(reader)[0] == "7"
+        with opened(directory) as manager:
+            manager.remove_checkpoint("a")
+            assert seen(reader)[0] is None
+        assert seen(reader)[0] is None
+
+
+def test_a_killed_owner_s_changes_are_seen_by_readers_and_taken_over(tmp_path: Path) -> None:
+    directory = tmp_path / "claims"
+    with Agent() as agent:
+        agent.ask("open", directory)
+        agent.ask("create", "a", 1)
+        agent.send("stop_before", "rename", "a", 2)
+        agent.wait_until_stopped()
+        with reader_of(directory) as reader:
+            assert reader.get_checkpoint("a").data == 1, "the owner lives, and its names count"
+        agent.kill()
+        with reader_of(directory) as reader:
+            until(lambda: reader.get_checkpoint("a").data == 2)
+    events: list[Event] = []
+    with opened(directory, on_event=events.append) as manager:
+        assert seen(manager) == (2, 1)
+    assert EventKind.JOURNAL_REPLAYED in [event.kind for event in events]
+
+
+def test_a_sharer_finishes_the_journal_of_an_owner_that_came_and_died(tmp_path: Path) -> None:
+    directory = tmp_path / "claims"
+    with opened(directory, sharing=True) as sharer:
+        with Agent() as agent:
+            agent.ask("open", directory)
+            agent.ask("create", "a", 1)
+            agent.kill()
+        assert (directory / ".journal").exists()
+        assert sharer.update_checkpoint("a", lambda number: number + 1).data == 2
+        assert not (directory / ".journal").exists()
+
+
+def test_a_reader_never_keeps_an_owner_from_its_journal(directory: Path) -> None:
+    left(directory, ".journal", journal_of([put("a", 6)]))
+    stop = threading.Event()
+
+    def read() -> None:
+        with reader_of(directory) as reader:
+            while not stop.is_set():
+                reader.get_checkpoint("a")
+
+    reading = [threading.Thread(target=read) for _ in range(2)]
+    for thread in reading:
+        thread.start()
+    try:
+        for number in range(20):
+            with opened(directory, lock_timeout=0) as manager:
+                manager.create_checkpoint("a", number)
+    finally:
+        stop.set()
+        for thread in reading:
+            thread.join(LIMIT)

@@ -1,0 +1,155 @@
+"""list: print a table of all checkpoints, one row each, including damaged ones."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from checkpointmanager._format.boot import boot_id
+from checkpointmanager._format.reason import reason_of
+from checkpointmanager._format.repair import SearchBudget
+
+from .. import exitcodes
+from ..findings.examine import Circumstances, unreadable
+from ..findings.finding import Finding, State, listed
+from ..findings.scan import Surroundings, findings_at
+from ..findings.summary import BOOTS, SEARCH_COST, boot_word
+from ..registry import subject_at
+from ..screens import phrases
+from ..screens.documents import path_members, print_document, subject_document
+from ..screens.screen import BAD, FAINT, ODD, Screen, screen
+
+HELP = "print a table of all checkpoints"
+EXAMPLES = """\
+  checkpoint-verify list /var/lib/agent/claims
+  checkpoint-verify list --state damaged --sort age /var/lib/agent/claims
+  checkpoint-verify list --key 'pod-*' --boot earlier --json /var/lib/agent/claims
+"""
+
+_HEADINGS = ("key", "kind", "version", "gen", "age", "boot", "size", "state")
+_WITH_SUBJECT = ("key", "claim", "pods", "devices", *_HEADINGS[1:])
+_NUMBERS = frozenset({"version", "gen", "age", "size"})
+_SPARE = ("size", "boot", "kind", "version", "pods", "gen", "devices", "age", "claim")  # dropped in this order
+_STATES = [state.value for state in State if state is not State.FOREIGN]
+_STYLES = {State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
+
+
+Row = dict[str, Any]  # one row of the table, and one entry of the document
+_SORTS: dict[str, Callable[[Row], Any]] = {
+    "key": lambda row: row["key"],
+    "kind": lambda row: (row["kind"], row["version"] or 0, row["key"]),
+    "version": lambda row: (row["version"] or 0, row["form"], row["key"]),
+    "generation": lambda row: (row["generation"] or 0, row["key"]),
+    "age": lambda row: (row["age_seconds"] is None, row["age_seconds"] or 0.0, row["key"]),
+    "boot": lambda row: (row["boot"], row["key"]),
+    "size": lambda row: (row["bytes"], row["key"]),
+    "state": lambda row: (row["state"] == State.GOOD, row["state"], row["key"]),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", metavar="PATH", default=["."], help="directories or files (default: .)")
+    parser.add_argument("--sort", choices=sorted(_SORTS), default="key", help="the column to sort by (default: key)")
+    parser.add_argument("--reverse", "-r", action="store_true", help="reverse the order")
+    parser.add_argument("--state", action="append", choices=_STATES, help="only files in this state; may be repeated")
+    parser.add_argument("--kind", metavar="KIND", help="only this kind")
+    parser.add_argument("--key", metavar="GLOB", help="only keys that match this pattern")
+    parser.add_argument(
+        "--boot", choices=BOOTS, help="only those written in this boot, in an earlier one, or in an unknown one"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    now, boot = time.time(), boot_id()
+    closed: set[str] = set()  # paths that could not be read, so they have no rows
+    budget = SearchBudget(SEARCH_COST)
+    found = [
+        one for path in dict.fromkeys(arguments.paths) for one in _findings(path, arguments.kubelet_version, closed)
+    ]
+    code = exitcodes.worst([one.exit_code for one in found])
+    every = [_row(one, now, boot, budget) for one in found if not (one.path in closed and not arguments.json)]
+    rows = sorted((row for row in every if _wanted(row, arguments)), key=_SORTS[arguments.sort])
+    if arguments.reverse:
+        rows.reverse()
+    if arguments.json:
+        print_document("list", code, {"checkpoints": rows})
+    else:
+        _print(rows, screen())
+    return code
+
+
+def _findings(path: str, kubelet_version: str | None, closed: set[str]) -> list[Finding]:
+    try:
+        wanted = Circumstances(kubelet_version=kubelet_version, subjects=True)
+        return list(findings_at(path, Surroundings(path), wanted, with_previous=False))
+    except OSError as error:
+        print(f"checkpoint-verify: {phrases.shown(path)}: {reason_of(error)}", file=sys.stderr)
+        closed.add(path)
+        return [unreadable(path, error)]
+
+
+def _row(found: Finding, now: float, boot: str, budget: SearchBudget) -> Row:
+    header = found.header
+    written = header.written.timestamp() if header else found.modified if found.kubelet else None
+    subject = found.subject or (subject_at(found, budget) if found.state is not State.GOOD else None)
+    return path_members(found.path) | {
+        "key": phrases.shown(found.key or phrases.base_name(found.path)),
+        "kind": found.kind,
+        "version": header.version if header else None,
+        "form": found.kubelet.format if found.kubelet else "",
+        "generation": header.generation if header else None,
+        "age_seconds": None if written is None else round(now - written, 3),
+        "boot": boot_word(header.boot, boot) if header else "unknown",
+        "bytes": found.size,
+        "state": found.state,
+        "reason": found.reason,
+        "subject": subject_document(subject),
+    }
+
+
+def _wanted(row: Row, arguments: argparse.Namespace) -> bool:
+    return (
+        (not arguments.state or row["state"] in arguments.state)
+        and (not arguments.kind or row["kind"] == arguments.kind)
+        and (not arguments.key or fnmatch.fnmatchcase(row["key"], arguments.key))
+        and (not arguments.boot or row["boot"] == arguments.boot)
+    )
+
+
+def _print(rows: list[Row], screen: Screen) -> None:
+    if not rows:
+        screen.say(("no checkpoints", FAINT))
+        return
+    headings = _WITH_SUBJECT if any(row["subject"] for row in rows) else _HEADINGS
+    cells = [[_cell(row, heading) for heading in headings] for row in rows]
+    right = [number for number, heading in enumerate(headings) if heading in _NUMBERS]
+    screen.table(headings, cells, right, _SPARE)
+    screen.say((phrases.count(len(rows), "checkpoint"), FAINT))
+
+
+def _cell(row: Row, heading: str) -> str | tuple[str, str]:
+    subject = row["subject"] or {"claims": (), "pods": (), "devices": (), "source": ""}
+    match heading:
+        case "claim":
+            return (listed(subject["claims"]) + (" ?" if subject["source"] else "")) or "-"
+        case "pods" | "devices":
+            return listed(subject[heading]) or "-"
+        case "kind":
+            return phrases.shown(row["kind"]) or "-"
+        case "version":
+            return row["form"] or str(row["version"] or "-")
+        case "gen":
+            return str(row["generation"] or "-")
+        case "age":
+            return "-" if row["age_seconds"] is None else phrases.age(row["age_seconds"])
+        case "size":
+            return phrases.size(row["bytes"])
+        case "state":
+            state = f"{row['state']} ({row['reason']})" if row["state"] is State.DAMAGED else row["state"].value
+            return "unverified" if row["state"] is State.UNKNOWN else state, _STYLES.get(row["state"], "")
+    return str(row[heading])

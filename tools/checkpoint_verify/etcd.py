@@ -1,0 +1,206 @@
+"""Accepts etcd://HOST:PORT[,HOST:PORT…]/PREFIX for a directory, and .../PREFIX/KEY.json for a file.
+
+The names and bytes in etcd are the same as in a directory. So they are copied, as of one moment, into a private folder
+in which the URL of the command line is a path, and every command reads them there. Commands that change something open
+the store itself. Certificates and user come from the environment, under the names that etcdctl uses: ETCDCTL_CACERT,
+ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from checkpointmanager import DirectoryUnusable
+from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.lockowner import LockOwner
+from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
+
+from .findings import lock
+from .findings.lock import Held, LockState
+from .targets import UsageError
+
+if TYPE_CHECKING:
+    from checkpointmanager.etcd import EtcdStore
+
+    from .remedies.quarantine import Copy
+
+SCHEME = "etcd://"
+_COPY_TRIES = 5
+_OUTPUTS = ("output", "prometheus")  # options that name a file to write
+_FILE = re.compile(rf"/(?:[^/]+{re.escape(SUFFIX)}|{re.escape(PREVIOUS)}[^/]+|{re.escape(QUARANTINE)}(?:/[^/]*)?)/?$")
+_COPY = re.compile(rf"{re.escape(QUARANTINE)}/[A-Za-z0-9][A-Za-z0-9._-]*{re.escape(SUFFIX)}")
+
+
+class Place(NamedTuple):
+    """Where checkpoints are kept in etcd."""
+
+    addresses: tuple[str, ...]
+    prefix: str
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{','.join(self.addresses)}{self.prefix}"
+
+    def open(self, **options: Any) -> EtcdStore:
+        """Open the store itself, without waiting for a lock that is held."""
+        try:
+            from checkpointmanager.etcd import EtcdStore  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as missing:
+            raise UsageError(f"{self} needs the Python package {missing.name}: install the extra [etcd]") from None
+        credentials = _credentials()
+        scheme = "https" if "ca" in credentials or "cert" in credentials else "http"
+        endpoints = [f"{scheme}://{address}" for address in self.addresses]
+        try:
+            return EtcdStore(endpoints, self.prefix, lock_timeout=0, **credentials, **options)
+        except ValueError as error:
+            raise UsageError(f"{self}: {error}") from None
+
+
+def place_in(word: str) -> Place:
+    """The place of a directory or a file."""
+    addresses, slash, rest = word.removeprefix(SCHEME).partition("/")
+    if "@" in addresses:  # not shown, because it may contain a password
+        raise UsageError(f"{SCHEME}…{slash}{rest}: a URL has no user; set ETCDCTL_USER=name:password instead")
+    prefix = _FILE.sub("", slash + rest).rstrip("/")
+    if not addresses or not prefix:
+        raise UsageError(f"{word}: write {SCHEME}HOST:PORT/PREFIX, or {SCHEME}HOST:PORT/PREFIX/KEY{SUFFIX}")
+    return Place(tuple(addresses.split(",")), prefix)
+
+
+def store_at(directory: str, *, read_only: bool = False, owner: str = "") -> str | EtcdStore:
+    """What a manager should open: the directory, or the store that a URL names."""
+    if not directory.startswith(SCHEME):
+        return directory
+    return place_in(directory).open(read_only=read_only, owner=owner)
+
+
+def refresh(path: str) -> None:
+    """Update the copy of one checkpoint from etcd. Does nothing for a file."""
+    if not path.startswith(SCHEME):
+        return
+    store = place_in(path).open(read_only=True)
+    try:
+        blob = store.read(os.path.basename(path).removesuffix(SUFFIX))
+    finally:
+        store.close()
+    with open(path, "wb") as file:
+        file.write(blob)
+
+
+class CopiesInEtcd:
+    """Changes the copies in quarantine as remedies/quarantine.py does in a directory, for the owner of the prefix."""
+
+    def __init__(self, store: EtcdStore) -> None:
+        self._store = store
+
+    def restore(self, copy: Copy) -> str:
+        """Put the copy's bytes in its key's place. Returns the copy of the replaced bytes, or "" if there were none."""
+        kept = self._store.restore_copy(copy.path)
+        refresh(copy.target)
+        return kept
+
+    def delete(self, copy: Copy) -> None:
+        self._store.delete_copy(copy.path)
+
+
+def words_in(arguments: argparse.Namespace) -> list[str]:
+    """Every URL of a command line."""
+    given = [value if isinstance(value, list) else [value] for value in vars(arguments).values()]
+    return [word for words in given for word in words if isinstance(word, str) and word.startswith(SCHEME)]
+
+
+@contextmanager
+def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
+    """Inside the block, every URL of the command line is also the path of a copy."""
+    places = list(dict.fromkeys(map(place_in, words_in(arguments))))
+    if not places:
+        yield
+        return
+    _make_absolute(arguments)
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix="checkpoint-verify-") as folder:
+        os.chdir(folder)
+        try:
+            for place in places:
+                _copy(place)
+            yield
+        finally:
+            os.chdir(before)
+            lock.elsewhere.clear()
+
+
+def _copy(place: Place) -> None:
+    """Copy as of one moment. If that is compacted before the last page, copy as of a later one."""
+    store = place.open(read_only=True)
+    os.makedirs(os.path.join(str(place), QUARANTINE), mode=0o700)
+    try:
+        for _ in range(_COPY_TRIES):
+            written: list[str] = []
+            try:
+                _write_files(store, str(place), written)
+            except DirectoryUnusable as error:
+                if error.errno != errno.ERANGE:
+                    raise
+                refusal = error
+                for path in written:
+                    os.unlink(path)
+            else:
+                return
+        raise refusal
+    finally:
+        store.close()
+
+
+def _write_files(store: EtcdStore, folder: str, written: list[str]) -> None:
+    """Names that are not ours are left out: nothing in etcd may choose a path here."""
+    for name, blob in store.snapshot():
+        key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else name.removeprefix(PREVIOUS)
+        if name == LOCK or (key != name and is_name(key)) or _COPY.fullmatch(name):
+            path = os.path.join(folder, name)
+            with open(path, "xb", opener=_private) as file:
+                file.write(blob)
+            written.append(path)
+            os.utime(path, (0, 0))  # no time at all: that of the copy would be taken for that of the writing
+            if name == LOCK:
+                _note_owner(path, blob)
+
+
+def _note_owner(path: str, text: bytes) -> None:
+    """In etcd a lock that exists is held: etcd deletes it with its owner's lease."""
+    owner = LockOwner.parse(text)
+    status = os.stat(path)
+    pids = (owner.pid,) if owner else ()
+    lock.elsewhere[status.st_dev, status.st_ino] = LockState(Held.HELD, pids, owner)
+
+
+def _make_absolute(arguments: argparse.Namespace) -> None:
+    """Make the other paths of the command line absolute: they are relative to the current directory."""
+    for name, value in vars(arguments).items():
+        if isinstance(value, list):
+            setattr(arguments, name, [_absolute(word) for word in value])
+        elif isinstance(value, str) and (name in _OUTPUTS or (name == "directory" and not value.startswith(SCHEME))):
+            setattr(arguments, name, os.path.abspath(value))
+
+
+def _absolute(word: object) -> object:
+    is_path = isinstance(word, str) and not word.startswith(SCHEME) and os.path.lexists(word)
+    return os.path.abspath(str(word)) if is_path else word
+
+
+def _credentials() -> dict[str, Any]:
+    names = {"ca": "ETCDCTL_CACERT", "cert": "ETCDCTL_CERT", "key": "ETCDCTL_KEY"}
+    found: dict[str, Any] = {name: os.environ[variable] for name, variable in names.items() if os.environ.get(variable)}
+    user, _, password = os.environ.get("ETCDCTL_USER", "").partition(":")
+    if user:
+        found |= {"user": user, "password": password or os.environ.get("ETCDCTL_PASSWORD", "")}
+    return found
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

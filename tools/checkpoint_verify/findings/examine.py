@@ -1,0 +1,270 @@
+"""Examines one file and returns one Finding: which program it belongs to, and whether it is as it was written.
+
+Damage is reported only if two looks agree: the first may catch a file while it is being replaced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import orjson
+from xxhash import xxh3_64_intdigest
+
+from checkpointmanager._format.envelope import (
+    CHECKSUM_BYTES,
+    MAX_BYTES,
+    Header,
+    checksum_matches,
+    checksum_of,
+    open_any,
+    open_sealed,
+)
+from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
+from checkpointmanager._format.reason import Damaged, Reason, TooNew, reason_of
+
+from ..registry import KubeletFile, Verdict, inspect, newest_version, subject_of
+from ..screens import phrases
+from . import disk
+from .damage import UNRECOGNISED, looks_ours, what_is_left
+from .finding import TOO_NEW, Finding, State
+
+LOOKS = 8  # at a file that is different each time
+PAUSE_SECONDS = 0.02
+
+_VERDICTS = {Verdict.VALID: State.GOOD, Verdict.DAMAGED: State.DAMAGED, Verdict.UNKNOWN: State.UNKNOWN}
+COPY_NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.([a-z-]+)\.json")  # in quarantine: key, time, reason
+
+
+class Among(Enum):
+    """The kind of directory a file is in: it decides what an unrecognisable file must have been."""
+
+    CHECKPOINTS = auto()  # every <key>.json there is a checkpoint
+    KUBELET = auto()  # only kubelet's own names are state
+    ANYTHING = auto()  # a directory without a sign of the library: a JSON document may belong to any program
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What is known about a file before it is opened."""
+
+    named: bool = False  # on the command line: then it must be a state file
+    among: Among = Among.CHECKPOINTS
+    kubelet_version: str | None = None
+    device: int | None = None  # of the folder; files on other devices are not touched
+    subjects: bool = False  # also find out whose state it is
+    content: bool = False  # also keep the bytes and the data
+
+
+NAMED = Circumstances(named=True)
+
+
+def examine_path(path: str, circumstances: Circumstances = NAMED) -> Finding:
+    """Examine a file by its path. Only regular files are opened: a device may react to that."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError as error:
+        return unreadable(path, error)
+    if not stat.S_ISREG(mode):
+        return not_a_file(path, phrases.base_name(path), disk.what_is(mode))
+    found = examine(phrases.base_name(path), None, path, circumstances)
+    return found or unreadable(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
+
+def examine(name: str, folder: int | None, path: str, circumstances: Circumstances) -> Finding | None:
+    """Examine the file `name` in the open folder, or at `path`. None if it was removed meanwhile."""
+    before: tuple[int, ...] | None = None
+    for _ in range(1 + LOOKS):
+        found, identity = _look(name, folder, path, circumstances)
+        if found is None or found.state is not State.DAMAGED or identity == before:
+            return found
+        if before is not None:
+            time.sleep(PAUSE_SECONDS)
+        before = identity
+    return unreadable(path, OSError(errno.EAGAIN, "it changes while it is read"))
+
+
+def key_of(name: str) -> str:
+    """The key of a file with this name; "" if no checkpoint can have the name."""
+    if name.startswith(PREVIOUS):
+        key = name.removeprefix(PREVIOUS)
+    else:
+        key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else ""
+    return key if is_name(key) else ""
+
+
+def stands_in_a_place(path: str) -> bool:
+    """True for a folder with a checkpoint's name in a directory of checkpoints, unless the path ends with a slash."""
+    folder, name = os.path.split(path)
+    return bool(key_of(name)) and os.path.isdir(path) and os.path.lexists(os.path.join(folder, LOCK))
+
+
+def key_at(path: str) -> str:
+    """Like key_of, for a path, which may also be a copy in quarantine."""
+    folder, name = os.path.split(path)
+    kept = COPY_NAME.fullmatch(name) if os.path.basename(folder) == QUARANTINE else None
+    return key_of(kept[1] + SUFFIX if kept else name)
+
+
+def _look(
+    name: str, folder: int | None, path: str, circumstances: Circumstances
+) -> tuple[Finding | None, tuple[int, ...]]:
+    """The finding of one look, and the identity of the file that was examined."""
+    whole = MAX_BYTES if circumstances.content else disk.WHOLE_BYTES
+    place = path if folder is None else name
+    try:
+        look = disk.look(place, folder, circumstances.device, whole)
+        if look.streamed and not look.checksum_matches and look.status.st_size <= MAX_BYTES:
+            look = disk.look(place, folder, circumstances.device, MAX_BYTES)
+    except FileNotFoundError:
+        return None, ()
+    except disk.NotAFile as what:
+        return not_a_file(path, name, str(what)), ()
+    except OSError as error:
+        return unreadable(path, error), ()
+    finding = _judge_streamed(look, name, path) if look.streamed else _judge(look.head, name, path, circumstances)
+    finding.status = look.status
+    if circumstances.content and not look.streamed:
+        finding.blob = look.head
+        finding.data = _data(finding)
+    if finding.state is State.GOOD:
+        return finding, ()
+    return finding, (look.status.st_ino, look.status.st_size, xxh3_64_intdigest(look.head))
+
+
+def _data(finding: Finding) -> Any:
+    if finding.kubelet:
+        return finding.kubelet.data
+    return orjson.loads(open_any(finding.blob)[1]) if finding.header else None
+
+
+def _judge(blob: bytes, name: str, path: str, circumstances: Circumstances) -> Finding:
+    key = key_at(path) if circumstances.named else key_of(name)
+    if checksum_matches(blob):
+        return _judge_sealed(blob, path, key, subjects=circumstances.subjects)
+    if not looks_ours(blob):
+        if kubelet := inspect(blob, path, circumstances.kubelet_version):
+            return _of_kubelet(kubelet, path)
+        if _may_be_foreign(blob, circumstances.among):
+            return Finding(path, State.FOREIGN, key=key)
+        if not key or circumstances.named or what_is_left(blob)[0] == UNRECOGNISED:
+            return _unrecognised(blob, path, key)
+    try:
+        open_sealed(blob, key)
+    except Damaged as damage:
+        return _damaged(path, key, damage)
+    except TooNew as newer:
+        return Finding(path, State.TOO_NEW, key=key, reason=TOO_NEW, detail=str(newer))
+    raise AssertionError("a checksum that does not hold cannot be opened")
+
+
+def _may_be_foreign(blob: bytes, among: Among) -> bool:
+    if among is Among.ANYTHING:
+        return what_is_left(blob)[0] == UNRECOGNISED
+    return among is Among.KUBELET
+
+
+def _judge_sealed(blob: bytes, path: str, key: str, *, subjects: bool = False) -> Finding:
+    """A file whose checksum holds is ours. If its name belongs to no key, the key in its header counts."""
+    try:
+        header, data = open_sealed(blob, key) if key else open_any(blob)
+        orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _damaged(path, key, Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON"))
+    except Damaged as damage:
+        return _damaged(path, key, damage)
+    except TooNew as newer:
+        return Finding(path, State.TOO_NEW, key=key, reason=TOO_NEW, detail=str(newer))
+    if newer_version := _beyond_this_installation(header):
+        return Finding(path, State.TOO_NEW, key=key, header=header, reason=TOO_NEW, detail=newer_version)
+    subject = subject_of(header, data) if subjects else None
+    return Finding(path, State.GOOD, key=header.key, header=header, subject=subject)
+
+
+def _beyond_this_installation(header: Header) -> str:
+    """Why this installation's agent cannot read a whole checkpoint; "" if it can, or if its kind is unknown."""
+    known = newest_version(header.kind)
+    if known is None or header.readable_by <= known:
+        return ""
+    return (
+        f"version {header.version} of kind {header.kind}, which only version {header.readable_by} or later may read; "
+        f"this installation has version {known}"
+    )
+
+
+def _judge_streamed(look: disk.Look, name: str, path: str) -> Finding:
+    """A large file: its checksum was computed while it was read; its data is not parsed."""
+    key, size = key_of(name), look.status.st_size
+    if not look.checksum_matches:
+        detail = f"{size} bytes, over the limit of {MAX_BYTES}, and not a checkpoint with a matching checksum"
+        return _damaged(path, key, Damaged(Reason.TOO_LARGE, detail))
+    found = _judge_sealed(_with_no_data(look.head), path, key)
+    if size > MAX_BYTES and found.state is State.GOOD:
+        limit = phrases.size(MAX_BYTES)
+        found.warnings = (
+            f"Larger than {limit}: the agent reads it only if it was configured with a larger max_bytes.",
+        )
+    return found
+
+
+def _with_no_data(head: bytes) -> bytes:
+    """A small checkpoint with the header of a large one, whose checksum was found to hold."""
+    start = head.find(b',"data":', CHECKSUM_BYTES)
+    body = head[CHECKSUM_BYTES:start] + b',"data":null}\n' if start >= 0 else b"}\n"
+    return checksum_of(body) + body
+
+
+def _of_kubelet(kubelet: KubeletFile, path: str) -> Finding:
+    return Finding(
+        path,
+        _VERDICTS[kubelet.verdict],
+        key=kubelet.kind,
+        kubelet=kubelet,
+        reason=kubelet.reason,
+        detail=kubelet.detail,
+        expected=kubelet.expected,
+        actual=kubelet.actual,
+        warnings=kubelet.warnings,
+    )
+
+
+def _unrecognised(blob: bytes, path: str, key: str) -> Finding:
+    reason, what = what_is_left(blob)
+    if reason == UNRECOGNISED:
+        return Finding(path, State.DAMAGED, key=key, reason=reason, detail=what)
+    guess = f"by its name probably the checkpoint of key {key!r}" if key else "nothing shows what it was"
+    return Finding(path, State.DAMAGED, key=key, reason=reason, detail=f"{what}; {guess}")
+
+
+def _damaged(path: str, key: str, damage: Damaged) -> Finding:
+    return Finding(
+        path,
+        State.DAMAGED,
+        key=key,
+        reason=damage.reason,
+        detail=damage.detail,
+        expected=damage.expected,
+        actual=damage.actual,
+    )
+
+
+def not_a_file(path: str, name: str, what: str) -> Finding:
+    return _damaged(path, key_of(name), Damaged(Reason.NOT_A_FILE, f"{what} has its name"))
+
+
+def unreadable(path: str, error: OSError) -> Finding:
+    return Finding(
+        path,
+        State.UNREADABLE,
+        key=key_of(phrases.base_name(path)),
+        reason=Reason.UNREADABLE,
+        detail=reason_of(error),
+        errno=error.errno or 0,
+    )

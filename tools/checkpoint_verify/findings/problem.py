@@ -1,0 +1,251 @@
+"""Problems: what a finding means for the node, in one sentence, and the next step, if possible as a command.
+
+Many problems of one sort in one directory are reported as one: 298 equal lines would bury the two others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from checkpointmanager import Reason
+from checkpointmanager._format.names import LOCK, SUFFIX
+from checkpointmanager._format.reason import reason_of
+
+from ..registry import KUBELET_NAMES, NO_CHECKSUM
+from ..screens import phrases
+from .damage import UNRECOGNISED
+from .finding import Finding, State, Subject
+
+NOTHING_FOUND = "nothing-found"
+
+
+class Severity(StrEnum):
+    """How bad a problem is, worst first."""
+
+    DAMAGED = "damaged"
+    UNSEEN = "could-not-look"
+    UNUSABLE = "not-usable"  # whole, but the agent will not use it
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One line of the report."""
+
+    severity: Severity
+    path: str
+    key: str
+    reason: str
+    detail: str
+    meaning: str
+    next: str
+    subject: Subject | None = None
+    errno: int = 0  # why it could not be read
+    mend: str = ""  # the command in `next` without its path, if the same one mends every file of this sort
+
+
+_MEANINGS: dict[str, str] = {
+    Reason.EMPTY: "The content never reached the disk, or something emptied the file",
+    Reason.NUL_FILLED: "Most likely the machine lost power before the data reached the disk",
+    Reason.TRUNCATED: "The end of the file is missing",
+    Reason.TRAILING_BYTES: "The checkpoint is whole, but something was appended to it",
+    Reason.CHECKSUM_MISMATCH: "Bytes were changed after the file was written",
+    Reason.NOT_JSON: "The content is not JSON, so no program can read it",
+    Reason.WRONG_SHAPE: "The content does not follow the file format",
+    Reason.WRONG_KEY: "The file was copied or renamed from another key",
+    Reason.TOO_LARGE: "The file is larger than a checkpoint may be",
+    Reason.NOT_A_FILE: "Something other than a file has the checkpoint's name",
+    UNRECOGNISED: "It was never a checkpoint, but the agent takes it for a damaged one",
+}
+
+
+def problems_of(finding: Finding) -> list[Problem]:
+    """The problems of a file; none if it is good and nothing about it is odd."""
+    if finding.state is State.DAMAGED:
+        meaning = _MEANINGS.get(finding.reason, "It cannot be trusted")
+        if finding.kubelet:
+            meaning = finding.kubelet.consequence.now
+        step = phrases.command("diagnose", finding.path)
+        return [_problem(Severity.DAMAGED, finding, finding.detail, meaning, step)]
+    if finding.state is State.UNREADABLE:
+        meaning = "Its state is unknown"
+        problem = _problem(Severity.UNSEEN, finding, finding.detail, meaning, _next_step(finding.detail))
+        return [replace(problem, errno=finding.errno)]
+    if finding.state is State.TOO_NEW:
+        meaning = "A newer program wrote it: it is not damaged, but this installation cannot read it"
+        step = "run the newer version of the agent, or upgrade this installation"
+        return [_problem(Severity.UNUSABLE, finding, finding.detail, meaning, step)]
+    warnings = [*finding.warnings]
+    if finding.state is State.UNKNOWN and finding.reason != NO_CHECKSUM:  # that file never has one
+        warnings.insert(0, finding.detail)
+    meaning = _although_odd(finding)
+    step = phrases.command("show", finding.path)
+    return [_problem(Severity.WARNING, finding, warning, meaning, step) for warning in warnings]
+
+
+def _although_odd(finding: Finding) -> str:
+    if finding.kubelet is None:
+        return "The checkpoint is good"
+    if not finding.kubelet.of_kubelet:
+        return "The driver version that wrote it may load it; another version takes it for damaged and does not start"
+    return "Kubelet loads it anyway" if finding.state is State.GOOD else "Whether kubelet loads it is not known"
+
+
+def tolerated(refusal: Problem) -> Problem:
+    """An agent runs here, since the lock is held: it was configured to allow this, or runs as another user."""
+    meaning = "The agent that holds the lock works with it; an agent not configured to allow this would refuse"
+    return replace(refusal, severity=Severity.WARNING, meaning=meaning)
+
+
+def torn_previous(finding: Finding) -> Problem:
+    meaning = "The previous generation cannot be used for a rollback; the current one is not affected"
+    return _problem(
+        Severity.WARNING, finding, finding.detail, meaning, "nothing to do; the next write of this key replaces it"
+    )
+
+
+def left_over(path: str, count: int) -> Problem:
+    return Problem(
+        Severity.WARNING,
+        path,
+        "",
+        "temp-files",
+        f"{phrases.count(count, 'leftover temp file')}",
+        "A writer died in the middle of a write; the checkpoints are not affected",
+        "nothing to do; the agent removes them when it starts",
+    )
+
+
+def orphans(path: str, count: int) -> Problem:
+    return Problem(
+        Severity.WARNING,
+        path,
+        "",
+        "orphans",
+        f"{phrases.count(count, 'previous generation')} without a current one",
+        "The checkpoint was removed, or its file was lost",
+        "nothing to do if it was removed; otherwise copy the .previous- file to a safe place before the agent starts",
+    )
+
+
+def note(path: str, sentence: str) -> Problem:
+    return Problem(Severity.WARNING, path, "", "left-out", sentence.rstrip("."), "Not everything was checked", "")
+
+
+def several_kinds(path: str, kinds: list[str]) -> Problem:
+    return Problem(
+        Severity.WARNING,
+        path,
+        "",
+        "several-kinds",
+        f"checkpoints of the kinds {', '.join(kinds[:5])}",
+        "A directory holds one kind; an agent refuses checkpoints of another",
+        phrases.command("list --sort kind", path),
+    )
+
+
+def nothing_found(path: str) -> Problem:
+    return Problem(
+        Severity.UNSEEN,
+        path,
+        "",
+        NOTHING_FOUND,
+        f"no <key>.json of a checkpoint, no {LOCK}, none of kubelet's {', '.join(KUBELET_NAMES)}",
+        "Either nothing was ever written here, or this is the wrong directory",
+        phrases.command("--find", os.path.dirname(os.path.abspath(path))),
+    )
+
+
+def closed(parent: str, places: list[tuple[str, OSError]]) -> Problem:
+    """Directories that a search could not enter."""
+    path, error = places[0]
+    number = phrases.count(len(places), "directory", "directories")
+    return Problem(
+        Severity.UNSEEN,
+        parent,
+        "",
+        Reason.UNREADABLE,
+        f"{number} could not be entered, such as {phrases.shown(path)}: {reason_of(error)}",
+        "There may be state in them that was not found",
+        _next_step(reason_of(error)),
+    )
+
+
+def _problem(severity: Severity, finding: Finding, detail: str, meaning: str, step: str) -> Problem:
+    reason = finding.reason or "odd"
+    return Problem(severity, finding.path, finding.key, reason, detail.rstrip("."), meaning, step)
+
+
+def _next_step(why: str) -> str:
+    if why == "it changes while it is read":
+        return "try again; if it persists, look for a program that writes into the file instead of replacing it"
+    if "Permission" in why:
+        return "run this as root, or as the agent's user"
+    if "No such" in why:
+        return "check the path"
+    return "check the kernel log for disk errors (dmesg), then try again"
+
+
+MANY = 6  # from this many on, problems of one sort are one line
+_NAMED = 3  # of them are named, as examples
+_ORDER = {severity: number for number, severity in enumerate(Severity)}
+
+
+@dataclass(slots=True)
+class Group:
+    """One or more problems in one directory, all with the same severity, reason and meaning."""
+
+    directory: str
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def first(self) -> Problem:
+        return self.problems[0]
+
+    @property
+    def title(self) -> str:
+        """The file, or how many files."""
+        if len(self.problems) == 1:
+            return phrases.shown(self.first.path)
+        return f"{phrases.count(len(self.problems), 'file')} in {phrases.shown(self.directory)}"
+
+    @property
+    def detail(self) -> str:
+        """What was found; for many files, with some of them by name."""
+        if len(self.problems) == 1:
+            return phrases.shown(self.first.detail)
+        some = [_named(problem) for problem in self.problems[:_NAMED]]
+        return f"such as {', '.join(some)}"
+
+    @property
+    def next(self) -> str:
+        if len(self.problems) == 1:
+            return self.first.next
+        if self.first.mend:
+            names = f"-maxdepth 1 -type f -name {phrases.quoted('*' + SUFFIX)}"
+            return f"find {phrases.quoted(self.directory)} {names} -exec {self.first.mend} {{}} +"
+        damaged = self.first.severity is Severity.DAMAGED
+        return phrases.command("repair --dry-run --all" if damaged else "--all", self.directory)
+
+
+def grouped(problems: Iterable[Problem], *, each: bool) -> list[Group]:
+    """The groups, worst first, then by path. With `each`, no problems are grouped."""
+    sorts: dict[tuple[str, ...], Group] = {}
+    for problem in sorted(problems, key=lambda problem: (_ORDER[problem.severity], problem.path)):
+        directory = os.path.dirname(problem.path) or "."
+        sort = (problem.severity, problem.reason, problem.meaning, problem.mend, directory)
+        sorts.setdefault(sort, Group(directory)).problems.append(problem)
+    found: list[Group] = []
+    for group in sorts.values():
+        together = len(group.problems) >= MANY and not each
+        found += [group] if together else [Group(group.directory, [problem]) for problem in group.problems]
+    return sorted(found, key=lambda group: (_ORDER[group.first.severity], len(group.problems) == 1, group.first.path))
+
+
+def _named(problem: Problem) -> str:
+    name = phrases.shown(problem.key or phrases.base_name(problem.path))
+    claims = problem.subject.claims if problem.subject else ()
+    return f"{name} ({phrases.shown(claims[0])})" if claims else name
