@@ -1,4 +1,4 @@
-"""A disk that is full, or loses syncs or removals, inside a with block; all with checkpointmanager.testing."""
+"""A disk that is full, or loses syncs, inside a with block; all with checkpointmanager.testing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,5 @@ def full(directory: Path) -> AbstractContextManager[object]:
 
 
 def unsynced(directory: Path, error: int | BaseException = errno.EIO) -> AbstractContextManager[object]:
-    """The names are changed, but may not survive a power loss."""
-    return failing(directory, "fsync", error, about=".", lasting=True)
-
-
-def undeletable(directory: Path, key: str) -> AbstractContextManager[object]:
-    return failing(directory, "rename", errno.ENOSPC, about=f"{key}.json", lasting=True)
+    """The journal has the change, but it may not survive a power loss."""
+    return failing(directory, "fdatasync", error, lasting=True)

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed, Put, Store, TransactionFailed
+from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed, Put, Remove, Store, TransactionFailed
 
 Hook = Callable[[str, tuple[str, ...]], object]
 
@@ -34,33 +34,22 @@ class WatchedStore:
         self.after: Hook = lambda *_: None
         self._failing: dict[str, CheckpointWriteFailed | BatchFailed] = {}
 
-    def commit(self, puts: Sequence[Put], removals: Sequence[str] = ()) -> dict[str, CheckpointWriteFailed]:
-        operation = "store" if puts else "delete"
-        keys = tuple(sorted({*(put.key for put in puts), *removals}))
+    def commit(self, changes: Sequence[Put | Remove], *, together: bool = False) -> Mapping[str, CheckpointWriteFailed]:
+        """The first failure fails a whole transaction."""
+        operation = "store" if any(isinstance(change, Put) for change in changes) else "delete"
+        keys = tuple(sorted(change.key for change in changes))
         self.calls.append((operation, keys))
         self.before(operation, keys)
         failures = self._failures(operation, keys)
-        refused = {key for key, failure in failures.items() if not failure.in_doubt}
-        failures |= self.inner.commit(
-            [put for put in puts if put.key not in refused], [key for key in removals if key not in refused]
-        )
+        refused = {key: failure for key, failure in failures.items() if not failure.in_doubt}
+        if together and refused:
+            raise _of_a_transaction(refused)
+        made = [change for change in changes if change.key not in refused]
+        failures |= self.inner.commit(made, together=together)
         self.after(operation, keys)
+        if together and failures:
+            raise _of_a_transaction(failures)
         return failures
-
-    def transact(self, puts: Sequence[Put], removals: Mapping[str, int]) -> None:
-        """The first failure fails the whole transaction."""
-        operation = "store" if puts else "delete"
-        keys = tuple(sorted({*(put.key for put in puts), *removals}))
-        self.calls.append((operation, keys))
-        self.before(operation, keys)
-        failures = self._failures(operation, keys)
-        if any(not failure.in_doubt for failure in failures.values()) or not failures:
-            for key, failure in failures.items():
-                raise TransactionFailed(key, failure.path, failure) from failure
-        self.inner.transact(puts, removals)
-        self.after(operation, keys)
-        for key, failure in failures.items():
-            raise TransactionFailed(key, failure.path, failure, in_doubt=True) from failure
 
     def fail(self, operation: str, error: BaseException) -> None:
         """Make every such commit fail: a BatchFailed for its keys only, a CheckpointWriteFailed for all.
@@ -86,6 +75,13 @@ class WatchedStore:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+def _of_a_transaction(failures: Mapping[str, CheckpointWriteFailed]) -> TransactionFailed:
+    key, failure = next(iter(failures.items()))
+    failed = TransactionFailed(key, failure.path, failure, in_doubt=failure.in_doubt)
+    failed.__cause__ = failure
+    return failed
 
 
 def _raising(operation: str, error: BaseException) -> Hook:

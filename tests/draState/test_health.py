@@ -274,7 +274,7 @@ def test_an_invalid_report_changes_nothing(node: HealthNode, stranger: Any) -> N
 
 def test_a_driver_needs_a_valid_name(node: HealthNode) -> None:
     with pytest.raises(InvalidKey):
-        node.store.report("../x", [])
+        node.store.report("\ud800", [])
     with pytest.raises(InvalidKey):
         node.store.forget("")
 

@@ -261,8 +261,23 @@ DAMAGES = [
     damage.seal_rubbish,
     damage.edit_by_hand,
     damage.make_too_large,
-    damage.replace_by_directory,
 ]
+
+
+def test_a_folder_in_the_place_of_a_file_costs_one_driver_until_somebody_moves_it_away(node: HealthNode) -> None:
+    node.report(device())
+    node.report(device(), driver=NIC)
+    node.store.close()
+    damage.replace_by_directory(node.directory, GPU)
+
+    node.start()
+
+    assert (node.health(), node.health(driver=NIC)) == (UNKNOWN, HEALTHY)
+    node.report(device())
+    assert "move it away" in str(node.store.problems[GPU])
+    (node.directory / f"{GPU}.json").rmdir()
+    node.report(device(health=UNHEALTHY))
+    assert node.store.problems == {}
 
 
 @pytest.mark.parametrize("make", DAMAGES, ids=lambda make: make.__name__)

@@ -12,7 +12,7 @@ from checkpointmanager import CheckpointWriteFailed
 from checkpointmanager.testing import damage, failing
 from draState import PodConfig, PodConfigStore, PodSyncReport
 
-from .failing_disk import full, undeletable
+from .failing_disk import full, unsynced
 from .podconfigs import BEFORE, config_of, filled, mtus, mtus_on_disk, opened, restarted
 
 
@@ -51,11 +51,7 @@ def test_a_pod_that_could_not_be_read_for_a_moment_is_none_the_worse(
     store: PodConfigStore, real_directory: Path
 ) -> None:
     store.close()
-    with (
-        failing(real_directory, "read", nth=1),
-        failing(real_directory, "read", nth=2),
-        opened(real_directory) as after,
-    ):
+    with failing(real_directory, "read", about="pod-1.json"), opened(real_directory) as after:
         assert mtus(after) == BEFORE
         assert after.problems == {}
 
@@ -96,7 +92,7 @@ def test_a_damaged_pod_that_cannot_be_written_stays_a_problem(store: PodConfigSt
     with opened(real_directory) as after:
         with full(real_directory), pytest.raises(CheckpointWriteFailed):
             after.set_device_config("pod-1", "eth0", config_of())
-        with undeletable(real_directory, "pod-1"), pytest.raises(CheckpointWriteFailed):
+        with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
             after.delete_pod("pod-1")
 
         assert after.problems.keys() == {"pod-1"}

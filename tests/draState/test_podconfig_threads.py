@@ -23,11 +23,11 @@ class SlowDisk:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
-        self._sync = os.fsync
+        self._sync = os.fdatasync
         self.reached, self.go_on = threading.Event(), threading.Event()
 
     def slow_down(self) -> None:
-        self._patch.setattr(os, "fsync", self._wait)
+        self._patch.setattr(os, "fdatasync", self._wait)
 
     def _wait(self, descriptor: int) -> None:
         self.reached.set()
