@@ -11,7 +11,6 @@ from dra_agent import cli
 from dra_agent.inventory import Inventory, InventoryFile, SettingsError
 from dra_agent.rehearsal.stored import refusal
 from dra_agent.sliceobjects import slices_of
-from dra_agent.sockets import SocketServer
 
 
 def inventory(tmp_path: Path, content: object) -> Inventory:
@@ -247,8 +246,3 @@ def test_a_device_file_that_went_bad_changes_nothing(tmp_path: Path, content: ob
     inventory(tmp_path, good)
     assert not file.refresh()
     assert not file.error
-
-
-def test_a_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="107 bytes"):
-        SocketServer(str(tmp_path / ("x" * 100) / "dra.sock"), {})

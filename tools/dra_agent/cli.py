@@ -20,6 +20,7 @@ from .agent import Agent
 from .inventory import InventoryFile, SettingsError
 from .operate import COMMANDS, EXAMPLES, operate
 from .settings import Settings
+from .sockets import MAX_PATH
 
 BOOT_ID_SWITCH = "DRA_AGENT_BOOT_ID"  # for tests: replaces the kernel's boot id, so that a restart is a reboot
 
@@ -64,7 +65,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     host, _, port = arguments.http.rpartition(":")
     if not port.isdecimal():
         raise SettingsError(f"--http {arguments.http}: give it as address:port")
-    return Settings(
+    settings = Settings(
         node=arguments.node,
         devices=devices,
         state=os.path.abspath(arguments.state_dir or os.path.join(plugin, "claims")),
@@ -81,6 +82,10 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         owner=os.environ.get("POD_NAME", ""),
         allow_insecure=arguments.allow_insecure,
     )
+    for option, path in (("--plugin-dir", settings.dra_socket), ("--registry-dir", settings.registration_socket)):
+        if len(os.fsencode(path)) > MAX_PATH:
+            raise SettingsError(f"{path}: the path of a socket has at most {MAX_PATH} bytes: choose a shorter {option}")
+    return settings
 
 
 def _parser() -> argparse.ArgumentParser:

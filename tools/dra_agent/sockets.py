@@ -19,10 +19,9 @@ import grpc
 import grpc.aio
 
 from .folders import make_folder
-from .inventory import SettingsError
 
 FLUSH_SECONDS = 0.5  # for answers and ends of streams that are still being sent
-MAX_PATH = 107  # bytes: the kernel's limit for the path of a unix socket
+MAX_PATH = 107  # bytes: the kernel's limit, which also applies to clients such as kubelet
 
 
 class SocketServer:
@@ -31,8 +30,6 @@ class SocketServer:
     def __init__(self, path: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]], mode: int = 0o700) -> None:
         self.path = path
         self._mode = mode
-        if len(os.fsencode(path)) > MAX_PATH:
-            raise SettingsError(f"{path}: longer than {MAX_PATH} bytes, which is too long for a socket")
         self._calls = _Calls()
         self._server = grpc.aio.server()
         counted = {path: self._calls.counted(handler) for path, handler in handlers.items()}

@@ -22,6 +22,7 @@ from checkpointmanager import CheckpointManager
 from draState import CLAIMS, ClaimInfoState
 
 from ..cli import BOOT_ID_SWITCH
+from ..sockets import MAX_PATH
 
 LIMIT = 30.0  # seconds; only a failure takes this long
 ROOM = 60  # bytes that names below the node's folder may need in the path of a socket
@@ -37,7 +38,7 @@ class Node:
     def __init__(
         self, api_server: str, devices: int | Iterable[Mapping[str, Any]] = 8, *, state: Path | None = None
     ) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="dra-", dir=_short_folder()))
+        self.folder = Path(tempfile.mkdtemp(prefix="dra-", dir=short_folder()))
         self.state = state or self.folder / "s"
         self.cdi = self.folder / "cdi"
         self.registry = str(self.folder / "r")
@@ -168,6 +169,7 @@ class AgentProcess:
         return self._process.wait(LIMIT)
 
 
-def _short_folder() -> str | None:
-    """The path of a socket is limited to 107 bytes, and the usual temp folder may be deep."""
-    return None if len(tempfile.gettempdir()) + ROOM < 107 else "/tmp"  # noqa: S108 - mkdtemp makes a private folder
+def short_folder() -> str:
+    """The folder for temp folders that will have sockets below them: the usual one may be too deep."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) + ROOM < MAX_PATH else "/tmp"  # noqa: S108 - mkdtemp makes a private folder
