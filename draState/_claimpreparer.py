@@ -21,13 +21,14 @@ from checkpointmanager import CheckpointError, DirectoryLocked, KeyLocks, check_
 from ._claimcache import ClaimInfoCache
 from ._claimevents import ClaimEvent, ClaimEventKind, emit
 from ._claiminfo import ClaimInfo
-from ._claimstate import ClaimPhase, Device, DriverState
+from ._claimstate import ClaimPhase, DriverState
 from ._driver import ClaimRef, Prepared, not_a
 from ._driverclaim import DriverClaim
 from ._driverhooks import DriverHooks
-from ._errors import ClaimInUse, ClaimInvalid, DeviceHeld, DRAError
+from ._driverrecords import DriverRecords
+from ._errors import ClaimInUse, ClaimInvalid, DRAError
 from ._lookups import Found, LookUps, NotAsked
-from ._orphans import Orphan, Orphans, orphaned
+from ._orphans import Orphan, Orphans
 
 LOOK_UP_SECONDS = 2.0  # kubelet gives a prepare 45 s
 GIVEN_UP = "the caller's deadline passed before the prepare began; nothing was done"
@@ -52,18 +53,20 @@ class ClaimPreparer:
         self.cache = cache  # what is remembered
         self.hooks = hooks
         self.look_ups = LookUps(hooks.look_up, look_up_seconds)  # the threads that ask the API server
-        self.orphans = Orphans()  # as of the last find_orphans
+        self._records = DriverRecords(cache, hooks)
+        self.orphans = Orphans(self._records)  # as of the last find_orphans
         self.answered_from_memory = 0  # the number of such answers; approximate, for people
         self._tear_down_unfinished = unfinished == "tear_down"
         self._on_event = on_event
         self._operations = KeyLocks()  # by claim UID, held across the hooks
-        self._devices = KeyLocks()  # by name: two claims for one device must not both find it free
+        self._ready: set[str] = set()  # UIDs of claims that were set up or refreshed by this process
 
     def restore(self) -> None:
         """Call this once, before the first answer. A claim that fails here does not affect the others."""
-        for claim in self.cache:
-            with self._operations.locked(claim.uid), self._reported(claim.uid, "restore"):
-                self._restore(claim)
+        for uid in [claim.uid for claim in self.cache]:
+            with self._operations.locked(uid), self._reported(uid, "restore"):
+                if claim := self._records.get(uid):
+                    self._restore(claim)
 
     def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, Prepared]:
         """Returns the devices, or the error, by claim UID. `deadline` is the caller's own, in time.monotonic()."""
@@ -82,19 +85,19 @@ class ClaimPreparer:
         """
         failures: list[str] = []
         with self._operations.locked(uid), self._reported(uid, "release", failures):
-            claim = self.cache.get(uid)
+            claim = self._records.get(uid)
             if claim is None:
                 raise DRAError(f"claim {uid} is not known here: no device is held for it")
-            if not force and not orphaned(claim, self.hooks.driver, self.look_ups):
+            if not force and not self.orphans.why(claim, self.look_ups):
                 raise ClaimInUse(f"claim {'/'.join(claim.name)} (UID {uid}) still has its devices in the API server")
             self._unprepare_known(uid)
         return failures[0] if failures else ""
 
     def find_orphans(self) -> Mapping[str, Orphan]:
         """Check every claim with the API server. `orphans` keeps the result; nothing is released."""
-        for claim in self.orphans.look(self.cache, self.hooks.driver, self.look_ups):
+        for claim in self.orphans.look(self.look_ups):
             self._emit(ClaimEventKind.ORPHANED, claim.uid, claim.why)
-        return self.orphans.current(self.cache)
+        return self.orphans.current()
 
     def close(self) -> None:
         """Stop asking the API server. The cache stays open: close it yourself."""
@@ -111,25 +114,25 @@ class ClaimPreparer:
         return Prepared(error=failures[0])
 
     def _prepare(self, ref: ClaimRef, found: Found) -> Prepared:
-        known = self.cache.get(ref.uid)
+        known = self._records.get(ref.uid)
         if isinstance(found, NotAsked):
             return self._from_memory(ref, known, found.why)
         if isinstance(found, ClaimInvalid):
             raise found
         if not isinstance(found, DriverClaim):
             raise DRAError(not_a(DriverClaim, found))
-        old = DriverClaim.remembered(known, self.hooks.driver) if known else None
-        if known and old and known.prepared and old.same_allocation(found):
-            return self._confirmed(known, old, found)
+        old = self._records.view(known) if known else None
+        if old and ref.uid in self._ready and old.same_allocation(found):
+            return self._confirmed(old, found)
         self.hooks.check(found.copy())
         if known and old and self._must_go_first(known, old, found):
             self._unprepare_known(ref.uid)  # all of it: two claims may have swapped their devices
-        self._intend(found)
+        self._records.hold(found)
         return self._set_up(found)
 
     def _must_go_first(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> bool:
         """True if something other than the current allocation may be set up for this claim."""
-        phase = self._phase(known)
+        phase = self._records.phase(known)
         if phase is ClaimPhase.UNPREPARING:
             return True
         same = old.same_devices(found) if phase is None else old.same_allocation(found)
@@ -142,15 +145,15 @@ class ClaimPreparer:
 
     def _from_memory(self, ref: ClaimRef, known: ClaimInfo | None, why: str) -> Prepared:
         """The API server gave no answer: only a claim prepared in this boot is answered."""
-        if not known or not known.prepared or not known.from_this_boot:
+        if not known or ref.uid not in self._ready:
             raise DRAError(f"claim {ref.namespace}/{ref.name} (UID {ref.uid}): its allocation cannot be read: {why}")
-        served = DriverClaim.remembered(replace(known, state=known.served), self.hooks.driver)
+        served = self._records.view(replace(known, state=known.served))
         self.hooks.refresh(served.copy())
         self.answered_from_memory += 1
         self._emit(ClaimEventKind.ANSWERED_FROM_MEMORY, ref.uid, why)
         return Prepared(served.devices)
 
-    def _confirmed(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> Prepared:
+    def _confirmed(self, old: DriverClaim, found: DriverClaim) -> Prepared:
         """Answer for a claim that is already set up as allocated; pods and request names may have changed."""
         requests = {(*device.identity, device.admin_access): device.request_names for device in found.devices}
         devices = tuple(
@@ -158,15 +161,8 @@ class ClaimPreparer:
         )
         claim = replace(old, name=found.name, namespace=found.namespace, devices=devices, pods=found.pods)
         self.hooks.refresh(claim.copy())
-        self._write(claim, ClaimPhase.PREPARED)
+        self._records.write(claim, ClaimPhase.PREPARED)
         return Prepared(devices)
-
-    def _intend(self, claim: DriverClaim) -> None:
-        """Record the intent: from here on the claim holds its devices, whatever happens."""
-        with self._devices.locked(*{device.device_name for device in claim.devices}):
-            for device in claim.devices:
-                self._refuse_if_held(claim, device)
-            self._write(claim, ClaimPhase.PREPARING)
 
     def _set_up(self, claim: DriverClaim) -> Prepared:
         try:
@@ -175,7 +171,9 @@ class ClaimPreparer:
                 raise DRAError(not_a(DriverClaim, done))
             if done.uid != claim.uid or not done.same_devices(claim):
                 raise DRAError("the driver set up devices other than those allocated to the claim")
-            self._write(replace(claim, devices=done.devices, driver_data=done.driver_data), ClaimPhase.PREPARED)
+            ready = replace(claim, devices=done.devices, driver_data=done.driver_data)
+            self._records.write(ready, ClaimPhase.PREPARED)
+            self._ready.add(claim.uid)
         except Exception:
             if self._tear_down_unfinished:
                 with self._reported(claim.uid, "tear down"):
@@ -183,34 +181,16 @@ class ClaimPreparer:
             raise
         return Prepared(done.devices)
 
-    def _refuse_if_held(self, claim: DriverClaim, device: Device) -> None:
-        for uid in sorted(self.cache.holders(self.hooks.driver, None, device.device_name) - {claim.uid}):
-            holder = self.cache.get(uid)
-            held = holder.state.driver_states[self.hooks.driver].devices if holder else ()
-            for other in held:
-                if holder and other.device_name == device.device_name and not self._may_overlap(device, other):
-                    damaged = ", whose state is damaged" if holder.guessed else ""
-                    raise DeviceHeld(
-                        f"device {device.pool_name}/{device.device_name} is held by claim {'/'.join(holder.name)} "
-                        f"(UID {uid}{damaged}); it is free once that claim is unprepared"
-                    )
-
-    def _may_overlap(self, one: Device, other: Device) -> bool:
-        """Admin access does not occupy a device, and each share has its own id."""
-        if one.pool_name != other.pool_name and not self.hooks.same_device(one, other):
-            return True
-        if one.admin_access or other.admin_access:
-            return True
-        return bool(one.share_id and other.share_id) and one.share_id != other.share_id
-
     def _restore(self, claim: ClaimInfo) -> None:
-        phase = self._phase(claim)
+        phase = self._records.phase(claim)
         if claim.guessed:
             self._guess(claim)
         elif phase is ClaimPhase.PREPARED:
             if claim.from_this_boot:
-                self.hooks.refresh(DriverClaim.remembered(claim, self.hooks.driver).copy())
-                self.cache.mark(claim.uid, prepared=True)
+                self.hooks.refresh(self._records.view(claim).copy())
+                self._ready.add(claim.uid)
+                phases = {did.phase for did in claim.state.driver_states.values()}
+                self.cache.mark(claim.uid, prepared=phases == {ClaimPhase.PREPARED})
         elif phase:
             self._emit(ClaimEventKind.UNFINISHED, claim.uid, f"the last process ended while it was {phase}")
             if phase is ClaimPhase.UNPREPARING or self._tear_down_unfinished:
@@ -218,9 +198,11 @@ class ClaimPreparer:
 
     def _guess(self, claim: ClaimInfo) -> None:
         """The devices that a damaged claim probably holds stay held, in memory and never on disk."""
-        devices = () if claim.state.driver_states else self.hooks.devices_of_damaged(claim.uid)
-        if devices:
-            state = replace(claim.state, driver_states={self.hooks.driver: DriverState(devices)})
+        if self.hooks.driver in claim.state.driver_states:
+            return
+        if devices := self.hooks.devices_of_damaged(claim.uid):
+            parts = {**claim.state.driver_states, self.hooks.driver: DriverState(devices)}
+            state = replace(claim.state, driver_states=parts)
             self.cache.change([claim.uid], lambda _: [replace(claim, state=state)])
 
     def _unprepare(self, uid: str) -> str:
@@ -231,31 +213,12 @@ class ClaimPreparer:
         return failures[0] if failures else ""
 
     def _unprepare_known(self, uid: str) -> None:
-        if claim := self.cache.get(uid):
-            self._tear_down(claim)
-            self.cache.delete(uid)
-
-    def _tear_down(self, known: ClaimInfo) -> None:
-        claim = DriverClaim.remembered(known, self.hooks.driver)
-        self._write(claim, ClaimPhase.UNPREPARING)
-        self.hooks.tear_down(claim.copy())
-
-    def _write(self, claim: DriverClaim, phase: ClaimPhase) -> None:
-        """Does not write if the disk already has this state, from this boot."""
-        known = self.cache.get(claim.uid)
-        state = claim.state(known.state if known else None, self.hooks.driver, phase)
-        names = {uid: name for uid, name in claim.pods.items() if name}
-        record = ClaimInfo(
-            state,
-            prepared=phase is ClaimPhase.PREPARED,
-            unpreparing=phase is ClaimPhase.UNPREPARING,
-            annotations=names,
-        )
-        self.cache.change([claim.uid], lambda _: [record])
-
-    def _phase(self, claim: ClaimInfo) -> ClaimPhase | None:
-        did = claim.state.driver_states.get(self.hooks.driver)
-        return did.phase if did else None
+        if known := self._records.get(uid):
+            claim = self._records.view(known)
+            self._ready.discard(uid)
+            self._records.write(claim, ClaimPhase.UNPREPARING)
+            self.hooks.tear_down(claim.copy())
+            self._records.remove(uid)
 
     @contextmanager
     def _reported(self, uid: str, operation: str, failures: list[str] | None = None) -> Iterator[None]:

@@ -81,7 +81,7 @@ class PreparerMetrics(Collector):
             "1 for each claim that holds devices which the API server no longer allocates to it, by UID.",
             labels=["claim_uid"],
         )
-        for uid in preparer.orphans.current(preparer.cache):
+        for uid in preparer.orphans.current():
             orphaned.add_metric([uid], 1)
         from_memory = CounterMetricFamily(
             "dra_resource_claims_answered_from_memory",

@@ -64,7 +64,7 @@ def test_an_orphan_is_released_and_forgotten(node: DriverNode) -> None:
     del node.server.claims["a"]
     node.preparer.find_orphans()
     assert node.preparer.release("a") == ""
-    assert node.preparer.orphans.current(node.cache) == {}
+    assert node.preparer.orphans.current() == {}
     assert node.hardware.holdings() == {"gpu-1": "b"}
     assert node.prepare(node.server.allocate("c", "gpu-0")).devices
 

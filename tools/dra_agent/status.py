@@ -59,7 +59,7 @@ class Status:
             details["claims"] = report.claims
             details["unknown_claims"] = dict(report.unknown)
             details["claims_of_an_earlier_boot"] = len(report.earlier_boot)
-            orphans = self.preparer.orphans.current(self.preparer.cache) if self.preparer else {}
+            orphans = self.preparer.orphans.current() if self.preparer else {}
             details["orphaned_claims"] = {uid: orphan.why for uid, orphan in orphans.items()}
             details["registration"] = self.registration
             details["resource_slices"] = self.published
