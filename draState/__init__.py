@@ -45,6 +45,7 @@ from ._errors import (
     KubeletStateInvalid,
     PrepareFailed,
     ReconcileRefused,
+    ServerUnreachable,
     UnprepareFailed,
 )
 from ._healthstore import DeviceHealthStore, HealthChange
@@ -118,6 +119,7 @@ __all__ = [
     "ResourceClaim",
     "ResourceHealth",
     "ResourceStatus",
+    "ServerUnreachable",
     "UnprepareFailed",
     "claim_names",
     "concerned_pods",

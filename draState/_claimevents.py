@@ -17,7 +17,8 @@ logger.addHandler(logging.NullHandler())  # silent unless the agent configures l
 class ClaimEventKind(StrEnum):
     """What happened."""
 
-    ANSWERED_FROM_MEMORY = "answered-from-memory"  # the current allocation could not be read
+    ANSWERED_FROM_MEMORY = "answered-from-memory"  # the API server could not be reached
+    OUTDATED = "outdated"  # answered from memory, and the allocation was another one
     ALLOCATION_CHANGED = "allocation-changed"  # under the same UID; the old devices are torn down
     UNFINISHED = "unfinished"  # found at the start: its set-up or tear-down had not ended
     ORPHANED = "orphaned"  # only this driver still knows the claim
@@ -27,6 +28,7 @@ class ClaimEventKind(StrEnum):
 
 LEVELS = {
     ClaimEventKind.ANSWERED_FROM_MEMORY: logging.WARNING,
+    ClaimEventKind.OUTDATED: logging.ERROR,
     ClaimEventKind.ALLOCATION_CHANGED: logging.WARNING,
     ClaimEventKind.UNFINISHED: logging.INFO,
     ClaimEventKind.ORPHANED: logging.WARNING,

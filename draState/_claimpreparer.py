@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
-from checkpointmanager import CheckpointError, DirectoryLocked, KeyLocks, check_key
+from checkpointmanager import DirectoryLocked, KeyLocks, check_key
 
 from ._claimcache import ClaimInfoCache
 from ._claimevents import ClaimEvent, ClaimEventKind, emit
@@ -26,8 +26,8 @@ from ._driver import ClaimRef, Prepared, not_a
 from ._driverclaim import DriverClaim
 from ._driverhooks import DriverHooks
 from ._driverrecords import DriverRecords
-from ._errors import ClaimInUse, ClaimInvalid, DRAError
-from ._lookups import Found, LookUps, NotAsked
+from ._errors import ClaimGone, ClaimInUse, ClaimInvalid, DRAError, in_one_line
+from ._lookups import Found, LookUps, NotAnswered, Unreached
 from ._orphans import Orphan, Orphans
 
 LOOK_UP_SECONDS = 2.0  # kubelet gives a prepare 45 s
@@ -56,6 +56,8 @@ class ClaimPreparer:
         self._records = DriverRecords(cache, hooks)
         self.orphans = Orphans(self._records)  # as of the last find_orphans
         self.answered_from_memory = 0  # the number of such answers; approximate, for people
+        self.unconfirmed: set[str] = set()  # UIDs of claims that were answered from memory and not looked up since
+        self.outdated: dict[str, str] = {}  # UID -> why: claims that were wrongly answered from memory
         self._tear_down_unfinished = unfinished == "tear_down"
         self._on_event = on_event
         self._operations = KeyLocks()  # by claim UID, held across the hooks
@@ -99,6 +101,34 @@ class ClaimPreparer:
             self._emit(ClaimEventKind.ORPHANED, claim.uid, claim.why)
         return self.orphans.current()
 
+    def confirm(self) -> None:
+        """Look up what was answered from memory, or refused, since. Call this often: it costs nothing otherwise.
+
+        A claim whose allocation differs from the answer is in `outdated` until it is prepared or unprepared.
+        """
+        for ref in self.unanswered():
+            self.compare(ref.uid, self.look_ups.start(ref).result())
+
+    def unanswered(self) -> list[ClaimRef]:
+        """The claims that confirm looks up."""
+        claims = [self._records.view(claim).ref for uid in self.unconfirmed.copy() if (claim := self._records.get(uid))]
+        refused = self.look_ups.refused
+        return [*claims, refused] if refused else claims
+
+    def compare(self, uid: str, found: Found) -> None:
+        """The second half of confirm: compare the answer from memory with the allocation."""
+        with self._operations.locked(uid):
+            known = self._records.get(uid)
+            if isinstance(found, NotAnswered) or uid not in self.unconfirmed or not known:
+                return
+            self.unconfirmed.discard(uid)
+            why = str(found) if isinstance(found, ClaimGone) else ""
+            if isinstance(found, DriverClaim) and not self._records.view(known).same_allocation(found):
+                why = "its devices or configs have changed"
+            if why:
+                self.outdated[uid] = f"answered from memory while the API server could not be reached, but {why}"
+                self._emit(ClaimEventKind.OUTDATED, uid, self.outdated[uid])
+
     def close(self) -> None:
         """Stop asking the API server. The cache stays open: close it yourself."""
         self.look_ups.close()
@@ -115,15 +145,20 @@ class ClaimPreparer:
 
     def _prepare(self, ref: ClaimRef, found: Found) -> Prepared:
         known = self._records.get(ref.uid)
-        if isinstance(found, NotAsked):
-            return self._from_memory(ref, known, found.why)
+        if isinstance(found, Unreached) and known and ref.uid in self._ready:
+            return self._from_memory(known, found.why)
+        if isinstance(found, NotAnswered):
+            name = f"{ref.namespace}/{ref.name}"
+            raise DRAError(f"claim {name} (UID {ref.uid}): its allocation cannot be read: {found.why}")
         if isinstance(found, ClaimInvalid):
             raise found
         if not isinstance(found, DriverClaim):
             raise DRAError(not_a(DriverClaim, found))
         old = self._records.view(known) if known else None
         if old and ref.uid in self._ready and old.same_allocation(found):
+            self._settle(ref.uid)
             return self._confirmed(old, found)
+        self._settle(ref.uid)
         self.hooks.check(found.copy())
         if known and old and self._must_go_first(known, old, found):
             self._unprepare_known(ref.uid)  # all of it: two claims may have swapped their devices
@@ -143,14 +178,13 @@ class ClaimPreparer:
         )
         return True
 
-    def _from_memory(self, ref: ClaimRef, known: ClaimInfo | None, why: str) -> Prepared:
-        """The API server gave no answer: only a claim prepared in this boot is answered."""
-        if not known or ref.uid not in self._ready:
-            raise DRAError(f"claim {ref.namespace}/{ref.name} (UID {ref.uid}): its allocation cannot be read: {why}")
+    def _from_memory(self, known: ClaimInfo, why: str) -> Prepared:
+        """The API server cannot be reached: a claim that is set up in this boot is answered, and confirmed later."""
         served = self._records.view(replace(known, state=known.served))
         self.hooks.refresh(served.copy())
         self.answered_from_memory += 1
-        self._emit(ClaimEventKind.ANSWERED_FROM_MEMORY, ref.uid, why)
+        self.unconfirmed.add(known.uid)
+        self._emit(ClaimEventKind.ANSWERED_FROM_MEMORY, known.uid, why)
         return Prepared(served.devices)
 
     def _confirmed(self, old: DriverClaim, found: DriverClaim) -> Prepared:
@@ -216,9 +250,15 @@ class ClaimPreparer:
         if known := self._records.get(uid):
             claim = self._records.view(known)
             self._ready.discard(uid)
+            self._settle(uid)
             self._records.write(claim, ClaimPhase.UNPREPARING)
             self.hooks.tear_down(claim.copy())
             self._records.remove(uid)
+
+    def _settle(self, uid: str) -> None:
+        """An answer of the API server, or an unprepare, has replaced what was answered from memory."""
+        self.unconfirmed.discard(uid)
+        self.outdated.pop(uid, None)
 
     @contextmanager
     def _reported(self, uid: str, operation: str, failures: list[str] | None = None) -> Iterator[None]:
@@ -226,8 +266,7 @@ class ClaimPreparer:
         try:
             yield
         except Exception as error:  # noqa: BLE001  (a hook is foreign code)
-            known = isinstance(error, DRAError | CheckpointError | OSError)
-            why = str(error) if known else f"{type(error).__name__}: {error}"
+            why = in_one_line(error)
             kind = ClaimEventKind.STATE_LOST if isinstance(error, DirectoryLocked) else ClaimEventKind.FAILED
             self._emit(kind, uid, f"{operation}: {why}")
             if failures is not None:

@@ -22,8 +22,9 @@ class DriverHooks(ABC):
     def look_up(self, ref: ClaimRef) -> DriverClaim:
         """Return the current allocation from the API server: read_allocation reads it from a ResourceClaim object.
 
-        Raise ClaimGone if there is none, and any other exception if the API server gave no answer. It runs in its
-        own threads, and the ClaimPreparer waits for it only for a limited time.
+        Raise ClaimGone if there is none, and ServerUnreachable if there was no connection: only then is a claim
+        answered from memory. Any other exception means that the server refused to answer, and the prepare fails.
+        It runs in its own threads, and the ClaimPreparer waits for it only for a limited time.
         """
 
     def check(self, claim: DriverClaim) -> None:  # noqa: B027 - most drivers have nothing to refuse

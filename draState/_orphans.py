@@ -13,7 +13,7 @@ from ._driver import ClaimRef
 from ._driverclaim import DriverClaim
 from ._driverrecords import DriverRecords
 from ._errors import ClaimGone, DRAError
-from ._lookups import THREADS, Found, LookUps, NotAsked
+from ._lookups import THREADS, Found, LookUps, NotAnswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Orphans:
             known = dict(self.current())
             before = set(known)
             for claim, found in _found([claim for claim in self._records if any(claim.name)], look_ups):
-                if isinstance(found, NotAsked):
+                if isinstance(found, NotAnswered):
                     continue  # no answer: the claim stays as it was
                 if why := self._why(claim, found):
                     known.setdefault(claim.uid, Orphan(claim.uid, why))
@@ -60,7 +60,7 @@ class Orphans:
     def why(self, claim: ClaimInfo, look_ups: LookUps) -> str:
         """Why a claim is an orphan now, or "" if it is not one. Raises DRAError if the API server gives no answer."""
         ((_, found),) = _found([claim], look_ups)
-        if isinstance(found, NotAsked):
+        if isinstance(found, NotAnswered):
             raise DRAError(f"claim {'/'.join(claim.name)} (UID {claim.uid}): it cannot be looked up: {found.why}")
         return self._why(claim, found)
 

@@ -119,6 +119,13 @@ class AsyncClaimPreparer:
         """See ClaimPreparer.find_orphans. Runs in its own thread, because it may take long."""
         return await asyncio.to_thread(self.preparer.find_orphans)
 
+    async def confirm(self) -> None:
+        """See ClaimPreparer.confirm."""
+        for ref in self.preparer.unanswered():
+            found = await self.preparer.look_ups.start(ref).found()
+            async with self._threads.turn(_keys_of([ref.uid])):
+                await asyncio.to_thread(self.preparer.compare, ref.uid, found)
+
     async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
         async with self._threads.turn(_keys_of([ref.uid])):
             found = await self.preparer.look_ups.start(ref).found()

@@ -85,10 +85,17 @@ class PreparerMetrics(Collector):
             orphaned.add_metric([uid], 1)
         from_memory = CounterMetricFamily(
             "dra_resource_claims_answered_from_memory",
-            "Prepares answered from memory because the API server did not return the current allocation.",
+            "Prepares answered from memory because the API server could not be reached.",
         )
         from_memory.add_metric([], preparer.answered_from_memory)
-        return [phases, orphaned, from_memory]
+        outdated = GaugeMetricFamily(
+            "dra_resource_claims_outdated",
+            "1 for each claim answered from memory although the API server had allocated other devices, by UID.",
+            labels=["claim_uid"],
+        )
+        for uid in preparer.outdated.copy():
+            outdated.add_metric([uid], 1)
+        return [phases, orphaned, from_memory, outdated]
 
 
 class HealthMetrics(Collector):

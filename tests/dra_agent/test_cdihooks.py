@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import MemoryStore
-from dra_agent.apiserver import ApiError
+from dra_agent.apiserver import ApiError, ApiUnreachable
 from dra_agent.cdi import CdiFolder
 from dra_agent.cdihooks import CdiHooks
 from dra_agent.inventory import Inventory, OfferedDevice
@@ -91,7 +91,7 @@ class Desk:
     def _fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
         self.fetched += 1
         if self.down:
-            raise ApiError(name, 503, "down")
+            raise ApiUnreachable(name, 0, "down")
         if name not in self.server:
             raise ApiError(name, 404, "not found", "resourceclaims")
         found: Mapping[str, Any] = self.server[name]

@@ -20,7 +20,7 @@ def test_after_a_restart_it_answers_from_its_state_without_the_api_server(node: 
     agent = node.start()
     first = prepare(node, claim)
     assert agent.terminate() == 0
-    cluster.failing = 503
+    cluster.go_down()
     agent = node.start()
     assert prepare(node, claim) == first
     assert "dra_resource_claims_answered_from_memory_total 1.0" in agent.get("/metrics")[1]

@@ -41,6 +41,7 @@ from .wire import V1, V1BETA1
 logger = logging.getLogger("dra_agent")
 
 LOCK_SLICE_SECONDS = 0.5  # the length of one attempt of a standby, and so the longest delay before it notices SIGTERM
+CONFIRM_SECONDS = 1.0  # between two attempts to look up what was answered from memory
 WATCH_SECONDS = 1.0  # between two checks of the sockets and of the device file
 
 
@@ -149,8 +150,14 @@ class Agent:
                 await socket.start()
             status.phase = Phase.SERVING
             logger.info("serving %d claims on %s", len(cache.cache), settings.dra_socket)
-            orphans = watch_orphans(preparer, settings.release_orphans_after)
-            for work in (publisher.run(), self._watch(sockets), self._watch_devices(publisher), orphans, devices.run()):
+            for work in (
+                publisher.run(),
+                self._watch(sockets),
+                self._watch_devices(publisher),
+                watch_orphans(preparer, settings.release_orphans_after),
+                _confirm_answers(preparer),
+                devices.run(),
+            ):
                 tasks.append(asyncio.create_task(work))
             await self.stopping.wait()
         finally:
@@ -222,3 +229,10 @@ class Agent:
         if not self.status.failure:
             logger.error("a restart is needed: %s", why)
         self.status.failure = why
+
+
+async def _confirm_answers(preparer: AsyncClaimPreparer) -> None:
+    """What was answered from memory is looked up as soon as the API server answers again."""
+    while True:
+        await preparer.confirm()
+        await asyncio.sleep(CONFIRM_SECONDS)

@@ -36,6 +36,14 @@ class ApiError(Exception):
         self.missing = missing
 
 
+class ApiUnreachable(ApiError):
+    """There was no connection to the API server."""
+
+
+class ApiTimeout(ApiError, TimeoutError):
+    """The API server took the request and did not answer in time."""
+
+
 class ApiServer:
     """One request at a time per thread. `timeout`, in seconds, limits connecting and each wait for an answer."""
 
@@ -77,12 +85,15 @@ class ApiServer:
         except CredentialsError as error:
             self.close()
             raise ApiError(what, 0, str(error)) from error
+        except _NoConnection as error:
+            self.close()
+            raise ApiUnreachable(what, 0, f"cannot be reached: {error}") from error
         except TimeoutError as error:
             self.close()
-            raise ApiError(what, 0, f"no answer within {self._timeout:g} s") from error
+            raise ApiTimeout(what, 0, f"no answer within {self._timeout:g} s") from error
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise ApiError(what, 0, f"cannot be reached: {error or type(error).__name__}") from error
+            raise ApiError(what, 0, f"the connection failed: {error or type(error).__name__}") from error
         return _understood(what, status, text)
 
     def _exchange(
@@ -127,6 +138,12 @@ class ApiServer:
         else:
             self._threads.connection = http.client.HTTPConnection(host, port, timeout=self._timeout)
         connection: http.client.HTTPConnection = self._threads.connection
+        try:
+            connection.connect()
+        except ssl.SSLError:
+            raise  # somebody answered
+        except OSError as error:
+            raise _NoConnection(str(error) or type(error).__name__) from error
         return connection
 
     def close(self) -> None:
@@ -135,6 +152,10 @@ class ApiServer:
         self._threads.connection = None
         if connection:
             connection.close()
+
+
+class _NoConnection(Exception):
+    pass
 
 
 class _SecureConnection(http.client.HTTPSConnection):

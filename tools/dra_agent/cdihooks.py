@@ -6,9 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from draState import ClaimGone, ClaimInvalid, ClaimRef, Device, DriverClaim, DriverHooks, read_allocation
+from draState import (
+    ClaimGone,
+    ClaimInvalid,
+    ClaimRef,
+    Device,
+    DRAError,
+    DriverClaim,
+    DriverHooks,
+    ServerUnreachable,
+    read_allocation,
+)
 
-from .apiserver import CLAIMS, ApiError
+from .apiserver import CLAIMS, ApiError, ApiTimeout, ApiUnreachable
 from .cdi import CdiFolder, device_edits
 from .inventory import Inventory
 from .parameters import Parameters, check_parameters
@@ -40,7 +50,11 @@ class CdiHooks(DriverHooks):
         except ApiError as error:
             if error.missing == CLAIMS:
                 raise ClaimGone(f"claim {ref.namespace}/{ref.name} (UID {ref.uid}): {error}") from error
-            raise
+            if isinstance(error, ApiUnreachable):
+                raise ServerUnreachable(str(error)) from error
+            if isinstance(error, ApiTimeout):
+                raise
+            raise DRAError(str(error)) from error
         return read_allocation(ref, found, self.driver)
 
     def check(self, claim: DriverClaim) -> None:

@@ -42,7 +42,18 @@ class Status:
     @property
     def ready(self) -> bool:
         """A standby is ready: a rolling update with surge ends the old process only then."""
-        return self.phase in (Phase.STANDBY, Phase.SERVING) and not self.failure and not self.unserved
+        return self.phase in (Phase.STANDBY, Phase.SERVING) and not self.failure and not self.reasons
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the agent is not ready, although it serves and a restart would not help."""
+        found = [self.unserved]
+        if self.preparer:
+            if refusal := self.preparer.look_ups.refusal:
+                found.append(f"claims cannot be looked up: {refusal}")
+            if outdated := sorted(self.preparer.outdated.copy()):
+                found.append(f"pods may have devices that are not theirs: see outdated_claims ({', '.join(outdated)})")
+        return [reason for reason in found if reason]
 
     def details(self) -> dict[str, Any]:
         """For /readyz. Names the claims that cannot be trusted, with the reason."""
@@ -50,8 +61,8 @@ class Status:
         details: dict[str, Any] = {"ready": self.ready, "phase": self.phase}
         if self.failure:
             details["failure"] = self.failure
-        if self.unserved:
-            details["reason"] = self.unserved
+        if self.reasons:
+            details["reason"] = "; ".join(self.reasons)
         if self.owner and self.phase is Phase.STANDBY:
             details["holder"] = str(self.owner)
         if report:
@@ -61,6 +72,7 @@ class Status:
             details["claims_of_an_earlier_boot"] = len(report.earlier_boot)
             orphans = self.preparer.orphans.current() if self.preparer else {}
             details["orphaned_claims"] = {uid: orphan.why for uid, orphan in orphans.items()}
+            details["outdated_claims"] = self.preparer.outdated.copy() if self.preparer else {}
             details["registration"] = self.registration
             details["resource_slices"] = self.published
             details["devices_file"] = self.devices_file
