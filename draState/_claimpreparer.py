@@ -11,24 +11,23 @@ answered without setting it up again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from checkpointmanager import DirectoryLocked, KeyLocks, check_key
+from checkpointmanager import check_key
 
 from ._claimcache import ClaimInfoCache
-from ._claimevents import ClaimEvent, ClaimEventKind, emit
+from ._claimevents import ClaimEvent, ClaimEventKind
 from ._claiminfo import ClaimInfo
-from ._claimstate import ClaimPhase, DriverState
+from ._claimstate import ClaimPhase
 from ._driver import ClaimRef, Prepared, not_a
 from ._driverclaim import DriverClaim
 from ._driverhooks import DriverHooks
-from ._driverrecords import DriverRecords
-from ._errors import ClaimGone, ClaimInUse, ClaimInvalid, DRAError, in_one_line
-from ._lookups import Found, LookUps, NotAnswered, Unreached
-from ._orphans import Orphan, Orphans
+from ._driverside import DriverSide
+from ._errors import ClaimInUse, ClaimInvalid, DRAError
+from ._lookups import Found, NotAnswered, Unreached
+from ._review import Review
 
 LOOK_UP_SECONDS = 2.0  # kubelet gives a prepare 45 s
 GIVEN_UP = "the caller's deadline passed before the prepare began; nothing was done"
@@ -52,29 +51,28 @@ class ClaimPreparer:
     ) -> None:
         self.cache = cache  # what is remembered
         self.hooks = hooks
-        self.look_ups = LookUps(hooks.look_up, look_up_seconds)  # the threads that ask the API server
-        self._records = DriverRecords(cache, hooks)
-        self.orphans = Orphans(self._records)  # as of the last find_orphans
+        self._side = side = DriverSide(cache, hooks, look_up_seconds, on_event)
+        self.look_ups = side.look_ups  # the threads that ask the API server
+        self.review = Review(side)  # compares what is held with the API server
         self.answered_from_memory = 0  # the number of such answers; approximate, for people
-        self.unconfirmed: set[str] = set()  # UIDs of claims that were answered from memory and not looked up since
-        self.outdated: dict[str, str] = {}  # UID -> why: claims that were wrongly answered from memory
         self._tear_down_unfinished = unfinished == "tear_down"
-        self._on_event = on_event
-        self._operations = KeyLocks()  # by claim UID, held across the hooks
-        self._ready: set[str] = set()  # UIDs of claims that were set up or refreshed by this process
+        self._records = side.records
+        self._operations = side.operations
+        self._ready = side.ready
 
     def restore(self) -> None:
         """Call this once, before the first answer. A claim that fails here does not affect the others."""
         for uid in [claim.uid for claim in self.cache]:
-            with self._operations.locked(uid), self._reported(uid, "restore"):
+            with self._operations.locked(uid), self._side.reported(uid, "restore"):
                 if claim := self._records.get(uid):
                     self._restore(claim)
+        self.review.restore_lost()
 
     def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, Prepared]:
         """Returns the devices, or the error, by claim UID. `deadline` is the caller's own, in time.monotonic()."""
         with self._operations.locked(*{ref.uid for ref in claims}):
             started = [(ref, self.look_ups.start(ref)) for ref in claims]
-            return {ref.uid: self.prepare_found(ref, look_up.result(), deadline) for ref, look_up in started}
+            return {ref.uid: self._prepare(ref, look_up.result(), deadline) for ref, look_up in started}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, str]:
         """Returns the error by claim UID, "" for success. A UID that is not in the cache succeeds."""
@@ -86,48 +84,14 @@ class ClaimPreparer:
         Without `force` it is refused unless the API server confirms that the claim is an orphan.
         """
         failures: list[str] = []
-        with self._operations.locked(uid), self._reported(uid, "release", failures):
+        with self._operations.locked(uid), self._side.reported(uid, "release", failures):
             claim = self._records.get(uid)
             if claim is None:
                 raise DRAError(f"claim {uid} is not known here: no device is held for it")
-            if not force and not self.orphans.why(claim, self.look_ups):
+            if not force and not self.review.why_orphan(claim):
                 raise ClaimInUse(f"claim {'/'.join(claim.name)} (UID {uid}) still has its devices in the API server")
             self._unprepare_known(uid)
         return failures[0] if failures else ""
-
-    def find_orphans(self) -> Mapping[str, Orphan]:
-        """Check every claim with the API server. `orphans` keeps the result; nothing is released."""
-        for claim in self.orphans.look(self.look_ups):
-            self._emit(ClaimEventKind.ORPHANED, claim.uid, claim.why)
-        return self.orphans.current()
-
-    def confirm(self) -> None:
-        """Look up what was answered from memory, or refused, since. Call this often: it costs nothing otherwise.
-
-        A claim whose allocation differs from the answer is in `outdated` until it is prepared or unprepared.
-        """
-        for ref in self.unanswered():
-            self.compare(ref.uid, self.look_ups.start(ref).result())
-
-    def unanswered(self) -> list[ClaimRef]:
-        """The claims that confirm looks up."""
-        claims = [self._records.view(claim).ref for uid in self.unconfirmed.copy() if (claim := self._records.get(uid))]
-        refused = self.look_ups.refused
-        return [*claims, refused] if refused else claims
-
-    def compare(self, uid: str, found: Found) -> None:
-        """The second half of confirm: compare the answer from memory with the allocation."""
-        with self._operations.locked(uid):
-            known = self._records.get(uid)
-            if isinstance(found, NotAnswered) or uid not in self.unconfirmed or not known:
-                return
-            self.unconfirmed.discard(uid)
-            why = str(found) if isinstance(found, ClaimGone) else ""
-            if isinstance(found, DriverClaim) and not self._records.view(known).same_allocation(found):
-                why = "its devices or configs have changed"
-            if why:
-                self.outdated[uid] = f"answered from memory while the API server could not be reached, but {why}"
-                self._emit(ClaimEventKind.OUTDATED, uid, self.outdated[uid])
 
     def close(self) -> None:
         """Stop asking the API server. The cache stays open: close it yourself."""
@@ -135,15 +99,19 @@ class ClaimPreparer:
 
     def prepare_found(self, ref: ClaimRef, found: Found, deadline: float | None = None) -> Prepared:
         """The second half of a prepare: the caller has looked up the claim and lets no other call for it run."""
+        with self._operations.locked(ref.uid):
+            return self._prepare(ref, found, deadline)
+
+    def _prepare(self, ref: ClaimRef, found: Found, deadline: float | None) -> Prepared:
         failures: list[str] = []
-        with self._reported(ref.uid, "prepare", failures):
+        with self._side.reported(ref.uid, "prepare", failures):
             check_key(ref.uid)
             if deadline is not None and time.monotonic() >= deadline:
                 raise DRAError(GIVEN_UP)
-            return self._prepare(ref, found)
+            return self._prepare_found(ref, found)
         return Prepared(error=failures[0])
 
-    def _prepare(self, ref: ClaimRef, found: Found) -> Prepared:
+    def _prepare_found(self, ref: ClaimRef, found: Found) -> Prepared:
         known = self._records.get(ref.uid)
         if isinstance(found, Unreached) and known and ref.uid in self._ready:
             return self._from_memory(known, found.why)
@@ -155,10 +123,9 @@ class ClaimPreparer:
         if not isinstance(found, DriverClaim):
             raise DRAError(not_a(DriverClaim, found))
         old = self._records.view(known) if known else None
+        self.review.settle(ref.uid)
         if old and ref.uid in self._ready and old.same_allocation(found):
-            self._settle(ref.uid)
-            return self._confirmed(old, found)
-        self._settle(ref.uid)
+            return self._side.follow(old, found)
         self.hooks.check(found.copy())
         if known and old and self._must_go_first(known, old, found):
             self._unprepare_known(ref.uid)  # all of it: two claims may have swapped their devices
@@ -173,7 +140,7 @@ class ClaimPreparer:
         same = old.same_devices(found) if phase is None else old.same_allocation(found)
         if same or not old.devices:
             return False
-        self._emit(
+        self._side.emit(
             ClaimEventKind.ALLOCATION_CHANGED, known.uid, "devices or configs have changed; tearing down the old ones"
         )
         return True
@@ -183,20 +150,9 @@ class ClaimPreparer:
         served = self._records.view(replace(known, state=known.served))
         self.hooks.refresh(served.copy())
         self.answered_from_memory += 1
-        self.unconfirmed.add(known.uid)
-        self._emit(ClaimEventKind.ANSWERED_FROM_MEMORY, known.uid, why)
+        self.review.served(known.uid)
+        self._side.emit(ClaimEventKind.ANSWERED_FROM_MEMORY, known.uid, why)
         return Prepared(served.devices)
-
-    def _confirmed(self, old: DriverClaim, found: DriverClaim) -> Prepared:
-        """Answer for a claim that is already set up as allocated; pods and request names may have changed."""
-        requests = {(*device.identity, device.admin_access): device.request_names for device in found.devices}
-        devices = tuple(
-            replace(device, request_names=requests[*device.identity, device.admin_access]) for device in old.devices
-        )
-        claim = replace(old, name=found.name, namespace=found.namespace, devices=devices, pods=found.pods)
-        self.hooks.refresh(claim.copy())
-        self._records.write(claim, ClaimPhase.PREPARED)
-        return Prepared(devices)
 
     def _set_up(self, claim: DriverClaim) -> Prepared:
         try:
@@ -210,7 +166,7 @@ class ClaimPreparer:
             self._ready.add(claim.uid)
         except Exception:
             if self._tear_down_unfinished:
-                with self._reported(claim.uid, "tear down"):
+                with self._side.reported(claim.uid, "tear down"):
                     self._unprepare_known(claim.uid)
             raise
         return Prepared(done.devices)
@@ -218,7 +174,7 @@ class ClaimPreparer:
     def _restore(self, claim: ClaimInfo) -> None:
         phase = self._records.phase(claim)
         if claim.guessed:
-            self._guess(claim)
+            self.review.restore(claim)
         elif phase is ClaimPhase.PREPARED:
             if claim.from_this_boot:
                 self.hooks.refresh(self._records.view(claim).copy())
@@ -226,22 +182,13 @@ class ClaimPreparer:
                 phases = {did.phase for did in claim.state.driver_states.values()}
                 self.cache.mark(claim.uid, prepared=phases == {ClaimPhase.PREPARED})
         elif phase:
-            self._emit(ClaimEventKind.UNFINISHED, claim.uid, f"the last process ended while it was {phase}")
+            self._side.emit(ClaimEventKind.UNFINISHED, claim.uid, f"the last process ended while it was {phase}")
             if phase is ClaimPhase.UNPREPARING or self._tear_down_unfinished:
                 self._unprepare_known(claim.uid)
 
-    def _guess(self, claim: ClaimInfo) -> None:
-        """The devices that a damaged claim probably holds stay held, in memory and never on disk."""
-        if self.hooks.driver in claim.state.driver_states:
-            return
-        if devices := self.hooks.devices_of_damaged(claim.uid):
-            parts = {**claim.state.driver_states, self.hooks.driver: DriverState(devices)}
-            state = replace(claim.state, driver_states=parts)
-            self.cache.change([claim.uid], lambda _: [replace(claim, state=state)])
-
     def _unprepare(self, uid: str) -> str:
         failures: list[str] = []
-        with self._operations.locked(uid), self._reported(uid, "unprepare", failures):
+        with self._operations.locked(uid), self._side.reported(uid, "unprepare", failures):
             check_key(uid)
             self._unprepare_known(uid)
         return failures[0] if failures else ""
@@ -250,27 +197,7 @@ class ClaimPreparer:
         if known := self._records.get(uid):
             claim = self._records.view(known)
             self._ready.discard(uid)
-            self._settle(uid)
+            self.review.settle(uid)
             self._records.write(claim, ClaimPhase.UNPREPARING)
             self.hooks.tear_down(claim.copy())
             self._records.remove(uid)
-
-    def _settle(self, uid: str) -> None:
-        """An answer of the API server, or an unprepare, has replaced what was answered from memory."""
-        self.unconfirmed.discard(uid)
-        self.outdated.pop(uid, None)
-
-    @contextmanager
-    def _reported(self, uid: str, operation: str, failures: list[str] | None = None) -> Iterator[None]:
-        """Report an error as the failure of one claim; it goes no further."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001  (a hook is foreign code)
-            why = in_one_line(error)
-            kind = ClaimEventKind.STATE_LOST if isinstance(error, DirectoryLocked) else ClaimEventKind.FAILED
-            self._emit(kind, uid, f"{operation}: {why}")
-            if failures is not None:
-                failures.append(why)
-
-    def _emit(self, kind: ClaimEventKind, uid: str, detail: str) -> None:
-        emit(ClaimEvent(kind, uid, detail), self._on_event)

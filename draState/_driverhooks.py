@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
-from ._claimstate import Device
+from ._claimstate import Device, DriverState
 from ._driver import ClaimRef
 from ._driverclaim import DriverClaim
 
@@ -44,9 +45,23 @@ class DriverHooks(ABC):
     def tear_down(self, claim: DriverClaim) -> None:
         """Undo set_up, as far as it got. `driver_data` is what set_up returned, or None if it did not return."""
 
-    def devices_of_damaged(self, uid: str) -> tuple[Device, ...]:
-        """The devices of a claim whose file is damaged, as far as the hardware or the CDI folder shows them."""
+    def find(self, uid: str) -> ClaimRef | None:
+        """Search the API server for a claim whose name is lost with its record. None if you cannot.
+
+        Raise ClaimGone if there is none, and otherwise what look_up raises.
+        """
+        return None
+
+    def traces(self) -> Iterable[str]:
+        """The UIDs of all claims that the hardware or the CDI folder shows to be set up in this boot.
+
+        One without a record means that the state directory was lost. Its devices stay held.
+        """
         return ()
+
+    def trace(self, uid: str) -> DriverState | None:
+        """What this node shows of one claim whose record is damaged or lost: devices with CDI ids, and driver_data."""
+        return None
 
     def same_device(self, one: Device, other: Device) -> bool:
         """True if two devices of one name in different pools are the same hardware.

@@ -25,13 +25,13 @@ class DriverRecords:
         self._devices = KeyLocks()  # by name: two claims for one device must not both find it free
 
     def __iter__(self) -> Iterator[ClaimInfo]:
-        """The claims that this driver has a part in."""
-        return (claim for claim in self.cache if self.driver in claim.state.driver_states)
+        """The claims that this driver has, or because of damage may have, a part in."""
+        return filter(self._concerns, self.cache)
 
     def get(self, uid: str) -> ClaimInfo | None:
-        """A claim that this driver has, or because of damage may have, a part in."""
+        """One of these claims."""
         claim = self.cache.get(uid)
-        return claim if claim and (claim.guessed or self.driver in claim.state.driver_states) else None
+        return claim if claim and self._concerns(claim) else None
 
     def view(self, claim: ClaimInfo) -> DriverClaim:
         return DriverClaim.remembered(claim, self.driver)
@@ -40,12 +40,12 @@ class DriverRecords:
         did = claim.state.driver_states.get(self.driver)
         return did.phase if did else None
 
-    def hold(self, claim: DriverClaim) -> None:
-        """Record the intent: from here on the claim holds its devices, whatever happens. Raises DeviceHeld."""
+    def hold(self, claim: DriverClaim, phase: ClaimPhase | None = ClaimPhase.PREPARING) -> None:
+        """Record that the claim holds its devices: from here on it does, whatever happens. Raises DeviceHeld."""
         with self._devices.locked(*{device.device_name for device in claim.devices}):
             for device in claim.devices:
                 self._refuse_if_held(claim, device)
-            self.write(claim, ClaimPhase.PREPARING)
+            self.write(claim, phase)
 
     def write(self, claim: DriverClaim, phase: ClaimPhase | None) -> None:
         """Does not write if the disk already has this state, from this boot."""
@@ -68,6 +68,9 @@ class DriverRecords:
     def remove(self, uid: str) -> None:
         """Delete this driver's part, and the claim with the last part."""
         self.cache.delete_part(uid, self.driver)
+
+    def _concerns(self, claim: ClaimInfo) -> bool:
+        return claim.guessed or self.driver in claim.state.driver_states
 
     def _refuse_if_held(self, claim: DriverClaim, device: Device) -> None:
         for uid in sorted(self.cache.holders(self.driver, None, device.device_name) - {claim.uid}):

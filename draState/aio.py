@@ -31,8 +31,8 @@ from ._devicehealth import DeviceHealth
 from ._dramanager import ActivePods, DRAManager
 from ._driver import ClaimRef, Prepared
 from ._healthstore import DeviceHealthStore
-from ._orphans import Orphan
 from ._pod import Pod
+from ._review import Orphan
 
 __all__ = ["AsyncClaimInfoCache", "AsyncClaimPreparer", "AsyncDRAManager", "AsyncDeviceHealthStore"]
 
@@ -115,16 +115,17 @@ class AsyncClaimPreparer:
         """See ClaimPreparer.release."""
         return await self._threads.run(_keys_of([uid]), lambda: self.preparer.release(uid, force=force))
 
-    async def find_orphans(self) -> Mapping[str, Orphan]:
-        """See ClaimPreparer.find_orphans. Runs in its own thread, because it may take long."""
-        return await asyncio.to_thread(self.preparer.find_orphans)
+    async def review(self) -> Mapping[str, Orphan]:
+        """See Review.look. Runs in its own thread, because it may take long."""
+        return await asyncio.to_thread(self.preparer.review.look)
+
+    async def heal(self) -> None:
+        """See Review.heal."""
+        await asyncio.to_thread(self.preparer.review.heal)
 
     async def confirm(self) -> None:
-        """See ClaimPreparer.confirm."""
-        for ref in self.preparer.unanswered():
-            found = await self.preparer.look_ups.start(ref).found()
-            async with self._threads.turn(_keys_of([ref.uid])):
-                await asyncio.to_thread(self.preparer.compare, ref.uid, found)
+        """See Review.confirm."""
+        await asyncio.to_thread(self.preparer.review.confirm)
 
     async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
         async with self._threads.turn(_keys_of([ref.uid])):

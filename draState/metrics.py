@@ -81,7 +81,7 @@ class PreparerMetrics(Collector):
             "1 for each claim that holds devices which the API server no longer allocates to it, by UID.",
             labels=["claim_uid"],
         )
-        for uid in preparer.orphans.current():
+        for uid in preparer.review.orphans:
             orphaned.add_metric([uid], 1)
         from_memory = CounterMetricFamily(
             "dra_resource_claims_answered_from_memory",
@@ -93,9 +93,16 @@ class PreparerMetrics(Collector):
             "1 for each claim answered from memory although the API server had allocated other devices, by UID.",
             labels=["claim_uid"],
         )
-        for uid in preparer.outdated.copy():
+        for uid in preparer.review.outdated:
             outdated.add_metric([uid], 1)
-        return [phases, orphaned, from_memory, outdated]
+        unknown_devices = GaugeMetricFamily(
+            "dra_resource_claims_unknown_devices",
+            "1 for each damaged claim that holds devices which are not known, by UID: another claim may get them.",
+            labels=["claim_uid"],
+        )
+        for uid in preparer.review.unknown_devices:
+            unknown_devices.add_metric([uid], 1)
+        return [phases, orphaned, from_memory, outdated, unknown_devices]
 
 
 class HealthMetrics(Collector):

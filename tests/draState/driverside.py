@@ -19,6 +19,7 @@ from draState import (
     Device,
     DriverClaim,
     DriverHooks,
+    DriverState,
     Prepared,
 )
 
@@ -64,6 +65,7 @@ class Hardware(DriverHooks):
         self.calls: list[tuple[str, str]] = []
         self.torn_down: list[DriverClaim] = []
         self.one_name_one_device = True
+        self.shows_traces = True
         folder.mkdir(parents=True, exist_ok=True)
 
     def look_up(self, ref: ClaimRef) -> DriverClaim:
@@ -91,8 +93,20 @@ class Hardware(DriverHooks):
             self._file(device).unlink(missing_ok=True)
             self._called("tear_down", claim)
 
-    def devices_of_damaged(self, uid: str) -> tuple[Device, ...]:
-        return tuple(Device(POOL, name) for name, owner in self.holdings().items() if owner == uid)
+    def find(self, uid: str) -> ClaimRef | None:
+        if self._server.down:
+            raise ConnectionRefusedError("connection refused")
+        if uid not in self._server.claims:
+            raise ClaimGone(f"claim {uid} is not there")
+        return self._server.claims[uid].ref
+
+    def traces(self) -> set[str]:
+        return set(self.holdings().values()) if self.shows_traces else set()
+
+    def trace(self, uid: str) -> DriverState | None:
+        devices = tuple(Device(POOL, name) for name, owner in sorted(self.holdings().items()) if owner == uid)
+        ready = tuple(replace(device, cdi_device_ids=(f"{GPU}/d={device.device_name}",)) for device in devices)
+        return DriverState(ready, driver_data=PARTITION) if self.shows_traces and devices else None
 
     def same_device(self, one: Device, other: Device) -> bool:
         return self.one_name_one_device
@@ -121,9 +135,10 @@ class DriverNode:
         self.events: list[ClaimEvent] = []
         self.start()
 
-    def start(self, boot_id: str = "boot-1", failing: Iterable[str] = ()) -> None:
+    def start(self, boot_id: str = "boot-1", failing: Iterable[str] = (), *, shows_traces: bool = True) -> None:
         self.hardware = Hardware(self.directory.parent / "hardware", self.server)
         self.hardware.failing |= set(failing)
+        self.hardware.shows_traces = shows_traces
         self.cache = ClaimInfoCache(self.directory, boot_id=boot_id)
         self.preparer = ClaimPreparer(self.cache, self.hardware, on_event=self.events.append, **self.options)
         self.preparer.restore()

@@ -100,7 +100,7 @@ def test_a_claim_of_the_other_driver_is_no_orphan_and_not_released(two: Two) -> 
     ref = two.nic.server.allocate("a", "eth-0")
     two.nic.prepare(ref)
 
-    assert two.gpu.preparer.find_orphans() == {}, "gpu's look-up finds no device of gpu"
+    assert two.gpu.preparer.review.look() == {}, "gpu's look-up finds no device of gpu"
     for force in (False, True):
         assert "no device is held for it" in two.gpu.preparer.release("a", force=force)
 
@@ -111,12 +111,12 @@ def test_a_claim_of_the_other_driver_is_no_orphan_and_not_released(two: Two) -> 
 
 def test_one_driver_s_orphan_is_released_and_the_other_s_part_stays(two: Two, ref: ClaimRef) -> None:
     del two.gpu.server.claims["a"]
-    assert two.gpu.preparer.find_orphans().keys() == {"a"}
-    assert two.nic.preparer.find_orphans() == {}
+    assert two.gpu.preparer.review.look().keys() == {"a"}
+    assert two.nic.preparer.review.look() == {}
 
     assert two.gpu.preparer.release("a") == ""
 
-    assert two.gpu.preparer.orphans.current() == {}
+    assert two.gpu.preparer.review.orphans == {}
     assert (two.gpu.hardware.holdings(), two.nic.hardware.holdings()) == ({}, {"eth-0": "a"})
 
 

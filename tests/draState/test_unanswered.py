@@ -88,9 +88,9 @@ def test_a_refusal_is_remembered_until_the_server_answers(
         refuse(node, patched, Forbidden())
         node.prepare(ref)
         assert node.preparer.look_ups.refusal == "Forbidden: (403)"
-        node.preparer.confirm()
+        node.preparer.review.confirm()
         assert node.preparer.look_ups.refusal, "it still refuses"
-    node.preparer.confirm()
+    node.preparer.review.confirm()
     assert node.preparer.look_ups.refusal == ""
 
 
@@ -101,11 +101,10 @@ def test_an_answer_from_memory_is_looked_up_again(
     with monkeypatch.context() as patched:
         refuse(node, patched, error)
         assert names(node.prepare(ref)) == ["gpu-0"]
-        node.preparer.confirm()
-        assert node.preparer.unconfirmed == {"a"}
+        node.preparer.review.confirm()
     assert node.preparer.look_ups.refusal == ""
-    node.preparer.confirm()
-    assert (node.preparer.unconfirmed, node.preparer.outdated) == (set(), {})
+    node.preparer.review.confirm()
+    assert node.preparer.review.outdated == {}
     assert node.kinds() == ["answered-from-memory"]
 
 
@@ -126,16 +125,16 @@ def test_an_answer_from_memory_that_was_wrong_is_reported_until_it_is_put_right(
     node.server.down = False
 
     for _ in range(2):
-        node.preparer.confirm()
+        node.preparer.review.confirm()
 
-    assert node.preparer.outdated.keys() == {"a"}
+    assert node.preparer.review.outdated.keys() == {"a"}
     assert node.kinds() == ["answered-from-memory", "outdated"]
     assert 'dra_resource_claims_outdated{claim_uid="a"} 1.0' in generate_latest(registry).decode()
     if change == "gone":
         assert node.unprepare(ref) == ""
     else:
         assert node.prepare(ref).devices
-    assert node.preparer.outdated == {}
+    assert node.preparer.review.outdated == {}
     assert "claims_outdated{" not in generate_latest(registry).decode()
 
 
@@ -144,4 +143,6 @@ def test_a_prepare_with_an_answer_needs_no_confirmation(node: DriverNode, ref: C
     node.prepare(ref)
     node.server.down = False
     node.prepare(ref)
-    assert node.preparer.unconfirmed == set()
+    node.server.allocate("a", "gpu-1")
+    node.preparer.review.confirm()
+    assert node.preparer.review.outdated == {}

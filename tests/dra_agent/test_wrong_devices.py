@@ -121,14 +121,12 @@ def test_a_folder_in_place_of_a_cdi_file_fails_no_start(node: Node, cluster: Loc
     (file,) = node.cdi.glob("*_a.json")
     file.unlink()
     file.mkdir()
-    stray = node.cdi / f"{node.driver}-device_stray.json"
-    stray.mkdir()
+    (node.cdi / f"{node.driver}-device_stray.json").mkdir()
 
-    agent = node.start()
+    node.start()
 
     assert devices_of(prepare(node, other)) == ["gpu-1"]
     assert str(file) in prepare(node, claim).error
-    assert str(stray) in agent.log
     file.rmdir()
     assert devices_of(prepare(node, claim)) == ["gpu-0"]
 

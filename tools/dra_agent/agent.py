@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -42,6 +43,7 @@ logger = logging.getLogger("dra_agent")
 
 LOCK_SLICE_SECONDS = 0.5  # the length of one attempt of a standby, and so the longest delay before it notices SIGTERM
 CONFIRM_SECONDS = 1.0  # between two attempts to look up what was answered from memory
+HEAL_SECONDS = 10.0  # between two attempts to heal damaged claims
 WATCH_SECONDS = 1.0  # between two checks of the sockets and of the device file
 
 
@@ -155,7 +157,8 @@ class Agent:
                 self._watch(sockets),
                 self._watch_devices(publisher),
                 watch_orphans(preparer, settings.release_orphans_after),
-                _confirm_answers(preparer),
+                _every(CONFIRM_SECONDS, preparer.confirm),
+                _every(HEAL_SECONDS, preparer.heal),
                 devices.run(),
             ):
                 tasks.append(asyncio.create_task(work))
@@ -189,14 +192,16 @@ class Agent:
         cdi = CdiFolder(settings.cdi, settings.devices.current.driver)
         for uid, why in cache.cache.report().unknown.items():
             logger.error("claim %s: its state cannot be trusted, so its devices stay held: %s", uid, why)
-        for path, error in cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is not False).items():
+        # A file without a claim is no leftover: it shows that the claim's record was lost.
+        for path, error in cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is False).items():
             logger.error("%s: leftover file cannot be removed (%s); remove it by hand", path, error)
-        hooks = CdiHooks(lambda: settings.devices.current, cdi, pods, self._server.claim)
+        hooks = CdiHooks(lambda: settings.devices.current, cdi, pods, self._server)
         sync = ClaimPreparer(cache.cache, hooks, look_up_seconds=settings.api_timeout, on_event=self._happened)
         PreparerMetrics(sync, self._registry)
         self.status.preparer = sync
         preparer = AsyncClaimPreparer(sync, cache.threads)
         await preparer.restore()
+        await preparer.heal()  # before another claim can get a device of a damaged one
         await cache.threads.call(lambda: pods.synchronize(cache.cache))
         return preparer
 
@@ -231,8 +236,7 @@ class Agent:
         self.status.failure = why
 
 
-async def _confirm_answers(preparer: AsyncClaimPreparer) -> None:
-    """What was answered from memory is looked up as soon as the API server answers again."""
+async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
     while True:
-        await preparer.confirm()
-        await asyncio.sleep(CONFIRM_SECONDS)
+        await work()
+        await asyncio.sleep(seconds)

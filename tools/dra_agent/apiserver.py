@@ -9,7 +9,7 @@ import http.client
 import json
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +21,7 @@ RESOURCE_GROUP = "/apis/resource.k8s.io"
 RESOURCE_API = f"{RESOURCE_GROUP}/v1"
 CLAIMS = "resourceclaims"
 MAX_ANSWER = 16 << 20  # bytes
+PAGE = 500  # objects of a list per request, as kubectl asks for them
 
 
 class ApiError(Exception):
@@ -55,6 +56,16 @@ class ApiServer:
     def claim(self, namespace: str, name: str) -> Mapping[str, Any]:
         """A ResourceClaim by name."""
         return self.request("GET", f"/namespaces/{quote(namespace, '')}/resourceclaims/{quote(name, '')}")
+
+    def claims(self) -> Iterator[Mapping[str, Any]]:
+        """All ResourceClaims of the cluster, in pages."""
+        more = ""
+        while True:
+            page = self.request("GET", f"/{CLAIMS}?limit={PAGE}" + (f"&continue={quote(more, '')}" if more else ""))
+            yield from page.get("items") or []
+            more = str((page.get("metadata") or {}).get("continue") or "")
+            if not more:
+                return
 
     def node(self, name: str) -> Mapping[str, Any]:
         """A Node by name."""

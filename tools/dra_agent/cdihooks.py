@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from draState import (
     ClaimGone,
     ClaimInvalid,
     ClaimRef,
-    Device,
     DRAError,
     DriverClaim,
     DriverHooks,
+    DriverState,
     ServerUnreachable,
     read_allocation,
 )
@@ -25,10 +26,17 @@ from .parameters import Parameters, check_parameters
 from .podconfigs import PodConfigs
 
 
+class ClaimSource(Protocol):
+    """What is needed of an ApiServer."""
+
+    def claim(self, namespace: str, name: str) -> Mapping[str, Any]: ...
+    def claims(self) -> Iterator[Mapping[str, Any]]: ...
+
+
 class CdiHooks(DriverHooks):
     """`driver_data` is the content of the file, so it can be written again even if the inventory has changed.
 
-    `fetch` gets a ResourceClaim by namespace and name; `inventory` returns what the node offers now.
+    `inventory` returns what the node offers now.
     """
 
     def __init__(
@@ -36,25 +44,17 @@ class CdiHooks(DriverHooks):
         inventory: Callable[[], Inventory],
         cdi: CdiFolder,
         pods: PodConfigs,
-        fetch: Callable[[str, str], Mapping[str, Any]],
+        server: ClaimSource,
     ) -> None:
         self.driver = inventory().driver
         self._inventory = inventory
         self._cdi = cdi
         self._pods = pods
-        self._fetch = fetch
+        self._server = server
 
     def look_up(self, ref: ClaimRef) -> DriverClaim:
-        try:
-            found = self._fetch(ref.namespace, ref.name)
-        except ApiError as error:
-            if error.missing == CLAIMS:
-                raise ClaimGone(f"claim {ref.namespace}/{ref.name} (UID {ref.uid}): {error}") from error
-            if isinstance(error, ApiUnreachable):
-                raise ServerUnreachable(str(error)) from error
-            if isinstance(error, ApiTimeout):
-                raise
-            raise DRAError(str(error)) from error
+        with _translated(f"claim {ref.namespace}/{ref.name} (UID {ref.uid})"):
+            found = self._server.claim(ref.namespace, ref.name)
         return read_allocation(ref, found, self.driver)
 
     def check(self, claim: DriverClaim) -> None:
@@ -97,5 +97,31 @@ class CdiHooks(DriverHooks):
         self._cdi.remove(claim.uid)
         self._pods.forget(claim.uid)
 
-    def devices_of_damaged(self, uid: str) -> tuple[Device, ...]:
-        return self._cdi.devices(uid, self._inventory().pool_of)
+    def find(self, uid: str) -> ClaimRef | None:
+        with _translated(f"claim (UID {uid})"):
+            for claim in self._server.claims():
+                metadata = claim.get("metadata") or {}
+                if metadata.get("uid") == uid:
+                    return ClaimRef(uid, metadata["name"], metadata["namespace"])
+        raise ClaimGone(f"claim (UID {uid}): the API server has no claim with this UID")
+
+    def traces(self) -> Iterable[str]:
+        return self._cdi.uids()
+
+    def trace(self, uid: str) -> DriverState | None:
+        return self._cdi.shown(uid, self._inventory().pool_of)
+
+
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    """Errors of the API server, as look_up raises them."""
+    try:
+        yield
+    except ApiTimeout:
+        raise
+    except ApiUnreachable as error:
+        raise ServerUnreachable(str(error)) from error
+    except ApiError as error:
+        if error.missing == CLAIMS:
+            raise ClaimGone(f"{where}: {error}") from error
+        raise DRAError(str(error)) from error

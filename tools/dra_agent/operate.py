@@ -86,7 +86,7 @@ def _agreed() -> bool:
 
 def _line(claim: Any) -> str:
     name = f"{claim.namespace}/{claim.name}" if claim.name else "(name not known)"
-    parts = [claim.uid, name, claim.phase or "no phase", "devices: " + (", ".join(claim.devices) or "none known")]
+    parts = [claim.uid, name, claim.phase or "no phase", "devices: " + (", ".join(claim.devices) or "UNKNOWN")]
     if claim.pods:
         parts.append("pods: " + ", ".join(claim.pods))
     if claim.orphan:

@@ -51,7 +51,9 @@ class Status:
         if self.preparer:
             if refusal := self.preparer.look_ups.refusal:
                 found.append(f"claims cannot be looked up: {refusal}")
-            if outdated := sorted(self.preparer.outdated.copy()):
+            if lost := sorted(self.preparer.review.lost):
+                found.append(f"the state was lost; claims that are set up and have no record: {', '.join(lost)}")
+            if outdated := sorted(self.preparer.review.outdated):
                 found.append(f"pods may have devices that are not theirs: see outdated_claims ({', '.join(outdated)})")
         return [reason for reason in found if reason]
 
@@ -68,11 +70,15 @@ class Status:
         if report:
             details["state"] = "degraded" if report.degraded else "good"
             details["claims"] = report.claims
-            details["unknown_claims"] = dict(report.unknown)
+            unhealed = self.preparer.review.unhealed if self.preparer else {}
+            details["unknown_claims"] = {
+                uid: "; not written anew: ".join(filter(None, [why, unhealed.get(uid)]))
+                for uid, why in report.unknown.items()
+            }
             details["claims_of_an_earlier_boot"] = len(report.earlier_boot)
-            orphans = self.preparer.orphans.current() if self.preparer else {}
+            orphans = self.preparer.review.orphans if self.preparer else {}
             details["orphaned_claims"] = {uid: orphan.why for uid, orphan in orphans.items()}
-            details["outdated_claims"] = self.preparer.outdated.copy() if self.preparer else {}
+            details["outdated_claims"] = dict(self.preparer.review.outdated) if self.preparer else {}
             details["registration"] = self.registration
             details["resource_slices"] = self.published
             details["devices_file"] = self.devices_file
