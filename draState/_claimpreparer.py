@@ -81,7 +81,8 @@ class ClaimPreparer:
     def release(self, uid: str, *, force: bool = False) -> str:
         """Unprepare a claim that kubelet will not unprepare. Returns the error, "" for success.
 
-        Without `force` it is refused unless the API server confirms that the claim is an orphan.
+        Without `force` it is refused unless the API server confirms that the claim is an orphan, and the driver that
+        nobody uses it any more.
         """
         failures: list[str] = []
         with self._operations.locked(uid), self._side.reported(uid, "release", failures):
@@ -90,6 +91,8 @@ class ClaimPreparer:
                 raise DRAError(f"claim {uid} is not known here: no device is held for it")
             if not force and not self.review.why_orphan(claim):
                 raise ClaimInUse(f"claim {'/'.join(claim.name)} (UID {uid}) still has its devices in the API server")
+            if not force:
+                self._refuse_if_used(self._records.view(claim))
             self._unprepare_known(uid)
         return failures[0] if failures else ""
 
@@ -131,6 +134,15 @@ class ClaimPreparer:
             self._unprepare_known(ref.uid)  # all of it: two claims may have swapped their devices
         self._records.hold(found)
         return self._set_up(found)
+
+    def _refuse_if_used(self, claim: DriverClaim) -> None:
+        where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"
+        try:
+            users = self.hooks.users(claim.copy())
+        except DRAError as error:
+            raise ClaimInUse(f"{where} may be in use: {error}; release it with force if you know better") from error
+        if users:
+            raise ClaimInUse(f"{where} is still used by {', '.join(users)}; end them, or release it with force")
 
     def _must_go_first(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> bool:
         """True if something other than the current allocation may be set up for this claim."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ._claimstate import Device, DriverState
 from ._driver import ClaimRef
 from ._driverclaim import DriverClaim
+from ._errors import DRAError
 
 
 class DriverHooks(ABC):
@@ -44,6 +45,13 @@ class DriverHooks(ABC):
     @abstractmethod
     def tear_down(self, claim: DriverClaim) -> None:
         """Undo set_up, as far as it got. `driver_data` is what set_up returned, or None if it did not return."""
+
+    def users(self, claim: DriverClaim) -> Sequence[str]:
+        """Who still uses the devices, for people; asked before an orphan is released. Raise DRAError if you cannot tell.
+
+        An orphan may be in use: its container runs until it ends, whatever the API server says.
+        """
+        raise DRAError("this driver cannot tell who uses a device")
 
     def find(self, uid: str) -> ClaimRef | None:
         """Search the API server for a claim whose name is lost with its record. None if you cannot.

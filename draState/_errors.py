@@ -33,9 +33,9 @@ class ServerUnreachable(DRAError):
 
 
 class ClaimInUse(DRAError):
-    """The claim still has its devices in the API server: releasing it would take a device from a pod.
+    """The claim still has its devices in the API server, or a container still uses them, or nobody can tell.
 
-    Delete the pod instead, or release with force.
+    Releasing it would take a device from a pod. Delete the pod instead, or release with force.
     """
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -134,9 +135,8 @@ class Review:
                     continue  # no answer: the claim stays as it was
                 if not (why := self._why(claim, found)):
                     self._orphans.pop(claim.uid, None)
-                elif claim.uid not in self.orphans:
-                    self._orphans[claim.uid] = Orphan(claim.uid, why)
-                    self._side.emit(ClaimEventKind.ORPHANED, claim.uid, why)
+                else:
+                    self._orphaned(claim, why)
                 if isinstance(found, DriverClaim):
                     self._follow(claim.uid, found)
                 else:
@@ -158,6 +158,15 @@ class Review:
             if held and not held & {device.identity for device in found.devices}:
                 return f"claim {'/'.join(claim.name)} (UID {claim.uid}) has other devices now"
         return ""
+
+    def _orphaned(self, claim: ClaimInfo, why: str) -> None:
+        with suppress(DRAError):
+            if users := self._side.hooks.users(self._records.view(claim).copy()):
+                why += f"; still used by {', '.join(users)}"
+        known = self.orphans.get(claim.uid)
+        self._orphans[claim.uid] = replace(known, why=why) if known else Orphan(claim.uid, why)
+        if not known:
+            self._side.emit(ClaimEventKind.ORPHANED, claim.uid, why)
 
     def _follow(self, uid: str, found: DriverClaim) -> None:
         """Bring a claim up to date with its allocation, if that needs no new set-up."""

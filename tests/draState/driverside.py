@@ -17,6 +17,7 @@ from draState import (
     ClaimPreparer,
     ClaimRef,
     Device,
+    DRAError,
     DriverClaim,
     DriverHooks,
     DriverState,
@@ -66,6 +67,7 @@ class Hardware(DriverHooks):
         self.torn_down: list[DriverClaim] = []
         self.one_name_one_device = True
         self.shows_traces = True
+        self.running: dict[str, list[str]] | None = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def look_up(self, ref: ClaimRef) -> DriverClaim:
@@ -92,6 +94,11 @@ class Hardware(DriverHooks):
         for device in claim.devices:
             self._file(device).unlink(missing_ok=True)
             self._called("tear_down", claim)
+
+    def users(self, claim: DriverClaim) -> list[str]:
+        if self.running is None:
+            raise DRAError("no hostPID")
+        return self.running.get(claim.uid, [])
 
     def find(self, uid: str) -> ClaimRef | None:
         if self._server.down:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from draState import ClaimGone, ClaimInvalid, ClaimRef, DriverClaim
+from draState import ClaimGone, ClaimInvalid, ClaimRef, DriverClaim, DriverHooks
 from draState.metrics import PreparerMetrics
 
 from .driverside import DriverNode
@@ -75,6 +75,31 @@ def test_what_is_no_orphan_is_released_by_force_only(node: DriverNode) -> None:
     assert node.preparer.release("a", force=True) == ""
     assert node.hardware.holdings() == {"gpu-1": "b"}
     assert "is not known here" in node.preparer.release("a")
+
+
+def test_an_orphan_that_is_still_in_use_is_released_by_force_only(node: DriverNode) -> None:
+    """Its container runs on: kubelet was down, or found the claim prepared and did not ask again."""
+    node.server.allocate("a", "gpu-7")
+    node.hardware.running = {"a": ["pid 7 (python)"]}
+    assert node.preparer.review.look()["a"].why.endswith("has other devices now; still used by pid 7 (python)")
+
+    assert "is still used by pid 7 (python)" in node.preparer.release("a")
+    node.hardware.running = None
+    assert "may be in use: no hostPID" in node.preparer.release("a")
+
+    assert "is held by" in node.prepare(node.server.allocate("b2", "gpu-0")).error
+    assert node.preparer.release("a", force=True) == ""
+    node.hardware.running = {}
+    assert node.prepare(node.server.allocate("b2", "gpu-0")).devices
+
+
+def test_a_driver_that_cannot_tell_who_uses_a_device_releases_by_force_only(
+    node: DriverNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(node.hardware), "users", DriverHooks.users)
+    del node.server.claims["a"]
+    assert "may be in use" in node.preparer.release("a")
+    assert node.hardware.holdings() == {"gpu-0": "a", "gpu-1": "b"}
 
 
 def test_an_orphan_that_came_back_is_not_released(node: DriverNode) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -219,3 +220,33 @@ def test_a_prepare_that_comes_after_the_unprepare_sets_nothing_up(
     assert node.holdings() == node.cdi_holdings() == {}
     cluster.reserve(claim.name, ["next"])
     assert devices_of(prepare(node, claim)) == ["gpu-0"]
+
+
+def test_an_orphan_whose_container_still_runs_is_not_given_away(node: Node, cluster: LocalApiServer) -> None:
+    """The pod was force-deleted while kubelet was down, and its containers run on."""
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    agent = node.start("--release-orphans-after", "0")
+    prepare(node, claim)
+    cluster.reallocate(claim.name, ["gpu-1"])
+    with node.container("a") as process:
+        user = f"still used by pid {process.pid} (sleep)"
+        refused = command(node, "release", "--yes", "a")
+        assert (refused.returncode, user in refused.stderr) == (1, True), refused
+        assert f"has other devices now; {user}" in command(node, "claims").stdout
+        until(lambda: f"release: claim default/claim-a (UID a) is {user}" in agent.log)  # by itself
+        assert "is held by" in prepare(node, claim_for(cluster, node, "b", "gpu-0")).error
+    until(lambda: not prepare(node, Claim("b", "claim-b")).error)
+    assert node.holdings() == {"b": ("gpu-0",)}
+
+
+def test_without_the_host_s_processes_an_orphan_is_released_by_force_only(node: Node, cluster: LocalApiServer) -> None:
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    shutil.rmtree(node.proc / "2")  # as in a container of its own
+    node.start()
+    prepare(node, claim)
+    cluster.forget_claim(claim.name)
+    refused = command(node, "release", "--yes", "a")
+    assert (refused.returncode, "does not show the host's processes (set hostPID)" in refused.stderr) == (1, True)
+    assert node.holdings() == {"a": ("gpu-0",)}
+    assert command(node, "release", "--yes", "--force", "a").returncode == 0
+    assert node.holdings() == {}

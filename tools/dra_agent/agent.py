@@ -36,6 +36,7 @@ from .registration import RegistrationService
 from .settings import Settings
 from .sockets import SocketServer
 from .status import Phase, Status
+from .users import Processes
 from .web import WebServer
 from .wire import V1, V1BETA1
 
@@ -195,7 +196,8 @@ class Agent:
         # A file without a claim is no leftover: it shows that the claim's record was lost.
         for path, error in cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is False).items():
             logger.error("%s: leftover file cannot be removed (%s); remove it by hand", path, error)
-        hooks = CdiHooks(lambda: settings.devices.current, cdi, pods, self._server)
+        processes = Processes(settings.proc, settings.host_root)
+        hooks = CdiHooks(lambda: settings.devices.current, cdi, pods, self._server, processes)
         sync = ClaimPreparer(cache.cache, hooks, look_up_seconds=settings.api_timeout, on_event=self._happened)
         PreparerMetrics(sync, self._registry)
         self.status.preparer = sync

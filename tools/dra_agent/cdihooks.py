@@ -24,6 +24,7 @@ from .cdi import CdiFolder, device_edits
 from .inventory import Inventory
 from .parameters import Parameters, check_parameters
 from .podconfigs import PodConfigs
+from .users import Processes
 
 
 class ClaimSource(Protocol):
@@ -45,12 +46,14 @@ class CdiHooks(DriverHooks):
         cdi: CdiFolder,
         pods: PodConfigs,
         server: ClaimSource,
+        processes: Processes,
     ) -> None:
         self.driver = inventory().driver
         self._inventory = inventory
         self._cdi = cdi
         self._pods = pods
         self._server = server
+        self._processes = processes
 
     def look_up(self, ref: ClaimRef) -> DriverClaim:
         with _translated(f"claim {ref.namespace}/{ref.name} (UID {ref.uid})"):
@@ -96,6 +99,9 @@ class CdiHooks(DriverHooks):
     def tear_down(self, claim: DriverClaim) -> None:
         self._cdi.remove(claim.uid)
         self._pods.forget(claim.uid)
+
+    def users(self, claim: DriverClaim) -> list[str]:
+        return self._processes.using(claim)
 
     def find(self, uid: str) -> ClaimRef | None:
         with _translated(f"claim (UID {uid})"):

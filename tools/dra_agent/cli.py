@@ -73,6 +73,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         registry=os.path.abspath(arguments.registry_dir or os.path.join(kubelet, "plugins_registry")),
         cdi=os.path.abspath(arguments.cdi_dir),
         host_root=os.path.abspath(arguments.host_root),
+        proc=os.path.abspath(arguments.proc_dir),
         kubeconfig=arguments.kubeconfig,
         api_timeout=arguments.api_timeout,
         release_orphans_after=arguments.release_orphans_after,
@@ -105,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--registry-dir", metavar="DIR", help="where kubelet looks for plugins (default: KUBELET_DIR/plugins_registry)")
     add("--cdi-dir", default="/var/run/cdi", metavar="DIR", help="the runtime's CDI folder (default: %(default)s)")
     add("--host-root", default="/", metavar="DIR", help="the host's root, for device nodes (default: %(default)s)")
+    add("--proc-dir", default="/proc", metavar="DIR", help="the host's /proc, to see who uses a device")
     add("--kubeconfig", default="", metavar="FILE", help="credentials (default: the pod's service account)")
     add(
         "--api-timeout",

@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
         else:
             command.add_argument("uid", help="UID of the claim")
             command.add_argument("--yes", action="store_true", help="do not ask")
-            command.add_argument("--force", action="store_true", help="even if a pod may be using it")
+            command.add_argument("--force", action="store_true", help="even if a pod or a process may be using it")
     return parser
 
 

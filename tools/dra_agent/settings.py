@@ -19,6 +19,7 @@ class Settings:
     registry: str
     cdi: str
     host_root: str = "/"
+    proc: str = "/proc"
     kubeconfig: str = ""
     api_timeout: float = 2.0
     release_orphans_after: float | None = None
