@@ -1,7 +1,8 @@
 """Prepares and unprepares claims on the driver's side: decides, records, and only then answers.
 
-    prepare      read the current allocation; check that no other claim holds the devices; write `preparing` (from
-                 now on the claim holds them); set up; write `prepared` with the result; answer
+    prepare      read the current allocation; check that no other claim holds the devices; choose; write `preparing`
+                 (from now on the claim holds the devices and what was chosen); set up; write `prepared` with the
+                 result; answer
     unprepare    write `unpreparing`; tear down; delete the claim (now its devices are free)
 
 A kill between any two steps leaves a record of the last step. Only a claim that is `prepared` in this boot is ever
@@ -10,6 +11,7 @@ answered without setting it up again.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -57,6 +59,7 @@ class ClaimPreparer:
         self.answered_from_memory = 0  # the number of such answers; approximate, for people
         self._tear_down_unfinished = unfinished == "tear_down"
         self._records = side.records
+        self._choosing = threading.Lock()
         self._operations = side.operations
         self._ready = side.ready
 
@@ -132,8 +135,24 @@ class ClaimPreparer:
         self.hooks.check(found.copy())
         if known and old and self._must_go_first(known, old, found):
             self._unprepare_known(ref.uid)  # all of it: two claims may have swapped their devices
+            known = None
+        return self._set_up(self._intended(known, found))
+
+    def _intended(self, known: ClaimInfo | None, found: DriverClaim) -> DriverClaim:
+        """Make the intent durable, with what was chosen for this allocation before or is chosen now."""
+        chosen = self._records.view(known).driver_data if known else None
+        if known and (chosen is not None or self._records.phase(known)):
+            found = replace(found, driver_data=chosen)
+        elif type(self.hooks).choose is not DriverHooks.choose:
+            with self._choosing:  # until it is durable, so that the next choice sees it
+                held = {
+                    claim.uid: self._records.view(claim).copy() for claim in self._records if claim.uid != found.uid
+                }
+                found = replace(found, driver_data=self.hooks.choose(found.copy(), held))
+                self._records.hold(found)
+                return found
         self._records.hold(found)
-        return self._set_up(found)
+        return found
 
     def _refuse_if_used(self, claim: DriverClaim) -> None:
         where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"

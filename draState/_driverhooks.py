@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ._claimstate import Device, DriverState
 from ._driver import ClaimRef
@@ -32,9 +33,18 @@ class DriverHooks(ABC):
     def check(self, claim: DriverClaim) -> None:  # noqa: B027 - most drivers have nothing to refuse
         """Raise ClaimInvalid if this node cannot serve the claim. Nothing has been changed at this point."""
 
+    def choose(self, claim: DriverClaim, held: Mapping[str, DriverClaim]) -> Any:
+        """Choose what the scheduler leaves to the node, such as a VF or CPUs, or note what the host looked like.
+
+        The result, any JSON value, is durable as the claim's `driver_data` before set_up begins, and given to set_up
+        and tear_down, also after a kill or a reboot. It is made once per allocation, and one at a time: `held` has all
+        other claims of this driver, by UID, with what was chosen for them.
+        """
+        return None
+
     @abstractmethod
     def set_up(self, claim: DriverClaim) -> DriverClaim:
-        """Make the devices ready. Return the claim with their CDI ids and, if wanted, `driver_data`."""
+        """Make the devices ready. Return the claim with their CDI ids and, if wanted, other `driver_data`."""
 
     def refresh(self, claim: DriverClaim) -> None:  # noqa: B027 - most drivers have nothing to put back
         """Put back what others may have removed. Called when a claim that is set up is prepared again or restored.
@@ -44,10 +54,10 @@ class DriverHooks(ABC):
 
     @abstractmethod
     def tear_down(self, claim: DriverClaim) -> None:
-        """Undo set_up, as far as it got. `driver_data` is what set_up returned, or None if it did not return."""
+        """Undo set_up, as far as it got. `driver_data` is what set_up returned or, if it did not, what was chosen."""
 
     def users(self, claim: DriverClaim) -> Sequence[str]:
-        """Who still uses the devices, for people; asked before an orphan is released. Raise DRAError if you cannot tell.
+        """Who still uses the devices, for people; asked before a release. Raise DRAError if you cannot tell.
 
         An orphan may be in use: its container runs until it ends, whatever the API server says.
         """

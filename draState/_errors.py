@@ -29,6 +29,7 @@ class ServerUnreachable(DRAError):
     """The API server cannot be reached at all: there was no connection, and so no answer.
 
     Raise it from `look_up`. Only then is a claim that this process has prepared answered from memory.
+    Other claims fail: try again when the server is back.
     """
 
 

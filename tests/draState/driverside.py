@@ -135,6 +135,8 @@ class Hardware(DriverHooks):
 class DriverNode:
     """A ClaimPreparer with its surroundings. A restart leaves hardware, server and files as they are."""
 
+    hooks = Hardware
+
     def __init__(self, directory: Path, **options: Any) -> None:
         self.directory = directory
         self.server = Server()
@@ -143,7 +145,7 @@ class DriverNode:
         self.start()
 
     def start(self, boot_id: str = "boot-1", failing: Iterable[str] = (), *, shows_traces: bool = True) -> None:
-        self.hardware = Hardware(self.directory.parent / "hardware", self.server)
+        self.hardware = self.hooks(self.directory.parent / "hardware", self.server)
         self.hardware.failing |= set(failing)
         self.hardware.shows_traces = shows_traces
         self.cache = ClaimInfoCache(self.directory, boot_id=boot_id)

@@ -191,6 +191,21 @@ def test_the_node_must_be_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "NODE_NAME" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("content", "member"),
+    [
+        ({**device(), "polo": "p"}, "polo"),
+        (device(device_node=["/dev/null"]), "device_node"),
+        (device(consumesCounters=[]), "consumesCounters"),
+        (device(bindingConditions=["x"]), "bindingConditions"),
+        (network([pool(allNodes=True)]), "allNodes"),
+    ],
+)
+def test_a_member_that_is_not_known_is_refused_by_name(tmp_path: Path, content: object, member: str) -> None:
+    with pytest.raises(SettingsError, match=f"there is no '{member}' here, only "):
+        inventory(tmp_path, content)
+
+
 @pytest.mark.parametrize("node", ["Node-1", "a_b", "a-", "a..b", "n" * 254])
 def test_the_node_must_have_a_name_that_a_node_can_have(node: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--node", node, "--devices", "x"]) == 2
