@@ -17,6 +17,7 @@ from draState import ClaimEvent, ClaimEventKind, ClaimInfoCache, ClaimPreparer, 
 from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
 from draState.metrics import ClaimMetrics, PreparerMetrics
 
+from . import disk
 from .apiserver import ApiServer
 from .calls import Calls
 from .cdi import CdiFolder
@@ -45,7 +46,7 @@ logger = logging.getLogger("dra_agent")
 LOCK_SLICE_SECONDS = 0.5  # the length of one attempt of a standby, and so the longest delay before it notices SIGTERM
 CONFIRM_SECONDS = 1.0  # between two attempts to look up what was answered from memory
 HEAL_SECONDS = 10.0  # between two attempts to heal damaged claims
-WATCH_SECONDS = 1.0  # between two checks of the sockets and of the device file
+WATCH_SECONDS = 1.0  # between two checks of the sockets, the disk and the device file
 
 
 class Agent:
@@ -160,6 +161,7 @@ class Agent:
                 watch_orphans(preparer, settings.release_orphans_after),
                 _every(CONFIRM_SECONDS, preparer.confirm),
                 _every(HEAL_SECONDS, preparer.heal),
+                _every(WATCH_SECONDS, self._look_at_disk),
                 devices.run(),
             ):
                 tasks.append(asyncio.create_task(work))
@@ -218,6 +220,12 @@ class Agent:
             for socket in sockets:
                 if not socket.in_place():
                     self._lost(f"{socket.path}: the socket was removed or replaced")
+
+    async def _look_at_disk(self) -> None:
+        found = await asyncio.to_thread(disk.problem, self._settings.state)
+        if found != self.status.disk:
+            logger.log(logging.ERROR if found else logging.INFO, found or "claims can be written again")
+        self.status.disk = found
 
     async def _watch_devices(self, publisher: Publisher) -> None:
         """A changed device file applies from the next prepare on; an unusable one changes nothing."""

@@ -37,6 +37,7 @@ class Status:
     published: str = "not yet"
     unserved: str = ""  # why the agent cannot work with this API server; an outage does not count
     devices_file: str = "good"  # or what is wrong with it now
+    disk: str = ""  # why claims cannot be written
     failure: str = ""  # why the agent cannot continue and should be restarted
 
     @property
@@ -47,7 +48,7 @@ class Status:
     @property
     def reasons(self) -> list[str]:
         """Why the agent is not ready, although it serves and a restart would not help."""
-        found = [self.unserved]
+        found = [self.unserved, self.disk]
         if self.preparer:
             if refusal := self.preparer.look_ups.refusal:
                 found.append(f"claims cannot be looked up: {refusal}")
