@@ -23,6 +23,7 @@ from .calls import Calls
 from .cdi import CdiFolder
 from .cdihooks import CdiHooks
 from .devicehealth import DeviceHealth, HealthMetrics
+from .door import Door
 from .folders import make_folder
 from .health import HealthService
 from .healthstream import HealthStreamService
@@ -35,7 +36,7 @@ from .podresources import PodResourcesService
 from .publisher import Publisher
 from .registration import RegistrationService
 from .settings import Settings
-from .sockets import SocketServer
+from .sockets import SocketServer, remove_dead
 from .status import Phase, Status
 from .users import Processes
 from .web import WebServer
@@ -61,6 +62,13 @@ class Agent:
         self._server = ApiServer(
             from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster(), settings.api_timeout
         )
+        self._publisher = Publisher(self._server, settings.devices, settings.node, self.status)
+        registration = RegistrationService(settings, self.status, self._publisher.registered)
+        self._door = Door()
+        self._sockets = [
+            SocketServer(settings.dra_socket, self._door.handlers()),
+            SocketServer(settings.registration_socket, registration.handlers(), mode=0o755),  # as kubelet makes it
+        ]
         phase = Gauge(
             "dra_agent_phase",
             "1 for the current phase of the agent, 0 for the others.",
@@ -85,8 +93,18 @@ class Agent:
                     # Last of all: a standby takes over when the lock is released.
                     await cache.close()
         finally:
+            self._door.shut()
+            await self._stop_listening()
             await web.stop()
             logger.info("ended")
+
+    async def _listen(self) -> None:
+        for each in self._sockets:  # the one that kubelet watches for comes last
+            await each.start()
+
+    async def _stop_listening(self) -> None:
+        for each in reversed(self._sockets):
+            await each.stop(self._settings.grace)
 
     async def _take_over(self) -> AsyncClaimInfoCache | None:
         """The state once this process owns it; None if the agent has to stop first."""
@@ -97,6 +115,8 @@ class Agent:
             except DirectoryLocked as locked:
                 if self.status.phase is not Phase.STANDBY:
                     logger.info("standing by: %s", locked)
+                    if self._settings.instance:  # with sockets of its own: kubelet's calls wait here
+                        await self._listen()
                 self.status.phase, self.status.owner = Phase.STANDBY, locked.owner
                 continue
             self.status.owner = None
@@ -141,23 +161,20 @@ class Agent:
         await devices.look()  # before kubelet asks
         status.health = devices
         health, streams = HealthService(), HealthStreamService(devices)
-        publisher = Publisher(self._server, settings.devices, settings.node, status)
-        registration = RegistrationService(settings, status, publisher.registered)
         handlers = {**self._handlers(cache, preparer), **health.handlers(), **streams.handlers()}
-        sockets = [
-            SocketServer(settings.dra_socket, handlers),
-            SocketServer(settings.registration_socket, registration.handlers(), mode=0o755),  # as kubelet makes it
-        ]
         tasks: list[asyncio.Task[None]] = []
         try:
-            for socket in sockets:  # the one that kubelet watches for comes last
-                await socket.start()
+            self._sockets[0].serve(handlers)
+            self._door.open(handlers)
+            await self._listen()
+            remove_dead(settings.plugin, "dra*.sock")
+            remove_dead(settings.registry, f"{settings.devices.current.driver}*-reg.sock")
             status.phase = Phase.SERVING
             logger.info("serving %d claims on %s", len(cache.cache), settings.dra_socket)
             for work in (
-                publisher.run(),
-                self._watch(sockets),
-                self._watch_devices(publisher),
+                self._publisher.run(),
+                self._watch(),
+                self._watch_devices(),
                 watch_orphans(preparer, settings.release_orphans_after),
                 _every(CONFIRM_SECONDS, preparer.confirm),
                 _every(HEAL_SECONDS, preparer.heal),
@@ -173,8 +190,7 @@ class Agent:
                 task.cancel()
             await health.stop()
             streams.stop()
-            for socket in reversed(sockets):
-                await socket.stop(settings.grace)
+            await self._stop_listening()
             preparer.preparer.close()
 
     def _handlers(
@@ -213,13 +229,13 @@ class Agent:
         if event.kind is ClaimEventKind.STATE_LOST:
             self._lost(event.detail)
 
-    async def _watch(self, sockets: list[SocketServer]) -> None:
+    async def _watch(self) -> None:
         """Without its sockets the agent gets no calls: let the probe restart it."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            for socket in sockets:
-                if not socket.in_place():
-                    self._lost(f"{socket.path}: the socket was removed or replaced")
+            for each in self._sockets:
+                if not each.in_place():
+                    self._lost(f"{each.path}: the socket was removed or replaced")
 
     async def _look_at_disk(self) -> None:
         found = await asyncio.to_thread(disk.problem, self._settings.state)
@@ -227,14 +243,14 @@ class Agent:
             logger.log(logging.ERROR if found else logging.INFO, found or "claims can be written again")
         self.status.disk = found
 
-    async def _watch_devices(self, publisher: Publisher) -> None:
+    async def _watch_devices(self) -> None:
         """A changed device file applies from the next prepare on; an unusable one changes nothing."""
         devices, reported = self._settings.devices, ""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if await asyncio.to_thread(devices.refresh):
                 logger.info("%s: reloaded, %d devices", devices.path, len(devices.current.all_devices()))
-                publisher.look()
+                self._publisher.look()
             if devices.error and devices.error != reported:
                 logger.error("keeping the previous devices: %s", devices.error)
             reported = devices.error

@@ -22,6 +22,7 @@ from .operate import COMMANDS, EXAMPLES, operate
 from .settings import Settings
 from .sockets import MAX_PATH
 
+INSTANCE = 8  # characters of the pod's UID in the names of sockets, whose length is limited
 BOOT_ID_SWITCH = "DRA_AGENT_BOOT_ID"  # for tests: replaces the kernel's boot id, so that a restart is a reboot
 
 
@@ -81,6 +82,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         grace=arguments.grace,
         boot_id=os.environ.get(BOOT_ID_SWITCH) or None,
         owner=os.environ.get("POD_NAME", ""),
+        instance=os.environ.get("POD_UID", "")[:INSTANCE],
         allow_insecure=arguments.allow_insecure,
     )
     for option, path in (("--plugin-dir", settings.dra_socket), ("--registry-dir", settings.registration_socket)):

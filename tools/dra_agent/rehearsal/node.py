@@ -60,15 +60,18 @@ class Node:
         )
         self._agents: list[AgentProcess] = []
 
-    def start(self, *options: str, program: Sequence[str] = ("-m", "dra_agent"), wait: bool = True) -> AgentProcess:
-        """Start an agent as a separate process; with `wait`, return when it is ready."""
+    def start(
+        self, *options: str, program: Sequence[str] = ("-m", "dra_agent"), wait: bool = True, pod: str = ""
+    ) -> AgentProcess:
+        """Start an agent as a separate process; with `wait`, return when it is ready. `pod` is the UID of its pod."""
         command = [sys.executable, *program, "--devices", str(self.folder / "devices.json"), "--node", self.pool]
         command += ["--plugin-dir", str(self.folder / "p"), "--state-dir", str(self.state)]
         command += ["--registry-dir", self.registry, "--cdi-dir", str(self.cdi), "--http", "127.0.0.1:0"]
         command += ["--proc-dir", str(self.proc)]
         command += ["--kubeconfig", str(self.folder / "kubeconfig"), "--api-timeout", "2", *options]
         log = self.folder / f"log-{len(self._agents) + 1}"
-        agent = AgentProcess(command, log, {BOOT_ID_SWITCH: self.boot_id, "POD_NAME": f"agent-{len(self._agents) + 1}"})
+        environment = {BOOT_ID_SWITCH: self.boot_id, "POD_NAME": f"agent-{len(self._agents) + 1}", "POD_UID": pod}
+        agent = AgentProcess(command, log, environment)
         self._agents.append(agent)
         if wait:
             agent.wait_until_ready()
