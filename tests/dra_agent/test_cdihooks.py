@@ -16,7 +16,6 @@ from dra_agent.apiserver import ApiError, ApiUnreachable
 from dra_agent.cdi import CdiFolder
 from dra_agent.cdihooks import CdiHooks
 from dra_agent.inventory import Inventory, OfferedDevice
-from dra_agent.podconfigs import PodConfigs
 from dra_agent.users import Processes
 from draState import ClaimEvent, ClaimInfoCache, ClaimPreparer, ClaimRef, PodConfigStore, Prepared
 from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
@@ -72,7 +71,7 @@ class Desk:
         self.cdi = CdiFolder(str(self._path / "cdi"), DRIVER)
         async with await AsyncClaimInfoCache.open(make) as cache:
             self.cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is False)
-            pods = PodConfigs(PodConfigStore(MemoryStore(), boot_id=boot_id))
+            pods = PodConfigStore(MemoryStore(), boot_id=boot_id)
             hooks = CdiHooks(lambda: INVENTORY, self.cdi, pods, self, Processes("/proc", "/"))
             preparer = AsyncClaimPreparer(ClaimPreparer(cache.cache, hooks, on_event=self.events.append), cache.threads)
             await preparer.restore()

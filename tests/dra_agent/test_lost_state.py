@@ -126,3 +126,22 @@ def test_if_nothing_is_known_that_is_shown(node: Node, cluster: LocalApiServer, 
     cluster.listen()
     until(lambda: "a" in agent.details()["orphaned_claims"])
     assert json.loads(agent.get("/readyz")[1])["ready"]
+
+
+def test_an_agent_without_a_state_directory_rebuilds_from_what_the_node_shows(
+    node: Node, cluster: LocalApiServer
+) -> None:
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    agent = node.start("--state-dir", "")
+    assert devices_of(prepare(node, claim)) == ["gpu-0"]
+    assert "is held by" in prepare(node, claim_for(cluster, node, "thief", "gpu-0")).error
+    agent.kill()
+
+    agent = node.start("--state-dir", "")
+
+    assert agent.details()["claims"] == 1
+    assert "is held by" in prepare(node, Claim("thief", "claim-thief")).error
+    assert unprepare(node, claim) == ""
+    assert devices_of(prepare(node, Claim("thief", "claim-thief"))) == ["gpu-0"]
+    assert not node.state.exists()
+    assert not (node.folder / "p" / "pods").exists()

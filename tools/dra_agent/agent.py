@@ -10,14 +10,14 @@ from typing import Any
 import grpc
 from prometheus_client import CollectorRegistry, Gauge
 
-from checkpointmanager import DirectoryLocked, FileOptions
+from checkpointmanager import DirectoryLocked, FileOptions, MemoryStore
 from checkpointmanager.aio import KeyedThreads
 from checkpointmanager.metrics import CheckpointMetrics
 from draState import ClaimEvent, ClaimEventKind, ClaimInfoCache, ClaimPreparer, PodConfigStore
 from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
 from draState.metrics import ClaimMetrics, PreparerMetrics
 
-from . import disk
+from . import disk, podconfigs
 from .apiserver import ApiServer
 from .calls import Calls
 from .cdi import CdiFolder
@@ -31,7 +31,6 @@ from .heldclaims import HeldClaimsService
 from .kubeconfig import from_kubeconfig, in_cluster
 from .orphans import watch_orphans
 from .plugin import PluginService
-from .podconfigs import PodConfigs
 from .podresources import PodResourcesService
 from .publisher import Publisher
 from .registration import RegistrationService
@@ -127,15 +126,18 @@ class Agent:
         return None
 
     def _open_cache(self) -> ClaimInfoCache:
-        return ClaimInfoCache(self._settings.state, boot_id=self._settings.boot_id, **self._file_options())
+        place = self._settings.state or MemoryStore()
+        return ClaimInfoCache(place, boot_id=self._settings.boot_id, **self._file_options())
 
-    def _open_pods(self) -> PodConfigs:
+    def _open_pods(self) -> PodConfigStore:
         """Call this only while we own the claims: then no other agent has this store open."""
-        store = PodConfigStore(self._settings.pods, boot_id=self._settings.boot_id, **self._file_options())
-        self.status.pods = PodConfigs(store)
+        place = self._settings.pods if self._settings.state else MemoryStore()
+        self.status.pods = PodConfigStore(place, boot_id=self._settings.boot_id, **self._file_options())
         return self.status.pods
 
     def _file_options(self) -> FileOptions:
+        if not self._settings.state:
+            return FileOptions()
         return FileOptions(
             owner=self._settings.owner,
             lock_timeout=LOCK_SLICE_SECONDS,
@@ -152,7 +154,7 @@ class Agent:
             await self._serve_restored(cache, preparer)
         finally:
             await cache.threads.drained()  # calls that outlived the grace period may still set configs
-            await cache.threads.call(pods.store.close)
+            await cache.threads.call(pods.close)
 
     async def _serve_restored(self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer) -> None:
         settings, status = self._settings, self.status
@@ -205,7 +207,7 @@ class Agent:
             **HeldClaimsService(preparer).handlers(),
         }
 
-    async def _restored(self, cache: AsyncClaimInfoCache, pods: PodConfigs) -> AsyncClaimPreparer:
+    async def _restored(self, cache: AsyncClaimInfoCache, pods: PodConfigStore) -> AsyncClaimPreparer:
         """Make claims, CDI files and pod configs agree before the sockets appear."""
         settings = self._settings
         cdi = CdiFolder(settings.cdi, settings.devices.current.driver)
@@ -222,7 +224,7 @@ class Agent:
         preparer = AsyncClaimPreparer(sync, cache.threads)
         await preparer.restore()
         await preparer.heal()  # before another claim can get a device of a damaged one
-        await cache.threads.call(lambda: pods.synchronize(cache.cache))
+        await cache.threads.call(lambda: podconfigs.synchronize(pods, cache.cache))
         return preparer
 
     def _happened(self, event: ClaimEvent) -> None:
@@ -238,7 +240,7 @@ class Agent:
                     self._lost(f"{each.path}: the socket was removed or replaced")
 
     async def _look_at_disk(self) -> None:
-        found = await asyncio.to_thread(disk.problem, self._settings.state)
+        found = await asyncio.to_thread(disk.problem, self._settings.state) if self._settings.state else ""
         if found != self.status.disk:
             logger.log(logging.ERROR if found else logging.INFO, found or "claims can be written again")
         self.status.disk = found

@@ -15,15 +15,16 @@ from draState import (
     DriverClaim,
     DriverHooks,
     DriverState,
+    PodConfigStore,
     ServerUnreachable,
     read_allocation,
 )
 
+from . import podconfigs
 from .apiserver import CLAIMS, ApiError, ApiTimeout, ApiUnreachable
 from .cdi import CdiFolder, device_edits
 from .inventory import Inventory
 from .parameters import Parameters, check_parameters
-from .podconfigs import PodConfigs
 from .users import Processes
 
 
@@ -44,7 +45,7 @@ class CdiHooks(DriverHooks):
         self,
         inventory: Callable[[], Inventory],
         cdi: CdiFolder,
-        pods: PodConfigs,
+        pods: PodConfigStore,
         server: ClaimSource,
         processes: Processes,
     ) -> None:
@@ -83,7 +84,7 @@ class CdiHooks(DriverHooks):
             env = {**offered.env, **asked.env}
             edits.append(device_edits(claim.uid, device, env, offered.device_nodes, asked.annotations))
         ready = [replace(d, cdi_device_ids=(self._cdi.device_id(claim.uid, d),)) for d in claim.devices]
-        self._pods.follow(claim)
+        podconfigs.follow(self._pods, claim)
         self._cdi.write(claim.uid, edits)
         return replace(claim, devices=tuple(ready), driver_data=edits)
 
@@ -93,12 +94,12 @@ class CdiHooks(DriverHooks):
         except ClaimInvalid:
             pass  # an agent that knew other parameters set it up; the file has their result
         else:
-            self._pods.follow(claim)
+            podconfigs.follow(self._pods, claim)
         self._cdi.write(claim.uid, claim.driver_data)
 
     def tear_down(self, claim: DriverClaim) -> None:
         self._cdi.remove(claim.uid)
-        self._pods.forget(claim.uid)
+        podconfigs.forget(self._pods, claim.uid)
 
     def users(self, claim: DriverClaim) -> list[str]:
         return self._processes.using(claim)

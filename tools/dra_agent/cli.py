@@ -69,7 +69,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     settings = Settings(
         node=arguments.node,
         devices=devices,
-        state=os.path.abspath(arguments.state_dir or os.path.join(plugin, "claims")),
+        state=_state(arguments.state_dir, plugin),
         plugin=plugin,
         registry=os.path.abspath(arguments.registry_dir or os.path.join(kubelet, "plugins_registry")),
         cdi=os.path.abspath(arguments.cdi_dir),
@@ -91,6 +91,13 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return settings
 
 
+def _state(given: str | None, plugin: str) -> str:
+    """The folder for claims; "" for none."""
+    if given == "":
+        return ""
+    return os.path.abspath(given or os.path.join(plugin, "claims"))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "dra-agent",
@@ -104,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--node", default=os.environ.get("NODE_NAME", ""), help="name of this node (default: $NODE_NAME)")
     add("--kubelet-dir", default="/var/lib/kubelet", metavar="DIR", help="kubelet's --root-dir (default: %(default)s)")
     add("--plugin-dir", metavar="DIR", help="folder for dra.sock (default: KUBELET_DIR/plugins/DRIVER)")
-    add("--state-dir", metavar="DIR", help="folder for claims (default: PLUGIN_DIR/claims)")
+    add("--state-dir", metavar="DIR", help='folder for claims (default: PLUGIN_DIR/claims; "" keeps nothing on disk)')
     add("--registry-dir", metavar="DIR", help="where kubelet looks for plugins (default: KUBELET_DIR/plugins_registry)")
     add("--cdi-dir", default="/var/run/cdi", metavar="DIR", help="the runtime's CDI folder (default: %(default)s)")
     add("--host-root", default="/", metavar="DIR", help="the host's root, for device nodes (default: %(default)s)")

@@ -7,10 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from checkpointmanager import LockOwner
-from draState import ClaimInfoCache, ClaimPreparer
+from draState import ClaimInfoCache, ClaimPreparer, PodConfigStore
 
 from .devicehealth import DeviceHealth
-from .podconfigs import PodConfigs
 
 
 class Phase(StrEnum):
@@ -30,7 +29,7 @@ class Status:
     owner: LockOwner | None = None  # while standing by: the process that owns the state
     cache: ClaimInfoCache | None = None
     preparer: ClaimPreparer | None = None
-    pods: PodConfigs | None = None
+    pods: PodConfigStore | None = None
     health: DeviceHealth | None = None
     registration: str = "kubelet has not called yet"
     registered: bool = False
@@ -83,8 +82,8 @@ class Status:
             details["registration"] = self.registration
             details["resource_slices"] = self.published
             details["devices_file"] = self.devices_file
-            if self.pods:
-                details["pod_configs"] = self.pods.details()
+            if self.pods is not None:
+                details["pod_configs"] = {"pods": len(self.pods), "problems": dict(self.pods.problems)}
             if self.health:
                 details["devices"] = self.health.details()
         return details
