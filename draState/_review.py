@@ -43,6 +43,7 @@ class Review:
     """What the last reviews found, each as a dict from claim UID to the reason, for people."""
 
     def __init__(self, side: DriverSide) -> None:
+        self.incomplete = False  # True if the last look got no answer for some claims: look again soon
         self._side = side
         self._records = side.records
         self._orphans: dict[str, Orphan] = {}
@@ -80,7 +81,7 @@ class Review:
 
     def look(self) -> Mapping[str, Orphan]:
         """Look up every claim: name the orphans, heal what can be healed, follow the pods. Releases nothing."""
-        self._look(self._records)
+        self.incomplete = not self._look(self._records)
         return self.orphans
 
     def heal(self) -> None:
@@ -127,12 +128,15 @@ class Review:
                     self._side.emit(ClaimEventKind.RECORD_LOST, uid, LOST)
                     self.restore(ClaimInfo(ClaimInfoState(uid, "", ""), from_this_boot=None, unknown=LOST))
 
-    def _look(self, claims: Iterable[ClaimInfo]) -> None:
+    def _look(self, claims: Iterable[ClaimInfo]) -> bool:
+        """True if every look-up got an answer."""
+        answered = True
         with self._looking:
             for claim, found in self._found(claims):
                 if isinstance(found, NotAnswered):
                     self._not_healed(claim, found.why)
-                    continue  # no answer: the claim stays as it was
+                    answered = False
+                    continue  # the claim stays as it was
                 if not (why := self._why(claim, found)):
                     self._orphans.pop(claim.uid, None)
                 else:
@@ -141,6 +145,7 @@ class Review:
                     self._follow(claim.uid, found)
                 else:
                     self._not_healed(claim, str(found))
+        return answered
 
     def _found(self, claims: Iterable[ClaimInfo]) -> Iterator[tuple[ClaimInfo, Found]]:
         """Look up several claims at a time."""

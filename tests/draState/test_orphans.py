@@ -55,6 +55,10 @@ def test_while_the_api_server_is_down_an_orphan_stays_one(node: DriverNode) -> N
     found = node.preparer.review.look()["a"]
     node.server.down = True
     assert node.preparer.review.look() == {"a": found}
+    assert node.preparer.review.incomplete
+    node.server.down = False
+    node.preparer.review.look()
+    assert not node.preparer.review.incomplete
     assert found.age >= 0
 
 

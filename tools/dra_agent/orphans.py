@@ -9,6 +9,7 @@ from draState.aio import AsyncClaimPreparer
 
 logger = logging.getLogger("dra_agent")
 
+SOON_SECONDS = 5.0  # if the API server did not answer
 LOOK_SECONDS = 60.0  # between two reviews: each asks the API server for every claim
 
 
@@ -19,4 +20,4 @@ async def watch_orphans(preparer: AsyncClaimPreparer, release_after: float | Non
         for uid, orphan in (await preparer.review()).items():
             if release_after is not None and orphan.age >= release_after and not await preparer.release(uid):
                 logger.warning("claim %s: released after %.0f s as an orphan: %s", uid, orphan.age, orphan.why)
-        await asyncio.sleep(period)
+        await asyncio.sleep(min(period, SOON_SECONDS) if preparer.preparer.review.incomplete else period)
