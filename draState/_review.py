@@ -121,7 +121,10 @@ class Review:
 
     def restore_lost(self) -> None:
         """Hold the devices of claims that the node has traces of, and no record."""
-        for uid in self._side.hooks.traces():
+        shown: list[str] = []
+        with self._side.reported("", "look for traces"):
+            shown += self._side.hooks.traces()
+        for uid in shown:
             if uid not in self._records.cache:
                 with self._side.operations.locked(uid), self._side.reported(uid, "restore"):
                     self._lost.add(uid)

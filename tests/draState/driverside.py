@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from draState import (
     ClaimEvent,
@@ -130,6 +130,24 @@ class Hardware(DriverHooks):
     def _file(self, device: Device) -> Path:
         names = [device.device_name, device.share_id, "admin" if device.admin_access else ""]
         return self._folder / "+".join(filter(None, names))
+
+
+class Choosing(Hardware):
+    """Also gives each claim the first virtual function that no other has. `given` is what set_up got, in order."""
+
+    given: ClassVar[list[Any]] = []
+
+    def choose(self, claim: DriverClaim, held: Mapping[str, DriverClaim]) -> Any:
+        self._called("choose", claim)
+        taken = {other.driver_data["vf"] for other in held.values()}
+        return {"vf": next(n for n in range(100) if n not in taken)}
+
+    def set_up(self, claim: DriverClaim) -> DriverClaim:
+        self.given.append(claim.driver_data)
+        return replace(super().set_up(claim), driver_data=claim.driver_data)
+
+    def trace(self, uid: str) -> DriverState | None:
+        return None  # the hardware does not show what was chosen
 
 
 class DriverNode:

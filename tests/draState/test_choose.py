@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from checkpointmanager.testing import damage
-from draState import ClaimPhase, ClaimRef, DriverClaim, OpaqueConfig, Prepared
+from draState import ClaimPhase, ClaimRef, OpaqueConfig, Prepared
 
-from .driverside import DriverNode, Hardware, names
-
-
-class Choosing(Hardware):
-    """Gives each claim the first virtual function that no other has, and notes what it saw."""
-
-    def choose(self, claim: DriverClaim, held: Mapping[str, DriverClaim]) -> Any:
-        self.calls.append(("choose", claim.uid))
-        if "choose" in self.failing:
-            raise self.error
-        taken = {other.driver_data["vf"] for other in held.values()}
-        return {"vf": next(n for n in range(100) if n not in taken)}
-
-    def set_up(self, claim: DriverClaim) -> DriverClaim:
-        self.given.append(claim.driver_data)
-        return replace(super().set_up(claim), driver_data=claim.driver_data)
-
-    given: ClassVar[list[Any]] = []
+from .driverside import Choosing, DriverNode, names
 
 
 class ChoosingNode(DriverNode):

@@ -58,6 +58,15 @@ def test_a_lost_record_is_told_from_a_new_node(node: DriverNode, ref: ClaimRef) 
     assert node.preparer.review.lost == {"a"}, "until it is settled"
 
 
+def test_a_driver_that_cannot_look_for_traces_starts_all_the_same(
+    node: DriverNode, ref: ClaimRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(node.hardware), "traces", lambda _: 1 / 0)
+    node.restart()
+    assert [event.detail for event in node.events] == ["look for traces: ZeroDivisionError: division by zero"]
+    assert names(node.prepare(ref)) == ["gpu-0"]
+
+
 def test_a_lost_record_is_rebuilt_where_the_api_server_agrees(node: DriverNode, ref: ClaimRef) -> None:
     lose(node)
     node.server.down = True
