@@ -45,6 +45,7 @@ from ._errors import (
     KubeletStateInvalid,
     PrepareFailed,
     ReconcileRefused,
+    ServerUnreachable,
     UnprepareFailed,
 )
 from ._healthstore import DeviceHealthStore, HealthChange
@@ -56,12 +57,12 @@ from ._kubelet import (
     read_dra_manager_state,
     write_dra_manager_state,
 )
-from ._orphans import Orphan
 from ._pod import Allocation, ContainerClaim, Pod, ResourceClaim
 from ._podconfig import POD_CONFIGS, DeviceConfig, PodConfig
 from ._podconfigstore import PodConfigStore, PodSyncReport
 from ._resourcehealth import ResourceHealth, ResourceStatus, concerned_pods, pod_health
 from ._resources import ClaimResource, ContainerResources, DynamicResource, PodResources
+from ._review import Orphan, Review
 
 __all__ = [
     "CLAIMS",
@@ -118,6 +119,8 @@ __all__ = [
     "ResourceClaim",
     "ResourceHealth",
     "ResourceStatus",
+    "Review",
+    "ServerUnreachable",
     "UnprepareFailed",
     "claim_names",
     "concerned_pods",

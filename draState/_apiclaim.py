@@ -34,13 +34,16 @@ def read_resource_claim(resource_claim: Object) -> ResourceClaim:
     return ResourceClaim(uid, name, namespace, allocations, frozenset(status.pods))
 
 
-def read_allocation(ref: ClaimRef, resource_claim: Object, driver: str) -> DriverClaim:
-    """Read what one driver has to provide for a claim from its ResourceClaim object.
+def read_allocation(ref: ClaimRef, resource_claim: Object | None, driver: str) -> DriverClaim:
+    """Read what one driver has to provide for a claim from its ResourceClaim object, or None for a 404.
 
-    Raises ClaimGone if that is nothing: the object has another UID, is not allocated, or has no device of this driver.
+    Raises ClaimGone if that is nothing: there is no object, or it has another UID, is not allocated, or has no device
+    of this driver. Raises ClaimInvalid if the claim is reserved for nobody: a prepare that comes so late is refused.
     Requests are named without the chosen alternative ("gpu", not "gpu/small"), as kubelet compares them.
     """
     where = f"claim {ref.namespace}/{ref.name} (UID {ref.uid})"
+    if resource_claim is None:
+        raise ClaimGone(f"{where}: the API server does not have it")
     try:
         found = text(resource_claim["metadata"], "uid")
         if found != ref.uid:
@@ -55,6 +58,8 @@ def read_allocation(ref: ClaimRef, resource_claim: Object, driver: str) -> Drive
         raise ClaimInvalid(f"{where}: the API server's answer is not a ResourceClaim ({error!r})") from error
     if not devices:
         raise ClaimGone(f"{where} has no device of driver {driver}")
+    if not status.is_reserved:
+        raise ClaimInvalid(f"{where} is reserved for nobody: the pod that it was allocated for is gone")
     return DriverClaim(ref.uid, ref.name, ref.namespace, devices, configs, status.pods)
 
 
@@ -71,6 +76,7 @@ class _Status:
     results: Sequence[Object] | None
     config: Sequence[Object]
     pods: Mapping[str, str]
+    is_reserved: bool  # for a pod, or for a group of pods
 
     @classmethod
     def of(cls, resource_claim: Object) -> _Status:
@@ -80,7 +86,7 @@ class _Status:
         results = None if allocation is None else mappings(given, "results")
         users = mappings(status, "reservedFor")
         pods = {text(user, "uid"): text(user, "name") for user in users if user.get("resource") == "pods"}
-        return cls(bool(allocation), results, mappings(given, "config"), pods)
+        return cls(bool(allocation), results, mappings(given, "config"), pods, bool(users))
 
 
 def _allocations(results: Iterable[Object]) -> dict[str, Allocation]:

@@ -161,6 +161,24 @@ class ClaimInfoCache:
         """Delete claims from disk, then from memory. If the disk refuses, the claim stays, marked as unpreparing."""
         self._cache.change(uids, lambda _: self._going(uids), independent=True)
 
+    def delete_part(self, uid: str, driver: str) -> None:
+        """Delete what one driver recorded for a claim; the claim is deleted, as by `delete`, with the last driver."""
+
+        def rest(known: Mapping[str, ClaimInfo]) -> Iterable[ClaimInfo]:
+            for claim in known.values():
+                parts = {name: did for name, did in claim.state.driver_states.items() if name != driver}
+                state = replace(claim.state, driver_states=parts)
+                yield replace(claim, state=state, unpreparing=False)
+
+        def planned(_: object) -> Mapping[str, ClaimInfoState | Literal[Removal.REMOVED]]:
+            claim = self._claims.get(uid)
+            return self._planned([uid], rest, set()) if claim and _shared(claim, driver) else self._going([uid])
+
+        try:
+            self._cache.change([uid], planned)
+        finally:
+            self._thread.writes = {}
+
     def close(self) -> None:
         """Wait for running changes, then release the directory. Reads still work. May be called twice."""
         self._cache.close()
@@ -193,7 +211,9 @@ class ClaimInfoCache:
 
     def _going(self, uids: Iterable[str]) -> dict[str, Literal[Removal.REMOVED]]:
         for uid in uids:
-            if claim := self._claims.get(uid):
+            if uid not in self._cache:
+                self._drop(uid)  # it has no file
+            elif claim := self._claims.get(uid):
                 self._swap(replace(claim, unpreparing=True, prepared=False))
         return dict.fromkeys(uids, REMOVED)
 
@@ -239,6 +259,10 @@ class ClaimInfoCache:
             _reindex(self._pods, uid, _pods(claim), ())
             _reindex(self._holders, uid, _devices(claim), ())
             self._claims.pop(uid, None)
+
+
+def _shared(claim: ClaimInfo, driver: str) -> bool:
+    return any(name != driver for name in claim.state.driver_states)
 
 
 def _reindex(index: dict[K, UIDs], uid: str, old: Iterable[K], new: Iterable[K]) -> None:

@@ -17,19 +17,27 @@ logger.addHandler(logging.NullHandler())  # silent unless the agent configures l
 class ClaimEventKind(StrEnum):
     """What happened."""
 
-    ANSWERED_FROM_MEMORY = "answered-from-memory"  # the current allocation could not be read
+    ANSWERED_FROM_MEMORY = "answered-from-memory"  # the API server could not be reached
+    OUTDATED = "outdated"  # answered from memory, and the allocation was another one
     ALLOCATION_CHANGED = "allocation-changed"  # under the same UID; the old devices are torn down
     UNFINISHED = "unfinished"  # found at the start: its set-up or tear-down had not ended
     ORPHANED = "orphaned"  # only this driver still knows the claim
+    RECORD_LOST = "record-lost"  # found at the start: set up on this node, and no record of it
+    UNKNOWN_DEVICES = "unknown-devices"  # a damaged claim; nothing shows which devices it holds
+    HEALED = "healed"  # a damaged or lost record was written anew
     FAILED = "failed"  # a prepare, unprepare or restore
     STATE_LOST = "state-lost"  # another process has the directory: restart the agent
 
 
 LEVELS = {
     ClaimEventKind.ANSWERED_FROM_MEMORY: logging.WARNING,
+    ClaimEventKind.OUTDATED: logging.ERROR,
     ClaimEventKind.ALLOCATION_CHANGED: logging.WARNING,
     ClaimEventKind.UNFINISHED: logging.INFO,
     ClaimEventKind.ORPHANED: logging.WARNING,
+    ClaimEventKind.RECORD_LOST: logging.ERROR,
+    ClaimEventKind.UNKNOWN_DEVICES: logging.ERROR,
+    ClaimEventKind.HEALED: logging.WARNING,
     ClaimEventKind.FAILED: logging.WARNING,
     ClaimEventKind.STATE_LOST: logging.ERROR,
 }

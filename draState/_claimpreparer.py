@@ -1,7 +1,8 @@
 """Prepares and unprepares claims on the driver's side: decides, records, and only then answers.
 
-    prepare      read the current allocation; check that no other claim holds the devices; write `preparing` (from
-                 now on the claim holds them); set up; write `prepared` with the result; answer
+    prepare      read the current allocation; check that no other claim holds the devices; choose; write `preparing`
+                 (from now on the claim holds the devices and what was chosen); set up; write `prepared` with the
+                 result; answer
     unprepare    write `unpreparing`; tear down; delete the claim (now its devices are free)
 
 A kill between any two steps leaves a record of the last step. Only a claim that is `prepared` in this boot is ever
@@ -10,24 +11,25 @@ answered without setting it up again.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from checkpointmanager import CheckpointError, DirectoryLocked, KeyLocks, check_key
+from checkpointmanager import check_key
 
 from ._claimcache import ClaimInfoCache
-from ._claimevents import ClaimEvent, ClaimEventKind, emit
+from ._claimevents import ClaimEvent, ClaimEventKind
 from ._claiminfo import ClaimInfo
-from ._claimstate import ClaimPhase, Device, DriverState
+from ._claimstate import ClaimPhase
 from ._driver import ClaimRef, Prepared, not_a
 from ._driverclaim import DriverClaim
 from ._driverhooks import DriverHooks
-from ._errors import ClaimInUse, ClaimInvalid, DeviceHeld, DRAError
-from ._lookups import Found, LookUps, NotAsked
-from ._orphans import Orphan, Orphans, orphaned
+from ._driverside import DriverSide
+from ._errors import ClaimInUse, ClaimInvalid, DRAError
+from ._lookups import Found, NotAnswered, Unreached
+from ._review import Review
 
 LOOK_UP_SECONDS = 2.0  # kubelet gives a prepare 45 s
 GIVEN_UP = "the caller's deadline passed before the prepare began; nothing was done"
@@ -51,25 +53,29 @@ class ClaimPreparer:
     ) -> None:
         self.cache = cache  # what is remembered
         self.hooks = hooks
-        self.look_ups = LookUps(hooks.look_up, look_up_seconds)  # the threads that ask the API server
-        self.orphans = Orphans()  # as of the last find_orphans
+        self._side = side = DriverSide(cache, hooks, look_up_seconds, on_event)
+        self.look_ups = side.look_ups  # the threads that ask the API server
+        self.review = Review(side)  # compares what is held with the API server
         self.answered_from_memory = 0  # the number of such answers; approximate, for people
         self._tear_down_unfinished = unfinished == "tear_down"
-        self._on_event = on_event
-        self._operations = KeyLocks()  # by claim UID, held across the hooks
-        self._devices = KeyLocks()  # by name: two claims for one device must not both find it free
+        self._records = side.records
+        self._choosing = threading.Lock()
+        self._operations = side.operations
+        self._ready = side.ready
 
     def restore(self) -> None:
         """Call this once, before the first answer. A claim that fails here does not affect the others."""
-        for claim in self.cache:
-            with self._operations.locked(claim.uid), self._reported(claim.uid, "restore"):
-                self._restore(claim)
+        for uid in [claim.uid for claim in self.cache]:
+            with self._operations.locked(uid), self._side.reported(uid, "restore"):
+                if claim := self._records.get(uid):
+                    self._restore(claim)
+        self.review.restore_lost()
 
     def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, Prepared]:
         """Returns the devices, or the error, by claim UID. `deadline` is the caller's own, in time.monotonic()."""
         with self._operations.locked(*{ref.uid for ref in claims}):
             started = [(ref, self.look_ups.start(ref)) for ref in claims]
-            return {ref.uid: self.prepare_found(ref, look_up.result(), deadline) for ref, look_up in started}
+            return {ref.uid: self._prepare(ref, look_up.result(), deadline) for ref, look_up in started}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, str]:
         """Returns the error by claim UID, "" for success. A UID that is not in the cache succeeds."""
@@ -78,23 +84,20 @@ class ClaimPreparer:
     def release(self, uid: str, *, force: bool = False) -> str:
         """Unprepare a claim that kubelet will not unprepare. Returns the error, "" for success.
 
-        Without `force` it is refused unless the API server confirms that the claim is an orphan.
+        Without `force` it is refused unless the API server confirms that the claim is an orphan, and the driver that
+        nobody uses it any more.
         """
         failures: list[str] = []
-        with self._operations.locked(uid), self._reported(uid, "release", failures):
-            claim = self.cache.get(uid)
+        with self._operations.locked(uid), self._side.reported(uid, "release", failures):
+            claim = self._records.get(uid)
             if claim is None:
                 raise DRAError(f"claim {uid} is not known here: no device is held for it")
-            if not force and not orphaned(claim, self.hooks.driver, self.look_ups):
+            if not force and not self.review.why_orphan(claim):
                 raise ClaimInUse(f"claim {'/'.join(claim.name)} (UID {uid}) still has its devices in the API server")
+            if not force:
+                self._refuse_if_used(self._records.view(claim))
             self._unprepare_known(uid)
         return failures[0] if failures else ""
-
-    def find_orphans(self) -> Mapping[str, Orphan]:
-        """Check every claim with the API server. `orphans` keeps the result; nothing is released."""
-        for claim in self.orphans.look(self.cache, self.hooks.driver, self.look_ups):
-            self._emit(ClaimEventKind.ORPHANED, claim.uid, claim.why)
-        return self.orphans.current(self.cache)
 
     def close(self) -> None:
         """Stop asking the API server. The cache stays open: close it yourself."""
@@ -102,71 +105,85 @@ class ClaimPreparer:
 
     def prepare_found(self, ref: ClaimRef, found: Found, deadline: float | None = None) -> Prepared:
         """The second half of a prepare: the caller has looked up the claim and lets no other call for it run."""
+        with self._operations.locked(ref.uid):
+            return self._prepare(ref, found, deadline)
+
+    def _prepare(self, ref: ClaimRef, found: Found, deadline: float | None) -> Prepared:
         failures: list[str] = []
-        with self._reported(ref.uid, "prepare", failures):
+        with self._side.reported(ref.uid, "prepare", failures):
             check_key(ref.uid)
             if deadline is not None and time.monotonic() >= deadline:
                 raise DRAError(GIVEN_UP)
-            return self._prepare(ref, found)
+            return self._prepare_found(ref, found)
         return Prepared(error=failures[0])
 
-    def _prepare(self, ref: ClaimRef, found: Found) -> Prepared:
-        known = self.cache.get(ref.uid)
-        if isinstance(found, NotAsked):
-            return self._from_memory(ref, known, found.why)
+    def _prepare_found(self, ref: ClaimRef, found: Found) -> Prepared:
+        known = self._records.get(ref.uid)
+        if isinstance(found, Unreached) and known and ref.uid in self._ready:
+            return self._from_memory(known, found.why)
+        if isinstance(found, NotAnswered):
+            name = f"{ref.namespace}/{ref.name}"
+            raise DRAError(f"claim {name} (UID {ref.uid}): its allocation cannot be read: {found.why}")
         if isinstance(found, ClaimInvalid):
             raise found
         if not isinstance(found, DriverClaim):
             raise DRAError(not_a(DriverClaim, found))
-        old = DriverClaim.remembered(known, self.hooks.driver) if known else None
-        if known and old and known.prepared and old.same_allocation(found):
-            return self._confirmed(known, old, found)
+        old = self._records.view(known) if known else None
+        self.review.settle(ref.uid)
+        if old and ref.uid in self._ready and old.same_allocation(found):
+            return self._side.follow(old, found)
         self.hooks.check(found.copy())
         if known and old and self._must_go_first(known, old, found):
             self._unprepare_known(ref.uid)  # all of it: two claims may have swapped their devices
-        self._intend(found)
-        return self._set_up(found)
+            known = None
+        return self._set_up(self._intended(known, found))
+
+    def _intended(self, known: ClaimInfo | None, found: DriverClaim) -> DriverClaim:
+        """Make the intent durable, with what was chosen for this allocation before or is chosen now."""
+        chosen = self._records.view(known).driver_data if known else None
+        if known and (chosen is not None or self._records.phase(known)):
+            found = replace(found, driver_data=chosen)
+        elif type(self.hooks).choose is not DriverHooks.choose:
+            with self._choosing:  # until it is durable, so that the next choice sees it
+                held = {
+                    claim.uid: self._records.view(claim).copy() for claim in self._records if claim.uid != found.uid
+                }
+                found = replace(found, driver_data=self.hooks.choose(found.copy(), held))
+                self._records.hold(found)
+                return found
+        self._records.hold(found)
+        return found
+
+    def _refuse_if_used(self, claim: DriverClaim) -> None:
+        where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"
+        try:
+            users = self.hooks.users(claim.copy())
+        except DRAError as error:
+            raise ClaimInUse(f"{where} may be in use: {error}; release it with force if you know better") from error
+        if users:
+            raise ClaimInUse(f"{where} is still used by {', '.join(users)}; end them, or release it with force")
 
     def _must_go_first(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> bool:
         """True if something other than the current allocation may be set up for this claim."""
-        phase = self._phase(known)
+        phase = self._records.phase(known)
         if phase is ClaimPhase.UNPREPARING:
             return True
         same = old.same_devices(found) if phase is None else old.same_allocation(found)
         if same or not old.devices:
             return False
-        self._emit(
+        self._side.emit(
             ClaimEventKind.ALLOCATION_CHANGED, known.uid, "devices or configs have changed; tearing down the old ones"
         )
         return True
 
-    def _from_memory(self, ref: ClaimRef, known: ClaimInfo | None, why: str) -> Prepared:
-        """The API server gave no answer: only a claim prepared in this boot is answered."""
-        if not known or not known.prepared or not known.from_this_boot:
-            raise DRAError(f"claim {ref.namespace}/{ref.name} (UID {ref.uid}): its allocation cannot be read: {why}")
-        served = DriverClaim.remembered(replace(known, state=known.served), self.hooks.driver)
+    def _from_memory(self, known: ClaimInfo, why: str) -> Prepared:
+        """The API server cannot be reached: a claim that is set up in this boot is answered, and confirmed later."""
+        served = self._records.view(replace(known, state=known.served))
         self.hooks.refresh(served.copy())
         self.answered_from_memory += 1
-        self._emit(ClaimEventKind.ANSWERED_FROM_MEMORY, ref.uid, why)
+        self.review.served(known.uid)
+        self._side.emit(ClaimEventKind.ANSWERED_FROM_MEMORY, known.uid, why)
         return Prepared(served.devices)
-
-    def _confirmed(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> Prepared:
-        """Answer for a claim that is already set up as allocated; pods and request names may have changed."""
-        requests = {(*device.identity, device.admin_access): device.request_names for device in found.devices}
-        devices = tuple(
-            replace(device, request_names=requests[*device.identity, device.admin_access]) for device in old.devices
-        )
-        claim = replace(old, name=found.name, namespace=found.namespace, devices=devices, pods=found.pods)
-        self.hooks.refresh(claim.copy())
-        self._write(claim, ClaimPhase.PREPARED)
-        return Prepared(devices)
-
-    def _intend(self, claim: DriverClaim) -> None:
-        """Record the intent: from here on the claim holds its devices, whatever happens."""
-        with self._devices.locked(*{device.device_name for device in claim.devices}):
-            for device in claim.devices:
-                self._refuse_if_held(claim, device)
-            self._write(claim, ClaimPhase.PREPARING)
 
     def _set_up(self, claim: DriverClaim) -> Prepared:
         try:
@@ -175,100 +192,43 @@ class ClaimPreparer:
                 raise DRAError(not_a(DriverClaim, done))
             if done.uid != claim.uid or not done.same_devices(claim):
                 raise DRAError("the driver set up devices other than those allocated to the claim")
-            self._write(replace(claim, devices=done.devices, driver_data=done.driver_data), ClaimPhase.PREPARED)
+            ready = replace(claim, devices=done.devices, driver_data=done.driver_data)
+            self._records.write(ready, ClaimPhase.PREPARED)
+            self._ready.add(claim.uid)
         except Exception:
             if self._tear_down_unfinished:
-                with self._reported(claim.uid, "tear down"):
+                with self._side.reported(claim.uid, "tear down"):
                     self._unprepare_known(claim.uid)
             raise
         return Prepared(done.devices)
 
-    def _refuse_if_held(self, claim: DriverClaim, device: Device) -> None:
-        for uid in sorted(self.cache.holders(self.hooks.driver, None, device.device_name) - {claim.uid}):
-            holder = self.cache.get(uid)
-            held = holder.state.driver_states[self.hooks.driver].devices if holder else ()
-            for other in held:
-                if holder and other.device_name == device.device_name and not self._may_overlap(device, other):
-                    damaged = ", whose state is damaged" if holder.guessed else ""
-                    raise DeviceHeld(
-                        f"device {device.pool_name}/{device.device_name} is held by claim {'/'.join(holder.name)} "
-                        f"(UID {uid}{damaged}); it is free once that claim is unprepared"
-                    )
-
-    def _may_overlap(self, one: Device, other: Device) -> bool:
-        """Admin access does not occupy a device, and each share has its own id."""
-        if one.pool_name != other.pool_name and not self.hooks.same_device(one, other):
-            return True
-        if one.admin_access or other.admin_access:
-            return True
-        return bool(one.share_id and other.share_id) and one.share_id != other.share_id
-
     def _restore(self, claim: ClaimInfo) -> None:
-        phase = self._phase(claim)
+        phase = self._records.phase(claim)
         if claim.guessed:
-            self._guess(claim)
+            self.review.restore(claim)
         elif phase is ClaimPhase.PREPARED:
             if claim.from_this_boot:
-                self.hooks.refresh(DriverClaim.remembered(claim, self.hooks.driver).copy())
-                self.cache.mark(claim.uid, prepared=True)
+                self.hooks.refresh(self._records.view(claim).copy())
+                self._ready.add(claim.uid)
+                phases = {did.phase for did in claim.state.driver_states.values()}
+                self.cache.mark(claim.uid, prepared=phases == {ClaimPhase.PREPARED})
         elif phase:
-            self._emit(ClaimEventKind.UNFINISHED, claim.uid, f"the last process ended while it was {phase}")
+            self._side.emit(ClaimEventKind.UNFINISHED, claim.uid, f"the last process ended while it was {phase}")
             if phase is ClaimPhase.UNPREPARING or self._tear_down_unfinished:
                 self._unprepare_known(claim.uid)
 
-    def _guess(self, claim: ClaimInfo) -> None:
-        """The devices that a damaged claim probably holds stay held, in memory and never on disk."""
-        devices = () if claim.state.driver_states else self.hooks.devices_of_damaged(claim.uid)
-        if devices:
-            state = replace(claim.state, driver_states={self.hooks.driver: DriverState(devices)})
-            self.cache.change([claim.uid], lambda _: [replace(claim, state=state)])
-
     def _unprepare(self, uid: str) -> str:
         failures: list[str] = []
-        with self._operations.locked(uid), self._reported(uid, "unprepare", failures):
+        with self._operations.locked(uid), self._side.reported(uid, "unprepare", failures):
             check_key(uid)
             self._unprepare_known(uid)
         return failures[0] if failures else ""
 
     def _unprepare_known(self, uid: str) -> None:
-        if claim := self.cache.get(uid):
-            self._tear_down(claim)
-            self.cache.delete(uid)
-
-    def _tear_down(self, known: ClaimInfo) -> None:
-        claim = DriverClaim.remembered(known, self.hooks.driver)
-        self._write(claim, ClaimPhase.UNPREPARING)
-        self.hooks.tear_down(claim.copy())
-
-    def _write(self, claim: DriverClaim, phase: ClaimPhase) -> None:
-        """Does not write if the disk already has this state, from this boot."""
-        known = self.cache.get(claim.uid)
-        state = claim.state(known.state if known else None, self.hooks.driver, phase)
-        names = {uid: name for uid, name in claim.pods.items() if name}
-        record = ClaimInfo(
-            state,
-            prepared=phase is ClaimPhase.PREPARED,
-            unpreparing=phase is ClaimPhase.UNPREPARING,
-            annotations=names,
-        )
-        self.cache.change([claim.uid], lambda _: [record])
-
-    def _phase(self, claim: ClaimInfo) -> ClaimPhase | None:
-        did = claim.state.driver_states.get(self.hooks.driver)
-        return did.phase if did else None
-
-    @contextmanager
-    def _reported(self, uid: str, operation: str, failures: list[str] | None = None) -> Iterator[None]:
-        """Report an error as the failure of one claim; it goes no further."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001  (a hook is foreign code)
-            known = isinstance(error, DRAError | CheckpointError | OSError)
-            why = str(error) if known else f"{type(error).__name__}: {error}"
-            kind = ClaimEventKind.STATE_LOST if isinstance(error, DirectoryLocked) else ClaimEventKind.FAILED
-            self._emit(kind, uid, f"{operation}: {why}")
-            if failures is not None:
-                failures.append(why)
-
-    def _emit(self, kind: ClaimEventKind, uid: str, detail: str) -> None:
-        emit(ClaimEvent(kind, uid, detail), self._on_event)
+        if known := self._records.get(uid):
+            claim = self._records.view(known)
+            self._ready.discard(uid)
+            self.review.settle(uid)
+            self._records.write(claim, ClaimPhase.UNPREPARING)
+            self.hooks.tear_down(claim.copy())
+            self._records.remove(uid)

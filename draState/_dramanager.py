@@ -190,10 +190,10 @@ class DRAManager:
                 drivers.setdefault(driver, []).append(claim.uid)
         for driver, its_claims in drivers.items():
             call = self._drivers.get(driver, NOT_REGISTERED).unprepare
-            reply = _called(call, self._refs(its_claims), str)
+            reply: Mapping[str, str | None] = _called(call, self._refs(its_claims), str)
             for uid in its_claims:
                 why = reply.get(uid, NO_ANSWER)
-                if why != "":
+                if why not in ("", None):
                     _add_failure(failures, uid, driver, why if isinstance(why, str) else not_a(str, why))
         done = [claim.uid for claim in claims if claim.uid not in failures]
         return failures | _failures_of(done, lambda: self.cache.delete(*done))

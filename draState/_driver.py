@@ -37,8 +37,8 @@ class Driver(Protocol):
         """Return the answers by claim UID. For a claim that is already prepared, answer with the same devices."""
         ...
 
-    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        """Return the error by claim UID, "" for success. A claim that the driver does not know succeeds."""
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str | None]:
+        """Return the error by claim UID, "" or None for success. A claim that the driver does not know succeeds."""
         ...
 
 

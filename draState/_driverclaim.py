@@ -64,7 +64,7 @@ class DriverClaim:
         pods = {uid: claim.annotations.get(uid, "") for uid in state.pod_uids}
         return cls(state.claim_uid, state.claim_name, state.namespace, did.devices, did.configs, pods, did.driver_data)
 
-    def state(self, before: ClaimInfoState | None, driver: str, phase: ClaimPhase) -> ClaimInfoState:
+    def state(self, before: ClaimInfoState | None, driver: str, phase: ClaimPhase | None) -> ClaimInfoState:
         """The state to write. Other drivers and fields of newer versions stay as they were."""
         before = before or ClaimInfoState(self.uid, self.name, self.namespace)
         did = before.driver_states.get(driver, DriverState()).with_devices(self.devices)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from ._claimstate import Device
+from ._claimstate import Device, DriverState
 from ._driver import ClaimRef
 from ._driverclaim import DriverClaim
+from ._errors import DRAError
 
 
 class DriverHooks(ABC):
@@ -22,16 +25,26 @@ class DriverHooks(ABC):
     def look_up(self, ref: ClaimRef) -> DriverClaim:
         """Return the current allocation from the API server: read_allocation reads it from a ResourceClaim object.
 
-        Raise ClaimGone if there is none, and any other exception if the API server gave no answer. It runs in its
-        own threads, and the ClaimPreparer waits for it only for a limited time.
+        Raise ClaimGone if there is none, and ServerUnreachable if there was no connection: only then is a claim
+        answered from memory. Any other exception means that the server refused to answer, and the prepare fails.
+        It runs in its own threads, and the ClaimPreparer waits for it only for a limited time.
         """
 
     def check(self, claim: DriverClaim) -> None:  # noqa: B027 - most drivers have nothing to refuse
         """Raise ClaimInvalid if this node cannot serve the claim. Nothing has been changed at this point."""
 
+    def choose(self, claim: DriverClaim, held: Mapping[str, DriverClaim]) -> Any:
+        """Choose what the scheduler leaves to the node, such as a VF or CPUs, or note what the host looked like.
+
+        The result, any JSON value, is durable as the claim's `driver_data` before set_up begins, and given to set_up
+        and tear_down, also after a kill or a reboot. It is made once per allocation, and one at a time: `held` has all
+        other claims of this driver, by UID, with what was chosen for them.
+        """
+        return None
+
     @abstractmethod
     def set_up(self, claim: DriverClaim) -> DriverClaim:
-        """Make the devices ready. Return the claim with their CDI ids and, if wanted, `driver_data`."""
+        """Make the devices ready. Return the claim with their CDI ids and, if wanted, other `driver_data`."""
 
     def refresh(self, claim: DriverClaim) -> None:  # noqa: B027 - most drivers have nothing to put back
         """Put back what others may have removed. Called when a claim that is set up is prepared again or restored.
@@ -41,11 +54,32 @@ class DriverHooks(ABC):
 
     @abstractmethod
     def tear_down(self, claim: DriverClaim) -> None:
-        """Undo set_up, as far as it got. `driver_data` is what set_up returned, or None if it did not return."""
+        """Undo set_up, as far as it got. `driver_data` is what set_up returned or, if it did not, what was chosen."""
 
-    def devices_of_damaged(self, uid: str) -> tuple[Device, ...]:
-        """The devices of a claim whose file is damaged, as far as the hardware or the CDI folder shows them."""
+    def users(self, claim: DriverClaim) -> Sequence[str]:
+        """Who still uses the devices, for people; asked before a release. Raise DRAError if you cannot tell.
+
+        An orphan may be in use: its container runs until it ends, whatever the API server says.
+        """
+        raise DRAError("this driver cannot tell who uses a device")
+
+    def find(self, uid: str) -> ClaimRef | None:
+        """Search the API server for a claim whose name is lost with its record. None if you cannot.
+
+        Raise ClaimGone if there is none, and otherwise what look_up raises.
+        """
+        return None
+
+    def traces(self) -> Iterable[str]:
+        """The UIDs of all claims that the hardware or the CDI folder shows to be set up in this boot.
+
+        One without a record means that the state directory was lost. Its devices stay held.
+        """
         return ()
+
+    def trace(self, uid: str) -> DriverState | None:
+        """What this node shows of one claim whose record is damaged or lost: devices with CDI ids, and driver_data."""
+        return None
 
     def same_device(self, one: Device, other: Device) -> bool:
         """True if two devices of one name in different pools are the same hardware.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from checkpointmanager import CheckpointError
+
 
 class DRAError(Exception):
     """The base of this package's errors. Catch it together with CheckpointError, the base of the disk's errors."""
@@ -23,10 +25,18 @@ class ClaimGone(ClaimInvalid):
     """
 
 
-class ClaimInUse(DRAError):
-    """The claim still has its devices in the API server: releasing it would take a device from a pod.
+class ServerUnreachable(DRAError):
+    """The API server cannot be reached at all: there was no connection, and so no answer.
 
-    Delete the pod instead, or release with force.
+    Raise it from `look_up`. Only then is a claim that this process has prepared answered from memory.
+    Other claims fail: try again when the server is back.
+    """
+
+
+class ClaimInUse(DRAError):
+    """The claim still has its devices in the API server, or a container still uses them, or nobody can tell.
+
+    Releasing it would take a device from a pod. Delete the pod instead, or release with force.
     """
 
 
@@ -94,3 +104,16 @@ class KubeletStateInvalid(DRAError):
 
     def __init__(self, why: str, file: str = "dra_manager_state") -> None:
         super().__init__(f"not a valid {file}: {why}")
+
+
+LONGEST = 300  # characters of a foreign error that are passed on
+
+
+def in_one_line(error: Exception) -> str:
+    """An error for kubelet and the log. The text of a client's error may have many lines, and quote an answer."""
+    first = next(iter(str(error).splitlines()), "")
+    if len(first) > LONGEST:
+        first = first[:LONGEST] + "…"
+    if isinstance(error, DRAError | CheckpointError | OSError) and first:
+        return first
+    return f"{type(error).__name__}: {first}".removesuffix(": ")

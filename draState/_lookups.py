@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ._driver import ClaimRef
 from ._driverclaim import DriverClaim
-from ._errors import ClaimInvalid
+from ._driverhooks import DriverHooks
+from ._errors import ClaimInvalid, ServerUnreachable, in_one_line
 
+SEARCH = 10  # times as long: the claims of the whole cluster are listed
 THREADS = 16  # separate threads, so that a slow API server delays no unprepare
 
 
 @dataclass(frozen=True, slots=True)
-class NotAsked:
-    """The look-up got no answer, so the current allocation is unknown."""
+class NotAnswered:
+    """The current allocation is unknown: the API server refused to give it, or took too long."""
 
     why: str
 
 
-Found = DriverClaim | ClaimInvalid | NotAsked
+@dataclass(frozen=True, slots=True)
+class Unreached(NotAnswered):
+    """There was no connection to the API server."""
+
+
+Found = DriverClaim | ClaimInvalid | NotAnswered
+
+
+class _NotSearched(Exception):
+    pass
 
 
 class LookUp:
     """One look-up, running in its thread."""
 
-    def __init__(self, answer: Future[DriverClaim], limit: float) -> None:
+    def __init__(self, look_ups: LookUps, ref: ClaimRef, answer: Future[DriverClaim], limit: float) -> None:
+        self._look_ups = look_ups
+        self._ref = ref
         self._answer = answer
         self._limit = limit
         self._end = time.monotonic() + limit
@@ -36,37 +48,58 @@ class LookUp:
     def result(self) -> Found:
         """Wait for the allocation, or the reason why there is none."""
         try:
-            return self._answer.result(max(0.0, self._end - time.monotonic()))
+            found = self._answer.result(max(0.0, self._end - time.monotonic()))
         except Exception as error:  # noqa: BLE001  (a hook is foreign code)
             return self._failed(error)
+        return self._look_ups.answered(found)
 
     async def found(self) -> Found:
         """Like result, without blocking the event loop."""
         try:
             async with asyncio.timeout(self._limit):
-                return await asyncio.wrap_future(self._answer)
+                found = await asyncio.wrap_future(self._answer)
         except Exception as error:  # noqa: BLE001  (a hook is foreign code)
             return self._failed(error)
+        return self._look_ups.answered(found)
 
     def _failed(self, error: Exception) -> Found:
         self._answer.cancel()
         if isinstance(error, ClaimInvalid):
-            return error
-        if isinstance(error, TimeoutError) and not str(error):
-            return NotAsked(f"no answer within {self._limit:g} s")
-        return NotAsked(str(error) or type(error).__name__)
+            return self._look_ups.answered(error)
+        if isinstance(error, ServerUnreachable | ConnectionRefusedError):
+            return Unreached(in_one_line(error))
+        if isinstance(error, _NotSearched):
+            return NotAnswered(str(error))
+        if isinstance(error, TimeoutError):
+            return NotAnswered(str(error) or f"no answer within {self._limit:g} s")
+        self._look_ups.refused, self._look_ups.refusal = self._ref, in_one_line(error)
+        return NotAnswered(in_one_line(error))
 
 
 class LookUps:
     """Starts look-ups. A caller waits at most `limit` seconds for each."""
 
-    def __init__(self, look_up: Callable[[ClaimRef], DriverClaim], limit: float) -> None:
-        self._look_up = look_up
-        self._limit = limit
+    def __init__(self, hooks: DriverHooks, limit: float) -> None:
+        self.limit = limit
+        self.refusal = ""  # why the API server refused to answer, until it answers; an outage is no refusal
+        self.refused: ClaimRef | None = None  # the claim that it was asked for
+        self._hooks = hooks
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="look-up")
 
     def start(self, ref: ClaimRef) -> LookUp:
-        return LookUp(self._pool.submit(self._look_up, ref), self._limit)
+        """Without a name, the claim is searched by its UID first."""
+        look_up = self._hooks.look_up if ref.name else self._search
+        return LookUp(self, ref, self._pool.submit(look_up, ref), self.limit if ref.name else self.limit * SEARCH)
+
+    def answered(self, found: Found) -> Found:
+        self.refused, self.refusal = None, ""
+        return found
+
+    def _search(self, ref: ClaimRef) -> DriverClaim:
+        found = self._hooks.find(ref.uid)
+        if found is None:
+            raise _NotSearched("its name is not known, and this driver cannot search for claims by UID")
+        return self._hooks.look_up(found)
 
     def close(self) -> None:
         """Start no more look-ups. Running ones end by themselves."""

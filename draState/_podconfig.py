@@ -39,7 +39,10 @@ class DeviceConfig:
 
 @dataclass(frozen=True, slots=True)
 class PodConfig:
-    """The persisted state of a pod: its devices by name, and its own config, or None if it has none."""
+    """The persisted state of a pod: its devices by "claim UID/device", and its own config, or None if it has none.
+
+    Two claims of one pod may both have a device of the same name, of different drivers or pools.
+    """
 
     devices: dict[str, DeviceConfig] = field(default_factory=dict)
     config: Any = field(default=None, repr=False)
@@ -60,5 +63,17 @@ class PodConfig:
         return replace(self, devices=devices, config=copied(self.config))
 
 
-POD_CONFIGS: Schema[PodConfig] = Schema("PodConfig", version=1, type=PodConfig)
+def device_key(claim_uid: str, device: str) -> str:
+    """The key of a device among those of a pod."""
+    return f"{claim_uid}/{device}"
+
+
+def to_2(pod: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 kept devices by their name alone."""
+    devices = pod.get("devices") or {}
+    pod["devices"] = {device_key(config["claim_uid"], name): config for name, config in devices.items()}
+    return pod
+
+
+POD_CONFIGS: Schema[PodConfig] = Schema("PodConfig", version=2, readable_by=2, type=PodConfig, migrations={1: to_2})
 """The schema of the files of a PodConfigStore."""

@@ -30,9 +30,11 @@ from checkpointmanager import (
     WrongKind,
 )
 
+from ._claimcache import ClaimInfoCache
+from ._driverclaim import DriverClaim
 from ._errors import ReconcileRefused
 from ._jsoncopy import copied
-from ._podconfig import POD_CONFIGS, Claim, DeviceConfig, PodConfig
+from ._podconfig import POD_CONFIGS, Claim, DeviceConfig, PodConfig, device_key
 
 Entries = Mapping[str, CacheEntry[PodConfig]]
 Outcomes = Mapping[str, PodConfig | Literal[Removal.REMOVED]]
@@ -78,23 +80,23 @@ class PodConfigStore:
             raise
 
     def set_device_config(self, pod_uid: str, device: str, config: DeviceConfig) -> None:
-        """Add or replace the config of one device; durable when it returns.
+        """Add or replace the config of one device of the config's claim; durable when it returns.
 
         If it raises, memory is unchanged. If the error is `in_doubt`, the file may have either value after a
         restart: the old one is served until the call is repeated, or until synchronize restores the old one.
         """
-        owned = config.copy()
-        self._set(pod_uid, lambda pod: replace(pod, devices={**pod.devices, device: owned}))
+        key, owned = device_key(config.claim_uid, device), config.copy()
+        self._set(pod_uid, lambda pod: replace(pod, devices={**pod.devices, key: owned}))
 
     def set_pod_config(self, pod_uid: str, config: Any) -> None:
         """Set the pod's own config, any JSON value; fails as set_device_config does."""
         owned = copied(config)
         self._set(pod_uid, lambda pod: replace(pod, config=owned))
 
-    def get_device_config(self, pod_uid: str, device: str) -> DeviceConfig | None:
-        """A copy of the config of one device of a pod; None if there is none."""
+    def get_device_config(self, pod_uid: str, claim_uid: str, device: str) -> DeviceConfig | None:
+        """A copy of the config of one device that a pod has from a claim; None if there is none."""
         pod = self._pods.get(pod_uid)
-        config = pod.config.devices.get(device) if pod else None
+        config = pod.config.devices.get(device_key(claim_uid, device)) if pod else None
         return config.copy() if config else None
 
     def get_pod_config(self, pod_uid: str) -> PodConfig | None:
@@ -166,16 +168,51 @@ class PodConfigStore:
         self._reduce(concerned, without)
         return tuple(sorted(changed))
 
-    def synchronize(self, list_live: Callable[[], Iterable[str]], *, complete: bool) -> PodSyncReport:
+    def follow(self, claim: DriverClaim, configs: Mapping[str, Any]) -> None:
+        """Give a claim's configs, by device, to every pod of the claim and to no other; durable when it returns.
+
+        Call it in set_up and refresh, and delete_claim in tear_down: then a kill between any two steps is made good.
+        """
+        wanted = {
+            device: DeviceConfig(config, claim.uid, claim.name, claim.namespace) for device, config in configs.items()
+        }
+        keys = {device_key(claim.uid, device) for device in wanted}
+        for pod_uid in self._pods_of(claim.uid):
+            pod = self._pods.get(pod_uid)
+            theirs = {key for key, config in pod.config.devices.items() if config.is_of(claim.uid)} if pod else set()
+            if pod_uid not in claim.pods or not theirs <= keys:
+                self.delete_claim(claim.uid)  # from all pods; they are set again below
+                break
+        for pod_uid in claim.pods:
+            for device, config in wanted.items():
+                if self.get_device_config(pod_uid, claim.uid, device) != config:
+                    self.set_device_config(pod_uid, device, config)
+
+    def follow_claims(self, claims: ClaimInfoCache) -> PodSyncReport | None:
+        """Drop what belongs to no claim. Call it at the start, when the claims are restored.
+
+        Does nothing, and returns None, while a claim is unknown: its pods are unknown too.
+        """
+        if claims.report().degraded:
+            return None
+        held = {device.claim_uid for pod in self._pods.copy().values() for device in pod.config.devices.values()}
+        for uid in held - {claim.uid for claim in claims}:
+            self.delete_claim(uid)
+        return self.synchronize(list, complete=True, claims=claims)
+
+    def synchronize(
+        self, list_live: Callable[[], Iterable[str]], *, complete: bool, claims: ClaimInfoCache | None = None
+    ) -> PodSyncReport:
         """Remove every pod that is not alive, and what failed deletions have left on disk.
 
-        `list_live` returns the UIDs of all pods that may still need their configs. It is a function, so that a pod
-        set after the list was made is kept. Raises ReconcileRefused unless the caller knows that the list is complete.
+        `list_live` returns the UIDs of all pods that may still need their configs, such as those with a sandbox. It is
+        a function, so that a pod set after the list was made is kept. A pod of one of `claims` is alive: it may be
+        prepared and have no sandbox yet. Raises ReconcileRefused unless the caller knows that the list is complete.
         """
         if not complete:
             raise ReconcileRefused("the list of live pods may be incomplete; nothing was changed")
         seen = self._pods.copy()  # before listing the pods, so that every live pod seen here is in the list
-        wanted = set(list_live())
+        wanted = set(list_live()) | (claims.pods() if claims is not None else frozenset())
         candidates = {*seen, *self._cache}
         kept: list[str] = []
         problems: dict[str, str] = {}

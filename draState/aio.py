@@ -1,4 +1,4 @@
-"""The claim cache, its two managers and the health store for asyncio: await writes, call reads directly.
+"""The claim cache, its two managers and the other stores for asyncio: await writes, call reads directly.
 
     cache = await AsyncClaimInfoCache.open(lambda: ClaimInfoCache("/var/lib/agent/claims"))
     manager = AsyncDRAManager(DRAManager(cache.cache, drivers), cache.threads)
@@ -30,11 +30,20 @@ from ._claimpreparer import ClaimPreparer
 from ._devicehealth import DeviceHealth
 from ._dramanager import ActivePods, DRAManager
 from ._driver import ClaimRef, Prepared
+from ._driverclaim import DriverClaim
 from ._healthstore import DeviceHealthStore
-from ._orphans import Orphan
 from ._pod import Pod
+from ._podconfig import DeviceConfig
+from ._podconfigstore import PodConfigStore, PodSyncReport
+from ._review import Orphan
 
-__all__ = ["AsyncClaimInfoCache", "AsyncClaimPreparer", "AsyncDRAManager", "AsyncDeviceHealthStore"]
+__all__ = [
+    "AsyncClaimInfoCache",
+    "AsyncClaimPreparer",
+    "AsyncDRAManager",
+    "AsyncDeviceHealthStore",
+    "AsyncPodConfigStore",
+]
 
 RECONCILING = "reconcile"  # its own key: the keys of claims and pods have a slash
 
@@ -115,9 +124,17 @@ class AsyncClaimPreparer:
         """See ClaimPreparer.release."""
         return await self._threads.run(_keys_of([uid]), lambda: self.preparer.release(uid, force=force))
 
-    async def find_orphans(self) -> Mapping[str, Orphan]:
-        """See ClaimPreparer.find_orphans. Runs in its own thread, because it may take long."""
-        return await asyncio.to_thread(self.preparer.find_orphans)
+    async def review(self) -> Mapping[str, Orphan]:
+        """See Review.look. Runs in its own thread, because it may take long."""
+        return await asyncio.to_thread(self.preparer.review.look)
+
+    async def heal(self) -> None:
+        """See Review.heal."""
+        await asyncio.to_thread(self.preparer.review.heal)
+
+    async def confirm(self) -> None:
+        """See Review.confirm."""
+        await asyncio.to_thread(self.preparer.review.confirm)
 
     async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
         async with self._threads.turn(_keys_of([ref.uid])):
@@ -152,6 +169,40 @@ class AsyncDeviceHealthStore(AsyncCache[DeviceHealthStore]):
         finally:
             if not self.cache.closed:
                 await self.forget(driver)
+
+
+class AsyncPodConfigStore(AsyncCache[PodConfigStore]):
+    """Wraps an open store; `open` creates one. Read from `cache` itself: reads never wait."""
+
+    async def set_device_config(self, pod_uid: str, device: str, config: DeviceConfig) -> None:
+        """See PodConfigStore.set_device_config."""
+        await self.threads.run([pod_uid], lambda: self.cache.set_device_config(pod_uid, device, config))
+
+    async def set_pod_config(self, pod_uid: str, config: Any) -> None:
+        """See PodConfigStore.set_pod_config."""
+        await self.threads.run([pod_uid], lambda: self.cache.set_pod_config(pod_uid, config))
+
+    async def delete_pod(self, pod_uid: str) -> None:
+        """See PodConfigStore.delete_pod."""
+        await self.threads.run([pod_uid], lambda: self.cache.delete_pod(pod_uid))
+
+    async def delete_claim(self, claim: str | tuple[str, str]) -> tuple[str, ...]:
+        """See PodConfigStore.delete_claim."""
+        return await self.threads.call(lambda: self.cache.delete_claim(claim))
+
+    async def follow(self, claim: DriverClaim, configs: Mapping[str, Any]) -> None:
+        """See PodConfigStore.follow."""
+        await self.threads.run(claim.pods, lambda: self.cache.follow(claim, configs))
+
+    async def follow_claims(self, claims: ClaimInfoCache) -> PodSyncReport | None:
+        """See PodConfigStore.follow_claims."""
+        return await self.threads.call(lambda: self.cache.follow_claims(claims))
+
+    async def synchronize(
+        self, list_live: Callable[[], Iterable[str]], *, complete: bool, claims: ClaimInfoCache | None = None
+    ) -> PodSyncReport:
+        """See PodConfigStore.synchronize. `list_live` is called in a thread other than the loop's."""
+        return await self.threads.call(lambda: self.cache.synchronize(list_live, complete=complete, claims=claims))
 
 
 def _keys_of(uids: Iterable[str], pod_uid: str = "") -> list[str]:

@@ -81,14 +81,28 @@ class PreparerMetrics(Collector):
             "1 for each claim that holds devices which the API server no longer allocates to it, by UID.",
             labels=["claim_uid"],
         )
-        for uid in preparer.orphans.current(preparer.cache):
+        for uid in preparer.review.orphans:
             orphaned.add_metric([uid], 1)
         from_memory = CounterMetricFamily(
             "dra_resource_claims_answered_from_memory",
-            "Prepares answered from memory because the API server did not return the current allocation.",
+            "Prepares answered from memory because the API server could not be reached.",
         )
         from_memory.add_metric([], preparer.answered_from_memory)
-        return [phases, orphaned, from_memory]
+        outdated = GaugeMetricFamily(
+            "dra_resource_claims_outdated",
+            "1 for each claim answered from memory although the API server had allocated other devices, by UID.",
+            labels=["claim_uid"],
+        )
+        for uid in preparer.review.outdated:
+            outdated.add_metric([uid], 1)
+        unknown_devices = GaugeMetricFamily(
+            "dra_resource_claims_unknown_devices",
+            "1 for each damaged claim that holds devices which are not known, by UID: another claim may get them.",
+            labels=["claim_uid"],
+        )
+        for uid in preparer.review.unknown_devices:
+            unknown_devices.add_metric([uid], 1)
+        return [phases, orphaned, from_memory, outdated, unknown_devices]
 
 
 class HealthMetrics(Collector):

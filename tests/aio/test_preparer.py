@@ -86,7 +86,7 @@ def test_orphans_are_found(tmp_path: Path) -> None:
         async with serving(tmp_path) as (node, preparer):
             await preparer.prepare([node.server.allocate("a", "gpu-0")])
             node.server.claims.clear()
-            assert list(await preparer.find_orphans()) == ["a"]
+            assert list(await preparer.review()) == ["a"]
 
     asyncio.run(main())
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from draState import (
     ClaimEvent,
@@ -17,8 +17,10 @@ from draState import (
     ClaimPreparer,
     ClaimRef,
     Device,
+    DRAError,
     DriverClaim,
     DriverHooks,
+    DriverState,
     Prepared,
 )
 
@@ -64,6 +66,8 @@ class Hardware(DriverHooks):
         self.calls: list[tuple[str, str]] = []
         self.torn_down: list[DriverClaim] = []
         self.one_name_one_device = True
+        self.shows_traces = True
+        self.running: dict[str, list[str]] | None = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def look_up(self, ref: ClaimRef) -> DriverClaim:
@@ -91,8 +95,25 @@ class Hardware(DriverHooks):
             self._file(device).unlink(missing_ok=True)
             self._called("tear_down", claim)
 
-    def devices_of_damaged(self, uid: str) -> tuple[Device, ...]:
-        return tuple(Device(POOL, name) for name, owner in self.holdings().items() if owner == uid)
+    def users(self, claim: DriverClaim) -> list[str]:
+        if self.running is None:
+            raise DRAError("no hostPID")
+        return self.running.get(claim.uid, [])
+
+    def find(self, uid: str) -> ClaimRef | None:
+        if self._server.down:
+            raise ConnectionRefusedError("connection refused")
+        if uid not in self._server.claims:
+            raise ClaimGone(f"claim {uid} is not there")
+        return self._server.claims[uid].ref
+
+    def traces(self) -> set[str]:
+        return set(self.holdings().values()) if self.shows_traces else set()
+
+    def trace(self, uid: str) -> DriverState | None:
+        devices = tuple(Device(POOL, name) for name, owner in sorted(self.holdings().items()) if owner == uid)
+        ready = tuple(replace(device, cdi_device_ids=(f"{GPU}/d={device.device_name}",)) for device in devices)
+        return DriverState(ready, driver_data=PARTITION) if self.shows_traces and devices else None
 
     def same_device(self, one: Device, other: Device) -> bool:
         return self.one_name_one_device
@@ -111,8 +132,28 @@ class Hardware(DriverHooks):
         return self._folder / "+".join(filter(None, names))
 
 
+class Choosing(Hardware):
+    """Also gives each claim the first virtual function that no other has. `given` is what set_up got, in order."""
+
+    given: ClassVar[list[Any]] = []
+
+    def choose(self, claim: DriverClaim, held: Mapping[str, DriverClaim]) -> Any:
+        self._called("choose", claim)
+        taken = {other.driver_data["vf"] for other in held.values()}
+        return {"vf": next(n for n in range(100) if n not in taken)}
+
+    def set_up(self, claim: DriverClaim) -> DriverClaim:
+        self.given.append(claim.driver_data)
+        return replace(super().set_up(claim), driver_data=claim.driver_data)
+
+    def trace(self, uid: str) -> DriverState | None:
+        return None  # the hardware does not show what was chosen
+
+
 class DriverNode:
     """A ClaimPreparer with its surroundings. A restart leaves hardware, server and files as they are."""
+
+    hooks = Hardware
 
     def __init__(self, directory: Path, **options: Any) -> None:
         self.directory = directory
@@ -121,9 +162,10 @@ class DriverNode:
         self.events: list[ClaimEvent] = []
         self.start()
 
-    def start(self, boot_id: str = "boot-1", failing: Iterable[str] = ()) -> None:
-        self.hardware = Hardware(self.directory.parent / "hardware", self.server)
+    def start(self, boot_id: str = "boot-1", failing: Iterable[str] = (), *, shows_traces: bool = True) -> None:
+        self.hardware = self.hooks(self.directory.parent / "hardware", self.server)
         self.hardware.failing |= set(failing)
+        self.hardware.shows_traces = shows_traces
         self.cache = ClaimInfoCache(self.directory, boot_id=boot_id)
         self.preparer = ClaimPreparer(self.cache, self.hardware, on_event=self.events.append, **self.options)
         self.preparer.restore()

@@ -43,7 +43,7 @@ def mtus(store: PodConfigStore) -> dict[str, dict[str, int]]:
     for pod in store:
         config = store.get_pod_config(pod)
         assert config is not None
-        found[pod] = {device: its.config["mtu"] for device, its in config.devices.items()}
+        found[pod] = {device.partition("/")[2]: its.config["mtu"] for device, its in config.devices.items()}
     return found
 
 
@@ -52,5 +52,5 @@ def mtus_on_disk(directory: Path) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for path in sorted(directory.glob("[!.]*.json")):
         data: dict[str, Any] = json.loads(path.read_bytes())["data"]
-        found[path.stem] = {device: its["config"]["mtu"] for device, its in data["devices"].items()}
+        found[path.stem] = {device.partition("/")[2]: its["config"]["mtu"] for device, its in data["devices"].items()}
     return found

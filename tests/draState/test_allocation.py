@@ -10,13 +10,14 @@ from draState import ClaimGone, ClaimInvalid, ClaimRef, Device, OpaqueConfig, re
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
 REF = ClaimRef("u", "c", "ns")
+PODS = [{"resource": "pods", "name": "pod", "uid": "p1"}]
 
 
 def result(request: str, device: str, driver: str = GPU, **more: Any) -> dict[str, Any]:
     return {"request": request, "driver": driver, "pool": "p", "device": device, **more}
 
 
-def resource_claim(*results: dict[str, Any], config: Any = None, reserved: Any = None) -> dict[str, Any]:
+def resource_claim(*results: dict[str, Any], config: Any = None, reserved: Any = PODS) -> dict[str, Any]:
     devices = {"results": list(results), "config": config}
     return {
         "metadata": {"uid": "u", "name": "c", "namespace": "ns"},
@@ -123,3 +124,22 @@ def test_anything_but_a_resource_claim_is_refused_and_is_no_orphan(given: Any) -
     with pytest.raises(ClaimInvalid) as caught:
         read_allocation(REF, given, GPU)
     assert not isinstance(caught.value, ClaimGone)
+
+
+def test_without_an_object_the_claim_is_gone() -> None:
+    with pytest.raises(ClaimGone, match="does not have it"):
+        read_allocation(REF, None, GPU)
+
+
+@pytest.mark.parametrize("reserved", [None, []])
+def test_a_claim_that_is_reserved_for_nobody_is_refused_but_not_gone(reserved: Any) -> None:
+    """A late prepare, after the pod has gone; while kubelet unprepares, the claim is no orphan."""
+    with pytest.raises(ClaimInvalid, match="reserved for nobody") as raised:
+        read_allocation(REF, resource_claim(result("a", "d0"), reserved=reserved), GPU)
+    assert not isinstance(raised.value, ClaimGone)
+
+
+def test_a_claim_that_is_reserved_for_a_group_of_pods_is_reserved() -> None:
+    group = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g1"}]
+    claim = read_allocation(REF, resource_claim(result("a", "d0"), reserved=group), GPU)
+    assert (len(claim.devices), claim.pods) == (1, {})

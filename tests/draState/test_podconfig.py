@@ -37,17 +37,17 @@ def test_get_returns_what_was_set(store: PodConfigStore) -> None:
     store.set_device_config("pod-1", "eth1", config_of("claim-2"))
     store.set_pod_config("pod-1", {"hostname": "a"})
 
-    assert store.get_device_config("pod-1", "eth0") == config_of("claim-1", 9000)
+    assert store.get_device_config("pod-1", "claim-1", "eth0") == config_of("claim-1", 9000)
     assert store.get_pod_config("pod-1") == PodConfig(
-        {"eth0": config_of("claim-1", 9000), "eth1": config_of("claim-2")}, {"hostname": "a"}
+        {"claim-1/eth0": config_of("claim-1", 9000), "claim-2/eth1": config_of("claim-2")}, {"hostname": "a"}
     )
 
 
 def test_what_was_never_set_is_none(store: PodConfigStore) -> None:
     store.set_device_config("pod-1", "eth0", config_of())
 
-    assert store.get_device_config("pod-1", "eth1") is None
-    assert store.get_device_config("pod-2", "eth0") is None
+    assert store.get_device_config("pod-1", "claim-1", "eth1") is None
+    assert store.get_device_config("pod-2", "claim-1", "eth0") is None
     assert store.get_pod_config("pod-2") is None
     assert "pod-2" not in store
 
@@ -68,7 +68,7 @@ def test_a_config_is_any_json_value(config: Any, directory: Path) -> None:
 
     with opened(directory) as store:
         found = store.get_pod_config("pod-1")
-        assert found == PodConfig({"eth0": DeviceConfig(config, "u", "n", "ns")}, config)
+        assert found == PodConfig({"u/eth0": DeviceConfig(config, "u", "n", "ns")}, config)
 
 
 def test_anything_but_json_is_refused_and_nothing_changes(store: PodConfigStore, directory: Path) -> None:
@@ -100,14 +100,14 @@ def test_no_caller_can_change_memory_without_the_disk(store: PodConfigStore, dir
     store.set_pod_config("pod-1", {"mtu": 1500})
 
     given.config["mtu"] = 1
-    for got in (store.get_device_config("pod-1", "eth0"), store.get_pod_config("pod-1")):
+    for got in (store.get_device_config("pod-1", "claim-1", "eth0"), store.get_pod_config("pod-1")):
         assert got is not None
         got.config["mtu"] = 2
         if isinstance(got, PodConfig):
-            got.devices["eth0"].config["routes"].append("evil")
+            got.devices["claim-1/eth0"].config["routes"].append("evil")
             got.devices.clear()
 
-    assert store.get_pod_config("pod-1") == PodConfig({"eth0": config_of()}, {"mtu": 1500})
+    assert store.get_pod_config("pod-1") == PodConfig({"claim-1/eth0": config_of()}, {"mtu": 1500})
     assert mtus(store) == mtus_on_disk(directory)
 
 
@@ -130,7 +130,7 @@ def test_everything_durable_is_there_after_a_restart(directory: Path) -> None:
 
     with opened(directory) as store:
         assert store.list_pods() == ["pod-1", "pod-2"]
-        assert store.get_device_config("pod-1", "eth0") == config_of(mtu=1)
+        assert store.get_device_config("pod-1", "claim-1", "eth0") == config_of(mtu=1)
         assert store.get_pod_config("pod-2") == PodConfig({}, {"hostname": "b"})
         assert store.problems == {}
 

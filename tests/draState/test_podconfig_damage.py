@@ -78,7 +78,7 @@ def test_setting_a_damaged_pod_writes_it_anew(store: PodConfigStore, real_direct
     with opened(real_directory) as after:
         after.set_device_config("pod-1", "eth0", config_of(mtu=7))
         assert after.problems == {}
-        assert after.get_pod_config("pod-1") == PodConfig({"eth0": config_of(mtu=7)})
+        assert after.get_pod_config("pod-1") == PodConfig({"claim-1/eth0": config_of(mtu=7)})
 
     assert mtus_on_disk(real_directory)["pod-1"] == {"eth0": 7}
     kept = [path.read_bytes() for path in (real_directory / ".quarantine").iterdir()]

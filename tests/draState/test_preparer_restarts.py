@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager.testing import damage
-from draState import ClaimInfo, ClaimInfoState, ClaimPhase, Device, DriverState
+from draState import ClaimInfo, ClaimInfoState, ClaimPhase, ClaimPreparer, Device, DriverState
 
 from .driverside import GPU, POOL, DriverNode, names
 
@@ -222,7 +222,7 @@ def test_a_lost_directory_is_reported_as_such(node: DriverNode) -> None:
 
 def test_a_callback_that_fails_fails_nothing_else(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     node = DriverNode(directory)
-    node.preparer._on_event = lambda event: 1 / 0
+    node.preparer = ClaimPreparer(node.cache, node.hardware, on_event=lambda event: 1 / 0)
     assert node.prepare(node.server.allocate("a", "gpu-0")).devices
     node.server.down = True
     assert node.prepare(node.server.claims["a"].ref).devices

@@ -125,6 +125,14 @@ def test_rule_5_a_failure_leaves_the_claim_for_the_next_try(node: Node, failure:
     assert node.nic.prepared == set()
 
 
+def test_none_for_a_claim_is_a_success_as_for_kubelet(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = pod_of("pod-1", claim_of("a", GPU))
+    node.manager.prepare_resources(pod)
+    monkeypatch.setattr(node.drivers[GPU], "unprepare", lambda refs: {ref.uid: None for ref in refs})
+    node.manager.unprepare_resources(pod)
+    assert len(node.cache) == 0
+
+
 def test_rule_5_a_file_that_cannot_be_deleted_leaves_the_claim_for_the_next_try(node: Node) -> None:
     pod = pod_of("pod-1", claim_of("a"))
     node.manager.prepare_resources(pod)
@@ -271,8 +279,8 @@ def test_rule_6_reconcile_with_nothing_to_do_writes_nothing(node: Node) -> None:
     assert node.store.calls == calls
 
 
-@pytest.mark.parametrize("answer", [None, 0, False, {}, [], b""], ids=repr)
-def test_only_an_empty_text_is_success(node: Node, answer: Any) -> None:
+@pytest.mark.parametrize("answer", [0, False, {}, [], b""], ids=repr)
+def test_nothing_else_than_an_empty_text_or_none_is_success(node: Node, answer: Any) -> None:
     node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
     node.gpu.unprepare = lambda claims: {claim.uid: answer for claim in claims}  # type: ignore[method-assign]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dra_agent.rehearsal import LocalApiServer, Node
+from dra_agent.rehearsal.node import short_folder
 
 from .kubeconfigs import close_all
 from .tlsserver import Authority, TlsServer
@@ -23,6 +26,13 @@ def cluster() -> Iterator[LocalApiServer]:
 def node(cluster: LocalApiServer) -> Iterator[Node]:
     with Node(cluster.address) as node:
         yield node
+
+
+@pytest.fixture
+def socket_path() -> Iterator[str]:
+    """Not below tmp_path, which may be too deep for a socket."""
+    with tempfile.TemporaryDirectory(prefix="dra-", dir=short_folder()) as folder:
+        yield os.path.join(folder, "s.sock")
 
 
 @pytest.fixture(scope="module")

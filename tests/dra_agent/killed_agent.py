@@ -1,4 +1,4 @@
-"""An agent that dies at a given moment: DIE_AT is "before" or "after", a method of PodConfigs, and the n-th call."""
+"""An agent that dies at a given moment: DIE_AT is "before" or "after", a function of podconfigs, and the n-th call."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import sys
 from typing import Any
 from unittest import mock
 
+from dra_agent import podconfigs
 from dra_agent.cli import main
-from dra_agent.podconfigs import PodConfigs
 
 
 def install() -> None:
-    moment, method, number = os.environ["DIE_AT"].split()
-    real = getattr(PodConfigs, method)
+    moment, function, number = os.environ["DIE_AT"].split()
+    real = getattr(podconfigs, function)
     calls = itertools.count(1)
 
-    def deadly(self: PodConfigs, *given: Any) -> None:
+    def deadly(*given: Any) -> None:
         last = next(calls) == int(number)
         if last and moment == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        real(self, *given)
+        real(*given)
         if last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    mock.patch.object(PodConfigs, method, deadly).start()
+    mock.patch.object(podconfigs, function, deadly).start()
 
 
 if __name__ == "__main__":

@@ -77,10 +77,19 @@ def test_a_uid_that_cdi_would_not_accept_is_refused(folder: CdiFolder, uid: str)
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"devices": [{}]}', '{"devices": 7}'])
 def test_the_devices_of_a_file_are_used_only_if_it_can_be_read(folder: CdiFolder, text: str) -> None:
     folder.write("u1", edits("u1", "gpu-0", "gpu-1") + edits("u1", "shared", share_id=SHARE))
-    expected = (Device("p", "gpu-0"), Device("p", "gpu-1"), Device("q", "shared", SHARE))
-    assert folder.devices("u1", lambda name: "q" if name == "shared" else "p") == expected
+    shown = folder.shown("u1", lambda name: "q" if name == "shared" else "p")
+    assert shown
+    assert [device.identity for device in shown.devices] == [
+        ("p", "gpu-0", None),
+        ("p", "gpu-1", None),
+        ("q", "shared", SHARE),
+    ]
+    assert [device.cdi_device_ids for device in shown.devices] == [
+        (folder.device_id("u1", device),) for device in shown.devices
+    ]
+    assert shown.driver_data == content(folder, "u1")["devices"]
     (Path(folder.path) / f"{DRIVER}-device_u1.json").write_text(text)
-    assert folder.devices("u1", lambda _: "p") == folder.devices("none", lambda _: "p") == ()
+    assert folder.shown("u1", lambda _: "p") is folder.shown("none", lambda _: "p") is None
 
 
 def test_two_shares_of_a_device_have_two_names(folder: CdiFolder) -> None:
@@ -96,26 +105,23 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(folder: CdiFolder) -> N
     assert len(list(Path(folder.path).iterdir())) == 1
 
 
-def test_sweeping_removes_what_is_left_over_and_nothing_of_others(folder: CdiFolder) -> None:
+def test_sweeping_removes_what_it_is_told_and_copies_and_nothing_of_others(folder: CdiFolder) -> None:
     for uid in ("stays", "leftover"):
         folder.write(uid, edits(uid, "gpu-0"))
+    folder.write("copy", edits("stays", "gpu-0"))
     foreign = Path(folder.path) / "other.example.com-device_u.json"
     foreign.write_text("{}")
     torn = Path(folder.path) / f".{DRIVER}-device_u.json.tmp"
     torn.write_text("{")
 
-    assert folder.sweep(["stays", "not-there"]) == {}
+    assert folder.sweep(["leftover", "not-there"]) == {}
 
     assert folder.uids() == {"stays"}
     assert foreign.exists()
     assert not torn.exists()
 
 
-def test_a_folder_in_the_place_of_a_file_is_reported_and_costs_no_other(folder: CdiFolder) -> None:
+def test_a_folder_in_the_place_of_a_file_shows_no_claim(folder: CdiFolder) -> None:
     (Path(folder.path) / f"{DRIVER}-device_bad.json").mkdir()
-    folder.write("leftover", edits("leftover", "gpu-0"))
-
-    failures = folder.sweep([])
-
-    assert [Path(path).name for path in failures] == [f"{DRIVER}-device_bad.json"]
-    assert folder.uids() == {"bad"}
+    assert folder.sweep(["bad"]) == {}
+    assert folder.uids() == set()

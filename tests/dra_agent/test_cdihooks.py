@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import MemoryStore
-from dra_agent.apiserver import ApiError
+from dra_agent.apiserver import ApiError, ApiUnreachable
 from dra_agent.cdi import CdiFolder
 from dra_agent.cdihooks import CdiHooks
 from dra_agent.inventory import Inventory, OfferedDevice
-from dra_agent.podconfigs import PodConfigs
+from dra_agent.users import Processes
 from draState import ClaimEvent, ClaimInfoCache, ClaimPreparer, ClaimRef, PodConfigStore, Prepared
 from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
 
@@ -70,9 +70,9 @@ class Desk:
 
         self.cdi = CdiFolder(str(self._path / "cdi"), DRIVER)
         async with await AsyncClaimInfoCache.open(make) as cache:
-            self.cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is not False)
-            pods = PodConfigs(PodConfigStore(MemoryStore(), boot_id=boot_id))
-            hooks = CdiHooks(lambda: INVENTORY, self.cdi, pods, self._fetch)
+            self.cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is False)
+            pods = PodConfigStore(MemoryStore(), boot_id=boot_id)
+            hooks = CdiHooks(lambda: INVENTORY, self.cdi, pods, self, Processes("/proc", "/"))
             preparer = AsyncClaimPreparer(ClaimPreparer(cache.cache, hooks, on_event=self.events.append), cache.threads)
             await preparer.restore()
             yield OneByOne(preparer)
@@ -88,10 +88,13 @@ class Desk:
     def cdi_file(self, uid: str) -> Path:
         return Path(self.cdi.path) / f"{DRIVER}-device_{uid}.json"
 
-    def _fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
+    def claims(self) -> Iterator[Mapping[str, Any]]:
+        return iter(self.server.values())
+
+    def claim(self, namespace: str, name: str) -> Mapping[str, Any]:
         self.fetched += 1
         if self.down:
-            raise ApiError(name, 503, "down")
+            raise ApiUnreachable(name, 0, "down")
         if name not in self.server:
             raise ApiError(name, 404, "not found", "resourceclaims")
         found: Mapping[str, Any] = self.server[name]

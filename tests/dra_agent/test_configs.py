@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import CheckpointWriteFailed, MemoryStore
+from dra_agent import podconfigs
 from dra_agent.parameters import Parameters, check_parameters
-from dra_agent.podconfigs import PodConfigs
 from dra_agent.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, Node
 from draState import ClaimInvalid, Device, DeviceConfig, DriverClaim, OpaqueConfig, PodConfigStore
 
@@ -126,7 +126,7 @@ def test_configs_reach_the_container_and_are_kept_per_pod(cluster: LocalApiServe
             "env": {"LEVEL": "claim", "MODE": "class", "TOKEN": SECRET},
             "annotations": {"a": "class", "example.com/b": SECRET},
         }
-        assert kept(node) == {pod: {"u1-gpu-0": config} for pod in ("p1", "p2")}
+        assert kept(node) == {pod: {"u1/gpu-0": config} for pod in ("p1", "p2")}
 
         agent = node.start()
         assert counted(agent) == 2
@@ -166,7 +166,7 @@ def test_other_configs_under_the_same_uid_replace_the_old_ones(cluster: LocalApi
     for parameters in ({"env": {"A": "1"}}, {"env": {"B": "2"}}):
         assert not prepare(node, allocate(cluster, node, from_claim=parameters)).error
     agent.terminate()
-    assert kept(node) == {"p1": {"u1-gpu-0": {"env": {"B": "2"}, "annotations": {}}}}
+    assert kept(node) == {"p1": {"u1/gpu-0": {"env": {"B": "2"}, "annotations": {}}}}
 
 
 Left = dict[str, set[str]]
@@ -177,18 +177,18 @@ FIRST, SECOND = {"env": {"A": "1"}}, {"env": {"B": "2"}}
 MOMENTS: dict[str, tuple[Left, Left]] = {
     # in the set-up of the first claim, which was never answered: it is set up again at the next prepare
     "before follow 1": ({}, {}),
-    "after follow 1": ({"p1": {"u1-gpu-0"}}, {"p1": {"u1-gpu-0"}}),
+    "after follow 1": ({"p1": {"u1/gpu-0"}}, {"p1": {"u1/gpu-0"}}),
     # the first claim is prepared; now its pod gets a second one
-    "before follow 2": ({"p1": {"u1-gpu-0"}}, {"p1": {"u1-gpu-0"}}),
-    "after follow 2": ({"p1": {"u1-gpu-0", "u2-gpu-1"}}, {"p1": {"u1-gpu-0", "u2-gpu-1"}}),
+    "before follow 2": ({"p1": {"u1/gpu-0"}}, {"p1": {"u1/gpu-0"}}),
+    "after follow 2": ({"p1": {"u1/gpu-0", "u2/gpu-1"}}, {"p1": {"u1/gpu-0", "u2/gpu-1"}}),
     # another pod has joined the first claim, which only the configs know yet: it is not in the claim's file
-    "after follow 3": ({"p1": {"u1-gpu-0", "u2-gpu-1"}, "p2": {"u1-gpu-0"}}, {"p1": {"u1-gpu-0", "u2-gpu-1"}}),
+    "after follow 3": ({"p1": {"u1/gpu-0", "u2/gpu-1"}, "p2": {"u1/gpu-0"}}, {"p1": {"u1/gpu-0", "u2/gpu-1"}}),
     # in the unprepare of the second claim: it is finished at the start
     "before forget 1": (
-        {"p1": {"u1-gpu-0", "u2-gpu-1"}, "p2": {"u1-gpu-0"}},
-        {"p1": {"u1-gpu-0"}, "p2": {"u1-gpu-0"}},
+        {"p1": {"u1/gpu-0", "u2/gpu-1"}, "p2": {"u1/gpu-0"}},
+        {"p1": {"u1/gpu-0"}, "p2": {"u1/gpu-0"}},
     ),
-    "after forget 1": ({"p1": {"u1-gpu-0"}, "p2": {"u1-gpu-0"}}, {"p1": {"u1-gpu-0"}, "p2": {"u1-gpu-0"}}),
+    "after forget 1": ({"p1": {"u1/gpu-0"}, "p2": {"u1/gpu-0"}}, {"p1": {"u1/gpu-0"}, "p2": {"u1/gpu-0"}}),
 }
 
 
@@ -222,10 +222,11 @@ def test_after_a_kill_between_a_claim_and_the_configs_of_its_pods_they_agree(
     talk(node, until_it_dies)
     assert devices(kept(node)) == left
 
+    cluster.go_down()  # otherwise its first review would learn about the pods of the present
     agent = node.start()
     assert counted(agent) == len(after)
     claims_of = {uid: state.pod_uids for uid, state in node.claims().items()}
-    assert all(pod in claims_of[name.partition("-")[0]] for pod, names in after.items() for name in names)
+    assert all(pod in claims_of[name.partition("/")[0]] for pod, names in after.items() for name in names)
     agent.kill()
     assert devices(kept(node)) == after
 
@@ -247,7 +248,7 @@ def test_configs_that_belong_to_no_claim_go_at_the_start(cluster: LocalApiServer
     leftover(node, pod, "old-gpu-1", "old")
     agent = node.start()
     agent.terminate()
-    assert devices(kept(node)) == {"p1": {"u1-gpu-0"}}
+    assert devices(kept(node)) == {"p1": {"u1/gpu-0"}}
 
 
 def test_nothing_goes_while_a_claim_is_unknown(cluster: LocalApiServer, node: Node) -> None:
@@ -257,6 +258,7 @@ def test_nothing_goes_while_a_claim_is_unknown(cluster: LocalApiServer, node: No
     agent.terminate()
     for path in node.state.glob("u1*"):
         path.write_bytes(b"{")
+    cluster.go_down()
     agent = node.start()
     assert agent.details()["state"] == "degraded"
     assert counted(agent) == 1
@@ -264,14 +266,14 @@ def test_nothing_goes_while_a_claim_is_unknown(cluster: LocalApiServer, node: No
 
 
 def test_a_file_that_cannot_be_removed_fails_no_unprepare(caplog: pytest.LogCaptureFixture) -> None:
-    pods = PodConfigs(PodConfigStore(MemoryStore()))
+    store = PodConfigStore(MemoryStore())
     claim = DriverClaim("u", "c", "ns", (Device("n1", "gpu-0"),), (OpaqueConfig(FIRST),), {"p1": "pod-1"})
-    pods.follow(claim)
-    assert len(pods.store) == 1
+    podconfigs.follow(store, claim)
+    assert len(store) == 1
     failure = CheckpointWriteFailed("p1", "p1.json", OSError(errno.EROFS, "read-only"), in_doubt=False)
     with mock.patch.object(MemoryStore, "commit", return_value={"p1": failure}):
-        pods.forget("u")
-    assert len(pods.store) == 0, "no longer served"
+        podconfigs.forget(store, "u")
+    assert len(store) == 0, "no longer served"
     assert "stay on disk until the next start" in caplog.text
 
 
@@ -284,13 +286,13 @@ def test_configs_for_one_request_do_not_reach_another() -> None:
         (OpaqueConfig(FIRST, ("one",)), OpaqueConfig(SECOND, ("two",))),
         {"p1": "pod-1"},
     )
-    pods = PodConfigs(PodConfigStore(MemoryStore()))
-    pods.follow(claim)
-    found = pods.store.get_pod_config("p1")
+    store = PodConfigStore(MemoryStore())
+    podconfigs.follow(store, claim)
+    found = store.get_pod_config("p1")
     assert found
     assert {name: each.config["env"] for name, each in found.devices.items()} == {
-        "u-gpu-0": {"A": "1"},
-        "u-gpu-1": {"B": "2"},
+        "u/gpu-0": {"A": "1"},
+        "u/gpu-1": {"B": "2"},
     }
 
 
@@ -304,4 +306,4 @@ def test_many_claims_of_one_pod_at_once_lose_nothing(cluster: LocalApiServer, no
 
     talk(node, main)
     agent.kill()
-    assert devices(kept(node)) == {"p1": {f"u{n}-gpu-{n}" for n in range(8)}}
+    assert devices(kept(node)) == {"p1": {f"u{n}/gpu-{n}" for n in range(8)}}

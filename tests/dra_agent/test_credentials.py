@@ -56,7 +56,7 @@ def test_a_client_certificate(folder: Path, authority: Authority, as_data: bool)
     with TlsServer(authority, mutual=True) as server:
         ask(asking(written(folder, server, data if as_data else files)))
         assert server.peers == ["client"]
-        with pytest.raises(ApiError, match="cannot be reached"):
+        with pytest.raises(ApiError, match="the connection failed"):
             ask(asking(written(folder, server, {})))
 
 

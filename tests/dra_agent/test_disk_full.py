@@ -9,28 +9,29 @@ from pathlib import Path
 
 import pytest
 
+from dra_agent import disk
 from dra_agent.rehearsal import LocalApiServer, Node
 
-from .conversation import claim_for, devices_of, prepare, unprepare
+from .conversation import claim_for, devices_of, prepare, unprepare, until
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid():
         pytest.skip("only root may mount a small disk")
-    disk = tmp_path / "disk"
-    disk.mkdir(mode=0o700)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs", disk], check=False)
+    mounted_at = tmp_path / "disk"
+    mounted_at.mkdir(mode=0o700)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs", mounted_at], check=False)
     if mounted.returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        yield disk
+        yield mounted_at
     finally:
-        subprocess.run(["umount", "-l", disk], check=True)
+        subprocess.run(["umount", "-l", mounted_at], check=True)
 
 
-def fill(disk: Path) -> Path:
-    filler = disk / ".filler"
+def fill(directory: Path) -> Path:
+    filler = directory / ".filler"
     with filler.open("wb", buffering=0) as file:
         try:
             while True:
@@ -54,11 +55,13 @@ def test_the_claim_fails_the_others_go_on_and_all_is_well_when_there_is_space(
         assert "No space left on device" in failed.error
         assert str(node.file_of("b")) in failed.error
         assert devices_of(prepare(node, first)) == ["gpu-0"], "prepared claims are still answered"
-        assert agent.get("/readyz")[0] == 200
+        until(lambda: agent.get("/readyz")[0] == 503)
+        assert f"{small_disk}: claims cannot be written: No space left" in agent.details()["reason"]
         assert node.cdi_holdings() == node.holdings() == {"a": ("gpu-0",), "c": ("gpu-2",)}
 
         assert unprepare(node, third) == "", "unpreparing needs no space"
         filler.unlink()
+        until(lambda: agent.get("/readyz")[0] == 200)
         assert devices_of(prepare(node, second)) == ["gpu-1"]
         assert agent.terminate() == 0
         assert node.holdings() == {"a": ("gpu-0",), "b": ("gpu-1",)}
@@ -71,7 +74,14 @@ def test_it_starts_on_a_full_disk(cluster: LocalApiServer, small_disk: Path) -> 
         first = prepare(node, claim)
         fill(small_disk)
         agent.kill()
-        agent = node.start()
+        agent = node.start(wait=False)
         assert prepare(node, claim) == first
         assert unprepare(node, claim) == "", "removing the previous generation makes room for the new record"
         assert node.holdings() == {}
+
+
+def test_a_read_only_disk_is_noticed_without_writing(small_disk: Path) -> None:
+    assert disk.problem(str(small_disk)) == ""
+    assert list(small_disk.iterdir()) == []
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    assert disk.problem(str(small_disk)) == f"{small_disk}: claims cannot be written: Read-only file system"

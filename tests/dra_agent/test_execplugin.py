@@ -32,7 +32,10 @@ class Plugin:
         self._folder = folder
         program = folder / "plugin"
         program.write_text(
-            f"""#!{sys.executable}
+            # By way of a shell: the path of Python may have spaces or be too long for a first line.
+            f"""#!/bin/sh
+'''exec' "{sys.executable}" "$0" "$@"
+' '''
 import json, os, pathlib, sys, time
 here = pathlib.Path({str(folder)!r})
 runs = here / "runs"

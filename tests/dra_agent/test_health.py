@@ -208,7 +208,7 @@ def test_one_missing_node_of_several_makes_a_device_unhealthy(tmp_path: Path) ->
 
 
 def serve(
-    tmp_path: Path,
+    socket_path: str,
     health: DeviceHealth,
     heartbeat: float,
     say: Callable[[grpc.aio.Channel, HealthStreamService], Awaitable[None]],
@@ -217,7 +217,7 @@ def serve(
 
     async def main() -> None:
         service = HealthStreamService(health, heartbeat)
-        server = SocketServer(str(tmp_path / "s.sock"), service.handlers())
+        server = SocketServer(socket_path, service.handlers())
         await health.look()
         await server.start()
         try:
@@ -230,7 +230,7 @@ def serve(
     asyncio.run(main())
 
 
-def test_a_report_is_repeated_before_it_expires_only_after_a_new_check(tmp_path: Path) -> None:
+def test_a_report_is_repeated_before_it_expires_only_after_a_new_check(socket_path: str) -> None:
     health = DeviceHealth(inventory)
     assert HEARTBEAT_SECONDS * 2 < TIMEOUT_SECONDS
 
@@ -244,10 +244,10 @@ def test_a_report_is_repeated_before_it_expires_only_after_a_new_check(tmp_path:
         async with asyncio.timeout(LIMIT):
             assert len((await again).devices) == 1
 
-    serve(tmp_path, health, 0.01, say)
+    serve(socket_path, health, 0.01, say)
 
 
-def test_for_a_client_that_never_reads_nothing_is_queued(tmp_path: Path) -> None:
+def test_for_a_client_that_never_reads_nothing_is_queued(socket_path: str) -> None:
     """Some 0.5 MB per report, far more than gRPC buffers for one stream; a thousand would be 500 MB."""
     state = {"n": 0}
 
@@ -267,7 +267,7 @@ def test_for_a_client_that_never_reads_nothing_is_queued(tmp_path: Path) -> None
         assert resident() - before < 40 << 20
         assert not deaf.done()
 
-    serve(tmp_path, health, 10, say)
+    serve(socket_path, health, 10, say)
 
 
 def resident() -> int:

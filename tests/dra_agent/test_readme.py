@@ -60,5 +60,5 @@ def test_the_manifest_has_its_namespace_its_rights_and_runs_on_every_node() -> N
 
 def test_every_option_that_is_named_is_there() -> None:
     offered = set(re.findall(r"--[a-z-]+", cli._parser().format_help()))
-    named = set(re.findall(r"`(--[a-z-]+)", README)) - {"--root-dir"}  # which is kubelet's
+    named = set(re.findall(r"`(--[a-z-]+)", README)) - {"--root-dir", "--force"}  # of kubelet, and of `release`
     assert {"--kubelet-dir", "--plugin-dir", "--registry-dir", "--kubeconfig"} <= named <= offered

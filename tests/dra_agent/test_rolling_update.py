@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
+import grpc
 import pytest
 
 from dra_agent.rehearsal import Journal, Kubelet, LocalApiServer, Node, Pods
 
-from .conversation import claim_for, prepare
+from .conversation import claim_for, prepare, until
 
 
 def test_with_surge_no_call_is_lost(cluster: LocalApiServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,3 +68,74 @@ def test_a_standby_can_be_stopped_and_touches_nothing(node: Node, cluster: Local
     assert "standing by" in standby.log
     assert prepare(node, claim_for(cluster, node, "a", "gpu-0")).devices
     assert old.get("/healthz")[0] == 200
+
+
+def test_with_sockets_of_their_own_no_call_meets_a_closed_door(node: Node, cluster: LocalApiServer) -> None:
+    """Kubelet watches its registry once a second and repeats a call that failed only after more than a minute."""
+    devices = [f"gpu-{n}" for n in range(8)]
+    answered: list[str] = []
+
+    async def prepare_all_the_time(kubelet: Kubelet, ended: asyncio.Event) -> None:
+        number = 0
+        while not ended.is_set():
+            number += 1
+            claim = claim_for(cluster, node, f"u{number}", devices[number % 8])
+            answered.append((await kubelet.prepare_once(claim)).error)
+            assert (await kubelet.unprepare(claim))[claim.uid] == ""
+
+    async def main() -> None:
+        kubelet, ended = Kubelet(node.registry, node.driver), asyncio.Event()
+        watching = asyncio.create_task(kubelet.watch_registry())
+        await asyncio.to_thread(until, lambda: kubelet.registered == 1)
+        load = asyncio.create_task(prepare_all_the_time(kubelet, ended))
+        new = await asyncio.to_thread(node.start, pod="22222222-uid-of-the-new-pod")
+        assert new.details()["phase"] == "standby"
+        await asyncio.to_thread(until, lambda: kubelet.registered == 2)
+        before = len(answered)
+        assert await asyncio.to_thread(old.terminate) == 0
+        await asyncio.to_thread(new.wait_until_ready, "serving")
+        await asyncio.to_thread(until, lambda: len(answered) >= before + 8 and kubelet.registered == 1)
+        ended.set()
+        await load
+        watching.cancel()
+        await kubelet.close()
+
+    old = node.start(pod="11111111-uid-of-the-old-pod")
+    asyncio.run(main())
+    assert set(answered) == {""}
+    assert len(list((node.folder / "p").glob("*.sock"))) == 1
+
+
+def test_a_killed_instance_leaves_no_dead_sockets_behind(node: Node, cluster: LocalApiServer) -> None:
+    node.start(pod="11111111-first").kill()
+    assert len(list(node.folder.rglob("*.sock"))) == 2
+    node.start(pod="22222222-second")
+    assert {path.name for path in node.folder.rglob("*.sock")} == {
+        "dra-22222222.sock",
+        f"{node.driver}-22222222-reg.sock",
+    }
+
+
+def test_a_standby_with_sockets_of_its_own_can_be_stopped_and_lets_waiting_calls_go(
+    node: Node, cluster: LocalApiServer
+) -> None:
+    async def main() -> None:
+        kubelet = Kubelet(node.registry, node.driver)
+        watching = asyncio.create_task(kubelet.watch_registry())
+        await asyncio.to_thread(until, lambda: kubelet.registered == 1)
+        standby = await asyncio.to_thread(node.start, pod="22222222-second")
+        await asyncio.to_thread(until, lambda: kubelet.registered == 2)
+        claim = claim_for(cluster, node, "a", "gpu-0")
+        waiting = asyncio.create_task(kubelet.prepare_once(claim))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        assert await asyncio.to_thread(standby.terminate) == 0
+        with pytest.raises(grpc.aio.AioRpcError):
+            await waiting
+        await asyncio.to_thread(until, lambda: kubelet.registered == 1)
+        assert (await kubelet.prepare_once(claim)).devices, "by the first, which still owns the state"
+        watching.cancel()
+        await kubelet.close()
+
+    node.start(pod="11111111-first")
+    asyncio.run(main())

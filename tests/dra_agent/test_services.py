@@ -249,12 +249,11 @@ def test_a_socket_that_a_dead_agent_left_is_replaced(cluster: LocalApiServer) ->
         assert talk(node, lambda kubelet: kubelet.health()) == 1
 
 
-def test_a_server_that_ends_leaves_the_socket_of_its_successor(tmp_path: Path) -> None:
+def test_a_server_that_ends_leaves_the_socket_of_its_successor(socket_path: str) -> None:
     """gRPC removes whatever has the path of its socket, and only when the server is collected."""
-    path = str(tmp_path / "s.sock")
 
     async def main() -> bool:
-        old, new = SocketServer(path, {}), SocketServer(path, {})
+        old, new = SocketServer(socket_path, {}), SocketServer(socket_path, {})
         await old.start()
         await new.start()
         assert not old.in_place()
@@ -267,11 +266,11 @@ def test_a_server_that_ends_leaves_the_socket_of_its_successor(tmp_path: Path) -
         return left
 
     assert asyncio.run(main())
-    assert not Path(path).exists()
+    assert not Path(socket_path).exists()
 
 
 @pytest.mark.parametrize("calls", [0, 1])
-def test_a_server_waits_for_running_calls_and_not_for_a_stream_that_is_never_read(tmp_path: Path, calls: int) -> None:
+def test_a_server_waits_for_running_calls_and_not_for_a_stream_that_is_never_read(socket_path: str, calls: int) -> None:
     """gRPC alone would wait for the stream as for a call, for the whole grace period."""
     stuck, asked, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -291,7 +290,7 @@ def test_a_server_waits_for_running_calls_and_not_for_a_stream_that_is_never_rea
     }
 
     async def main() -> None:
-        server = SocketServer(str(tmp_path / "s.sock"), handlers)
+        server = SocketServer(socket_path, handlers)
         await server.start()
         channel: Any
         async with grpc.aio.insecure_channel(f"unix:{server.path}") as channel:
@@ -321,3 +320,25 @@ def test_an_agent_without_its_socket_reports_itself_unhealthy(cluster: LocalApiS
         assert "dra.sock" in text
         assert agent.get("/readyz")[0] == 503
         assert agent.terminate() == 0
+
+
+def test_a_pod_that_shares_a_claim_later_is_known_by_name_also_after_a_restart(
+    node: Node, cluster: LocalApiServer
+) -> None:
+    """Kubelet prepares a claim once, and does not call again for the next pod that uses it."""
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    agent = node.start()
+    prepare(node, claim)
+    cluster.reserve(claim.name, ["pod-of-a", "late"])
+
+    def pods() -> list[str]:
+        return [pod.name for pod in talk(node, lambda kubelet: kubelet.pod_resources())]
+
+    agent.kill()
+    agent = node.start()  # looks at once, and then every minute
+    until(lambda: sorted(pods()) == ["pod-late", "pod-pod-of-a"])
+    agent.kill()
+    cluster.go_down()
+    agent = node.start()
+    assert sorted(pods()) == ["late", "pod-of-a"], "only the UIDs are on disk"
+    cluster.listen()

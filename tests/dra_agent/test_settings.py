@@ -11,7 +11,6 @@ from dra_agent import cli
 from dra_agent.inventory import Inventory, InventoryFile, SettingsError
 from dra_agent.rehearsal.stored import refusal
 from dra_agent.sliceobjects import slices_of
-from dra_agent.sockets import SocketServer
 
 
 def inventory(tmp_path: Path, content: object) -> Inventory:
@@ -192,6 +191,21 @@ def test_the_node_must_be_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "NODE_NAME" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("content", "member"),
+    [
+        ({**device(), "polo": "p"}, "polo"),
+        (device(device_node=["/dev/null"]), "device_node"),
+        (device(consumesCounters=[]), "consumesCounters"),
+        (device(bindingConditions=["x"]), "bindingConditions"),
+        (network([pool(allNodes=True)]), "allNodes"),
+    ],
+)
+def test_a_member_that_is_not_known_is_refused_by_name(tmp_path: Path, content: object, member: str) -> None:
+    with pytest.raises(SettingsError, match=f"there is no '{member}' here, only "):
+        inventory(tmp_path, content)
+
+
 @pytest.mark.parametrize("node", ["Node-1", "a_b", "a-", "a..b", "n" * 254])
 def test_the_node_must_have_a_name_that_a_node_can_have(node: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--node", node, "--devices", "x"]) == 2
@@ -247,8 +261,3 @@ def test_a_device_file_that_went_bad_changes_nothing(tmp_path: Path, content: ob
     inventory(tmp_path, good)
     assert not file.refresh()
     assert not file.error
-
-
-def test_a_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="107 bytes"):
-        SocketServer(str(tmp_path / ("x" * 100) / "dra.sock"), {})

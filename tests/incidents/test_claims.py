@@ -180,4 +180,4 @@ def test_dranet_232_a_list_that_is_older_than_a_pod_removes_nothing_of_it(real_d
             return []
 
         assert store.synchronize(listed_too_early, complete=True).removed == ()
-        assert store.get_device_config("pod-1", "eth0") == config
+        assert store.get_device_config("pod-1", "uid-1", "eth0") == config

@@ -1,4 +1,4 @@
-"""kill -9 between any two steps of a driver: no device goes out twice, leaks, or is answered before it is set up."""
+"""kill -9 between any two steps of a driver: no device or choice goes out twice, leaks, or is answered too early."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from ..checkpointmanager.processes import Child
 from ..checkpointmanager.programs import die_before_call
-from ..draState.driverside import DriverNode, held_twice, leaks, not_set_up
+from ..draState.driverside import Choosing, DriverNode, held_twice, leaks, not_set_up
 from ..long import times
 
 KILLS = times(40, 500)
@@ -29,6 +29,18 @@ STORY: list[tuple[str, tuple[str, ...]]] = [
     ("c", ("gpu-2", "gpu-0")),
     ("a", ()),
 ]
+
+
+class ChoosingNode(DriverNode):
+    """Its driver chooses something for each claim, which a kill must not lose or give to two claims."""
+
+    hooks = Choosing
+
+
+def chosen_twice(node: DriverNode) -> list[int]:
+    data = [claim.state.driver_states[node.hardware.driver].driver_data for claim in node.cache]
+    chosen = [each["vf"] for each in data]
+    return [vf for vf in chosen if chosen.count(vf) > 1]
 
 
 def take(node: DriverNode, say: Callable[[str], object], steps: list[tuple[str, tuple[str, ...]]]) -> None:
@@ -47,7 +59,7 @@ def live(directory: Path, say: int, *, number: int, steps: list[tuple[str, tuple
     """Start, restore, and go through the steps, until the call at which to die. Every call counts."""
 
     def work() -> None:
-        node = DriverNode(directory, unfinished=unfinished)
+        node = ChoosingNode(directory, unfinished=unfinished)
         take(node, lambda text: os.write(say, text.encode()), steps)
         node.stop()
 
@@ -82,10 +94,12 @@ class Word:
 
 def check(directory: Path, word: Word, unfinished: str) -> DriverNode:
     """Whatever was killed, the next process finds a correct state."""
-    node = DriverNode(directory, unfinished=unfinished)
+    node = ChoosingNode(directory, unfinished=unfinished)
     assert leaks(node.hardware, node.cache) == []
     assert held_twice(node.cache) == []
     assert not_set_up(node.hardware, node.cache) == []
+    assert chosen_twice(node) == []
+    assert all(claim.driver_data for claim in node.hardware.torn_down), "tear_down gets what was chosen"
     for uid in set(UIDS) - word.open:
         claim = node.cache.get(uid)
         held = sorted(device for _, _, device in claim.state.devices()) if claim else []

@@ -9,7 +9,7 @@ import http.client
 import json
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +21,7 @@ RESOURCE_GROUP = "/apis/resource.k8s.io"
 RESOURCE_API = f"{RESOURCE_GROUP}/v1"
 CLAIMS = "resourceclaims"
 MAX_ANSWER = 16 << 20  # bytes
+PAGE = 500  # objects of a list per request, as kubectl asks for them
 
 
 class ApiError(Exception):
@@ -36,6 +37,14 @@ class ApiError(Exception):
         self.missing = missing
 
 
+class ApiUnreachable(ApiError):
+    """There was no connection to the API server."""
+
+
+class ApiTimeout(ApiError, TimeoutError):
+    """The API server took the request and did not answer in time."""
+
+
 class ApiServer:
     """One request at a time per thread. `timeout`, in seconds, limits connecting and each wait for an answer."""
 
@@ -47,6 +56,16 @@ class ApiServer:
     def claim(self, namespace: str, name: str) -> Mapping[str, Any]:
         """A ResourceClaim by name."""
         return self.request("GET", f"/namespaces/{quote(namespace, '')}/resourceclaims/{quote(name, '')}")
+
+    def claims(self) -> Iterator[Mapping[str, Any]]:
+        """All ResourceClaims of the cluster, in pages."""
+        more = ""
+        while True:
+            page = self.request("GET", f"/{CLAIMS}?limit={PAGE}" + (f"&continue={quote(more, '')}" if more else ""))
+            yield from page.get("items") or []
+            more = str((page.get("metadata") or {}).get("continue") or "")
+            if not more:
+                return
 
     def node(self, name: str) -> Mapping[str, Any]:
         """A Node by name."""
@@ -77,12 +96,15 @@ class ApiServer:
         except CredentialsError as error:
             self.close()
             raise ApiError(what, 0, str(error)) from error
+        except _NoConnection as error:
+            self.close()
+            raise ApiUnreachable(what, 0, f"cannot be reached: {error}") from error
         except TimeoutError as error:
             self.close()
-            raise ApiError(what, 0, f"no answer within {self._timeout:g} s") from error
+            raise ApiTimeout(what, 0, f"no answer within {self._timeout:g} s") from error
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise ApiError(what, 0, f"cannot be reached: {error or type(error).__name__}") from error
+            raise ApiError(what, 0, f"the connection failed: {error or type(error).__name__}") from error
         return _understood(what, status, text)
 
     def _exchange(
@@ -127,6 +149,12 @@ class ApiServer:
         else:
             self._threads.connection = http.client.HTTPConnection(host, port, timeout=self._timeout)
         connection: http.client.HTTPConnection = self._threads.connection
+        try:
+            connection.connect()
+        except ssl.SSLError:
+            raise  # somebody answered
+        except OSError as error:
+            raise _NoConnection(str(error) or type(error).__name__) from error
         return connection
 
     def close(self) -> None:
@@ -135,6 +163,10 @@ class ApiServer:
         self._threads.connection = None
         if connection:
             connection.close()
+
+
+class _NoConnection(Exception):
+    pass
 
 
 class _SecureConnection(http.client.HTTPSConnection):

@@ -11,9 +11,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from draState import ClaimInvalid, Device
+from draState import ClaimInvalid, Device, DriverState
 
 CDI_VERSION = "0.6.0"
 CLASS = "device"
@@ -60,34 +61,43 @@ class CdiFolder:
 
     def uids(self) -> set[str]:
         """The claims that have a file."""
-        names = [name for name in os.listdir(self.path) if name.startswith(self._prefix) and name.endswith(SUFFIX)]
-        return {name.removeprefix(self._prefix).removesuffix(SUFFIX) for name in names}
+        with os.scandir(self.path) as entries:
+            names = [entry.name for entry in entries if entry.is_file()]
+        ours = [name for name in names if name.startswith(self._prefix) and name.endswith(SUFFIX)]
+        return {name.removeprefix(self._prefix).removesuffix(SUFFIX) for name in ours}
 
-    def devices(self, uid: str, pool_of: Callable[[str], str]) -> tuple[Device, ...]:
-        """The devices that a claim's file names: the only source when the claim itself is damaged."""
+    def shown(self, uid: str, pool_of: Callable[[str], str]) -> DriverState | None:
+        """What a claim's file shows if the claim's record is damaged or lost; None if the file is not whole."""
         found = []
+        edits = self._devices(uid)
         try:
-            for device in json.loads(self._read(uid) or b"{}").get("devices", []):
+            for device in edits:
                 (name,) = [
                     line.partition("=")[2] for line in device["containerEdits"]["env"] if line.startswith(DEVICE)
                 ]
                 share = device["name"].removeprefix(f"{uid}-{name}").removeprefix("-") or None
-                found.append(Device(pool_of(name), name, share))
+                shown = Device(pool_of(name), name, share)
+                found.append(replace(shown, cdi_device_ids=(self.device_id(uid, shown),)))
         except (ValueError, TypeError, KeyError, AttributeError):
-            return ()
-        return tuple(found)
+            return None
+        return DriverState(tuple(found), driver_data=edits) if found else None
 
-    def sweep(self, kept: Iterable[str]) -> dict[str, OSError]:
-        """Remove the files of all other claims and temp files of killed processes; return what could not be removed."""
+    def is_copy(self, uid: str) -> bool:
+        """True if the file defines devices of another claim, which the runtime would then find twice."""
+        return any(not str(device.get("name")).startswith(f"{uid}-") for device in self._devices(uid))
+
+    def sweep(self, gone: Iterable[str]) -> dict[str, OSError]:
+        """Remove the files of these claims, copies, and temp files of killed processes; return what stayed."""
         failures = {}
         for name in os.listdir(self.path):
             if name.startswith(f".{self._prefix}") and name.endswith(".tmp"):
                 with suppress(OSError):
                     os.unlink(os.path.join(self.path, name))
-        for uid in self.uids() - set(kept):
+        claims = self.uids()
+        for uid in claims.intersection(gone) | {uid for uid in claims if self.is_copy(uid)}:
             try:
                 self.remove(uid)
-            except OSError as error:  # a folder where a file should be must not fail the start
+            except OSError as error:  # must not fail the start
                 failures[self._path_of(uid)] = error
         return failures
 
@@ -97,6 +107,13 @@ class CdiFolder:
                 return file.read()
         except OSError:
             return None
+
+    def _devices(self, uid: str) -> Edits:
+        try:
+            devices = json.loads(self._read(uid) or b"{}")["devices"]
+            return devices if all(isinstance(device, dict) for device in devices) else []
+        except (ValueError, TypeError, KeyError):
+            return []
 
     def _content(self, devices: Edits) -> bytes:
         spec = {"cdiVersion": CDI_VERSION, "kind": f"{self._driver}/{CLASS}", "devices": devices}

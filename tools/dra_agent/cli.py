@@ -20,7 +20,9 @@ from .agent import Agent
 from .inventory import InventoryFile, SettingsError
 from .operate import COMMANDS, EXAMPLES, operate
 from .settings import Settings
+from .sockets import MAX_PATH
 
+INSTANCE = 8  # characters of the pod's UID in the names of sockets, whose length is limited
 BOOT_ID_SWITCH = "DRA_AGENT_BOOT_ID"  # for tests: replaces the kernel's boot id, so that a restart is a reboot
 
 
@@ -64,14 +66,15 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     host, _, port = arguments.http.rpartition(":")
     if not port.isdecimal():
         raise SettingsError(f"--http {arguments.http}: give it as address:port")
-    return Settings(
+    settings = Settings(
         node=arguments.node,
         devices=devices,
-        state=os.path.abspath(arguments.state_dir or os.path.join(plugin, "claims")),
+        state=_state(arguments.state_dir, plugin),
         plugin=plugin,
         registry=os.path.abspath(arguments.registry_dir or os.path.join(kubelet, "plugins_registry")),
         cdi=os.path.abspath(arguments.cdi_dir),
         host_root=os.path.abspath(arguments.host_root),
+        proc=os.path.abspath(arguments.proc_dir),
         kubeconfig=arguments.kubeconfig,
         api_timeout=arguments.api_timeout,
         release_orphans_after=arguments.release_orphans_after,
@@ -79,8 +82,20 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         grace=arguments.grace,
         boot_id=os.environ.get(BOOT_ID_SWITCH) or None,
         owner=os.environ.get("POD_NAME", ""),
+        instance=os.environ.get("POD_UID", "")[:INSTANCE],
         allow_insecure=arguments.allow_insecure,
     )
+    for option, path in (("--plugin-dir", settings.dra_socket), ("--registry-dir", settings.registration_socket)):
+        if len(os.fsencode(path)) > MAX_PATH:
+            raise SettingsError(f"{path}: the path of a socket has at most {MAX_PATH} bytes: choose a shorter {option}")
+    return settings
+
+
+def _state(given: str | None, plugin: str) -> str:
+    """The folder for claims; "" for none."""
+    if given == "":
+        return ""
+    return os.path.abspath(given or os.path.join(plugin, "claims"))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,10 +111,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--node", default=os.environ.get("NODE_NAME", ""), help="name of this node (default: $NODE_NAME)")
     add("--kubelet-dir", default="/var/lib/kubelet", metavar="DIR", help="kubelet's --root-dir (default: %(default)s)")
     add("--plugin-dir", metavar="DIR", help="folder for dra.sock (default: KUBELET_DIR/plugins/DRIVER)")
-    add("--state-dir", metavar="DIR", help="folder for claims (default: PLUGIN_DIR/claims)")
+    add("--state-dir", metavar="DIR", help='folder for claims (default: PLUGIN_DIR/claims; "" keeps nothing on disk)')
     add("--registry-dir", metavar="DIR", help="where kubelet looks for plugins (default: KUBELET_DIR/plugins_registry)")
     add("--cdi-dir", default="/var/run/cdi", metavar="DIR", help="the runtime's CDI folder (default: %(default)s)")
     add("--host-root", default="/", metavar="DIR", help="the host's root, for device nodes (default: %(default)s)")
+    add("--proc-dir", default="/proc", metavar="DIR", help="the host's /proc, to see who uses a device")
     add("--kubeconfig", default="", metavar="FILE", help="credentials (default: the pod's service account)")
     add(
         "--api-timeout",

@@ -31,10 +31,11 @@ class HeldClaimsService:
     async def _list(self, request: object, context: object) -> Any:
         reply = LIST_CLAIMS.reply()
         preparer = self._preparer.preparer
-        orphans = await self._preparer.find_orphans()
+        orphans = await self._preparer.review()
         for claim in sorted(preparer.cache, key=lambda claim: (claim.name, claim.uid)):
             orphan = orphans.get(claim.uid)
-            reply.claims.add(orphan=orphan.why if orphan else "", **_described(claim, preparer.hooks.driver))
+            described = _described(claim, preparer.hooks.driver, preparer.review.unhealed.get(claim.uid, ""))
+            reply.claims.add(orphan=orphan.why if orphan else "", **described)
         return reply
 
     async def _release(self, request: Any, context: object) -> Any:
@@ -44,7 +45,7 @@ class HeldClaimsService:
         return RELEASE_CLAIM.reply(error=error)
 
 
-def _described(claim: ClaimInfo, driver: str) -> dict[str, Any]:
+def _described(claim: ClaimInfo, driver: str, unhealed: str) -> dict[str, Any]:
     did = claim.state.driver_states.get(driver)
     return {
         "uid": claim.uid,
@@ -53,5 +54,5 @@ def _described(claim: ClaimInfo, driver: str) -> dict[str, Any]:
         "phase": str(did.phase or "") if did else "",
         "devices": [device.device_name for device in did.devices] if did else [],
         "pods": sorted(claim.annotations.get(uid, uid) for uid in claim.state.pod_uids),
-        "unknown": claim.unknown,
+        "unknown": "; not written anew: ".join(filter(None, [claim.unknown, unhealed])),
     }

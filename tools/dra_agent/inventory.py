@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from . import grammar
@@ -138,6 +138,7 @@ def _content(path: str) -> bytes:
 def _inventory(document: Mapping[str, Any], node: str) -> Inventory:
     if not isinstance(document, dict):
         raise TypeError("it must be an object with a driver and a list of devices")
+    _only("", document, ("driver", "pool", "devices", "network_pools"))
     _check("driver", grammar.driver, document["driver"])
     listed = document["devices"]
     pool = document.get("pool") or node
@@ -172,6 +173,7 @@ def _network_pools(document: Mapping[str, Any], own: str) -> tuple[NetworkPool, 
         where = f"network_pools[{number}]"
         if not isinstance(each, dict) or not each.keys() >= {"pool", "devices"}:
             raise TypeError(f"{where}: an object with a pool and devices")
+        _only(f"{where}: ", each, ("pool", "devices", "all_nodes", "node_selector"))
         _check(f"{where}.pool", grammar.pool, each["pool"])
         if each["pool"] in (own, *pools):
             raise ValueError(f"{where}.pool: two pools are called {each['pool']!r}")
@@ -214,6 +216,7 @@ def _check_env(devices: Iterable[OfferedDevice]) -> None:
 def _device(where: str, entry: Mapping[str, Any]) -> OfferedDevice:
     if not isinstance(entry, dict) or "name" not in entry:
         raise TypeError(f"{where}: a device must be an object with a name")
+    _only(f"{where}: ", entry, [each.name for each in fields(OfferedDevice)])
     _check(f"{where}.name", grammar.device, entry["name"])
     shared = entry.get("shared", False)
     _check(f"{where}.shared", _yes_or_no, shared)
@@ -241,6 +244,13 @@ def _device(where: str, entry: Mapping[str, Any]) -> OfferedDevice:
         _check(f"{where}.taints", grammar.taint, taint)
     variables = {name: str(value) for name, value in env.items()}
     return OfferedDevice(entry["name"], shared, attributes, capacity, variables, tuple(nodes), tuple(taints))
+
+
+def _only(where: str, entry: Mapping[str, Any], members: Iterable[str]) -> None:
+    """A typo, or a field of a ResourceSlice that is not supported here, must not be ignored silently."""
+    for member in entry:
+        if member not in members:
+            raise ValueError(f"{where}there is no {member[:63]!r} here, only {', '.join(members)}")
 
 
 def _object(where: str, entry: Mapping[str, Any], name: str) -> dict[str, Any]:

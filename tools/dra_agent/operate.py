@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import glob
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +18,7 @@ import grpc
 from .wire import LIST_CLAIMS, RELEASE_CLAIM, Method
 
 COMMANDS = ("claims", "release")
-SOCKETS = "/var/lib/kubelet/plugins/*/dra.sock"
+SOCKETS = "/var/lib/kubelet/plugins/*/dra*.sock"
 SECONDS = 60.0  # the agent may have to ask the API server for every claim
 EXAMPLES = """examples:
   dra-agent claims                      claims that hold devices, and their pods
@@ -31,17 +32,20 @@ def operate(argv: Sequence[str]) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     sockets = [arguments.socket] if arguments.socket else sorted(glob.glob(SOCKETS))
-    if len(sockets) != 1:
+    if len({os.path.dirname(path) for path in sockets}) != 1:
         found = "none was found" if not sockets else "there are several: " + ", ".join(sockets)
         parser.error(f"name the agent's socket with --socket; {found}")
-    try:
-        with grpc.insecure_channel(f"unix:{sockets[0]}") as channel:
-            claims = _call(channel, LIST_CLAIMS, LIST_CLAIMS.request()).claims
-            if arguments.command == "claims":
-                return _show(claims, arguments.json)
-            return _release(channel, claims, arguments)
-    except grpc.RpcError as error:
-        return _complain(f"{sockets[0]}: the agent does not answer: {error.details()}")
+    complaints = []
+    for path in sockets:  # in a rolling update one of them belongs to an agent that stands by
+        try:
+            with grpc.insecure_channel(f"unix:{path}") as channel:
+                claims = _call(channel, LIST_CLAIMS, LIST_CLAIMS.request()).claims
+                if arguments.command == "claims":
+                    return _show(claims, arguments.json)
+                return _release(channel, claims, arguments)
+        except grpc.RpcError as error:
+            complaints.append(f"{path}: the agent does not answer: {error.details()}")
+    return _complain("; ".join(complaints))
 
 
 def _show(claims: Sequence[Any], as_json: bool) -> int:
@@ -86,7 +90,7 @@ def _agreed() -> bool:
 
 def _line(claim: Any) -> str:
     name = f"{claim.namespace}/{claim.name}" if claim.name else "(name not known)"
-    parts = [claim.uid, name, claim.phase or "no phase", "devices: " + (", ".join(claim.devices) or "none known")]
+    parts = [claim.uid, name, claim.phase or "no phase", "devices: " + (", ".join(claim.devices) or "UNKNOWN")]
     if claim.pods:
         parts.append("pods: " + ", ".join(claim.pods))
     if claim.orphan:
@@ -128,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         else:
             command.add_argument("uid", help="UID of the claim")
             command.add_argument("--yes", action="store_true", help="do not ask")
-            command.add_argument("--force", action="store_true", help="even if a pod may be using it")
+            command.add_argument("--force", action="store_true", help="even if a pod or a process may be using it")
     return parser
 
 

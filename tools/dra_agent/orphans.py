@@ -1,4 +1,4 @@
-"""Looks for claims that kubelet will not unprepare, at the start and periodically, and may release them."""
+"""Compares the claims with the API server, at the start and periodically, and may release orphans."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from draState.aio import AsyncClaimPreparer
 
 logger = logging.getLogger("dra_agent")
 
-LOOK_SECONDS = 300.0  # between two checks: each asks the API server for every claim
+SOON_SECONDS = 5.0  # if the API server did not answer
+LOOK_SECONDS = 60.0  # between two reviews: each asks the API server for every claim
 
 
 async def watch_orphans(preparer: AsyncClaimPreparer, release_after: float | None) -> None:
     """Runs while the agent serves. Releases orphans known for `release_after` seconds, or never if that is None."""
     period = LOOK_SECONDS if release_after is None else min(LOOK_SECONDS, max(release_after, 1.0))
     while True:
-        for uid, orphan in (await preparer.find_orphans()).items():
+        for uid, orphan in (await preparer.review()).items():
             if release_after is not None and orphan.age >= release_after and not await preparer.release(uid):
                 logger.warning("claim %s: released after %.0f s as an orphan: %s", uid, orphan.age, orphan.why)
-        await asyncio.sleep(period)
+        await asyncio.sleep(min(period, SOON_SECONDS) if preparer.preparer.review.incomplete else period)

@@ -1,6 +1,6 @@
 """Reports which pod uses which device, in the terms of kubelet's PodResources service.
 
-The agent knows pods from the claims that are reserved for them: by UID, and by name once this process has prepared
+The agent knows pods from the claims that are reserved for them: by UID, and by name once this process has looked up
 the claim; until then the UID replaces the name. It knows nothing about containers: all devices of a pod are listed
 under one container without a name.
 """

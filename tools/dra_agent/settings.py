@@ -19,6 +19,7 @@ class Settings:
     registry: str
     cdi: str
     host_root: str = "/"
+    proc: str = "/proc"
     kubeconfig: str = ""
     api_timeout: float = 2.0
     release_orphans_after: float | None = None
@@ -26,11 +27,12 @@ class Settings:
     grace: float = 10.0
     boot_id: str | None = None
     owner: str = ""
+    instance: str = ""  # in the names of the sockets, so that two agents may serve at once
     allow_insecure: bool = False
 
     @property
     def dra_socket(self) -> str:
-        return os.path.join(self.plugin, "dra.sock")
+        return os.path.join(self.plugin, f"dra{self._suffix}.sock")
 
     @property
     def pods(self) -> str:
@@ -38,4 +40,8 @@ class Settings:
 
     @property
     def registration_socket(self) -> str:
-        return os.path.join(self.registry, f"{self.devices.current.driver}-reg.sock")
+        return os.path.join(self.registry, f"{self.devices.current.driver}{self._suffix}-reg.sock")
+
+    @property
+    def _suffix(self) -> str:
+        return f"-{self.instance}" if self.instance else ""

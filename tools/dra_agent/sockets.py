@@ -10,7 +10,9 @@ and the socket is removed here, if it is still the same one.
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import os
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -19,10 +21,9 @@ import grpc
 import grpc.aio
 
 from .folders import make_folder
-from .inventory import SettingsError
 
 FLUSH_SECONDS = 0.5  # for answers and ends of streams that are still being sent
-MAX_PATH = 107  # bytes: the kernel's limit for the path of a unix socket
+MAX_PATH = 107  # bytes: the kernel's limit, which also applies to clients such as kubelet
 
 
 class SocketServer:
@@ -31,15 +32,21 @@ class SocketServer:
     def __init__(self, path: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]], mode: int = 0o700) -> None:
         self.path = path
         self._mode = mode
-        if len(os.fsencode(path)) > MAX_PATH:
-            raise SettingsError(f"{path}: longer than {MAX_PATH} bytes, which is too long for a socket")
         self._calls = _Calls()
         self._server = grpc.aio.server()
-        counted = {path: self._calls.counted(handler) for path, handler in handlers.items()}
-        self._server.add_generic_rpc_handlers((_Handlers(counted),))
+        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self.serve(handlers)
+        self._server.add_generic_rpc_handlers((_Handlers(self._handlers),))
         self._identity: tuple[int, int] | None = None
 
+    def serve(self, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]) -> None:
+        """Answer these calls from now on, in addition to the others or in their place."""
+        self._handlers.update({path: self._calls.counted(handler) for path, handler in handlers.items()})
+
     async def start(self) -> None:
+        """Make the socket; once is enough."""
+        if self._identity:
+            return
         folder, name = os.path.split(self.path)
         make_folder(folder, self._mode)
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -71,6 +78,8 @@ class SocketServer:
 
         Streams end by themselves or are cut off: a stream whose client does not read would take all of that time.
         """
+        if not self._identity:
+            return
         self.vanish()
         stopping = asyncio.create_task(self._server.stop(grace))
         with suppress(TimeoutError):
@@ -78,6 +87,20 @@ class SocketServer:
         await asyncio.wait({stopping}, timeout=FLUSH_SECONDS)
         await self._server.stop(0)
         await stopping
+
+
+def remove_dead(folder: str, pattern: str) -> None:
+    """Remove sockets that nobody listens on: a killed process cannot, and kubelet would go on trying."""
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in fnmatch.filter(os.listdir(folder), pattern):
+            with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+                try:
+                    client.connect(f"/proc/self/fd/{descriptor}/{name}")
+                except ConnectionRefusedError:
+                    os.unlink(name, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class _Calls:

@@ -7,10 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from checkpointmanager import LockOwner
-from draState import ClaimInfoCache, ClaimPreparer
+from draState import ClaimInfoCache, ClaimPreparer, PodConfigStore
 
 from .devicehealth import DeviceHealth
-from .podconfigs import PodConfigs
 
 
 class Phase(StrEnum):
@@ -30,19 +29,33 @@ class Status:
     owner: LockOwner | None = None  # while standing by: the process that owns the state
     cache: ClaimInfoCache | None = None
     preparer: ClaimPreparer | None = None
-    pods: PodConfigs | None = None
+    pods: PodConfigStore | None = None
     health: DeviceHealth | None = None
     registration: str = "kubelet has not called yet"
     registered: bool = False
     published: str = "not yet"
     unserved: str = ""  # why the agent cannot work with this API server; an outage does not count
     devices_file: str = "good"  # or what is wrong with it now
+    disk: str = ""  # why claims cannot be written
     failure: str = ""  # why the agent cannot continue and should be restarted
 
     @property
     def ready(self) -> bool:
         """A standby is ready: a rolling update with surge ends the old process only then."""
-        return self.phase in (Phase.STANDBY, Phase.SERVING) and not self.failure and not self.unserved
+        return self.phase in (Phase.STANDBY, Phase.SERVING) and not self.failure and not self.reasons
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the agent is not ready, although it serves and a restart would not help."""
+        found = [self.unserved, self.disk]
+        if self.preparer:
+            if refusal := self.preparer.look_ups.refusal:
+                found.append(f"claims cannot be looked up: {refusal}")
+            if lost := sorted(self.preparer.review.lost):
+                found.append(f"the state was lost; claims that are set up and have no record: {', '.join(lost)}")
+            if outdated := sorted(self.preparer.review.outdated):
+                found.append(f"pods may have devices that are not theirs: see outdated_claims ({', '.join(outdated)})")
+        return [reason for reason in found if reason]
 
     def details(self) -> dict[str, Any]:
         """For /readyz. Names the claims that cannot be trusted, with the reason."""
@@ -50,22 +63,27 @@ class Status:
         details: dict[str, Any] = {"ready": self.ready, "phase": self.phase}
         if self.failure:
             details["failure"] = self.failure
-        if self.unserved:
-            details["reason"] = self.unserved
+        if self.reasons:
+            details["reason"] = "; ".join(self.reasons)
         if self.owner and self.phase is Phase.STANDBY:
             details["holder"] = str(self.owner)
         if report:
             details["state"] = "degraded" if report.degraded else "good"
             details["claims"] = report.claims
-            details["unknown_claims"] = dict(report.unknown)
+            unhealed = self.preparer.review.unhealed if self.preparer else {}
+            details["unknown_claims"] = {
+                uid: "; not written anew: ".join(filter(None, [why, unhealed.get(uid)]))
+                for uid, why in report.unknown.items()
+            }
             details["claims_of_an_earlier_boot"] = len(report.earlier_boot)
-            orphans = self.preparer.orphans.current(self.preparer.cache) if self.preparer else {}
+            orphans = self.preparer.review.orphans if self.preparer else {}
             details["orphaned_claims"] = {uid: orphan.why for uid, orphan in orphans.items()}
+            details["outdated_claims"] = dict(self.preparer.review.outdated) if self.preparer else {}
             details["registration"] = self.registration
             details["resource_slices"] = self.published
             details["devices_file"] = self.devices_file
-            if self.pods:
-                details["pod_configs"] = self.pods.details()
+            if self.pods is not None:
+                details["pod_configs"] = {"pods": len(self.pods), "problems": dict(self.pods.problems)}
             if self.health:
                 details["devices"] = self.health.details()
         return details

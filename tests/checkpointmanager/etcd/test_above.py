@@ -214,7 +214,7 @@ def test_claims_and_pod_configs_survive_a_restart_and_another_node_can_release_t
         DRAManager(cache, {GPU: Gpus()}).reconcile([], complete=True)
         assert len(cache) == 0
     with PodConfigStore(opening(prefix=f"{prefix}/pods")) as configs:
-        config = configs.get_device_config("pod", "gpu-c1")
+        config = configs.get_device_config("pod", "c1", "gpu-c1")
         assert config
         assert config.config == {"mode": 1}
 

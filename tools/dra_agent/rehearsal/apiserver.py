@@ -45,13 +45,31 @@ class LocalApiServer:
         self._lock = threading.Lock()
         self._version = 0
         self._ended = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        # The server checks every 50 ms whether to stop, so that tests do not wait for it.
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="api server", daemon=True).start()
+        self._server: _Server | None = None
+        self._port = 0
+        self.listen()
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def listening(self) -> bool:
+        return self._server is not None
+
+    def listen(self) -> None:
+        """Accept connections, again under the same address."""
+        self._server = _Server(("127.0.0.1", self._port), _handler(self))
+        self._port = self._server.server_address[1]
+        # The server checks every 50 ms whether to stop, so that tests do not wait for it.
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="api server", daemon=True).start()
+
+    def go_down(self) -> None:
+        """Refuse connections, and close those that there are, until `listen`."""
+        server, self._server = self._server, None
+        if server:
+            server.shutdown()
+            server.server_close()
 
     def allocate(
         self,
@@ -62,7 +80,7 @@ class LocalApiServer:
         driver: str,
         pool: str,
         namespace: str = "default",
-        pods: Iterable[str] = (),
+        pods: Iterable[str] | None = None,
         request: str = "r",
         requests: Mapping[str, str] | None = None,
         share_id: str = "",
@@ -71,7 +89,7 @@ class LocalApiServer:
         from_class: Mapping[str, Any] | None = None,
         from_claim: Mapping[str, Any] | None = None,
     ) -> None:
-        """Create a claim as the scheduler leaves it: with these devices, for pods with these UIDs.
+        """Create a claim as the scheduler leaves it: with these devices, reserved for pods with these UIDs.
 
         A prioritized list turns the request "gpu" into "gpu/small"; `requests` has the request per device if they
         differ. The same name with another UID replaces the claim; the same UID with other devices is what happens
@@ -94,7 +112,7 @@ class LocalApiServer:
             for source, parameters in (("FromClass", from_class), ("FromClaim", from_claim))
             if parameters is not None
         ]
-        reserved = [{"resource": "pods", "name": f"pod-{pod}", "uid": pod} for pod in pods]
+        reserved = [{"resource": "pods", "name": f"pod-{pod}", "uid": pod} for pod in _pods(uid, pods)]
         claim = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
@@ -109,6 +127,13 @@ class LocalApiServer:
         claim = json.loads(json.dumps(self.get(path)))
         results = claim["status"]["allocation"]["devices"]["results"]
         claim["status"]["allocation"]["devices"]["results"] = [{**results[0], "device": device} for device in devices]
+        self.put(path, claim)
+
+    def reserve(self, name: str, pods: Iterable[str], namespace: str = "default") -> None:
+        """Reserve a claim for these pods and no others: one more may share it, and the last may be gone."""
+        path = f"/namespaces/{namespace}/{CLAIMS}/{name}"
+        claim = json.loads(json.dumps(self.get(path)))
+        claim["status"]["reservedFor"] = [{"resource": "pods", "name": f"pod-{pod}", "uid": pod} for pod in pods]
         self.put(path, claim)
 
     def deallocate(self, name: str, namespace: str = "default") -> None:
@@ -169,8 +194,7 @@ class LocalApiServer:
 
     def close(self) -> None:
         self._ended.set()  # ends the delay of slow answers
-        self._server.shutdown()
-        self._server.server_close()
+        self.go_down()
 
     def __enter__(self) -> LocalApiServer:
         return self
@@ -235,6 +259,11 @@ class LocalApiServer:
         return 201 if method == "POST" else 200, self.put(path, stored)
 
 
+def _pods(uid: str, pods: Iterable[str] | None) -> Iterable[str]:
+    """A claim that is allocated is always reserved for somebody, at first."""
+    return [f"pod-of-{uid}"] if pods is None else pods
+
+
 def _status(code: int, message: str, **more: Any) -> Answer:
     return code, {"kind": "Status", "message": message, **more}
 
@@ -260,6 +289,9 @@ def _handler(server: LocalApiServer) -> type[BaseHTTPRequestHandler]:
         wbufsize = -1  # send head and body together: two small packets would wait for an acknowledgement
 
         def answer(self) -> None:
+            if not server.listening:
+                self.close_connection = True
+                return
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
             status, item = server.answer(self.command, self.path, body)

@@ -6,6 +6,7 @@ It repeats a call that got no answer, as kubelet does, so the agent may be kille
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -32,6 +33,7 @@ from ..wire import (
 )
 
 RETRY_SECONDS = 0.02
+WATCHER_SECONDS = 1.0  # between two looks of kubelet's plugin watcher at its registry
 # How a call ends if the agent dies or does not run. The agent may or may not have handled it.
 GONE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN})
 OPTIONS = [
@@ -76,7 +78,10 @@ class Kubelet:
         wipe: Callable[[], object] | None = None,
         wipe_after: float = 0.0,
     ) -> None:
+        self._registry = registry
+        self._driver = driver
         self._socket = os.path.join(registry, f"{driver}-reg.sock")
+        self._instances: dict[str, grpc.aio.Channel] = {}  # by registration socket, in the order of registration
         self._api = api
         self._patience = patience
         self._wipe = wipe
@@ -94,24 +99,56 @@ class Kubelet:
         end = time.monotonic() + self._patience
         while True:
             try:
-                async with grpc.aio.insecure_channel(f"unix:{self._socket}", OPTIONS) as channel:
-                    info = await _call(channel, GET_INFO, GET_INFO.request())
-                    await _call(channel, NOTIFY_STATUS, NOTIFY_STATUS.request(plugin_registered=True))
+                return await self._register_once()
             except grpc.aio.AioRpcError as error:
                 if error.code() not in GONE or time.monotonic() > end:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
-                continue
-            if info.endpoint not in self._channels:  # otherwise it is the same plugin, and running calls continue
-                self._channels[info.endpoint] = grpc.aio.insecure_channel(f"unix:{info.endpoint}", OPTIONS)
-            self._channel = self._channels[info.endpoint]
-            self.versions = list(info.supported_versions)
-            return info
+
+    async def _register_once(self) -> Any:
+        async with grpc.aio.insecure_channel(f"unix:{self._socket}", OPTIONS) as channel:
+            info = await _call(channel, GET_INFO, GET_INFO.request())
+            await _call(channel, NOTIFY_STATUS, NOTIFY_STATUS.request(plugin_registered=True))
+        if info.endpoint not in self._channels:  # otherwise it is the same plugin, and running calls continue
+            self._channels[info.endpoint] = grpc.aio.insecure_channel(f"unix:{info.endpoint}", OPTIONS)
+        self._channel = self._channels[info.endpoint]
+        self.versions = list(info.supported_versions)
+        return info
+
+    async def watch_registry(self) -> None:
+        """Register and deregister instances as their sockets come and go, as kubelet does: once a second, for ever.
+
+        Calls go to the instance that registered last, and there is no second attempt: kubelet's own comes more than a
+        minute later.
+        """
+        while True:
+            found = fnmatch.filter(os.listdir(self._registry), f"{self._driver}*-reg.sock")
+            for name in self._instances.keys() - set(found):
+                del self._instances[name]
+            for name in set(found) - self._instances.keys():
+                try:
+                    self._socket = os.path.join(self._registry, name)
+                    await self._register_once()
+                    self._instances[name] = self.channel
+                except grpc.aio.AioRpcError:
+                    continue  # looked at again in a second
+            self._channel = next(reversed(self._instances.values()), None)
+            await asyncio.sleep(WATCHER_SECONDS)
+
+    @property
+    def registered(self) -> int:
+        """The number of instances that watch_registry has registered."""
+        return len(self._instances)
+
+    async def prepare_once(self, claim: Claim) -> Prepared:
+        """Prepare a claim in a single attempt. Raises AioRpcError, or AssertionError if no instance is registered."""
+        reply = await _call(self.channel, self._api.prepare, self._prepare_request(claim))
+        answer = reply.claims[claim.uid]
+        return Prepared(tuple(map(_device, answer.devices)), answer.error)
 
     async def prepare(self, *claims: Claim) -> Mapping[str, Prepared]:
         """Prepare all claims in one call, as for a pod. Returns the answers by UID."""
-        request = self._api.prepare.request(claims=map(self._claim_message, claims))
-        reply = await self._insist(self._api.prepare, request)
+        reply = await self._insist(self._api.prepare, self._prepare_request(*claims))
         return {
             uid: Prepared(tuple(map(_device, answer.devices)), answer.error) for uid, answer in reply.claims.items()
         }
@@ -195,6 +232,9 @@ class Kubelet:
                     raise
                 self.retries += 1
                 await asyncio.sleep(RETRY_SECONDS)
+
+    def _prepare_request(self, *claims: Claim) -> Any:
+        return self._api.prepare.request(claims=map(self._claim_message, claims))
 
     def _claim_message(self, claim: Claim) -> Any:
         return self._api.Claim(uid=claim.uid, name=claim.name, namespace=claim.namespace)

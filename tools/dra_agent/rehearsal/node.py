@@ -13,7 +13,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +23,7 @@ from checkpointmanager import CheckpointManager
 from draState import CLAIMS, ClaimInfoState
 
 from ..cli import BOOT_ID_SWITCH
+from ..sockets import MAX_PATH
 
 LIMIT = 30.0  # seconds; only a failure takes this long
 ROOM = 60  # bytes that names below the node's folder may need in the path of a socket
@@ -37,10 +39,13 @@ class Node:
     def __init__(
         self, api_server: str, devices: int | Iterable[Mapping[str, Any]] = 8, *, state: Path | None = None
     ) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="dra-", dir=_short_folder()))
+        self.folder = Path(tempfile.mkdtemp(prefix="dra-", dir=short_folder()))
         self.state = state or self.folder / "s"
         self.cdi = self.folder / "cdi"
         self.registry = str(self.folder / "r")
+        self.proc = self.folder / "proc"  # the processes that the agent can see
+        (self.proc / "2").mkdir(parents=True)
+        (self.proc / "2" / "comm").write_text("kthreadd\n")
         self.boot_id = "boot-1"
         offered = [{"name": f"gpu-{n}"} for n in range(devices)] if isinstance(devices, int) else list(devices)
         self.devices = [str(device["name"]) for device in offered]
@@ -55,18 +60,41 @@ class Node:
         )
         self._agents: list[AgentProcess] = []
 
-    def start(self, *options: str, program: Sequence[str] = ("-m", "dra_agent"), wait: bool = True) -> AgentProcess:
-        """Start an agent as a separate process; with `wait`, return when it is ready."""
+    def start(
+        self, *options: str, program: Sequence[str] = ("-m", "dra_agent"), wait: bool = True, pod: str = ""
+    ) -> AgentProcess:
+        """Start an agent as a separate process; with `wait`, return when it is ready. `pod` is the UID of its pod."""
         command = [sys.executable, *program, "--devices", str(self.folder / "devices.json"), "--node", self.pool]
         command += ["--plugin-dir", str(self.folder / "p"), "--state-dir", str(self.state)]
         command += ["--registry-dir", self.registry, "--cdi-dir", str(self.cdi), "--http", "127.0.0.1:0"]
+        command += ["--proc-dir", str(self.proc)]
         command += ["--kubeconfig", str(self.folder / "kubeconfig"), "--api-timeout", "2", *options]
         log = self.folder / f"log-{len(self._agents) + 1}"
-        agent = AgentProcess(command, log, {BOOT_ID_SWITCH: self.boot_id, "POD_NAME": f"agent-{len(self._agents) + 1}"})
+        environment = {BOOT_ID_SWITCH: self.boot_id, "POD_NAME": f"agent-{len(self._agents) + 1}", "POD_UID": pod}
+        agent = AgentProcess(command, log, environment)
         self._agents.append(agent)
         if wait:
             agent.wait_until_ready()
         return agent
+
+    @contextmanager
+    def container(self, uid: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A process in a container that got all devices of a claim, as the runtime reads its CDI file."""
+        (file,) = self.cdi.glob(f"*_{uid}.json")
+        edits = [device["containerEdits"] for device in json.loads(file.read_text())["devices"]]
+        variables = dict(line.split("=", 1) for edit in edits for line in edit["env"])
+        opened = [open(node["path"], "rb") for edit in edits for node in edit.get("deviceNodes", ())]  # noqa: SIM115
+        process = subprocess.Popen(["sleep", "1000"], env=variables, pass_fds=[file.fileno() for file in opened])
+        seen = self.proc / str(process.pid)
+        seen.symlink_to(f"/proc/{process.pid}")
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            seen.unlink()
+            for each in opened:
+                each.close()
 
     def reboot(self, boot_id: str) -> None:
         """Do what a reboot does to the node. No agent may be running."""
@@ -168,6 +196,7 @@ class AgentProcess:
         return self._process.wait(LIMIT)
 
 
-def _short_folder() -> str | None:
-    """The path of a socket is limited to 107 bytes, and the usual temp folder may be deep."""
-    return None if len(tempfile.gettempdir()) + ROOM < 107 else "/tmp"  # noqa: S108 - mkdtemp makes a private folder
+def short_folder() -> str:
+    """The folder for temp folders that will have sockets below them: the usual one may be too deep."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) + ROOM < MAX_PATH else "/tmp"  # noqa: S108 - mkdtemp makes a private folder

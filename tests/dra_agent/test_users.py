@@ -1,0 +1,79 @@
+"""Which processes use a claim, from real processes under a /proc that shows only some."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dra_agent.cdi import device_edits
+from dra_agent.users import Processes
+from draState import Device, DRAError, DriverClaim
+
+UID = "0c9f3a52-1111-2222-3333-444444444444"
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    (tmp_path / "proc" / "2").mkdir(parents=True)
+    (tmp_path / "proc" / "2" / "comm").write_text("kthreadd\n")
+    return tmp_path / "proc"
+
+
+def claim(node: Path, **device: object) -> DriverClaim:
+    given = Device("p", "gpu-0", **device)  # type: ignore[arg-type]
+    return DriverClaim(UID, "c", "ns", (given,), driver_data=[device_edits(UID, given, {}, [str(node)])])
+
+
+@pytest.fixture
+def user(proc: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has opened the device and has nothing in its environment."""
+    (tmp_path / "gpu0").touch()
+    program = "import sys, time; file = open(sys.argv[1]); print(flush=True); time.sleep(1000)"
+    command = [sys.executable, "-c", program, str(tmp_path / "gpu0")]
+    with subprocess.Popen(command, env={}, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        (proc / str(process.pid)).symlink_to(f"/proc/{process.pid}")
+        yield process
+        process.kill()
+
+
+def test_a_process_that_has_opened_the_device_node_is_a_user(
+    proc: Path, tmp_path: Path, user: subprocess.Popen[bytes]
+) -> None:
+    (found,) = Processes(str(proc), "/").using(claim(tmp_path / "gpu0"))
+    assert found.startswith(f"pid {user.pid} (")
+    assert Processes(str(proc), "/").using(claim(tmp_path / "another")) == []
+
+
+@pytest.mark.parametrize("device", [{"share_id": "s"}, {"admin_access": True}])
+def test_the_node_of_a_shared_device_shows_no_user_of_this_claim(
+    proc: Path, tmp_path: Path, user: subprocess.Popen[bytes], device: dict[str, object]
+) -> None:
+    assert Processes(str(proc), "/").using(claim(tmp_path / "gpu0", **device)) == []
+
+
+def test_dev_null_has_no_users(proc: Path, user: subprocess.Popen[bytes]) -> None:
+    with subprocess.Popen(["sleep", "1000"], env={}, stdin=subprocess.DEVNULL) as process:
+        (proc / str(process.pid)).symlink_to(f"/proc/{process.pid}")
+        assert Processes(str(proc), "/").using(claim(Path("/dev/null"))) == []
+        process.kill()
+
+
+def test_a_process_is_named_with_its_pod_and_one_that_ended_is_not(proc: Path, tmp_path: Path) -> None:
+    for pid in ("7", "8"):
+        (proc / pid).mkdir()
+    (proc / "7" / "comm").write_text("python3\n")
+    (proc / "7" / "environ").write_bytes(f"A=b\0DRA_CLAIM_GPU_0={UID}\0".encode())
+    (proc / "7" / "cgroup").write_text(f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-1.scope\n")
+    assert Processes(str(proc), "/").using(claim(tmp_path / "none")) == [f"pid 7 (python3) of pod {UID}"]
+
+
+def test_a_process_that_cannot_be_looked_at_may_be_a_user(proc: Path, tmp_path: Path) -> None:
+    (proc / "7" / "environ").mkdir(parents=True)  # an error for any user, unlike missing rights
+    with pytest.raises(DRAError, match="process 7 cannot be looked at"):
+        Processes(str(proc), "/").using(claim(tmp_path / "none"))
