@@ -190,9 +190,7 @@ class CheckpointWriteFailed(CheckpointError, OSError):
 
     def __init__(self, key: str, path: str, error: OSError, *, in_doubt: bool) -> None:
         outcome = (
-            "the change may or may not survive; repeat the call"
-            if in_doubt
-            else "the old content is still in place"
+            "the change may or may not survive; repeat the call" if in_doubt else "the old content is still in place"
         )
         super().__init__(f"{path}: {reason_of(error)}; {outcome}")
         self.errno = error.errno
