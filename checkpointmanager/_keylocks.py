@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
@@ -43,8 +44,8 @@ class KeyLocks:
         return Unbroken(_held(locks))
 
     @property
-    def held(self) -> threading.RLock | None:
-        """The first lock that this thread took, or wants to take."""
+    def held(self) -> Any:
+        """The first lock that this thread took, or wants to take; None if it has never wanted any."""
         return self._thread.held
 
     def forked(self) -> None:

@@ -24,8 +24,8 @@ class Put(NamedTuple):
 
     key: str  # checked by the caller
     blob: bytes  # the whole file: a sealed checkpoint of this key and generation
-    generation: int
-    replaces: Replaces
+    generation: int  # of the blob
+    replaces: Replaces  # what is there now
 
     def __repr__(self) -> str:
         return f"Put({self.key!r}, generation {self.generation}, {len(self.blob)} bytes, {self.replaces.name})"
@@ -34,8 +34,8 @@ class Put(NamedTuple):
 class Remove(NamedTuple):
     """One checkpoint to be removed. The generation is above every generation seen of the key."""
 
-    key: str
-    generation: int
+    key: str  # checked by the caller
+    generation: int  # of the removal
 
 
 @runtime_checkable

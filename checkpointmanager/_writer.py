@@ -216,7 +216,9 @@ class Writer:
 
     def _after(self, key: str, generation: int) -> int:
         if generation >= MAX_GENERATION:
-            error = OSError(errno.EOVERFLOW, f"its generation is {generation}, after which there is none")
+            error = OSError(
+                errno.EOVERFLOW, f"its generation is {generation}, after which there is none; move its file away"
+            )
             raise CheckpointWriteFailed(key, self._store.path_of(key), error, in_doubt=False)
         return generation + 1
 

@@ -36,8 +36,8 @@ async def run(node: Node, cluster: LocalApiServer) -> None:
         expect(node.cdi_holdings() == node.holdings(), "the CDI files agree with the claims")
 
         flipped, cut = (node.file_of(uid) for uid in sorted(journal.prepared)[:2])
-        print("\n3. The agent is killed. The disk flips one bit in one claim's file and loses half of another.")
-        await asyncio.to_thread(agent.kill)
+        print("\n3. The agent is stopped. The disk flips one bit in one claim's file and loses half of another.")
+        await asyncio.to_thread(agent.terminate)
         blob = bytearray(flipped.read_bytes())
         blob[300] ^= 0b100
         flipped.write_bytes(blob)

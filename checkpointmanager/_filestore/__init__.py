@@ -39,8 +39,8 @@ from .ownership import Ownership, ReadOnly
 from .plain import PlainChanges, sync_names
 from .quarantine import Quarantine
 from .reading import read_file
-from .system import FORGETFUL, has_fast_commit, is_unreliable, will_need
-from .takeover import inherited_journal, refuse_earlier, sweep
+from .system import FORGETFUL, NO_ROOM, has_fast_commit, is_unreliable, will_need
+from .takeover import inherited_journal, read_change, refuse_earlier, sweep
 
 Durability = Literal["full", "atomic"]
 
@@ -259,7 +259,7 @@ class FileStore:
                     staged.append(Staged(Change(change.key, change.generation, None), Replaces.WHOLE, ""))
                     continue
                 try:
-                    temp = self._directory.write_temp(change.blob)
+                    temp = self._stage_one(change)
                 except OSError as error:
                     outcome.errors[change.key] = (error, False)
                 else:
@@ -268,6 +268,18 @@ class FileStore:
             discard_temps(self._directory, staged)
             raise
         return staged
+
+    def _stage_one(self, put: Put) -> str:
+        """On a full disk the previous generation, which the write replaces anyway, makes room for it."""
+        try:
+            return self._directory.write_temp(put.blob)
+        except OSError as error:
+            # It may be the only good one: the current file may have rotted since it was last read.
+            is_whole = put.replaces is Replaces.WHOLE and error.errno in NO_ROOM
+            if not is_whole or not read_change(self._directory, current_name(put.key), put.key, self.max_bytes):
+                raise
+            self._directory.unlink(previous_name(put.key))
+            return self._directory.write_temp(put.blob)
 
     def _transact_plainly(self, staged: Sequence[Staged], outcome: Outcome) -> None:
         """A journal of one record, which goes when its changes are durable."""

@@ -147,6 +147,13 @@ class Directory:
         except FileNotFoundError:
             return False
 
+    def has_no_file(self, name: str) -> bool:
+        """True if the name is that of a folder, a link or a device."""
+        try:
+            return not stat.S_ISREG(self.stat(name).st_mode)
+        except FileNotFoundError:
+            return False
+
     def sync_file(self, name: str) -> None:
         """Make a file's bytes durable. A file that is gone needs no sync."""
         descriptors: list[int] = []

@@ -36,7 +36,7 @@ from .journalfile import JournalFile
 from .names import Outcome, Staged, discard_temps, put_in_place, take_away
 from .plain import PlainChanges
 from .reading import read_file
-from .settling import rewrite_files, sync_files
+from .settling import find_blocked, rewrite_files, sync_files
 from .system import NO_ROOM
 from .takeover import put_names_right, read_change
 
@@ -299,19 +299,16 @@ class Journal:
         self._distrust |= self._doubt is not None
         for submission in self._groups.owed_and_committed():
             self._apply(submission)
-        blocked = {change.key for change in waiting_changes(self._groups.owed_and_committed())}
         committed = self._committed()
-        todo = [change for key, change in committed.items() if key not in blocked]
+        waiting = {change.key for change in waiting_changes(self._groups.owed_and_committed())}
+        todo = {key: change for key, change in committed.items() if key not in waiting}
+        for change in find_blocked(self._directory, todo.values()):
+            self._groups.owe(change.key, (todo.pop(change.key),))
         if todo:
             distrusted, self._distrust = self._distrust, True
-            if distrusted:
-                for change in rewrite_files(self._directory, todo):
-                    self._groups.owe(change.key, (change,))
-                    blocked.add(change.key)
-            else:
-                sync_files(self._directory, todo)
+            (rewrite_files if distrusted else sync_files)(self._directory, todo.values())
             self._directory.sync()
-        self._inherited = {key: change for key, change in committed.items() if key in blocked}
+        self._inherited = {key: change for key, change in committed.items() if key not in todo}
         self._written = []
         self._distrust = False
         self._on_settle(time.perf_counter() - started)

@@ -13,14 +13,19 @@ from .sidebyside import side_by_side
 SYNC_THREADS = 4  # the caller's among them: eight were slower
 
 
+def find_blocked(directory: Directory, changes: Iterable[Change]) -> list[Change]:
+    """The changes whose names have something that is not a file, such as a folder or a link: put there by hand."""
+    return [change for change in changes if directory.has_no_file(current_name(change.key))]
+
+
 def sync_files(directory: Directory, changes: Iterable[Change]) -> None:
     """Sync what lies under the names."""
     names = [current_name(change.key) for change in changes if change.blob is not None]
     side_by_side(directory.sync_file, names, SYNC_THREADS)
 
 
-def rewrite_files(directory: Directory, changes: Iterable[Change]) -> list[Change]:
-    """Write everything anew, from the committed bytes; returns the changes whose names a folder blocks.
+def rewrite_files(directory: Directory, changes: Iterable[Change]) -> None:
+    """Write everything anew, from the committed bytes.
 
     The kernel forgets a failed sync, so what lies there may never reach the disk. New bytes and new names must. A
     removed name is made again, as a sealed removal, so that it can be removed again.
@@ -28,14 +33,7 @@ def rewrite_files(directory: Directory, changes: Iterable[Change]) -> list[Chang
     todo = list(changes)
     blobs = [seal_removal(change) if change.blob is None else change.blob for change in todo]
     temps = side_by_side(partial(directory.write_temp, synced=True), blobs, SYNC_THREADS)
-    blocked: list[Change] = []
     for change, temp in zip(todo, temps, strict=True):
-        try:
-            directory.rename(temp, current_name(change.key))
-        except IsADirectoryError:
-            directory.discard(temp)
-            blocked.append(change)
-            continue
+        directory.rename(temp, current_name(change.key))
         if change.blob is None:
             directory.unlink(current_name(change.key))
-    return blocked

@@ -121,11 +121,19 @@ def test_failed_writes_are_counted_apart_from_those_in_doubt(directory: Path, fi
     with CheckpointManager(directory, LEASES, metrics=figures.metrics) as manager:
         with mock.patch.object(os, "write", full), pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", Lease("x"))
-        with mock.patch.object(os, "fsync", side_effect=[None, OSError(errno.EIO, "")]), pytest.raises(OSError):
-            manager.create_checkpoint("a", Lease("x"))
+        manager.create_checkpoint("a", Lease("x"))
+        with mock.patch.object(os, "fdatasync", side_effect=OSError(errno.EIO, "")), pytest.raises(OSError):
+            manager.create_checkpoint("a", Lease("y"))
     assert figures("write_failures_total") == 1
     assert figures("writes_in_doubt_total") == 1
-    assert figures("writes_total") == 0
+    assert figures("writes_total") == 1
+
+
+def test_the_time_that_a_settle_took_is_counted(directory: Path, figures: Figures) -> None:
+    with CheckpointManager(directory, LEASES, metrics=figures.metrics) as manager:
+        manager.create_checkpoint("a", Lease("x"))
+        before = figures("settle_seconds_count")
+    assert figures("settle_seconds_count") == before + 1
 
 
 def test_measuring_adds_no_system_call(directory: Path, figures: Figures) -> None:
