@@ -1,4 +1,4 @@
-"""The README's example is short, and the folders it draws exist."""
+"""The README's example is short and comes early, and the folders that CONTRIBUTING draws exist."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ def test_the_first_example_is_as_short_as_it_says() -> None:
     assert len([line for line in EXAMPLES[0].splitlines() if line.strip()]) <= 20
 
 
+def test_the_first_code_comes_within_200_words() -> None:
+    assert len(README[: README.index("```python")].split()) <= 200
+
+
 def test_the_folders_it_draws_are_there() -> None:
-    drawing = README[README.index("## Reading the source") :]
+    contributing = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawing = contributing[contributing.index("## Read the source") : contributing.index("## Run one rung")]
     for name in re.findall(r"^ {4,8}([a-z_A-Z]+(?:\.py|\.md|/))", drawing, flags=re.MULTILINE):
         found = [ROOT / folder / name for folder in (".", "checkpointmanager", "tools")]
         assert any(path.exists() for path in found), name
