@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from checkpoint_verify.screens import prometheus
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Event, MemoryStore, Reason, Schema
 from checkpointmanager.metrics import CheckpointMetrics
-from checkpointmanager.testing import watching
+from checkpointmanager.testing import failing, watching
 
 
 @dataclass
@@ -115,17 +113,26 @@ def test_a_write_that_waits_for_another_thread_is_seen_in_the_lock_waits(directo
 
 
 def test_failed_writes_are_counted_apart_from_those_in_doubt(directory: Path, figures: Figures) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     with CheckpointManager(directory, LEASES, metrics=figures.metrics) as manager:
-        with mock.patch.object(os, "write", full), pytest.raises(CheckpointWriteFailed):
+        with failing(directory, "write", errno.ENOSPC), pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", Lease("x"))
-        with mock.patch.object(os, "fsync", side_effect=[None, OSError(errno.EIO, "")]), pytest.raises(OSError):
+        with failing(directory, "fdatasync"), pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", Lease("x"))
     assert figures("write_failures_total") == 1
     assert figures("writes_in_doubt_total") == 1
     assert figures("writes_total") == 0
+
+
+def test_a_settle_is_timed_when_the_journal_has_too_many_keys_and_at_close(directory: Path, figures: Figures) -> None:
+    with CheckpointManager(directory, LEASES, metrics=figures.metrics) as manager:
+        manager.create_checkpoint("a", Lease("x"))
+        before = figures("settle_seconds_count") or 0
+        with manager.batch() as batch:
+            for number in range(256):
+                batch.create_checkpoint(f"k{number}", Lease("x"))
+        manager.create_checkpoint("a", Lease("y"))
+        assert figures("settle_seconds_count") == before + 1
+    assert figures("settle_seconds_count") == before + 2
 
 
 def test_measuring_adds_no_system_call(directory: Path, figures: Figures) -> None:
