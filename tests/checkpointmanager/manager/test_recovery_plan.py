@@ -131,7 +131,7 @@ def test_a_missing_checkpoint_has_no_plan(manager: LeaseManager) -> None:
     with pytest.raises(CheckpointNotFound):
         manager.plan_recovery("a")
     with pytest.raises(InvalidKey):
-        manager.plan_recovery("../a")
+        manager.plan_recovery("")
 
 
 @pytest.mark.parametrize(
