@@ -11,16 +11,17 @@ from unittest import mock
 
 import pytest
 
-from checkpointmanager import CheckpointError, Current, FileStore, ManagerClosed, Put, Reason
+from checkpointmanager import CheckpointError, FileStore, ManagerClosed, Put, Reason, Replaces
 from checkpointmanager._filestore.ownership import Ownership
 
 CALLS: dict[str, Callable[[FileStore], object]] = {
     "keys": lambda store: store.keys(),
     "exists": lambda store: store.exists("a"),
     "read": lambda store: store.read("a"),
-    "expect": lambda store: store.expect(["a"]),
+    "prefetch": lambda store: store.prefetch(["a"]),
+    "check_owner": lambda store: store.check_owner(["a"]),
     "writing": lambda store: store.writing().__enter__(),
-    "commit": lambda store: store.commit([Put("a", b"new", Current.ABSENT)]),
+    "commit": lambda store: store.commit([Put("a", b"new", 1, Replaces.ABSENT)]),
     "quarantine": lambda store: store.quarantine("a", Reason.EMPTY),
 }
 
