@@ -19,7 +19,6 @@ CALLS: dict[str, Callable[[FileStore], object]] = {
     "exists": lambda store: store.exists("a"),
     "read": lambda store: store.read("a"),
     "prefetch": lambda store: store.prefetch(["a"]),
-    "check_owner": lambda store: store.check_owner(["a"]),
     "writing": lambda store: store.writing().__enter__(),
     "commit": lambda store: store.commit([Put("a", b"new", 1, Replaces.ABSENT)]),
     "quarantine": lambda store: store.quarantine("a", Reason.EMPTY),
