@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -32,9 +33,9 @@ def slow(directory: Path, call: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("options", "call"), [({}, "fdatasync"), ({"sharing": True}, "fsync"), ({"durability": "atomic"}, "fsync")]
 )
-def test_a_sync_that_takes_long_is_an_event(real_directory: Path, options: dict[str, object], call: str) -> None:
+def test_a_sync_that_takes_long_is_an_event(real_directory: Path, options: dict[str, Any], call: str) -> None:
     events: list[Event] = []
-    with CheckpointManager[int](real_directory, on_event=events.append, **options) as manager:  # type: ignore[arg-type]
+    with CheckpointManager[Any](real_directory, on_event=events.append, **options) as manager:
         manager.create_checkpoint("a", 1)
         events.clear()
         with slow(real_directory, call):

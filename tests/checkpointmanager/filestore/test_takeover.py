@@ -215,7 +215,7 @@ def test_a_file_that_cannot_be_read_costs_its_key_and_no_other(
         assert caught.value.errno == number
         assert manager.get_checkpoint("b").data == "1"
         loaded = manager.load()
-        assert (loaded.problems.keys(), loaded.checkpoints.keys()) == ({"a"}, {"b"})
+        assert (set(loaded.problems), set(loaded.checkpoints)) == ({"a"}, {"b"})
     with opened(directory) as manager:
         assert seen(manager) == ("6", "5")
 
