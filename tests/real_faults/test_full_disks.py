@@ -12,6 +12,10 @@ import pytest
 from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFailed
 from draState import ClaimInfoCache, DRAManager, PrepareFailed
 
+from ..checkpointmanager.leases import LEASES
+from ..checkpointmanager.leases import NEW as LEASE
+from ..checkpointmanager.scenarios import CHANGES as CHANGED
+from ..checkpointmanager.scenarios import leave_as_killed, values
 from ..checkpointmanager.volume import Mount, Volume, VolumeUnavailable
 from ..draState.claims import GPU, claim_of, pod_of
 from ..draState.drivers import RecordingDriver
@@ -109,6 +113,26 @@ def test_a_directory_can_be_opened_and_read_without_room(disk: Mount, use_up: Ca
         assert _unfinished(directory) == []
         manager.remove_checkpoint("a")
         assert _found(manager) == {"b": OLD, "c": OLD}
+
+
+@on_each
+@each_want
+def test_the_journal_of_a_killed_owner_is_taken_over_without_room(disk: Mount, use_up: Callable[[Mount], None]) -> None:
+    directory = disk.path / "claims"
+    leave_as_killed(directory, CHANGED["transaction"].act)
+    use_up(disk)
+
+    with CheckpointManager(directory, LEASES) as manager:
+        assert values(manager) == CHANGED["transaction"].after
+        manager.remove_checkpoint("a")
+        assert "a" not in manager
+    with CheckpointManager(directory, LEASES) as manager:
+        assert "a" not in manager
+        give_back(disk)
+        manager.create_checkpoint("a", LEASE)
+    with CheckpointManager(directory, LEASES) as manager:
+        assert values(manager) == CHANGED["transaction"].after | {"a": LEASE}
+    assert not (directory / ".journal").exists()
 
 
 @on_each
