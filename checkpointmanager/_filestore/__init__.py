@@ -369,14 +369,15 @@ class FileStore:
             self._emit(Event(EventKind.DAMAGE, path, detail, reason=Reason.CHECKSUM_MISMATCH))
 
     def _new_journal(self, size: int | None = None) -> Journal:
-        return Journal(self._directory, self.max_bytes, report=self._unsettled, on_settle=self._settled, size=size)
-
-    def _unsettled(self, detail: str) -> None:
-        self._emit(Event(EventKind.UNSETTLED, self.path, detail))
-
-    def _settled(self, seconds: float) -> None:
-        if self._on_settle:
-            self._on_settle(self.path, seconds)
+        # Nothing here may refer to the store: one that is dropped must give its lock back at once.
+        path, emit, on_settle = self.path, self._emit, self._on_settle
+        return Journal(
+            self._directory,
+            self.max_bytes,
+            report=lambda detail: emit(Event(EventKind.UNSETTLED, path, detail)),
+            on_settle=lambda seconds: on_settle(path, seconds) if on_settle else None,
+            size=size,
+        )
 
     def _report_file_system(self, kind: str, *, ignores_case: bool) -> None:
         if kind in FORGETFUL:

@@ -12,21 +12,25 @@ import pytest
 from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFailed
 from draState import ClaimInfoCache, DRAManager, PrepareFailed
 
-from ..checkpointmanager.volume import Volume, VolumeUnavailable
+from ..checkpointmanager.leases import LEASES
+from ..checkpointmanager.leases import NEW as LEASE
+from ..checkpointmanager.scenarios import CHANGES as CHANGED
+from ..checkpointmanager.scenarios import leave_as_killed, values
+from ..checkpointmanager.volume import Mount, Volume, VolumeUnavailable
 from ..draState.claims import GPU, claim_of, pod_of
 from ..draState.drivers import RecordingDriver
 from ..draState.node import assert_indexes_agree
 from .agent import CHANGES, KEYS, NEW, OLD, Manager
-from .mounts import Disk, Tmpfs, fill, give_back, remount, use_up_inodes
+from .mounts import fill, give_back, remount, tmpfs, use_up_inodes
 
 BEFORE = dict.fromkeys(KEYS, OLD)
 LARGE = "x" * 100_000  # more than any slack of a file system
-MAKE: dict[str, Callable[[Path], Disk]] = {"tmpfs": Tmpfs, "ext4": Volume}
+MAKE: dict[str, Callable[[Path], Mount]] = {"tmpfs": tmpfs, "ext4": Volume}
 FULL = {"bytes": fill, "inodes": use_up_inodes}
 
 
 @pytest.fixture
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mount]:
     try:
         disk = MAKE[request.param](tmp_path)
     except VolumeUnavailable as why:
@@ -60,7 +64,7 @@ def _unfinished(directory: Path) -> list[str]:
 @on_each
 @each_want
 def test_without_room_every_write_fails_cleanly_a_removal_succeeds_and_with_room_all_goes_on(
-    disk: Disk, use_up: Callable[[Disk], None]
+    disk: Mount, use_up: Callable[[Mount], None]
 ) -> None:
     directory = disk.path / "claims"
     with CheckpointManager(directory) as manager:
@@ -97,7 +101,7 @@ def test_without_room_every_write_fails_cleanly_a_removal_succeeds_and_with_room
 
 @on_each
 @each_want
-def test_a_directory_can_be_opened_and_read_without_room(disk: Disk, use_up: Callable[[Disk], None]) -> None:
+def test_a_directory_can_be_opened_and_read_without_room(disk: Mount, use_up: Callable[[Mount], None]) -> None:
     directory = disk.path / "claims"
     with CheckpointManager(directory) as manager:
         _start(manager)
@@ -113,7 +117,27 @@ def test_a_directory_can_be_opened_and_read_without_room(disk: Disk, use_up: Cal
 
 @on_each
 @each_want
-def test_claims_on_a_full_disk_are_neither_half_prepared_nor_lost(disk: Disk, use_up: Callable[[Disk], None]) -> None:
+def test_the_journal_of_a_killed_owner_is_taken_over_without_room(disk: Mount, use_up: Callable[[Mount], None]) -> None:
+    directory = disk.path / "claims"
+    leave_as_killed(directory, CHANGED["transaction"].act)
+    use_up(disk)
+
+    with CheckpointManager(directory, LEASES) as manager:
+        assert values(manager) == CHANGED["transaction"].after
+        manager.remove_checkpoint("a")
+        assert "a" not in manager
+    with CheckpointManager(directory, LEASES) as manager:
+        assert "a" not in manager
+        give_back(disk)
+        manager.create_checkpoint("a", LEASE)
+    with CheckpointManager(directory, LEASES) as manager:
+        assert values(manager) == CHANGED["transaction"].after | {"a": LEASE}
+    assert not (directory / ".journal").exists()
+
+
+@on_each
+@each_want
+def test_claims_on_a_full_disk_are_neither_half_prepared_nor_lost(disk: Mount, use_up: Callable[[Mount], None]) -> None:
     directory = disk.path / "claims"
     driver = RecordingDriver(GPU)
     cache = ClaimInfoCache(directory)
@@ -137,7 +161,7 @@ def test_claims_on_a_full_disk_are_neither_half_prepared_nor_lost(disk: Disk, us
 
 @on_ext4
 def test_a_sharer_s_file_system_made_read_only_refuses_writes_serves_reads_and_works_again_when_writable(
-    disk: Disk,
+    disk: Mount,
 ) -> None:
     with CheckpointManager(disk.path / "claims", sharing=True) as manager:
         _start(manager)
@@ -154,7 +178,7 @@ def test_a_sharer_s_file_system_made_read_only_refuses_writes_serves_reads_and_w
 
 
 @on_ext4
-def test_an_owner_whose_file_system_gives_up_gets_an_error_serves_reads_and_loses_nothing(disk: Disk) -> None:
+def test_an_owner_whose_file_system_gives_up_gets_an_error_serves_reads_and_loses_nothing(disk: Mount) -> None:
     """As with errors=remount-ro after a disk error. An owner has its lock file open, so a mere remount is refused."""
     directory = disk.path / "claims"
     with CheckpointManager(directory) as manager:
@@ -164,7 +188,8 @@ def test_an_owner_whose_file_system_gives_up_gets_an_error_serves_reads_and_lose
             with pytest.raises(CheckpointWriteFailed) as failure:
                 change(manager)
             assert failure.value.errno in (errno.EROFS, errno.EIO, errno.ESHUTDOWN)
-            assert not failure.value.in_doubt
+            # Only a removal needs no new file, so it gets as far as the journal.
+            assert change is CHANGES["remove"] or not failure.value.in_doubt
         assert _found(manager) == BEFORE
     disk.unmount()
     assert isinstance(disk, Volume)

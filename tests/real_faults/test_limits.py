@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFailed, CorruptCheckpoint
+from checkpointmanager import BatchFailed, CheckpointManager, CheckpointUnreadable, CheckpointWriteFailed
 
 from .agent import CHANGES, KEYS, NEW, OLD, Victim
 
@@ -77,7 +77,7 @@ def test_without_a_descriptor_left_nothing_is_changed_and_nothing_is_called_dama
         with pytest.raises(CheckpointWriteFailed, match="Too many open files") as failure:
             victim.ask("change", change)
         assert (failure.value.errno, failure.value.in_doubt) == (errno.EMFILE, False)
-    with pytest.raises(CorruptCheckpoint) as unreadable:
+    with pytest.raises(CheckpointUnreadable) as unreadable:
         victim.ask("get", "a")
     assert (unreadable.value.reason, unreadable.value.errno) == ("unreadable", errno.EMFILE)
     assert _found(directory) == BEFORE

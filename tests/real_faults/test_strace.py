@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from checkpointmanager import (
     BatchFailed,
     CheckpointError,
     CheckpointManager,
+    CheckpointNotFound,
     CheckpointWriteFailed,
     DirectoryUnusable,
 )
@@ -89,7 +91,7 @@ def test_any_call_that_fails_leaves_old_or_new_and_the_error_says_which(
                 error = _error_of(victim, change)
             # Which thread of a batch makes the n-th sync is not the same each time.
             assert strace.injected() or change == "batch", f"{name} was not injected into {call}"
-            _check(directory, change, error, name, strace.injected())
+            _check(_served(victim), change, error, name, strace.injected())
             victim.ask("change", change)
             assert _found(directory) == AFTER[change]
 
@@ -102,9 +104,17 @@ def _error_of(victim: Victim, change: str) -> CheckpointError | None:
     return None
 
 
-def _check(directory: Path, change: str, error: CheckpointError | None, name: str, injected: list[Call]) -> None:
-    found, after = _found(directory), AFTER[change]
-    failures = error.failures if isinstance(error, BatchFailed) else {}
+def _served(victim: Victim) -> dict[str, Any]:
+    """What the victim itself answers: a change that has not got its name yet is seen by its owner alone."""
+    found = {}
+    for key in (*KEYS, "new"):
+        with suppress(CheckpointNotFound):
+            found[key] = victim.ask("get", key)
+    return found
+
+
+def _check(found: dict[str, Any], change: str, error: CheckpointError | None, name: str, injected: list[Call]) -> None:
+    after = AFTER[change]
     where = f"{name} in {injected}: {error}"
     if error is None:
         assert found == after, where
@@ -112,28 +122,37 @@ def _check(directory: Path, change: str, error: CheckpointError | None, name: st
         return
     assert isinstance(error, OSError), where
     assert error.errno == getattr(errno, name), where
-    assert str(directory) in str(error)
+    assert "/claims" in str(error)
     assert os.strerror(getattr(errno, name)) in str(error)
     if not isinstance(error, CheckpointWriteFailed):  # under sharing the lock is taken before anything is written
         assert isinstance(error, DirectoryUnusable), where
-        assert all(".lock" in call.text for call in injected), where
         assert found == BEFORE, where
         return
-    assert error.in_doubt == any(call.of_directory and call.name == "fsync" for call in injected), where
+    failures = error.failures if isinstance(error, BatchFailed) else dict.fromkeys(BEFORE | after, error)
+    if error.in_doubt:
+        assert any(_decides(call) for call in injected), where
     for key in BEFORE | after:
-        one = failures.get(key, error if not failures else None)
-        # A removal in doubt is taken back, so that it can be repeated.
-        failed = isinstance(one, CheckpointWriteFailed) and (not one.in_doubt or key not in after)
+        one = failures.get(key)
+        of_names = any(call.of_directory or ".lock" in call.text for call in injected)  # of a sharer: it is visible
+        failed = isinstance(one, CheckpointWriteFailed) and not (one.in_doubt and of_names)
         assert found.get(key) == (BEFORE if failed else after).get(key), f"{key}: {where}"
 
 
+def _decides(call: Call) -> bool:
+    """The append and the sync of the journal; of a sharer the syncs of the names."""
+    if ".lock" in call.text:
+        return True
+    if call.name == "fsync":
+        return call.of_directory
+    return call.name in ("write", "fdatasync") and ".journal" in call.text
+
+
 def _is_harmless(call: Call, name: str) -> bool:
-    """Python repeats what was interrupted; a reader looks twice; leftovers may stay for now;
-    the holder's name in the lock file is a courtesy; and on a full disk the previous generation makes room."""
+    """Python repeats what was interrupted; a reader looks twice; leftovers may stay for now; the holder's name in the
+    lock file is a courtesy; and what is committed gets its name later."""
     looked_at = call.name == "openat" and "O_CREAT" not in call.text
-    cleared = "unlink" in call.name or (".previous-" in call.text and "-removed-" in call.text)
-    made_room = name in ("ENOSPC", "EDQUOT") and call.name == "write"
-    return (name == "EINTR" and call.name in RETRIED) or looked_at or cleared or made_room or ".lock" in call.text
+    named = call.name.startswith(("unlink", "link", "rename"))
+    return (name == "EINTR" and call.name in RETRIED) or looked_at or named or ".lock" in call.text
 
 
 @pytest.mark.parametrize("name", ERRNOS)
@@ -161,11 +180,9 @@ def test_any_call_that_fails_while_damage_is_replaced_leaves_the_damaged_bytes_o
         with Strace(victim.pid, directory, tmp_path / "log", (call, name)) as strace:
             error = _error_of(victim, "overwrite")
         assert strace.injected()
-        if file.read_bytes() == damaged:
+        if error is not None:
             assert isinstance(error, CheckpointWriteFailed | DirectoryUnusable)
-            assert not getattr(error, "in_doubt", False)
+            assert file.read_bytes() == damaged or getattr(error, "in_doubt", False)
             victim.ask("change", "overwrite")
-        else:
-            assert error is None or (isinstance(error, CheckpointWriteFailed) and error.in_doubt)
         assert victim.ask("get", "a") == NEW
         assert [copy.read_bytes() for copy in kept.iterdir()] == [damaged]

@@ -14,7 +14,7 @@ import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import CheckpointManager, DirectoryUnusable, Event, EventKind
-from checkpointmanager._filestore.system import has_fast_commit, is_unreliable, keeps_order
+from checkpointmanager._filestore.system import has_fast_commit, is_unreliable
 
 by_refusal = pytest.mark.parametrize(
     "number", [errno.EINVAL, errno.ENOTSUP, errno.EROFS], ids=lambda number: errno.errorcode[number]
@@ -103,28 +103,3 @@ def test_a_real_ext4_shows_it(tmp_path: Path) -> None:
             assert has_fast_commit(mounted.stat().st_dev) is expected
         finally:
             subprocess.run(["umount", str(mounted)], check=True)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "expected"),
-    [
-        ("ext4", "rw\ndata=ordered\n", True),
-        ("ext4", "rw\ndata=writeback\n", True),
-        ("ext4", "rw\ndata=journal\n", True),
-        ("ext4", "rw\n", False),
-        ("ext4", "rw\ndata=ordered\nfast_commit\n", False),
-        ("xfs", "", True),
-        *((kind, "rw\ndata=ordered\n", False) for kind in ("btrfs", "f2fs", "overlay", "tmpfs", "nfs4", "ext3", "")),
-    ],
-)
-def test_names_are_known_to_become_durable_in_order_on_few_file_systems(
-    fs: FakeFilesystem, kind: str, options: str, expected: bool
-) -> None:
-    """Hazard 10: without a journal, or where it has not been tried with threads, updates go the classic way."""
-    fs.create_symlink("/sys/dev/block/8:1", "../../devices/virtual/block/sda1")
-    fs.create_file("/proc/fs/ext4/sda1/options", contents=options)
-    assert keeps_order(kind, os.makedev(8, 1)) == expected
-
-
-def test_where_the_kernel_does_not_say_ext4_counts_as_without_a_journal(fs: FakeFilesystem) -> None:
-    assert not keeps_order("ext4", os.makedev(8, 1))

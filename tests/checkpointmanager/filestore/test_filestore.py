@@ -18,7 +18,7 @@ CALLS: dict[str, Callable[[FileStore], object]] = {
     "keys": lambda store: store.keys(),
     "exists": lambda store: store.exists("a"),
     "read": lambda store: store.read("a"),
-    "expect": lambda store: store.expect(["a"]),
+    "prefetch": lambda store: store.prefetch(["a"]),
     "writing": lambda store: store.writing().__enter__(),
     "commit": lambda store: store.commit([Put("a", b"new", 1, Replaces.ABSENT)]),
     "quarantine": lambda store: store.quarantine("a", Reason.EMPTY),

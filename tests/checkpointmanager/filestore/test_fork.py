@@ -177,7 +177,7 @@ def test_a_child_forked_while_a_sharer_writes_does_not_keep_the_lock(directory: 
 
 
 @each_operation
-@pytest.mark.parametrize("call", ["fsync", "rename"])
+@pytest.mark.parametrize("call", ["fdatasync", "rename"])
 def test_a_fork_amid_another_threads_write_does_not_hang_the_child(
     manager: Manager, directory: Path, operation: Callable[[Manager], object], call: str
 ) -> None:

@@ -1,239 +1,163 @@
-"""When the directory cannot be synced, a change is visible but perhaps not durable: say so, and never rely on it."""
+"""A sync that failed leaves a doubt: the error says so, nothing relies on it, and the next change ends it."""
 
 from __future__ import annotations
 
 import errno
-import os
-import stat
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
-from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFailed
-from checkpointmanager.testing import Call, failing, watching
+from checkpointmanager import BatchFailed, CheckpointExists, CheckpointManager, CheckpointWriteFailed, TransactionFailed
+from checkpointmanager.testing import failing, watching
 
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
-from ..scenarios import data_of
+from ..scenarios import BEFORE, CHANGES, as_after_a_kill, data_of, known, values
+
+Unsynced = Callable[[], AbstractContextManager[object]]
+SINGLE = ("create", "overwrite", "update", "remove")
 
 
 @pytest.fixture
 def manager(real_directory: Path) -> Iterator[LeaseManager]:
-    with CheckpointManager(real_directory, LEASES) as manager:
+    """With the checkpoints of BEFORE."""
+    with known(real_directory) as manager:
         yield manager
-
-
-Unsynced = Callable[[], AbstractContextManager[object]]
 
 
 @pytest.fixture
 def unsynced(real_directory: Path) -> Unsynced:
-    """No sync of the directory succeeds; syncs of files do."""
-    return partial(failing, real_directory, "fsync", about=".", lasting=True)
+    """The next sync of the journal fails."""
+    return partial(failing, real_directory, "fdatasync")
 
 
-CHANGES: dict[str, Callable[[LeaseManager], object]] = {
-    "create": lambda manager: manager.create_checkpoint("a", NEW),
-    "update": lambda manager: manager.update_checkpoint("a", lambda _: NEW),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_the_error_says_that_the_outcome_is_in_doubt(manager: LeaseManager, change: str, unsynced: Unsynced) -> None:
-    manager.create_checkpoint("a", OLD)
-
-    with unsynced(), pytest.raises(CheckpointWriteFailed, match="may not survive a power loss") as caught:
-        CHANGES[change](manager)
-
-    assert (caught.value.in_doubt, caught.value.errno, caught.value.key) == (True, errno.EIO, "a")
-    assert isinstance(caught.value.__cause__, OSError)
-    assert data_of(manager) == NEW
-
-
-@pytest.mark.parametrize("first", CHANGES)
-@pytest.mark.parametrize("again", CHANGES)
-def test_the_same_value_is_written_again_until_it_is_durable(
-    manager: LeaseManager, first: str, again: str, unsynced: Unsynced, real_directory: Path
+@pytest.mark.parametrize("name", SINGLE)
+def test_the_error_says_that_the_outcome_is_in_doubt_and_the_old_value_is_served(
+    manager: LeaseManager, unsynced: Unsynced, name: str
 ) -> None:
-    manager.create_checkpoint("a", OLD)
-    for generation in (2, 3, 4):
-        with unsynced(), pytest.raises(CheckpointWriteFailed):
-            CHANGES[first](manager)
-        assert manager.get_checkpoint("a").generation == generation
-
-    with watching(real_directory) as calls:
-        CHANGES[again](manager)
-
-    synced = [call.name for call in calls if call.name in ("write", "fsync", "rename")]
-    assert synced[:2] == ["write", "fsync"], "through a fresh file"
-    assert synced[-2:] == ["rename", "fsync"]
-    assert manager.get_checkpoint("a").generation == 5
-    assert manager.create_checkpoint("a", NEW).unchanged
+    with unsynced(), pytest.raises(CheckpointWriteFailed, match="may or may not survive a crash; repeat") as caught:
+        CHANGES[name].act(manager)
+    assert (caught.value.in_doubt, caught.value.errno) == (True, errno.EIO)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert values(manager) == BEFORE
 
 
-def test_the_old_value_after_a_write_in_doubt_is_written_as_well(manager: LeaseManager, unsynced: Unsynced) -> None:
-    manager.create_checkpoint("a", OLD)
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("again", ["the same", "another key", "nothing but a question"])
+def test_the_doubt_lasts_until_the_next_change_and_a_kill_may_decide_it_either_way(
+    manager: LeaseManager, unsynced: Unsynced, real_directory: Path, name: str, again: str
+) -> None:
+    change, tmp_path = CHANGES[name], real_directory.parent
+    with unsynced(), pytest.raises((CheckpointWriteFailed, TransactionFailed, BatchFailed)):
+        change.act(manager)
+    assert as_after_a_kill(real_directory, tmp_path) in (BEFORE, change.after)
+    assert values(manager) == BEFORE
+    if again == "the same":
+        change.act(manager)
+        expected = change.after
+    elif again == "another key":
+        manager.create_checkpoint("new", NEW)
+        expected = BEFORE | {"new": NEW}
+    else:
+        expected = BEFORE
+    assert values(manager) == expected
+    if again != "nothing but a question":
+        assert as_after_a_kill(real_directory, tmp_path) == expected, "the doubt is over"
+    manager.close()
+    with CheckpointManager(real_directory, LEASES) as reopened:
+        assert values(reopened) == expected
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda manager: manager.create_checkpoint("a", OLD),
+        lambda manager: manager.create_checkpoint("a", NEW, overwrite=False),
+        lambda manager: manager.remove_checkpoint("absent"),
+        lambda manager: manager.update_checkpoint("a", lambda lease: lease),
+    ],
+    ids=["unchanged", "kept", "absent", "updated to the same"],
+)
+def test_a_call_that_would_change_nothing_ends_the_doubt_first(
+    manager: LeaseManager,
+    unsynced: Unsynced,
+    real_directory: Path,
+    tmp_path: Path,
+    question: Callable[[LeaseManager], object],
+) -> None:
+    """It must not acknowledge a state that a crash takes back."""
     with unsynced(), pytest.raises(CheckpointWriteFailed):
         manager.create_checkpoint("a", NEW)
-
-    assert not manager.create_checkpoint("a", OLD).unchanged
-    assert data_of(manager) == OLD
-
-
-def test_an_interrupt_between_rename_and_sync_is_in_doubt_too(manager: LeaseManager, real_directory: Path) -> None:
-    manager.create_checkpoint("a", OLD)
-    with failing(real_directory, "fsync", KeyboardInterrupt(), about="."), pytest.raises(KeyboardInterrupt):
-        manager.create_checkpoint("a", NEW)
-
-    assert data_of(manager) == NEW
-    assert not manager.create_checkpoint("a", NEW).unchanged
+    with suppress(CheckpointExists):
+        question(manager)
+    assert as_after_a_kill(real_directory, tmp_path) == BEFORE
 
 
-def test_a_removal_in_doubt_is_synced_when_it_is_repeated(
+def test_the_settle_after_a_doubt_writes_everything_anew(
     manager: LeaseManager, unsynced: Unsynced, real_directory: Path
 ) -> None:
-    manager.create_checkpoint("a", OLD)
-    with unsynced(), pytest.raises(CheckpointWriteFailed) as caught:
-        manager.remove_checkpoint("a")
-    assert caught.value.in_doubt
-    assert data_of(manager) == OLD, "the removal is taken back"
-
+    """The kernel forgets what a failed sync has lost."""
     with unsynced(), pytest.raises(CheckpointWriteFailed):
-        manager.remove_checkpoint("a")
+        manager.create_checkpoint("a", NEW)
     with watching(real_directory) as calls:
-        manager.remove_checkpoint("a")
-    changed = [call.name for call in calls if call.about.startswith("a.json") or call.name == "fsync"]
-    assert changed[-2:] == ["rename", "fsync"]
-    assert "a" not in manager
+        manager.create_checkpoint("a", NEW)
+    made = [str(call) for call in calls]
+    journal = next(place for place, call in enumerate(made) if call.startswith("rename") and call.endswith(".journal"))
+    for key in BEFORE:
+        placed = next(n for n, call in enumerate(made) if call.startswith("rename") and call.endswith(f" {key}.json"))
+        assert made.index(f"fsync {made[placed].split()[1]}") < placed < journal
 
 
-def test_a_removal_in_doubt_does_not_make_the_next_create_unchanged(manager: LeaseManager, unsynced: Unsynced) -> None:
-    manager.create_checkpoint("a", OLD)
+def test_while_the_settle_fails_changes_fail_for_certain(
+    manager: LeaseManager, unsynced: Unsynced, real_directory: Path, tmp_path: Path
+) -> None:
     with unsynced(), pytest.raises(CheckpointWriteFailed):
-        manager.remove_checkpoint("a")
+        manager.create_checkpoint("a", NEW)
+    with failing(real_directory, "fsync", lasting=True):
+        for change in (CHANGES["create"], CHANGES["remove"]):
+            with pytest.raises(CheckpointWriteFailed, match="nothing was changed") as caught:
+                change.act(manager)
+            assert not caught.value.in_doubt
+    assert values(manager) == BEFORE
+    manager.create_checkpoint("a", Lease("next"))
+    assert as_after_a_kill(real_directory, tmp_path) == BEFORE | {"a": Lease("next")}
 
-    created = manager.create_checkpoint("a", OLD)
 
-    assert (created.unchanged, created.generation) == (False, 2)
-    assert data_of(manager) == OLD
-
-
-def test_every_write_of_a_batch_that_waited_for_the_sync_is_in_doubt(manager: LeaseManager, unsynced: Unsynced) -> None:
-    manager.create_checkpoint("same", OLD)
-    manager.create_checkpoint("going", OLD)
-
+def test_every_change_of_a_batch_is_in_doubt_and_what_needed_none_is_not(
+    manager: LeaseManager, unsynced: Unsynced
+) -> None:
     with unsynced(), pytest.raises(BatchFailed) as caught, manager.batch() as batch:
         batch.create_checkpoint("a", NEW)
         batch.create_checkpoint("b", NEW)
-        batch.create_checkpoint("same", OLD)
-        batch.remove_checkpoint("going")
-
+        batch.create_checkpoint("other", OLD)
+        batch.remove_checkpoint("c")
     assert caught.value.in_doubt
-    assert caught.value.failures.keys() == {"a", "b", "going"}
+    assert caught.value.failures.keys() == {"a", "b", "c"}
     assert all(isinstance(error, CheckpointWriteFailed) and error.in_doubt for error in caught.value.failures.values())
-    assert manager.create_checkpoint("same", OLD).unchanged
-    assert not manager.create_checkpoint("a", NEW).unchanged
-    with manager.batch() as batch:
-        batch.create_checkpoint("b", NEW)
-    assert manager.get_checkpoint("b").generation == 2
 
 
-def test_a_failed_sync_of_one_thread_puts_those_in_doubt_that_renamed_before_it(
-    manager: LeaseManager, unsynced: Unsynced, real_directory: Path
-) -> None:
-    """The kernel reports a lost write once per descriptor, so the writer that gets the error must warn the others."""
-    others: list[CheckpointWriteFailed] = []
-
-    def write_another() -> None:
-        with unsynced(), pytest.raises(CheckpointWriteFailed) as other:
-            manager.create_checkpoint("b", NEW)
-        others.append(other.value)
-
-    another = threading.Thread(target=write_another)
-
-    def another_comes_between(call: Call) -> None:
-        if call.name == "rename" and call.concerns("a.json"):
-            another.start()
-            another.join()
-
-    with watching(real_directory, after=another_comes_between), pytest.raises(CheckpointWriteFailed) as caught:
-        manager.create_checkpoint("a", NEW)
-
-    assert caught.value.in_doubt
-    assert caught.value.__cause__ is others[0].__cause__
-    assert not manager.create_checkpoint("a", NEW).unchanged
-    assert manager.create_checkpoint("a", NEW).unchanged, "a failure of the past does not haunt later writes"
-
-
-def test_durability_atomic_syncs_the_data_and_not_the_names(real_directory: Path, unsynced: Unsynced) -> None:
-    with CheckpointManager(real_directory, LEASES, durability="atomic") as manager:
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_sharer_whose_directory_cannot_be_synced_is_in_doubt(real_directory: Path, name: str) -> None:
+    known(real_directory).close()
+    change = CHANGES[name]
+    with CheckpointManager(real_directory, LEASES, sharing=True) as manager:
+        data_of(manager)
+        broken = failing(real_directory, "fsync", about=".")
+        with broken, pytest.raises(CheckpointWriteFailed) as caught:
+            change.act(manager)
+        assert caught.value.in_doubt
         with watching(real_directory) as calls:
+            change.act(manager)
+        assert ("fsync", ".") in [(call.name, call.about) for call in calls]
+        assert values(manager) == change.after
+
+
+def test_durability_atomic_needs_no_sync_of_names(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES, durability="atomic") as manager:
+        with failing(real_directory, "fsync", about=".", lasting=True):
             manager.create_checkpoint("a", OLD)
-        assert manager.create_checkpoint("a", OLD).unchanged
-        assert [call.name for call in calls].count("fsync") == 1
-        with unsynced():
             manager.create_checkpoint("a", NEW)
             manager.remove_checkpoint("a")
-
-
-def test_a_data_sync_that_failed_is_not_repeated_and_the_file_not_used(
-    manager: LeaseManager, real_directory: Path
-) -> None:
-    manager.create_checkpoint("a", OLD)
-    with (
-        failing(real_directory, "fsync", lasting=True) as injector,
-        pytest.raises(CheckpointWriteFailed, match="the old content is still in place") as caught,
-    ):
-        manager.create_checkpoint("a", NEW)
-
-    (failed,) = [call for call in injector.calls if call.name == "fsync"]
-    assert not caught.value.in_doubt
-    assert not any(call.name in ("rename", "link") for call in injector.calls)
-    assert Call("close", failed.about) in injector.calls
-    assert data_of(manager) == OLD
-
-
-def test_repeating_a_create_that_was_refused_before_the_rename_is_no_doubt_at_all(
-    manager: LeaseManager, real_directory: Path
-) -> None:
-    with failing(real_directory, "rename", errno.EDQUOT, lasting=True):
-        for _ in range(2):
-            with pytest.raises(CheckpointWriteFailed) as caught:
-                manager.create_checkpoint("a", Lease("a"))
-            assert (caught.value.in_doubt, caught.value.errno) == (False, errno.EDQUOT)
-    assert "a" not in manager
-
-
-def test_a_failed_sync_is_not_missed_by_a_writer_whose_own_sync_succeeded_meanwhile(manager: LeaseManager) -> None:
-    """The kernel reports the failure to one of two overlapping syncs, and that one may be slow to pass it on."""
-    manager.create_checkpoint("a", OLD)
-    manager.create_checkpoint("b", OLD)
-    fsync = os.fsync
-    first, other_is_done = threading.Lock(), threading.Event()
-    fails = threading.Event()
-
-    def fail_once(descriptor: int) -> None:
-        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            fsync(descriptor)
-        elif first.acquire(blocking=False):
-            fails.set()
-            other_is_done.wait(0.5)  # must not be set before this sync has failed, so this wait times out
-            raise OSError(errno.EIO, "Input/output error")
-
-    def write(key: str) -> bool:
-        with pytest.raises(CheckpointWriteFailed) as caught:
-            manager.create_checkpoint(key, NEW)
-        return caught.value.in_doubt
-
-    with mock.patch.object(os, "fsync", fail_once), ThreadPoolExecutor(2) as pool:
-        one = pool.submit(write, "a")
-        assert fails.wait(20)
-        other = pool.submit(write, "b")
-        other.add_done_callback(lambda _: other_is_done.set())
-        assert one.result(20)
-        assert other.result(20)
+        assert "a" not in manager

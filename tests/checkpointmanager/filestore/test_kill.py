@@ -15,13 +15,17 @@ import pytest
 from checkpointmanager import CheckpointManager
 
 from ..journal import Journal
+from ..leases import LEASES
 from ..processes import Child
 from ..programs import die_before_call, write_without_end
+from ..scenarios import CHANGES as CHANGED
+from ..scenarios import leave_as_killed
 
-pytestmark = pytest.mark.usefixtures("way", "kit_standing_by")
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
 
 KILLS = 60
 OLD, NEW = "old", "new"
+ATOMIC = {"durability": "atomic"}
 MOST_CALLS = 200  # at most, in one operation
 
 Manager = CheckpointManager[Any]
@@ -83,7 +87,7 @@ def _three_with_previous(directory: Path) -> None:
             manager.create_checkpoint(key, OLD)
 
 
-def _found(manager: Manager) -> dict[str, Any]:
+def _found(manager: CheckpointManager[Any]) -> dict[str, Any]:
     loaded = manager.load()
     assert not loaded.problems
     return {key: checkpoint.data for key, checkpoint in loaded.checkpoints.items()}
@@ -95,6 +99,13 @@ def _batch(manager: Manager) -> None:
             batch.create_checkpoint(key, NEW)
 
 
+def _transaction(manager: Manager) -> None:
+    with manager.transaction() as transaction:
+        transaction.create_checkpoint("a", NEW)
+        transaction.create_checkpoint("new", NEW)
+        transaction.remove_checkpoint("b")
+
+
 BEFORE = {"a": OLD, "b": OLD, "c": OLD}
 CHANGES: dict[str, tuple[Callable[[Manager], object], dict[str, str]]] = {
     "create": (lambda manager: manager.create_checkpoint("new", NEW), BEFORE | {"new": NEW}),
@@ -102,16 +113,26 @@ CHANGES: dict[str, tuple[Callable[[Manager], object], dict[str, str]]] = {
     "update": (lambda manager: manager.update_checkpoint("a", lambda _: NEW), BEFORE | {"a": NEW}),
     "remove": (lambda manager: manager.remove_checkpoint("a"), {"b": OLD, "c": OLD}),
     "batch": (_batch, {"a": NEW, "b": NEW, "c": NEW}),
+    "transaction": (_transaction, {"a": NEW, "c": OLD, "new": NEW}),
+    "close": (lambda manager: manager.close(), BEFORE),
 }
 
 
+@pytest.mark.usefixtures("no_waiting_for_the_disk")
 @pytest.mark.parametrize(("change", "after"), CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize(
+    "options", [{}, {"sharing": True}, {"durability": "atomic"}], ids=["owner", "sharer", "atomic"]
+)
 @pytest.mark.parametrize("ours", [False, True], ids=["found", "ours"])
 def test_a_kill_before_any_system_call_leaves_old_or_new(
-    tmp_path: Path, change: Callable[[Manager], object], after: dict[str, str], ours: bool
+    tmp_path: Path,
+    change: Callable[[Manager], object],
+    after: dict[str, str],
+    options: dict[str, Any],
+    ours: bool,
 ) -> None:
     def work(directory: Path) -> Callable[[], object]:
-        manager = CheckpointManager(directory)
+        manager: Manager = CheckpointManager(directory, **options)
         for key in BEFORE if ours else ():
             manager.create_checkpoint(key, "between")
             manager.create_checkpoint(key, OLD)
@@ -119,31 +140,40 @@ def test_a_kill_before_any_system_call_leaves_old_or_new(
 
     seen: list[dict[str, Any]] = []
     for directory in _kill_before_each_call(tmp_path, _three_with_previous, work):
-        with CheckpointManager(directory) as manager:
+        seen.append(_found_by_all(directory))
+        with CheckpointManager[Any](directory) as manager:
             assert not _unfinished(directory)
-            seen.append(_found(manager))
+            assert _found(manager) == seen[-1], "a reader before saw something else"
             _goes_on(manager)
+        with CheckpointManager[Any](directory) as manager:
+            assert not _unfinished(directory)
+            assert set(_found(manager).values()) == {"next"}
 
-    assert len(seen) > 4
     assert (seen[0], seen[-1]) == (BEFORE, after)
     for key in BEFORE | after:
         old, new = BEFORE.get(key), after.get(key)
         states = [found.get(key) for found in seen]
         turn = states.index(new) if old != new else 0
         assert states == [old] * turn + [new] * (len(states) - turn), f"{key} was neither old nor new, or went back"
+    if change is _transaction:
+        assert all(found in (BEFORE, after) for found in seen), "half of a transaction"
+
+
+def _found_by_all(directory: Path) -> dict[str, Any]:
+    with CheckpointManager[Any](directory, read_only=True) as reader:
+        return _found(reader)
 
 
 def _goes_on(manager: Manager) -> None:
-    """The next owner can write everything, and a removed checkpoint has no past."""
+    """The next owner can write everything, and a checkpoint that is created after a removal has no past."""
     for key in ("a", "b", "c", "new"):
         before = manager.get_checkpoint(key).generation if key in manager else 0
-        assert before or manager.previous_checkpoint(key) is None
-        assert manager.create_checkpoint(key, "next").generation == before + 1
+        assert manager.create_checkpoint(key, "next").generation > before
         previous = manager.previous_checkpoint(key)
         assert (previous.generation if previous else 0) == before
-    assert not _unfinished(Path(manager._store.path))
 
 
+@pytest.mark.usefixtures("no_waiting_for_the_disk")
 def test_a_kill_amid_a_recovery_leaves_the_damaged_or_the_good_file(tmp_path: Path) -> None:
     damaged: dict[Path, bytes] = {}
 
@@ -160,7 +190,7 @@ def test_a_kill_amid_a_recovery_leaves_the_damaged_or_the_good_file(tmp_path: Pa
     for directory in _kill_before_each_call(tmp_path, damage, work):
         with CheckpointManager(directory) as manager:
             assert not _unfinished(directory)
-            recovered.append((directory / "a.json").read_bytes() != damaged[directory])
+            recovered.append("a" not in manager.load().problems)
             if not recovered[-1]:
                 manager.recover_checkpoint("a", rollback=True)
             assert manager.get_checkpoint("a").data == "older"
@@ -170,19 +200,24 @@ def test_a_kill_amid_a_recovery_leaves_the_damaged_or_the_good_file(tmp_path: Pa
     assert {*recovered} == {False, True}
 
 
+@pytest.mark.usefixtures("no_waiting_for_the_disk")
 def test_a_kill_while_opening_is_no_harm(tmp_path: Path) -> None:
     def leave_traces(directory: Path) -> None:
-        _three_with_previous(directory)
+        """A committed transaction whose names a power loss has taken back."""
+        leave_as_killed(directory, CHANGED["transaction"].act)
         (directory / ".tmp-left").write_bytes(b"unfinished")
-        (directory / ".previous-gone").write_bytes(b"orphan")
+        (directory / "b.json").unlink()
+        (directory / ".previous-a").rename(directory / "a.json")
 
-    for directory in _kill_before_each_call(tmp_path, leave_traces, lambda path: lambda: CheckpointManager(path)):
-        with CheckpointManager(directory, lock_timeout=0) as manager:
-            assert _found(manager) == BEFORE
+    for directory in _kill_before_each_call(
+        tmp_path, leave_traces, lambda path: lambda: CheckpointManager(path, LEASES)
+    ):
+        with CheckpointManager(directory, LEASES, lock_timeout=0) as manager:
+            assert _found(manager) == CHANGED["transaction"].after
             assert not _unfinished(directory)
-            assert not (directory / ".previous-gone").exists()
 
 
+@pytest.mark.usefixtures("no_waiting_for_the_disk")
 def test_a_kill_while_a_missing_directory_is_made_is_no_harm(tmp_path: Path) -> None:
     def work(directory: Path) -> Callable[[], object]:
         return lambda: CheckpointManager(directory / "deep" / "claims")

@@ -74,6 +74,7 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
+@pytest.mark.timeout(300 + 5 * CUTS)
 @pytest.mark.parametrize(
     ("volume", "program"), [*((kind, "threads") for kind in KINDS), ("ext4", "sharer")], indirect=["volume"]
 )

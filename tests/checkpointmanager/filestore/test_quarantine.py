@@ -1,20 +1,34 @@
-"""Damaged bytes are kept, durably, before anything takes their place."""
+"""Damaged bytes are kept, durably, before anything takes their place; and how much of them is kept, of which key."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
-from checkpointmanager import CheckpointManager, CheckpointWriteFailed, CorruptCheckpoint, Event, EventKind
+from checkpointmanager import (
+    CheckpointError,
+    CheckpointManager,
+    CheckpointWriteFailed,
+    CorruptCheckpoint,
+    Event,
+    EventKind,
+)
+from checkpointmanager._filestore import quarantine
 from checkpointmanager.testing import Call, damage, failing, watching
 
 from ..contents import names, quarantined
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 from ..scenarios import links_refused, ruined
+
+Manager = CheckpointManager[Any]
 
 
 def test_a_damaged_file_stays_under_its_name_however_often_it_is_read(manager: LeaseManager, directory: Path) -> None:
@@ -84,10 +98,11 @@ def test_it_is_synced_before_the_name_is_taken(real_directory: Path) -> None:
     with ruined(real_directory) as manager, watching(real_directory) as calls:
         manager.create_checkpoint("a", NEW)
 
-    done = [str(call).partition("-")[0] for call in calls if call.name in ("fsync", "rename")]
-    kept = ["fsync .", "fsync a.json", "fsync .quarantine"]
-    assert done == [*kept, "fsync .tmp", "rename .tmp", "fsync ."]
-    assert [call.about.split()[1] for call in calls if call.name == "rename"] == ["a.json"]
+    made = [str(call) for call in calls]
+    kept = [made.index(call) for call in ("fsync .", "fsync a.json", "fsync .quarantine")]
+    named = next(place for place, call in enumerate(made) if call.startswith("rename") and call.endswith(" a.json"))
+    committed = next(place for place, call in enumerate(made) if call.startswith("fdatasync"))
+    assert [*kept, committed, named] == sorted([*kept, committed, named])
 
 
 def test_a_folder_whose_name_could_not_be_synced_is_made_anew(real_directory: Path) -> None:
@@ -202,3 +217,202 @@ def test_a_shortage_is_not_taken_for_damage_when_writing(real_directory: Path, n
         assert (caught.value.errno, caught.value.in_doubt) == (number, False)
         assert manager.get_checkpoint("a").data == OLD
     assert quarantined(real_directory) == []
+
+
+# What is pruned, whatever the clock says: never the copy that was just made.
+
+
+@pytest.fixture
+def anything(directory: Path) -> Iterator[Manager]:
+    with CheckpointManager[Any](directory) as manager:
+        yield manager
+
+
+@contextmanager
+def clock(offset: timedelta) -> Iterator[None]:
+    class Shifted(datetime):
+        @classmethod
+        def now(cls, zone: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(zone) + offset
+
+    with mock.patch.object(quarantine, "datetime", Shifted):
+        yield
+
+
+def replaced(anything: Manager, directory: Path, key: str, blob: bytes) -> None:
+    """Damage a key and write it anew, so that the damage is in quarantine."""
+    (directory / f"{key}.json").write_bytes(blob)
+    anything.verify()
+    anything.create_checkpoint(key, blob.decode())
+
+
+@pytest.mark.parametrize("days", [3650, -3650], ids=["ahead", "behind"])
+def test_a_clock_that_was_wrong_costs_no_copy_that_has_just_been_made(
+    anything: Manager, directory: Path, days: int
+) -> None:
+    with clock(timedelta(days=days)):
+        for turn in range(4):
+            replaced(anything, directory, "a", b"wrong clock %d" % turn)
+    for turn in range(3):
+        replaced(anything, directory, "a", b"right clock %d" % turn)
+        assert b"right clock %d" % turn in quarantined(directory)
+
+    right = [b"right clock 0", b"right clock 1", b"right clock 2"]
+    assert sorted(quarantined(directory)) == sorted([*right, b"wrong clock 3"])
+
+
+def test_with_a_stopped_clock_every_copy_still_gets_a_name_of_its_own(anything: Manager, directory: Path) -> None:
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, zone: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime(2026, 1, 1, tzinfo=zone)
+
+    with mock.patch.object(quarantine, "datetime", Stopped):
+        for turn in range(6):
+            replaced(anything, directory, "a", b"damaged %d" % turn)
+
+    assert len(quarantined(directory)) == 4
+    assert b"damaged 5" in quarantined(directory)
+
+
+def test_all_keys_together_keep_the_newest_64(anything: Manager, directory: Path) -> None:
+    for number in range(70):
+        replaced(anything, directory, f"key-{number}", b"damaged %d" % number)
+
+    assert sorted(quarantined(directory)) == sorted(b"damaged %d" % number for number in range(6, 70))
+
+
+def test_all_keys_together_keep_no_more_bytes_than_the_limit(
+    anything: Manager, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "KEPT_BYTES", 1000)
+    for number in range(5):
+        replaced(anything, directory, f"key-{number}", b"%d" % number * 400)
+    assert quarantined(directory) == [b"3" * 400, b"4" * 400]
+
+    replaced(anything, directory, "large", b"5" * 4000)
+    assert quarantined(directory) == [b"5" * 4000], "the newest copy stays, whatever its size"
+
+
+def test_the_last_copy_of_what_is_still_damaged_is_not_pruned(
+    anything: Manager, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch keeps all its damaged checkpoints before it replaces the first."""
+    monkeypatch.setattr(quarantine, "KEPT", 4)
+    blobs = [b"damaged %d" % number for number in range(10)]
+    for number, blob in enumerate(blobs):
+        (directory / f"key-{number}.json").write_bytes(blob)
+
+    with anything.batch() as batch:
+        for number in range(10):
+            batch.create_checkpoint(f"key-{number}", number)
+    assert sorted(quarantined(directory)) == sorted(blobs)
+
+    replaced(anything, directory, "another", b"damaged again")
+    assert len(quarantined(directory)) == 4
+    assert b"damaged again" in quarantined(directory)
+
+
+def test_what_is_no_copy_of_ours_is_left_alone(anything: Manager, directory: Path) -> None:
+    (directory / ".quarantine").mkdir(mode=0o700)
+    (directory / ".quarantine" / "a.by.hand.json").write_bytes(b"an operator's")
+    for turn in range(6):
+        replaced(anything, directory, "a", b"damaged %d" % turn)
+
+    assert "a.by.hand.json" in names(directory / ".quarantine")
+    assert len(quarantined(directory)) == 5
+
+
+# How much is kept, and of which key.
+
+KEYS = ("a", "a.b", "a.b.c")  # each is the beginning of the next, with a dot after it
+
+
+def _damage_and_replace(manager: LeaseManager, directory: Path, key: str, blob: bytes) -> None:
+    (directory / f"{key}.json").write_bytes(blob)
+    with pytest.raises(CheckpointError):
+        manager.get_checkpoint(key)
+    manager.create_checkpoint(key, OLD)
+
+
+def test_each_key_keeps_its_own_newest_four_and_takes_none_of_another(manager: LeaseManager, directory: Path) -> None:
+    kept: dict[str, list[bytes]] = {key: [] for key in KEYS}
+    for turn in range(7):
+        for key in KEYS:
+            blob = b"%s damaged %d" % (key.encode(), turn)
+            _damage_and_replace(manager, directory, key, blob)
+            kept[key] = [*kept[key], blob][-4:]
+            assert sorted(quarantined(directory)) == sorted(blob for blobs in kept.values() for blob in blobs)
+
+
+def test_a_copy_that_cannot_be_pruned_is_no_reason_to_refuse_the_write(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        for turn in range(4):
+            _damage_and_replace(manager, real_directory, "a", b"damaged %d" % turn)
+        unlink = os.unlink
+
+        def stuck(name: str, *, dir_fd: int | None = None) -> None:
+            if name.endswith(".truncated.json"):
+                raise OSError(errno.EPERM, "immutable")
+            unlink(name, dir_fd=dir_fd)
+
+        with mock.patch.object(os, "unlink", stuck):
+            _damage_and_replace(manager, real_directory, "a", b"damaged 4")
+
+        assert manager.get_checkpoint("a").data == OLD
+        assert len(quarantined(real_directory)) == 5
+
+
+def test_an_attempt_that_failed_after_its_copy_was_made_is_not_copied_again(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        (real_directory / "a.json").write_bytes(b"damaged")
+        with mock.patch.object(os, "write", side_effect=OSError(errno.EIO, "I/O error")):
+            for _ in range(3):
+                with pytest.raises(CheckpointWriteFailed):
+                    manager.create_checkpoint("a", OLD)
+        assert quarantined(real_directory) == [b"damaged"]
+
+        manager.create_checkpoint("a", OLD)
+
+        assert quarantined(real_directory) == [b"damaged"]
+
+
+def test_a_link_that_points_to_the_damaged_file_is_no_copy_of_it(real_directory: Path) -> None:
+    """It would point to the new file as soon as that exists."""
+    with CheckpointManager(real_directory, LEASES) as manager:
+        (real_directory / "a.json").write_bytes(b"damaged")
+        (real_directory / ".quarantine").mkdir()
+        planted = real_directory / ".quarantine" / "a.20200101T000000000000Z.truncated.json"
+        planted.symlink_to(real_directory / "a.json")
+
+        manager.create_checkpoint("a", OLD)
+
+        assert b"damaged" in quarantined(real_directory)
+
+
+def test_a_file_that_cannot_be_opened_is_kept_by_its_name_alone(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        (real_directory / "a.json").write_bytes(b"bad blocks")
+        real = os.open
+
+        def unreadable(path: str, *arguments: Any, **options: Any) -> int:
+            if path == "a.json":
+                raise OSError(errno.EIO, "I/O error")
+            return real(path, *arguments, **options)
+
+        with mock.patch.object(os, "open", unreadable):
+            manager.create_checkpoint("a", OLD)
+
+        assert quarantined(real_directory) == [b"bad blocks"]
+        assert names(real_directory / ".quarantine")[0].endswith(".unreadable.json")
+
+
+def test_keeping_uses_up_no_descriptors(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES) as manager:
+        _damage_and_replace(manager, real_directory, "a", b"damaged")
+        before = len(os.listdir("/proc/self/fd"))
+
+        for turn in range(5):
+            _damage_and_replace(manager, real_directory, "a", b"damaged %d" % turn)
+
+        assert len(os.listdir("/proc/self/fd")) == before

@@ -1,4 +1,4 @@
-"""Reading a file: in pieces, while it grows, while it is leased, and when the system refuses."""
+"""Reading a file: in pieces, while it grows, and when the system refuses."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from checkpointmanager import DirectoryUnusable, FileStore, Reason
 from checkpointmanager._format.reason import Damaged
+from checkpointmanager.testing import failing
 
 from .test_filestore import CALLS, open_files
 
@@ -62,24 +63,6 @@ def test_a_file_that_grows_over_the_limit_while_it_is_read_is_too_large(store: F
     assert caught.value.reason is Reason.TOO_LARGE
 
 
-def test_a_file_that_is_leased_for_a_moment_is_read_when_that_has_passed(store: FileStore) -> None:
-    steps: list[str] = []
-    opening = store._directory.open
-
-    def leased(name: str) -> int:
-        if "waited" not in steps:
-            steps.append("refused")
-            raise BlockingIOError(errno.EAGAIN, "leased")
-        return opening(name)
-
-    with (
-        mock.patch.object(store._directory, "open", leased),
-        mock.patch("time.sleep", side_effect=lambda _: steps.append("waited")),
-    ):
-        assert store.read("a") == b"0123456789"
-    assert steps == ["refused", "waited"]
-
-
 def test_a_hint_that_the_kernel_refuses_leaves_no_descriptor_open(
     real_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,21 +76,20 @@ def test_a_hint_that_the_kernel_refuses_leaves_no_descriptor_open(
         (real_directory / "a.json").write_bytes(b"1")
         monkeypatch.setattr(os, "posix_fadvise", fadvise)
         before = open_files()
-        store.expect(["a", "a"])
+        store.prefetch(["a", "a"])
         assert open_files() == before
     assert len(refused) == 2
 
 
-@pytest.mark.parametrize(("call", "expected"), [("exists", DirectoryUnusable), ("read", Damaged)])
+@pytest.mark.parametrize(
+    ("call", "name", "expected"), [("exists", "stat", DirectoryUnusable), ("read", "open", Damaged)]
+)
 def test_the_error_of_the_system_is_named_as_the_cause(
-    real_directory: Path, call: str, expected: type[Exception]
+    real_directory: Path, call: str, name: str, expected: type[Exception]
 ) -> None:
     failure = OSError(errno.EIO, os.strerror(errno.EIO))
-    with (
-        closing(FileStore(real_directory)) as store,
-        mock.patch.object(store._directory, "stat", side_effect=failure),
-        mock.patch.object(store._directory, "open", side_effect=failure),
-        pytest.raises(expected) as caught,
-    ):
-        CALLS[call](store)
+    with closing(FileStore(real_directory)) as store:
+        (real_directory / "a.json").write_bytes(b"1")
+        with failing(real_directory, name, failure, lasting=True), pytest.raises(expected) as caught:
+            CALLS[call](store)
     assert caught.value.__cause__ is failure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -97,15 +98,38 @@ def test_a_link_to_a_good_checkpoint_is_not_followed_either(real_directory: Path
             manager.get_checkpoint("a")
 
 
-@pytest.mark.parametrize("put", REPLACEABLE)
-@pytest.mark.parametrize("owner", ["that knows the key", "that finds it"])
-def test_a_write_replaces_it_and_not_its_target(
-    real_directory: Path, target: Path, put: Callable[[Path, Path], None], owner: str
+@by_stand_in
+def test_a_write_and_a_removal_refuse_it_until_it_is_moved_away(
+    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
 ) -> None:
     with CheckpointManager(real_directory, LEASES) as manager:
-        if owner == "that knows the key":
-            manager.create_checkpoint("a", OLD)
-            (real_directory / "a.json").unlink()
+        put(real_directory / "a.json", target)
+        before = os.lstat(real_directory / "a.json")
+        changes: list[Callable[[], object]] = [
+            lambda: manager.create_checkpoint("a", NEW),
+            lambda: manager.remove_checkpoint("a"),
+        ]
+        for change in changes:
+            with pytest.raises(CheckpointWriteFailed, match="move it away") as caught:
+                change()
+            assert (caught.value.errno, caught.value.in_doubt) == (errno.EISDIR, False)
+        assert os.path.samestat(os.lstat(real_directory / "a.json"), before)
+        assert names(real_directory, ".tmp-") == []
+
+        os.rename(real_directory / "a.json", real_directory.parent / "away")
+        manager.create_checkpoint("a", NEW)
+        assert manager.get_checkpoint("a").data == NEW
+    assert untouched(target)
+
+
+@pytest.mark.parametrize("put", REPLACEABLE)
+def test_a_write_by_an_owner_that_knows_the_key_replaces_it_and_not_its_target(
+    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+) -> None:
+    """It does not look at the file again."""
+    with CheckpointManager(real_directory, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        (real_directory / "a.json").unlink()
         put(real_directory / "a.json", target)
 
         manager.create_checkpoint("a", NEW)
@@ -116,30 +140,6 @@ def test_a_write_replaces_it_and_not_its_target(
         manager.create_checkpoint("a", Lease("third"))
         assert names(real_directory, ".tmp-") == []
     assert untouched(target)
-
-
-@pytest.mark.parametrize("put", REPLACEABLE)
-def test_a_removal_removes_it_and_not_its_target(
-    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
-) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
-        put(real_directory / "a.json", target)
-        manager.remove_checkpoint("a")
-        assert "a" not in manager
-    assert untouched(target)
-
-
-def test_a_folder_in_its_place_is_moved_aside_by_a_write_and_by_a_removal(real_directory: Path) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
-        (real_directory / "a.json" / "inside").mkdir(parents=True)
-        manager.create_checkpoint("a", NEW)
-        assert manager.get_checkpoint("a").data == NEW
-
-        (real_directory / "b.json").mkdir()
-        manager.remove_checkpoint("b")
-
-        assert names(real_directory) == [".lock", ".quarantine", "a.json"]
-        assert [path.name for path in real_directory.glob(".quarantine/a.*/*")] == ["inside"]
 
 
 @by_stand_in

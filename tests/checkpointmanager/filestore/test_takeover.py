@@ -1,14 +1,11 @@
-"""What the next owner makes of the journal that a dead owner left, and what readers see before and meanwhile."""
+"""What the next owner makes of the journal that a dead owner left, and what readers see of it before."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,6 @@ import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import (
-    CheckpointManager,
     CheckpointNotFound,
     CheckpointTooNew,
     CheckpointUnreadable,
@@ -25,40 +21,14 @@ from checkpointmanager import (
     Event,
     EventKind,
 )
-from checkpointmanager._format.envelope import CLOSING, Header, checksum_of, seal
-from checkpointmanager._format.journal import Change, padded, seal_journal, seal_record, seal_removal
-from checkpointmanager.testing import Call, failing, watching
+from checkpointmanager._format.envelope import CLOSING, checksum_of
+from checkpointmanager._format.journal import Change, seal_removal
+from checkpointmanager.testing import failing, watching
 
 from ..contents import names
-from ..processes import LIMIT, Agent, until
+from ..journals import blob, gone, journal_of, left, opened, put, reader_of, seen
 
-Manager = CheckpointManager[Any]
-WHEN = datetime(2026, 11, 16, tzinfo=UTC)
 MODES: list[dict[str, Any]] = [{}, {"sharing": True}, {"durability": "atomic"}]
-
-
-def put(key: str, generation: int, value: object = None) -> Change:
-    data = f'"{value or generation}"'.encode()
-    return Change(key, generation, seal(Header("JSON", 1, 1, key, generation, "", WHEN), data))
-
-
-def gone(key: str, generation: int) -> Change:
-    return Change(key, generation, None)
-
-
-def blob(change: Change) -> bytes:
-    assert change.blob is not None
-    return change.blob
-
-
-def journal_of(*records: Sequence[Change], blanks: int = 4096) -> bytes:
-    lines = [padded(seal_record(changes, number)) for number, changes in enumerate(records, 1)]
-    return padded(seal_journal(WHEN)) + b"".join(lines) + b"\n" * blanks
-
-
-def left(directory: Path, name: str, content: bytes) -> None:
-    (directory / name).write_bytes(content)
-    (directory / name).chmod(0o600)
 
 
 @pytest.fixture
@@ -69,24 +39,6 @@ def directory(tmp_path: Path) -> Path:
     left(directory, "a.json", blob(put("a", 5)))
     left(directory, ".previous-a", blob(put("a", 4)))
     return directory
-
-
-def opened(directory: Path, **options: Any) -> Manager:
-    return CheckpointManager(directory, **options)
-
-
-def reader_of(directory: Path, **options: Any) -> Manager:
-    return opened(directory, read_only=True, **options)
-
-
-def seen(manager: Manager, key: str = "a") -> tuple[Any, Any]:
-    """The current and the previous data."""
-    try:
-        current = manager.get_checkpoint(key).data
-    except CheckpointNotFound:
-        current = None
-    previous = manager.previous_checkpoint(key)
-    return current, previous.data if previous else None
 
 
 CASES: dict[str, tuple[list[list[Change]], tuple[Any, Any]]] = {
@@ -215,7 +167,7 @@ def test_a_file_that_cannot_be_read_costs_its_key_and_no_other(
         assert caught.value.errno == number
         assert manager.get_checkpoint("b").data == "1"
         loaded = manager.load()
-        assert (loaded.problems.keys(), loaded.checkpoints.keys()) == ({"a"}, {"b"})
+        assert (set(loaded.problems), set(loaded.checkpoints)) == ({"a"}, {"b"})
     with opened(directory) as manager:
         assert seen(manager) == ("6", "5")
 
@@ -297,123 +249,3 @@ def test_it_works_on_pyfakefs(fs: FakeFilesystem) -> None:
         assert seen(reader) == ("6", "5")
     with opened(Path("/claims")) as manager:
         assert seen(manager) == ("6", "5")
-
-
-# Readers while an owner lives or comes
-
-
-def test_a_reader_beside_a_living_owner_reads_names_and_no_journal(directory: Path) -> None:
-    with opened(directory) as manager, reader_of(directory) as reader:
-        manager.create_checkpoint("a", "six")
-        with watching(directory) as calls:
-            assert seen(reader) == ("six", "5")
-        assert ("read", ".journal") not in [(call.name, call.about) for call in calls]
-
-
-def test_a_change_that_is_committed_and_not_in_place_is_not_seen_by_readers_beside_its_owner(directory: Path) -> None:
-    with opened(directory) as manager, reader_of(directory) as reader:
-        manager.create_checkpoint("b", 1)
-        with failing(directory, "rename", about="a.json"):
-            manager.create_checkpoint("a", "six")
-        assert (manager.get_checkpoint("a").data, reader.get_checkpoint("a").data) == ("six", "5")
-        manager.create_checkpoint("a", "seven")
-        assert reader.get_checkpoint("a").data == "seven"
-
-
-@contextmanager
-def half_open(directory: Path) -> Iterator[None]:
-    """Another thread opens the directory, and stands still just before it gives the first name."""
-    reached, go_on = threading.Event(), threading.Event()
-
-    def stand_still(call: Call) -> None:
-        if call.name in ("rename", "link") and call.concerns("a.json") and not reached.is_set():
-            reached.set()
-            assert go_on.wait(LIMIT)
-
-    def open_it() -> None:
-        with watching(directory, before=stand_still):
-            opened(directory).close()
-
-    opening = threading.Thread(target=open_it)
-    opening.start()
-    try:
-        assert reached.wait(LIMIT)
-        yield
-    finally:
-        go_on.set()
-        opening.join(LIMIT)
-
-
-def test_while_an_owner_opens_readers_still_apply_the_rule(directory: Path) -> None:
-    left(directory, "b.json", blob(put("b", 1)))
-    left(directory, ".journal", journal_of([put("a", 6), gone("b", 2)]))
-    with reader_of(directory) as before, half_open(directory), reader_of(directory) as meanwhile:
-        for reader in (before, meanwhile):
-            assert (seen(reader)[0], seen(reader, "b")[0]) == ("6", None)
-    with reader_of(directory) as after:
-        assert (seen(after)[0], seen(after, "b")[0]) == ("6", None)
-
-
-def test_a_reader_notices_that_another_journal_has_taken_the_place(directory: Path) -> None:
-    left(directory, ".journal", journal_of([put("a", 6)]))
-    with reader_of(directory) as reader:
-        assert seen(reader)[0] == "6"
-        left(directory, ".new", journal_of([put("a", 6)], [put("a", 7)]))
-        os.rename(directory / ".new", directory / ".journal")
-        assert seen(reader)[0] == "7"
-        with opened(directory) as manager:
-            manager.remove_checkpoint("a")
-            assert seen(reader)[0] is None
-        assert seen(reader)[0] is None
-
-
-def test_a_killed_owner_s_changes_are_seen_by_readers_and_taken_over(tmp_path: Path) -> None:
-    directory = tmp_path / "claims"
-    with Agent() as agent:
-        agent.ask("open", directory)
-        agent.ask("create", "a", 1)
-        agent.send("stop_before", "rename", "a", 2)
-        agent.wait_until_stopped()
-        with reader_of(directory) as reader:
-            assert reader.get_checkpoint("a").data == 1, "the owner lives, and its names count"
-        agent.kill()
-        with reader_of(directory) as reader:
-            until(lambda: reader.get_checkpoint("a").data == 2)
-    events: list[Event] = []
-    with opened(directory, on_event=events.append) as manager:
-        assert seen(manager) == (2, 1)
-    assert EventKind.JOURNAL_REPLAYED in [event.kind for event in events]
-
-
-def test_a_sharer_finishes_the_journal_of_an_owner_that_came_and_died(tmp_path: Path) -> None:
-    directory = tmp_path / "claims"
-    with opened(directory, sharing=True) as sharer:
-        with Agent() as agent:
-            agent.ask("open", directory)
-            agent.ask("create", "a", 1)
-            agent.kill()
-        assert (directory / ".journal").exists()
-        assert sharer.update_checkpoint("a", lambda number: number + 1).data == 2
-        assert not (directory / ".journal").exists()
-
-
-def test_a_reader_never_keeps_an_owner_from_its_journal(directory: Path) -> None:
-    left(directory, ".journal", journal_of([put("a", 6)]))
-    stop = threading.Event()
-
-    def read() -> None:
-        with reader_of(directory) as reader:
-            while not stop.is_set():
-                reader.get_checkpoint("a")
-
-    reading = [threading.Thread(target=read) for _ in range(2)]
-    for thread in reading:
-        thread.start()
-    try:
-        for number in range(20):
-            with opened(directory, lock_timeout=0) as manager:
-                manager.create_checkpoint("a", number)
-    finally:
-        stop.set()
-        for thread in reading:
-            thread.join(LIMIT)
