@@ -58,7 +58,8 @@ def _keep_previous(directory: Directory, key: str) -> None:
     except FileNotFoundError:  # removed by hand: there is nothing to keep
         return
     except OSError:
-        directory.discard(temp)
+        pass
+    directory.discard(temp)  # a rename over another name of the same file does nothing, and leaves this one
 
 
 def discard_temps(directory: Directory, staged: Iterable[Staged]) -> None:
