@@ -57,10 +57,10 @@ def _keep_previous(directory: Directory, key: str) -> None:
         directory.rename(temp, previous_name(key))
     except FileNotFoundError:  # removed by hand: there is nothing to keep
         return
-    except BaseException as error:
-        directory.discard(temp)
-        if not isinstance(error, OSError):
-            raise
+    except OSError:
+        pass
+    finally:
+        directory.discard(temp)  # a rename over another name of the same file does nothing, and leaves this one
 
 
 def discard_temps(directory: Directory, staged: Iterable[Staged]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from .._format.journal import Change, seal_removal
-from .._format.names import current_name
+from .._format.names import current_name, previous_name
 from .directory import Directory
 from .sidebyside import side_by_side
 
@@ -27,8 +27,8 @@ def sync_files(directory: Directory, changes: Iterable[Change]) -> None:
 def rewrite_files(directory: Directory, changes: Iterable[Change]) -> None:
     """Write everything anew, from the committed bytes.
 
-    The kernel forgets a failed sync, so what lies there may never reach the disk. New bytes and new names must. A
-    removed name is made again, as a sealed removal, so that it can be removed again.
+    The kernel forgets a failed sync, so what lies there may never reach the disk. New bytes and new names must. The
+    names of a removed checkpoint are made again, as a sealed removal, so that they can be removed again.
     """
     todo = list(changes)
     blobs = [seal_removal(change) if change.blob is None else change.blob for change in todo]
@@ -36,4 +36,19 @@ def rewrite_files(directory: Directory, changes: Iterable[Change]) -> None:
     for change, temp in zip(todo, temps, strict=True):
         directory.rename(temp, current_name(change.key))
         if change.blob is None:
-            directory.unlink(current_name(change.key))
+            _remove_again(directory, change.key)
+
+
+def _remove_again(directory: Directory, key: str) -> None:
+    """Also the previous generation: one that came back would be newer than a checkpoint that is created afterwards."""
+    temp = directory.new_temp()
+    directory.link_or_copy(current_name(key), temp)
+    try:
+        directory.rename(temp, previous_name(key))
+        directory.unlink(previous_name(key))
+    except IsADirectoryError:  # then no file can come back
+        directory.discard(temp)
+    except OSError:
+        directory.discard(temp)
+        raise
+    directory.unlink(current_name(key))
