@@ -14,6 +14,7 @@ from enum import StrEnum
 from types import TracebackType
 
 from ._format.reason import Reason
+from ._interruption import pass_on_interruption
 from ._unbroken import is_mine
 
 logger = logging.getLogger("checkpointmanager")
@@ -132,7 +133,8 @@ class Events:
             return
         try:
             self._callback(event)
-        except Exception:  # the agent's own bug must not fail a write that succeeded
+        except Exception as error:  # the agent's own bug must not fail a write that succeeded
+            pass_on_interruption(error)
             logger.exception("the on_event callback failed on a %s event", event.kind)
 
 

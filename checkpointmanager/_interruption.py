@@ -6,17 +6,33 @@ exception for its own, such as an error of the data or of the disk, asks here fi
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from types import FrameType
+from types import FrameType, TracebackType
 
 
 def pass_on_interruption(error: Exception) -> None:
     """Raise the error again if a signal handler raised it."""
-    trace = error.__traceback__
+    if _is_interruption(error):
+        raise error
+
+
+class ignored(contextlib.suppress):  # noqa: N801  (reads like contextlib.suppress)
+    """Suppresses these errors, but never what a signal handler has raised."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return bool(super().__exit__(kind, error, trace)) and not _is_interruption(error)
+
+
+def _is_interruption(error: BaseException | None) -> bool:
+    trace = error.__traceback__ if error else None
     while trace:
         if _is_handler(trace.tb_frame):
-            raise error
+            return True
         trace = trace.tb_next
+    return False
 
 
 def _is_handler(frame: FrameType) -> bool:

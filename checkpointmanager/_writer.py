@@ -32,6 +32,7 @@ from ._errors import (
 from ._events import Event, EventKind, Events
 from ._format.envelope import MAX_GENERATION, Header, open_sealed, seal
 from ._format.reason import SHORTAGES, Damaged, Reason, TooNew
+from ._interruption import pass_on_interruption
 from ._keylocks import KeyLocks
 from ._metricssink import MetricsSink
 from ._reader import Reader
@@ -250,6 +251,7 @@ class Writer:
         except DirectoryUnusable:
             raise  # nothing is wrong with the copy: the store can be neither read nor written now
         except OSError as error:
+            pass_on_interruption(error)
             raise CheckpointWriteFailed(key, path, error, in_doubt=False) from error
         self._events.emit(Event(EventKind.QUARANTINED, path, f"the damaged bytes are kept in {kept}", key, reason))
         return kept

@@ -11,7 +11,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Literal
 
 from .._callgate import CallGate
@@ -28,6 +28,7 @@ from .._format.envelope import MAX_BYTES
 from .._format.journal import Change, JournalContent, is_removal
 from .._format.names import JOURNAL, LOCK, current_name, key_in, previous_name
 from .._format.reason import Damaged, Reason
+from .._interruption import ignored, pass_on_interruption
 from .._options import LARGEST_BYTES, check_options, check_path
 from .._store import Put, Remove, Replaces
 from .._unbroken import Unbroken
@@ -139,7 +140,8 @@ class FileStore:
         with self._gate:
             try:
                 status = self._directory.stat(current_name(key))
-            except OSError:
+            except OSError as error:
+                pass_on_interruption(error)
                 return None
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
@@ -147,7 +149,7 @@ class FileStore:
         with self._gate:
             for key in keys:
                 descriptors: list[int] = []
-                with suppress(OSError):
+                with ignored(OSError):
                     try:
                         self._directory.open(descriptors, current_name(key))
                         will_need(descriptors[0], EXPECTED_BYTES)
@@ -165,6 +167,7 @@ class FileStore:
         try:
             return self._directory.exists(current_name(key))
         except OSError as error:
+            pass_on_interruption(error)
             raise DirectoryUnusable(self.path, error) from error
 
     def _elsewhere(self, key: str, *, previous: bool = False) -> tuple[bool, bytes | None]:
@@ -199,6 +202,7 @@ class FileStore:
             try:
                 self._take_turn()
             except (OSError, CheckpointTooNew) as error:
+                pass_on_interruption(error)
                 cause = error if isinstance(error, OSError) else OSError(None, str(error))
                 raise CheckpointWriteFailed("", self.path, cause, in_doubt=False) from error
             yield
@@ -217,6 +221,7 @@ class FileStore:
             try:
                 self._journal.finish(keys)
             except OSError as error:
+                pass_on_interruption(error)
                 key = keys[0] if keys else ""
                 raise CheckpointWriteFailed(key, self.path_of(key), error, in_doubt=False) from error
 
@@ -261,6 +266,7 @@ class FileStore:
                 try:
                     temp = self._stage_one(change)
                 except OSError as error:
+                    pass_on_interruption(error)
                     outcome.errors[change.key] = (error, False)
                 else:
                     staged.append(Staged(Change(change.key, change.generation, change.blob), change.replaces, temp))
@@ -311,6 +317,7 @@ class FileStore:
             try:
                 return self._quarantine.kept()
             except OSError as error:
+                pass_on_interruption(error)
                 raise DirectoryUnusable(self.path, error) from error
 
     # Opening and closing
@@ -342,6 +349,7 @@ class FileStore:
         except DirectoryUnusable:
             raise
         except OSError as error:
+            pass_on_interruption(error)
             raise DirectoryUnusable(self.path, error) from error
         if swept:
             detail = f"removed {swept} unfinished files of an earlier process"

@@ -11,6 +11,7 @@ from functools import partial
 
 from .._errors import DirectoryUnusable, InsecureDirectory
 from .._format.names import TEMP
+from .._interruption import ignored, pass_on_interruption
 from .system import file_system_of, sync, write_all
 from .trust import distrust, insecurity
 
@@ -49,6 +50,7 @@ class Directory:
             status = os.fstat(self.descriptor)
         except OSError as error:
             self.close()
+            pass_on_interruption(error)
             raise DirectoryUnusable(self.path, error) from error
         self.device = status.st_dev
         self.file_system = file_system_of(self.device)
@@ -71,6 +73,7 @@ class Directory:
                 for descriptor in descriptors:
                     os.close(descriptor)
         except OSError as error:
+            pass_on_interruption(error)
             raise DirectoryUnusable(self.path, error) from error
 
     def create(self, descriptors: list[int], name: str) -> None:
@@ -120,6 +123,7 @@ class Directory:
         try:
             os.link(old, new, src_dir_fd=self.descriptor, dst_dir_fd=folder, follow_symlinks=False)
         except OSError as error:
+            pass_on_interruption(error)
             if error.errno not in LINK_REFUSED:
                 raise
             self._copy(old, new, folder)
@@ -133,7 +137,8 @@ class Directory:
             self.unlink(name)
         except FileNotFoundError:
             return True
-        except OSError:
+        except OSError as error:
+            pass_on_interruption(error)
             return False
         return True
 
@@ -180,7 +185,7 @@ class Directory:
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1  # never again a number that may be another file's
         if descriptor >= 0:
-            with suppress(OSError):  # nothing was written through it
+            with ignored(OSError):  # nothing was written through it
                 self._close(descriptor)
 
     __del__ = close
@@ -196,7 +201,7 @@ class Directory:
             sync(target)
         except BaseException:
             if len(descriptors) > 1:
-                with suppress(OSError):
+                with ignored(OSError):
                     os.unlink(new, dir_fd=folder)
             raise
         finally:
@@ -210,7 +215,7 @@ def _make(path: str) -> None:
     Also the entry of a folder that exists: a process may have made it and been killed just before.
     """
     missing: list[str] = []
-    while not os.path.isdir(path):
+    while not _is_folder(path):
         missing.append(path)
         path = os.path.dirname(path)
     _sync_parent(path)
@@ -221,11 +226,21 @@ def _make(path: str) -> None:
             made = True
         try:
             _sync_parent(folder)
-        except OSError:
+        except OSError as error:
+            pass_on_interruption(error)
             if made:  # so that the next attempt makes it anew: a second sync would not make up for the failed one
-                with suppress(OSError):
+                with ignored(OSError):
                     os.rmdir(folder)
             raise
+
+
+def _is_folder(path: str) -> bool:
+    """Like os.path.isdir, which would swallow what a signal handler raises."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError as error:
+        pass_on_interruption(error)
+        return False
 
 
 def _sync_parent(path: str) -> None:
@@ -236,6 +251,7 @@ def _sync_parent(path: str) -> None:
     try:
         sync(descriptor)
     except OSError as error:
+        pass_on_interruption(error)
         if error.errno not in CANNOT_SYNC:
             raise
     finally:

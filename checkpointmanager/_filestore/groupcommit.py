@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from .._format.journal import Change
+from .._interruption import pass_on_interruption
 from .names import Staged
 
 GROUP_BYTES = 4 << 20  # of one group, unless a single call has more
@@ -138,6 +139,7 @@ class GroupCommit:
                 try:
                     self._write(group, members)
                 except OSError as error:
+                    pass_on_interruption(error)
                     group.error = error
         finally:
             group.has_ended = True

@@ -29,6 +29,7 @@ from .._format.journal import BLOCK_BYTES, Change, JournalContent, padded, seal_
 from .._format.keys import encode_key
 from .._format.names import JOURNAL, current_name, previous_name
 from .._format.reason import Damaged, reason_of
+from .._interruption import pass_on_interruption
 from .._store import Replaces
 from .directory import Directory
 from .groupcommit import GROUP_BYTES, Group, GroupCommit, Inherited, Submission, waiting_changes
@@ -82,6 +83,7 @@ class Journal:
             self._file = JournalFile.write(self._directory, lines, len(lines) + self._size)
             self._file.put_in_place()
         except OSError as error:
+            pass_on_interruption(error)
             if error.errno not in NO_ROOM:
                 raise
             self._file = JournalFile.reopen(self._directory, content.end)
@@ -90,6 +92,7 @@ class Journal:
             try:
                 self._inherited[key] = put_names_right(self._directory, key, changes, self._max_bytes)
             except OSError as error:
+                pass_on_interruption(error)
                 self._groups.owe(key, changes)
                 self._report_unplaced(key, error)
         self._file.lock()
@@ -154,6 +157,7 @@ class Journal:
                     if not self._groups.owed_and_committed():
                         self._end()
             except OSError as error:
+                pass_on_interruption(error)
                 self._report(f"{reason_of(error)}: the files could not be synced, so the journal stays")
             finally:
                 self.abandon()
@@ -244,6 +248,7 @@ class Journal:
                 try:
                     self._place(key, waiting, again=again)
                 except OSError as error:
+                    pass_on_interruption(error)
                     self._report_unplaced(key, error)
                     continue
                 del submission.waiting[key]
@@ -322,6 +327,7 @@ class Journal:
         try:
             file = JournalFile.write(self._directory, carried + lines if is_large else carried, self._size)
         except OSError as error:
+            pass_on_interruption(error)
             if error.errno not in NO_ROOM or carried:
                 raise
             self._do_without()

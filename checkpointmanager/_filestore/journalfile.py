@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 
 from filelock import lock_descriptor
@@ -17,6 +16,7 @@ from filelock import lock_descriptor
 from .._fork import tell_of_forks
 from .._format.journal import padded, seal_journal
 from .._format.names import JOURNAL
+from .._interruption import ignored
 from .directory import Directory
 from .system import sync, sync_data, write_all
 
@@ -96,7 +96,7 @@ class JournalFile:
 
     def close(self) -> None:
         while self._descriptors:
-            with suppress(OSError):  # everything that matters was synced
+            with ignored(OSError):  # everything that matters was synced
                 self._close(self._descriptors.pop())
 
     __del__ = forked = close

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from contextlib import suppress
 
 from filelock import lock_descriptor, unlock_descriptor
 
 from .._fork import tell_of_forks
 from .._format.names import LOCK
+from .._interruption import ignored
 from .directory import Directory
 
 POLL_SECONDS = 0.01  # between attempts: the kernel does not wake a waiter
@@ -46,7 +46,7 @@ class LockFile:
 
     def is_held_here(self) -> bool:
         """True if another LockFile of this process holds the lock. Compares files, as in containers many pids are 1."""
-        with suppress(OSError):
+        with ignored(OSError):
             status = self._directory.stat(LOCK)
             others = [lock.descriptor for lock in list(_all) if lock is not self and lock._is_locked]
             return any(os.path.samestat(os.fstat(descriptor), status) for descriptor in others)
@@ -55,7 +55,7 @@ class LockFile:
     def give_back(self) -> None:
         """Release the lock. May be called twice, and again after an interrupt."""
         if self.descriptor >= 0:
-            with suppress(OSError):  # closing unlocks too, unless a forked child has the descriptor
+            with ignored(OSError):  # closing unlocks too, unless a forked child has the descriptor
                 unlock_descriptor(self.descriptor)
             self.close()
 
@@ -64,7 +64,7 @@ class LockFile:
         self._is_locked = False
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
-            with suppress(OSError):
+            with ignored(OSError):
                 self._close(descriptor)
 
     __del__ = forked = close

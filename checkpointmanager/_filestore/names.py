@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from .._format.journal import Change
 from .._format.names import current_name, previous_name
+from .._interruption import pass_on_interruption
 from .._store import Replaces
 from .directory import Directory
 
@@ -57,8 +58,8 @@ def _keep_previous(directory: Directory, key: str) -> None:
         directory.rename(temp, previous_name(key))
     except FileNotFoundError:  # removed by hand: there is nothing to keep
         return
-    except OSError:
-        pass
+    except OSError as error:
+        pass_on_interruption(error)
     finally:
         directory.discard(temp)  # a rename over another name of the same file does nothing, and leaves this one
 

@@ -13,6 +13,7 @@ from .._errors import CheckpointTooNew, DirectoryUnusable
 from .._format.journal import Change, truth
 from .._format.names import JOURNAL, current_name, previous_name
 from .._format.reason import Damaged, Reason
+from .._interruption import pass_on_interruption
 from .directory import Directory
 from .system import is_locked
 from .takeover import inherited_journal, read_change
@@ -37,6 +38,7 @@ class Onlooker:
             names = (current_name(key), previous_name(key))
             files = [read_change(self._directory, name, key, self._max_bytes) for name in names]
         except OSError as error:
+            pass_on_interruption(error)
             raise Damaged(Reason.UNREADABLE, str(error.strerror), errno=error.errno) from error
         found = truth(changes, *files)[previous]
         return True, found.blob if found else None
@@ -48,6 +50,7 @@ class Onlooker:
         except FileNotFoundError:
             return {}
         except OSError as error:
+            pass_on_interruption(error)
             raise DirectoryUnusable(self._directory.path, error) from error
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         if self._has_owner():
@@ -69,6 +72,7 @@ class Onlooker:
         except FileNotFoundError:
             return False
         except OSError as error:
+            pass_on_interruption(error)
             raise DirectoryUnusable(os.path.join(self._directory.path, JOURNAL), error) from error
         finally:
             for descriptor in descriptors:

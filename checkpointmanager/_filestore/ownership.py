@@ -11,12 +11,13 @@ import os
 import stat
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from .._errors import CheckpointWriteFailed, DirectoryLocked, DirectoryUnusable, InsecureDirectory
 from .._format.lockowner import MAX_LOCK_TEXT_BYTES, LockOwner
 from .._format.names import LOCK
 from .._format.reason import Damaged
+from .._interruption import ignored, pass_on_interruption
 from .._unbroken import Unbroken, is_mine
 from .directory import Directory
 from .lockfile import LockFile
@@ -90,6 +91,7 @@ class Ownership:
         except FileNotFoundError:
             pass
         except OSError as error:
+            pass_on_interruption(error)
             raise DirectoryUnusable(self._path, error) from error
         try:
             if not self._lock.take(self._timeout):
@@ -102,6 +104,7 @@ class Ownership:
                 why = "the lock file was replaced while it was taken; try again"
                 raise DirectoryLocked(self._directory.path, why)
         except OSError as error:
+            pass_on_interruption(error)
             raise DirectoryUnusable(self._path, error) from error
 
     def _refuse_if_moved(self) -> None:
@@ -111,6 +114,7 @@ class Ownership:
         except FileNotFoundError:
             in_place = False
         except OSError as error:
+            pass_on_interruption(error)
             raise DirectoryUnusable(self._directory.path, error) from error
         if not in_place:
             gone = OSError(errno.ENOENT, "the directory was removed or replaced since it was opened")
@@ -124,6 +128,7 @@ class Ownership:
             if not self._is_in_place():
                 self._lost = True  # for good: another process may have changed any file since
         except OSError as error:
+            pass_on_interruption(error)
             raise CheckpointWriteFailed("", self._path, error, in_doubt=False) from error
         if self._lost:
             why = "the lock file was removed or replaced while this process held it, so another may own the directory"
@@ -139,7 +144,7 @@ class Ownership:
     def _introduce(self, descriptor: int) -> None:
         status = os.fstat(descriptor)
         self._identity = (status.st_dev, status.st_ino)
-        with suppress(OSError):  # on a full disk the lock is valid all the same
+        with ignored(OSError):  # on a full disk the lock is valid all the same
             self.was_last = bool(self._text) and os.read(descriptor, MAX_LOCK_TEXT_BYTES) == self._text
             if not self.was_last:
                 self._text = LockOwner.of_this_process(self._owner).to_json()

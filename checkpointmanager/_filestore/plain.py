@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from .._format.names import LOCK
+from .._interruption import pass_on_interruption
 from .directory import Directory
 from .names import Outcome, Staged, discard_temps, put_in_place, take_away
 from .settling import SYNC_THREADS
@@ -33,6 +34,7 @@ class PlainChanges:
             try:
                 sync_names(self._directory)
             except OSError as error:
+                pass_on_interruption(error)
                 outcome.errors.update(dict.fromkeys(placed, (error, True)))
                 was_failed = True
         self.has_failed = was_failed
@@ -44,6 +46,7 @@ class PlainChanges:
                 if each.temp:
                     self._directory.sync_file(each.temp)
             except OSError as error:
+                pass_on_interruption(error)
                 self._directory.discard(each.temp)
                 outcome.errors[each.change.key] = (error, False)
 
@@ -62,6 +65,7 @@ class PlainChanges:
                 else:
                     put_in_place(self._directory, change.key, temp, replaces)
             except OSError as error:
+                pass_on_interruption(error)
                 self._directory.discard(temp)
                 outcome.errors[change.key] = (error, False)
             else:

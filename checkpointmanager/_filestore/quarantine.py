@@ -17,6 +17,7 @@ from .._format.copies import KEPT_PER_KEY, copy_name, parse_copy, time_now
 from .._format.envelope import MAX_BYTES, open_sealed
 from .._format.names import QUARANTINE, current_name
 from .._format.reason import Damaged, Reason, TooNew
+from .._interruption import ignored, pass_on_interruption
 from .directory import Directory
 from .reading import read_file
 from .system import sync
@@ -72,7 +73,7 @@ class Quarantine:
         try:
             yield folder
         finally:
-            with suppress(OSError):  # nothing was written through this descriptor
+            with ignored(OSError):  # nothing was written through this descriptor
                 os.close(folder)
 
     def _make(self) -> None:
@@ -84,9 +85,10 @@ class Quarantine:
                 made = True
             try:
                 self._directory.sync()
-            except OSError:
+            except OSError as error:
+                pass_on_interruption(error)
                 if made:  # the next attempt must create it again: a second sync would not restore it
-                    with suppress(OSError):
+                    with ignored(OSError):
                         os.rmdir(QUARANTINE, dir_fd=self._directory.descriptor)
                 raise
 
@@ -96,13 +98,13 @@ class Quarantine:
             sync(folder)
             return kept_as
         kept_as = copy_name(key, reason, os.listdir(folder))
-        with suppress(OSError):  # a file that cannot be opened or synced is still worth a link
+        with ignored(OSError):  # a file that cannot be opened or synced is still worth a link
             self._directory.sync_file(name)
         self._directory.link_or_copy(name, kept_as, into=folder)
         try:
             sync(folder)
         except BaseException:
-            with suppress(OSError):  # so that the next attempt creates it again
+            with ignored(OSError):  # so that the next attempt creates it again
                 os.unlink(kept_as, dir_fd=folder)
             raise
         return kept_as
@@ -149,10 +151,11 @@ def _already_kept(folder: int, key: str, status: os.stat_result) -> str:
 def _size(folder: int, name: str) -> int:
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
-    except OSError:
+    except OSError as error:
+        pass_on_interruption(error)
         return 0
 
 
 def _delete(folder: int, name: str) -> None:
-    with suppress(OSError):
+    with ignored(OSError):
         os.unlink(name, dir_fd=folder)

@@ -7,6 +7,7 @@ import os
 import stat
 
 from .._format.reason import Damaged, Reason, reason_of
+from .._interruption import pass_on_interruption
 from .directory import Directory
 
 PIECE_BYTES = 1 << 20
@@ -23,6 +24,7 @@ def read_file(directory: Directory, name: str, max_bytes: int) -> bytes:
             for descriptor in descriptors:
                 os.close(descriptor)
     except OSError as error:
+        pass_on_interruption(error)
         if descriptors:  # it was opened, so it exists, whatever the error
             raise _unreadable(error) from error
         if error.errno == errno.ENOENT:

@@ -6,7 +6,8 @@ import errno
 import os
 import sys
 import types
-from contextlib import suppress
+
+from .._interruption import ignored, pass_on_interruption
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})  # the errors of a full disk
 
@@ -19,7 +20,8 @@ if sys.platform == "darwin":
         """Force to the platter: on macOS fsync alone stops at the drive's cache."""
         try:
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-        except OSError:  # some file systems support only fsync
+        except OSError as error:  # some file systems support only fsync
+            pass_on_interruption(error)
             os.fsync(descriptor)
 
 else:
@@ -77,7 +79,7 @@ def is_unreliable(file_system: str) -> bool:
 def file_system_of(device: int) -> str:
     """The type of the file system with this device number, or "" if the kernel does not say."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    with suppress(OSError), open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+    with ignored(OSError), open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
         for line in mounts:
             # 36 35 98:0 /root /mount options shared:1 - ext4 /dev/sda1 options
             fields = line.split()
@@ -94,7 +96,7 @@ def has_fast_commit(device: int) -> bool:
 
 def _ext4_options(device: int) -> list[str]:
     """The options of the file system with this device number; empty if the kernel does not say."""
-    with suppress(OSError):
+    with ignored(OSError):
         name = os.path.basename(os.readlink(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"))
         with open(f"/proc/fs/ext4/{name}/options", encoding="utf-8", errors="replace") as options:
             return options.read().split()

@@ -20,6 +20,7 @@ from .._format.journal import MAX_JOURNAL_BYTES, Change, JournalContent, open_fi
 from .._format.names import JOURNAL, TEMP, current_name, previous_name
 from .._format.reason import Damaged, Reason, TooNew
 from .._format.repair import generation_in
+from .._interruption import pass_on_interruption
 from .directory import Directory
 from .names import take_away
 from .reading import read_file
@@ -63,7 +64,8 @@ def put_names_right(directory: Directory, key: str, changes: Sequence[Change], m
     before, is_known = None, True
     try:
         before = read_change(directory, previous_name(key), key, max_bytes)
-    except OSError:  # costs only the previous generation
+    except OSError as error:  # costs only the previous generation
+        pass_on_interruption(error)
         is_known = False
     newest, previous = truth(changes, current, before)
     if newest is None:

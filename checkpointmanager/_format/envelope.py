@@ -15,6 +15,7 @@ from typing import NamedTuple
 import orjson
 from xxhash import xxh3_64_hexdigest
 
+from .._interruption import pass_on_interruption
 from .keys import encode_key
 from .reason import Damaged, Reason, TooNew
 
@@ -169,7 +170,8 @@ def parse_time(text: str) -> datetime:
     """The time that a header states. Raises Damaged."""
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+    except ValueError as error:
+        pass_on_interruption(error)
         raise Damaged(Reason.WRONG_SHAPE, "the header's written is not a time") from None
     if time.tzinfo is not UTC:
         raise Damaged(Reason.WRONG_SHAPE, "the header's written is not a time in UTC")

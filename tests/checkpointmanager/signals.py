@@ -8,6 +8,7 @@ signal pending again after all others.
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import signal
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
+from unittest import mock
 
 from .processes import LIMIT
 
@@ -128,6 +130,42 @@ def everywhere(act: Callable[[], Callable[[], object]], check: Callable[[], obje
             error.add_note(f"interrupted at place {at}: {handler.raised_at}")
             raise
     raise AssertionError
+
+
+def raised_everywhere(prepare: Callable[[], Callable[[], object]], kind: Callable[[], Exception]) -> int:
+    """Have a handler raise an error at each place of what `prepare` returns; returns the number of places.
+
+    The caller must get that very error. Only what Python itself reports and forgets, in a finalizer, may be lost.
+    """
+    for place in itertools.count():
+        alarm = kind()
+        forgotten: list[BaseException | None] = []
+
+        def fire(alarm: Exception = alarm) -> None:
+            raise alarm
+
+        work = prepare()
+        with mock.patch.object(sys, "unraisablehook", lambda what, seen=forgotten: seen.append(what.exc_value)):
+            try:
+                raised_at = called(work, fire, place).raised_at
+                if not raised_at:
+                    return place
+            except Exception as error:  # noqa: BLE001  (whatever it is, it must be the alarm)
+                assert error is alarm, f"place {place}"  # noqa: PT017
+                assert (error.__cause__, error.args) == (None, kind().args)  # noqa: PT017
+            else:
+                assert alarm in forgotten, f"lost at place {place}: {raised_at}"
+    raise AssertionError
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """What a handler raises in a callback of the garbage collector never reaches anyone."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def in_time(work: Callable[[], R], seconds: float = LIMIT) -> R:

@@ -5,10 +5,8 @@ The handler raises at every place where Python runs one, one place at a time, al
 
 from __future__ import annotations
 
-import gc
-import itertools
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,7 +22,7 @@ import pytest
 from checkpointmanager import CheckpointManager, MemoryStore, Schema, SchemaMismatch, UnstorableValue
 from checkpointmanager._schema import Misfit
 
-from ..signals import called
+from ..signals import no_collector, raised_everywhere
 
 
 class Colour(Enum):
@@ -120,37 +118,10 @@ def error_of(kind: type[Exception]) -> Exception:
     return kind("alarm", "", 0) if kind is orjson.JSONDecodeError else kind("alarm")
 
 
-def raised_everywhere(work: Callable[[], object], kind: type[Exception]) -> int:
-    """Has a handler raise at each place of `work`; returns the number of places."""
-    for place in itertools.count():
-        alarm = error_of(kind)
-
-        def fire(alarm: Exception = alarm) -> None:
-            raise alarm
-
-        try:
-            if not called(work, fire, place).raised_at:
-                return place
-        except Exception as error:  # noqa: BLE001  (whatever it is, it must be the alarm)
-            assert error is alarm, f"place {place}"  # noqa: PT017
-            assert (error.__cause__, error.args) == (None, error_of(kind).args)  # noqa: PT017
-        else:
-            pytest.fail(f"the exception was lost at place {place}")
-    raise AssertionError
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    """What a handler raises in a callback of the garbage collector never reaches anyone."""
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_it_comes_out_untouched_at_every_place(name: str, kind: type[Exception]) -> None:
-    assert raised_everywhere(WORK[name], kind) > 10
+    with no_collector():
+        assert raised_everywhere(lambda: WORK[name], partial(error_of, kind)) > 10
 
 
 class AnObject:
