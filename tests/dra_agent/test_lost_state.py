@@ -14,12 +14,12 @@ from .conversation import claim_for, devices_of, prepare, unprepare, until
 
 @pytest.fixture
 def claims(node: Node, cluster: LocalApiServer) -> list[Claim]:
-    """Two claims of running pods; the agent was killed."""
+    """Two claims of running pods; the agent was stopped, so that nothing but the claims' files has their state."""
     claims = [claim_for(cluster, node, uid, f"gpu-{n}") for n, uid in enumerate("ab")]
     agent = node.start()
     for claim in claims:
         prepare(node, claim)
-    agent.kill()
+    agent.terminate()
     return claims
 
 

@@ -61,7 +61,7 @@ def test_it_starts_degraded_with_a_damaged_claim_and_serves_the_others(
     agent = node.start()
     for claim in claims:
         assert prepare(node, claim).devices
-    agent.kill()
+    agent.terminate()
     blob = node.file_of("b").read_bytes()
     node.file_of("b").write_bytes(blob[: int(len(blob) * left)])
     cluster.go_down()
