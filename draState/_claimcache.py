@@ -211,9 +211,7 @@ class ClaimInfoCache:
 
     def _going(self, uids: Iterable[str]) -> dict[str, Literal[Removal.REMOVED]]:
         for uid in uids:
-            if uid not in self._cache:
-                self._drop(uid)  # it has no file
-            elif claim := self._claims.get(uid):
+            if claim := self._claims.get(uid):
                 self._swap(replace(claim, unpreparing=True, prepared=False))
         return dict.fromkeys(uids, REMOVED)
 

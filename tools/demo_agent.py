@@ -36,13 +36,16 @@ async def run(node: Node, cluster: LocalApiServer) -> None:
         expect(node.cdi_holdings() == node.holdings(), "the CDI files agree with the claims")
 
         flipped, cut = (node.file_of(uid) for uid in sorted(journal.prepared)[:2])
-        print("\n3. The agent is stopped. The disk flips one bit in one claim's file and loses half of another.")
+        print("
+3. The agent is stopped. The disk flips one bit in one claim's file and loses half of another.")
+        print("   The API server, with whose help the agent would heal the second one, cannot be reached.")
         await asyncio.to_thread(agent.terminate)
         blob = bytearray(flipped.read_bytes())
         blob[300] ^= 0b100
         flipped.write_bytes(blob)
         cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
         checkpoint_verify(1, node, "verify", node.state)
+        cluster.go_down()
         agent = await asyncio.to_thread(node.start)
         unknown = agent.details()["unknown_claims"]
         expect(agent.details()["state"] == "degraded", "the agent starts anyway, and reports that it is degraded")
@@ -55,6 +58,7 @@ async def run(node: Node, cluster: LocalApiServer) -> None:
         expect(await asyncio.to_thread(agent.terminate) == 0, "SIGTERM ends it cleanly")
         checkpoint_verify(0, node, "repair", "--rollback", "--yes", "--all", node.state)
         checkpoint_verify(0, node, "verify", node.state)
+        cluster.listen()
         agent = await asyncio.to_thread(node.start)
         prepared = (await kubelet.prepare(Claim(cut.stem, f"claim-{cut.stem[:13]}")))[cut.stem]
         expect(not prepared.error, "kubelet prepares the claim again and gets the same device")

@@ -24,7 +24,7 @@ from draState import (
     Prepared,
 )
 
-GPU = "gpu.example.com"
+GPU, NIC = "gpu.example.com", "nic.example.com"
 POOL = "node-1"
 PARTITION = {"partition": [7]}
 
@@ -192,6 +192,57 @@ class DriverNode:
         return [str(event.kind) for event in self.events]
 
 
+class OneOfTwo:
+    """One driver's own view of the API server, its hardware and its preparer."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.server = Server()
+        self._folder = folder / name
+
+    def start(self, cache: ClaimInfoCache, *, restore: bool = True) -> None:
+        self.cache = cache
+        self.hardware = Hardware(self._folder, self.server)
+        self.hardware.driver = self.name
+        self.preparer = ClaimPreparer(cache, self.hardware)
+        if restore:
+            self.preparer.restore()
+
+    def prepare(self, ref: ClaimRef) -> list[str]:
+        return names(self.preparer.prepare([ref])[ref.uid])
+
+    def unprepare(self, ref: ClaimRef) -> str:
+        return self.preparer.unprepare([ref])[ref.uid]
+
+    def phase(self, uid: str) -> ClaimPhase | None:
+        claim = self.cache.get(uid)
+        did = claim.state.driver_states.get(self.name) if claim else None
+        return did.phase if did else None
+
+
+class TwoDrivers:
+    """Two drivers that share a cache. A restart leaves hardware, servers and files as they are."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.gpu, self.nic = OneOfTwo(GPU, directory.parent), OneOfTwo(NIC, directory.parent)
+        self.start()
+
+    def start(self, boot_id: str = "boot-1", *, restore: bool = True) -> None:
+        self.cache = ClaimInfoCache(self.directory, boot_id=boot_id)
+        for driver in (self.gpu, self.nic):
+            driver.start(self.cache, restore=restore)
+
+    def stop(self) -> None:
+        for driver in (self.gpu, self.nic):
+            driver.preparer.close()
+        self.cache.close()
+
+    def restart(self, boot_id: str = "boot-1") -> None:
+        self.stop()
+        self.start(boot_id)
+
+
 def names(prepared: Prepared) -> list[str]:
     """The devices of an answer that must be a success."""
     assert not prepared.error, prepared.error
@@ -201,7 +252,10 @@ def names(prepared: Prepared) -> list[str]:
 def leaks(hardware: Hardware, cache: ClaimInfoCache) -> list[str]:
     """Devices that are set up for a claim that does not hold them."""
     held = {
-        (device, claim.uid) for claim in cache for _, _, device in claim.state.devices()
+        (device, claim.uid)
+        for claim in cache
+        for driver, _, device in claim.state.devices()
+        if driver == hardware.driver
     }  # no shares in these scenarios
     return [device for device, uid in hardware.holdings().items() if (device, uid) not in held]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager.testing import damage
-from draState import ClaimPhase, ClaimRef, OpaqueConfig, Prepared
+from draState import ClaimPhase, ClaimRef, DriverClaim, OpaqueConfig, Prepared
 
 from .driverside import Choosing, DriverNode, names
 
@@ -118,7 +119,17 @@ def test_a_choice_that_fails_leaves_no_trace(node: DriverNode) -> None:
     assert (len(node.cache), node.hardware.holdings()) == (0, {})
 
 
-def test_many_threads_never_choose_the_same(node: DriverNode) -> None:
+def test_many_threads_never_choose_at_the_same_time(node: DriverNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = threading.Barrier(2)  # the first one waits a moment for another, which must not come
+    choose = Choosing.choose
+
+    def choosing(hooks: Choosing, claim: DriverClaim, held: Mapping[str, DriverClaim]) -> Any:
+        with suppress(threading.BrokenBarrierError):
+            inside.wait(0.3)
+            pytest.fail("two at once")
+        return choose(hooks, claim, held)
+
+    monkeypatch.setattr(Choosing, "choose", choosing)
     refs = [node.server.allocate(f"u{n}", f"gpu-{n}") for n in range(16)]
     answers: list[Prepared] = []
 

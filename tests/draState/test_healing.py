@@ -38,7 +38,7 @@ def lose(node: DriverNode, *, previous: bool = False, file: bool = False, shows_
     else:
         (node.directory / "a.json").unlink()
     if not previous:
-        (node.directory / ".previous-a").unlink()
+        (node.directory / ".previous-a").unlink(missing_ok=True)
     node.start(shows_traces=shows_traces)
 
 

@@ -58,6 +58,8 @@ def test_every_pod_of_a_claim_gets_its_configs_and_no_other(store: PodConfigStor
     assert configs(store) == {"p1": {"a/eth0": 1, "a/eth1": 2, "b/eth0": 3}, "p2": {"a/eth0": 1, "a/eth1": 2}}
     store.follow(claim("a", "p2", "p3"), {"eth0": 1})
     assert configs(store) == {"p1": {"b/eth0": 3}, "p2": {"a/eth0": 1}, "p3": {"a/eth0": 1}}
+    store.follow(claim("a", "p2", "p3"), {"eth7": 7})
+    assert configs(store) == {"p1": {"b/eth0": 3}, "p2": {"a/eth7": 7}, "p3": {"a/eth7": 7}}
 
 
 def test_what_belongs_to_no_claim_goes_at_the_start(store: PodConfigStore, claims: ClaimInfoCache) -> None:

@@ -9,71 +9,20 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager.testing import damage
-from draState import ClaimInfoCache, ClaimPhase, ClaimPreparer, ClaimRef
+from draState import ClaimPhase, ClaimRef
 
-from .driverside import Hardware, Server, names
-
-GPU, NIC = "gpu.example.com", "nic.example.com"
-
-
-class Driver:
-    """One driver's own view of the API server, its hardware and its preparer."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self.server = Server()
-        self._folder = folder / name
-
-    def start(self, cache: ClaimInfoCache, *, restore: bool = True) -> None:
-        self.cache = cache
-        self.hardware = Hardware(self._folder, self.server)
-        self.hardware.driver = self.name
-        self.preparer = ClaimPreparer(cache, self.hardware)
-        if restore:
-            self.preparer.restore()
-
-    def prepare(self, ref: ClaimRef) -> list[str]:
-        return names(self.preparer.prepare([ref])[ref.uid])
-
-    def unprepare(self, ref: ClaimRef) -> str:
-        return self.preparer.unprepare([ref])[ref.uid]
-
-    def phase(self, uid: str) -> ClaimPhase | None:
-        claim = self.cache.get(uid)
-        did = claim.state.driver_states.get(self.name) if claim else None
-        return did.phase if did else None
-
-
-class Two:
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.gpu, self.nic = Driver(GPU, directory.parent), Driver(NIC, directory.parent)
-        self.start()
-
-    def start(self, boot_id: str = "boot-1", *, restore: bool = True) -> None:
-        self.cache = ClaimInfoCache(self.directory, boot_id=boot_id)
-        for driver in (self.gpu, self.nic):
-            driver.start(self.cache, restore=restore)
-
-    def stop(self) -> None:
-        for driver in (self.gpu, self.nic):
-            driver.preparer.close()
-        self.cache.close()
-
-    def restart(self, boot_id: str = "boot-1") -> None:
-        self.stop()
-        self.start(boot_id)
+from .driverside import GPU, NIC, TwoDrivers
 
 
 @pytest.fixture
-def two(directory: Path) -> Iterator[Two]:
-    two = Two(directory)
+def two(directory: Path) -> Iterator[TwoDrivers]:
+    two = TwoDrivers(directory)
     yield two
     two.stop()
 
 
 @pytest.fixture
-def ref(two: Two) -> ClaimRef:
+def ref(two: TwoDrivers) -> ClaimRef:
     """One claim with a device of each driver, both prepared."""
     two.gpu.server.allocate("a", "gpu-0")
     ref = two.nic.server.allocate("a", "eth-0")
@@ -82,7 +31,7 @@ def ref(two: Two) -> ClaimRef:
     return ref
 
 
-def test_an_unprepare_leaves_the_other_driver_s_devices_held(two: Two, ref: ClaimRef) -> None:
+def test_an_unprepare_leaves_the_other_driver_s_devices_held(two: TwoDrivers, ref: ClaimRef) -> None:
     assert two.gpu.unprepare(ref) == ""
 
     assert two.gpu.hardware.holdings() == {}
@@ -96,7 +45,7 @@ def test_an_unprepare_leaves_the_other_driver_s_devices_held(two: Two, ref: Clai
     assert (two.nic.hardware.holdings(), len(two.cache)) == ({}, 0)
 
 
-def test_a_claim_of_the_other_driver_is_no_orphan_and_not_released(two: Two) -> None:
+def test_a_claim_of_the_other_driver_is_no_orphan_and_not_released(two: TwoDrivers) -> None:
     ref = two.nic.server.allocate("a", "eth-0")
     two.nic.prepare(ref)
 
@@ -109,7 +58,7 @@ def test_a_claim_of_the_other_driver_is_no_orphan_and_not_released(two: Two) -> 
     assert two.nic.phase("a") is ClaimPhase.PREPARED
 
 
-def test_one_driver_s_orphan_is_released_and_the_other_s_part_stays(two: Two, ref: ClaimRef) -> None:
+def test_one_driver_s_orphan_is_released_and_the_other_s_part_stays(two: TwoDrivers, ref: ClaimRef) -> None:
     del two.gpu.server.claims["a"]
     assert two.gpu.preparer.review.look().keys() == {"a"}
     assert two.nic.preparer.review.look() == {}
@@ -120,7 +69,7 @@ def test_one_driver_s_orphan_is_released_and_the_other_s_part_stays(two: Two, re
     assert (two.gpu.hardware.holdings(), two.nic.hardware.holdings()) == ({}, {"eth-0": "a"})
 
 
-def test_a_set_up_that_failed_is_not_answered_because_the_other_driver_succeeded(two: Two) -> None:
+def test_a_set_up_that_failed_is_not_answered_because_the_other_driver_succeeded(two: TwoDrivers) -> None:
     two.gpu.server.allocate("a", "gpu-0")
     ref = two.nic.server.allocate("a", "eth-0")
     two.nic.hardware.failing = {"set_up"}
@@ -134,7 +83,7 @@ def test_a_set_up_that_failed_is_not_answered_because_the_other_driver_succeeded
     assert two.nic.hardware.calls == [("set_up", "a")]
 
 
-def test_after_a_reboot_each_driver_sets_up_its_own_part(two: Two, ref: ClaimRef) -> None:
+def test_after_a_reboot_each_driver_sets_up_its_own_part(two: TwoDrivers, ref: ClaimRef) -> None:
     two.restart("boot-2")
     assert two.gpu.prepare(ref) == ["gpu-0"], "the record now carries this boot's id"
     two.restart("boot-2")
@@ -148,10 +97,10 @@ def test_after_a_reboot_each_driver_sets_up_its_own_part(two: Two, ref: ClaimRef
     assert ("set_up", "a") in two.nic.hardware.calls
 
 
-def test_of_a_damaged_claim_each_driver_holds_its_own_devices(two: Two, ref: ClaimRef) -> None:
+def test_of_a_damaged_claim_each_driver_holds_its_own_devices(two: TwoDrivers, ref: ClaimRef) -> None:
     two.stop()
     damage.empty(two.directory, "a")
-    (two.directory / ".previous-a").unlink()
+    (two.directory / ".previous-a").unlink(missing_ok=True)
     two.start()
 
     for driver, device in ((two.gpu, "gpu-0"), (two.nic, "eth-0")):
@@ -165,7 +114,7 @@ def test_of_a_damaged_claim_each_driver_holds_its_own_devices(two: Two, ref: Cla
     assert (two.gpu.hardware.holdings(), two.nic.hardware.holdings(), len(two.cache)) == ({}, {}, 0)
 
 
-def test_both_drivers_at_once_lose_nothing(two: Two) -> None:
+def test_both_drivers_at_once_lose_nothing(two: TwoDrivers) -> None:
     """The last one to unprepare deletes the record; whoever prepares meanwhile finds its part again."""
     rounds = 40
     ref = two.nic.server.allocate("a", "eth-0")

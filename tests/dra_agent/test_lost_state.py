@@ -14,12 +14,12 @@ from .conversation import claim_for, devices_of, prepare, unprepare, until
 
 @pytest.fixture
 def claims(node: Node, cluster: LocalApiServer) -> list[Claim]:
-    """Two claims of running pods; the agent was killed."""
+    """Two claims of running pods; the agent was stopped, so that nothing but the claims' files has their state."""
     claims = [claim_for(cluster, node, uid, f"gpu-{n}") for n, uid in enumerate("ab")]
     agent = node.start()
     for claim in claims:
         prepare(node, claim)
-    agent.kill()
+    agent.terminate()
     return claims
 
 
@@ -86,7 +86,7 @@ def test_what_the_api_server_does_not_confirm_stays_held_until_it_is_released(
 
     wait_for_lost(agent)
     until(lambda: node.holdings() == {"b": ("gpu-1",)})
-    assert "other devices" in agent.details()["unknown_claims"]["a"]
+    until(lambda: "other devices" in agent.details()["unknown_claims"]["a"])
     assert set(node.cdi_holdings()) == {"a", "b"}
     assert "is held by" in prepare(node, claim_for(cluster, node, "thief", "gpu-0")).error
 
@@ -108,10 +108,10 @@ def test_with_both_generations_damaged_no_other_claim_gets_the_device(
     agent = node.start()
 
     assert "is held by" in prepare(node, claim_for(cluster, node, "thief", "gpu-0")).error
-    assert agent.details()["state"] == ("good" if cdi else "degraded")
+    until(lambda: agent.details()["state"] == ("good" if cdi else "degraded"))
     assert bool(list(node.state.rglob("*quarantine*"))) is cdi, "the damaged bytes are kept"
     if not cdi:
-        assert "nothing shows" in agent.details()["unknown_claims"]["a"]
+        until(lambda: "nothing shows" in agent.details()["unknown_claims"]["a"])
         assert devices_of(prepare(node, claims[0])) == ["gpu-0"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dra_agent.rehearsal import LocalApiServer, Node
 
-from .conversation import claim_for, devices_of, prepare, unprepare
+from .conversation import claim_for, devices_of, prepare, talk, unprepare, until
 
 NEWER = str(Path(__file__).with_name("newer_agent.py"))
 OLDER = str(Path(__file__).with_name("older_agent.py"))
@@ -61,7 +61,7 @@ def test_it_starts_degraded_with_a_damaged_claim_and_serves_the_others(
     agent = node.start()
     for claim in claims:
         assert prepare(node, claim).devices
-    agent.kill()
+    agent.terminate()
     blob = node.file_of("b").read_bytes()
     node.file_of("b").write_bytes(blob[: int(len(blob) * left)])
     cluster.go_down()
@@ -213,3 +213,25 @@ def write_version_1(node: Node) -> None:
     }
     with CheckpointManager(node.state, Schema("ClaimInfo", version=1), boot_id=node.boot_id) as manager:
         manager.create_checkpoint("old", state)
+
+
+def test_a_pod_that_shares_a_claim_later_is_known_by_name_also_after_a_restart(
+    node: Node, cluster: LocalApiServer
+) -> None:
+    """Kubelet prepares a claim once, and does not call again for the next pod that uses it."""
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    agent = node.start()
+    prepare(node, claim)
+    cluster.reserve(claim.name, ["pod-of-a", "late"])
+
+    def pods() -> list[str]:
+        return [pod.name for pod in talk(node, lambda kubelet: kubelet.pod_resources())]
+
+    agent.kill()
+    agent = node.start()  # looks at once, and then every minute
+    until(lambda: sorted(pods()) == ["pod-late", "pod-pod-of-a"])
+    agent.kill()
+    cluster.go_down()
+    agent = node.start()
+    assert sorted(pods()) == ["late", "pod-of-a"], "only the UIDs are on disk"
+    cluster.listen()

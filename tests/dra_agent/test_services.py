@@ -320,25 +320,3 @@ def test_an_agent_without_its_socket_reports_itself_unhealthy(cluster: LocalApiS
         assert "dra.sock" in text
         assert agent.get("/readyz")[0] == 503
         assert agent.terminate() == 0
-
-
-def test_a_pod_that_shares_a_claim_later_is_known_by_name_also_after_a_restart(
-    node: Node, cluster: LocalApiServer
-) -> None:
-    """Kubelet prepares a claim once, and does not call again for the next pod that uses it."""
-    claim = claim_for(cluster, node, "a", "gpu-0")
-    agent = node.start()
-    prepare(node, claim)
-    cluster.reserve(claim.name, ["pod-of-a", "late"])
-
-    def pods() -> list[str]:
-        return [pod.name for pod in talk(node, lambda kubelet: kubelet.pod_resources())]
-
-    agent.kill()
-    agent = node.start()  # looks at once, and then every minute
-    until(lambda: sorted(pods()) == ["pod-late", "pod-pod-of-a"])
-    agent.kill()
-    cluster.go_down()
-    agent = node.start()
-    assert sorted(pods()) == ["late", "pod-of-a"], "only the UIDs are on disk"
-    cluster.listen()

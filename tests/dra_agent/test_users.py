@@ -38,8 +38,10 @@ def user(proc: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         assert process.stdout
         process.stdout.readline()
         (proc / str(process.pid)).symlink_to(f"/proc/{process.pid}")
-        yield process
-        process.kill()
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_process_that_has_opened_the_device_node_is_a_user(
@@ -60,8 +62,9 @@ def test_the_node_of_a_shared_device_shows_no_user_of_this_claim(
 def test_dev_null_has_no_users(proc: Path, user: subprocess.Popen[bytes]) -> None:
     with subprocess.Popen(["sleep", "1000"], env={}, stdin=subprocess.DEVNULL) as process:
         (proc / str(process.pid)).symlink_to(f"/proc/{process.pid}")
-        assert Processes(str(proc), "/").using(claim(Path("/dev/null"))) == []
+        found = Processes(str(proc), "/").using(claim(Path("/dev/null")))
         process.kill()
+    assert found == []
 
 
 def test_a_process_is_named_with_its_pod_and_one_that_ended_is_not(proc: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from ..checkpointmanager.processes import Child
 from ..checkpointmanager.programs import die_before_call
-from ..draState.driverside import Choosing, DriverNode, held_twice, leaks, not_set_up
+from ..draState.driverside import Choosing, DriverNode, TwoDrivers, held_twice, leaks, not_set_up
 from ..long import times
 
 KILLS = times(40, 500)
@@ -145,3 +145,61 @@ def test_a_driver_killed_again_and_again_keeps_its_word(tmp_path: Path) -> None:
         word.hear(said)
         check(directory, word, unfinished).stop()
     assert kills > KILLS // 2
+
+
+# Requests to two drivers that share a cache: prepare a claim with a device of this driver, or "" to unprepare it.
+SHARED_STORY = [
+    ("gpu", "a", "gpu-0"),
+    ("nic", "a", "eth-0"),
+    ("gpu", "a", ""),
+    ("gpu", "b", "gpu-0"),
+    ("nic", "b", "eth-1"),
+    ("nic", "a", ""),
+    ("nic", "b", ""),
+]
+SHARED_END = {"gpu": {"gpu-0": "b"}, "nic": {}}
+
+
+def take_shared(two: TwoDrivers, say: Callable[[str], object], steps: list[tuple[str, str, str]]) -> None:
+    for name, uid, device in steps:
+        driver = two.gpu if name == "gpu" else two.nic
+        ref = driver.server.allocate(uid, *filter(None, [device]))
+        if device:
+            assert driver.prepare(ref) == [device]
+        else:
+            assert driver.unprepare(ref) == ""
+        say("done\n")
+
+
+def live_shared(directory: Path, say: int, *, number: int) -> None:
+    def work() -> None:
+        two = TwoDrivers(directory)
+        take_shared(two, lambda text: os.write(say, text.encode()), SHARED_STORY)
+        two.stop()
+
+    die_before_call(number, directory.parent, work)
+
+
+def test_a_kill_before_any_system_call_of_two_drivers_that_share_a_cache(tmp_path: Path) -> None:
+    for number in range(1, MOST_CALLS, STEP):
+        directory = tmp_path / str(number) / "claims"
+        with Child(partial(live_shared, directory, number=number)) as child:
+            ended = child.wait() == 0
+            done = child.read_to_end().decode().count("done")
+        two = TwoDrivers(directory)
+        for driver in (two.gpu, two.nic):
+            assert leaks(driver.hardware, two.cache) == []
+        assert held_twice(two.cache) == []
+        acknowledged = {(name, uid): device for name, uid, device in SHARED_STORY[:done]}
+        open_now = SHARED_STORY[done][:2] if done < len(SHARED_STORY) else None
+        for (name, uid), device in acknowledged.items():
+            if (name, uid) != open_now:
+                held = two.cache.holders(f"{name}.example.com", None, device) if device else {uid}
+                assert uid in held, f"the {name} of {uid} was acknowledged, and is gone"
+        take_shared(two, lambda _: None, SHARED_STORY[done:])
+        assert {"gpu": two.gpu.hardware.holdings(), "nic": two.nic.hardware.holdings()} == SHARED_END
+        two.stop()
+        if ended:
+            assert number > 60, "the story is longer than that"
+            return
+    pytest.fail("the story never came to its end")

@@ -95,6 +95,7 @@ def remove_dead(folder: str, pattern: str) -> None:
     try:
         for name in fnmatch.filter(os.listdir(folder), pattern):
             with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(1)  # a standby that is busy is alive
                 try:
                     client.connect(f"/proc/self/fd/{descriptor}/{name}")
                 except ConnectionRefusedError:
