@@ -128,8 +128,13 @@ class Reader(Generic[T]):
         )
 
     def previous(self, key: str) -> Found[T] | None:
-        """The previous generation, if it is a whole checkpoint of this key that this program can read."""
+        """The previous generation, if it is a whole checkpoint of this key that this program can read.
+
+        One without a checkpoint beside it belongs to a checkpoint that was removed, and does not count.
+        """
         try:
+            if not self._store.exists(key):
+                return None
             return self.understand(key, self._store.read(key, previous=True))
         except (CheckpointNotFound, Damaged, TooNew, WrongKind, SchemaMismatch):
             return None

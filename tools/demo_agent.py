@@ -36,8 +36,7 @@ async def run(node: Node, cluster: LocalApiServer) -> None:
         expect(node.cdi_holdings() == node.holdings(), "the CDI files agree with the claims")
 
         flipped, cut = (node.file_of(uid) for uid in sorted(journal.prepared)[:2])
-        print("
-3. The agent is stopped. The disk flips one bit in one claim's file and loses half of another.")
+        print("\n3. The agent is stopped. The disk flips one bit in one claim's file and loses half of another.")
         print("   The API server, with whose help the agent would heal the second one, cannot be reached.")
         await asyncio.to_thread(agent.terminate)
         blob = bytearray(flipped.read_bytes())

@@ -8,7 +8,6 @@ rename  .tmp-N -> key.json          readers see the new generation from here on
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import NamedTuple
 
 from .._format.journal import Change
@@ -45,9 +44,11 @@ def put_in_place(directory: Directory, key: str, temp: str, replaces: Replaces) 
 
 def take_away(directory: Directory, key: str) -> None:
     """Remove a checkpoint and its previous generation; an absent one is no error."""
-    with suppress(FileNotFoundError):
+    directory.discard(previous_name(key))  # first: a kill in between must not leave it without a checkpoint
+    try:
         directory.unlink(current_name(key))
-    directory.discard(previous_name(key))  # one that stays is an orphan, which is never read
+    except FileNotFoundError:
+        return
 
 
 def _keep_previous(directory: Directory, key: str) -> None:
