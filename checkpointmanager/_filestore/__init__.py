@@ -284,7 +284,7 @@ class FileStore:
             is_whole = put.replaces is Replaces.WHOLE and error.errno in NO_ROOM
             if not is_whole or not read_change(self._directory, current_name(put.key), put.key, self.max_bytes):
                 raise
-            self._directory.unlink(previous_name(put.key))
+            self._directory.discard(previous_name(put.key))
             return self._directory.write_temp(put.blob)
 
     def _transact_plainly(self, staged: Sequence[Staged], outcome: Outcome) -> None:
