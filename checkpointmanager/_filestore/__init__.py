@@ -280,12 +280,15 @@ class FileStore:
         try:
             return self._directory.write_temp(put.blob)
         except OSError as error:
-            # It may be the only good one: the current file may have rotted since it was last read.
-            is_whole = put.replaces is Replaces.WHOLE and error.errno in NO_ROOM
-            if not is_whole or not read_change(self._directory, current_name(put.key), put.key, self.max_bytes):
+            if put.replaces is not Replaces.WHOLE or error.errno not in NO_ROOM or not self._has_spare_previous(put.key):
                 raise
             self._directory.discard(previous_name(put.key))
             return self._directory.write_temp(put.blob)
+
+    def _has_spare_previous(self, key: str) -> bool:
+        """False if the current file has rotted since it was last read: then the previous one may be the only good one."""
+        is_whole = read_change(self._directory, current_name(key), key, self.max_bytes) is not None
+        return is_whole and self._directory.exists(previous_name(key))
 
     def _transact_plainly(self, staged: Sequence[Staged], outcome: Outcome) -> None:
         """A journal of one record, which goes when its changes are durable."""
