@@ -280,13 +280,14 @@ class FileStore:
         try:
             return self._directory.write_temp(put.blob)
         except OSError as error:
-            if put.replaces is not Replaces.WHOLE or error.errno not in NO_ROOM or not self._has_spare_previous(put.key):
+            is_full = error.errno in NO_ROOM and put.replaces is Replaces.WHOLE
+            if not is_full or not self._has_spare_previous(put.key):
                 raise
             self._directory.discard(previous_name(put.key))
             return self._directory.write_temp(put.blob)
 
     def _has_spare_previous(self, key: str) -> bool:
-        """False if the current file has rotted since it was last read: then the previous one may be the only good one."""
+        """False also if the current file has rotted since it was read: then the previous one may be the only good one."""
         is_whole = read_change(self._directory, current_name(key), key, self.max_bytes) is not None
         return is_whole and self._directory.exists(previous_name(key))
 
