@@ -287,7 +287,7 @@ class FileStore:
             return self._directory.write_temp(put.blob)
 
     def _has_spare_previous(self, key: str) -> bool:
-        """False also if the current file has rotted since it was read: then the previous one may be the only good one."""
+        """False also if the current file has rotted: then the previous generation may be the only good one."""
         is_whole = read_change(self._directory, current_name(key), key, self.max_bytes) is not None
         return is_whole and self._directory.exists(previous_name(key))
 
