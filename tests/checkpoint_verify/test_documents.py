@@ -17,12 +17,12 @@ from checkpointmanager.testing import damage
 from .command import called, checkpoint_verify
 
 PREAMBLE = {"schema", "tool", "command", "time", "exit_code"}
-FINDING = {"path", "state", "reason", "detail", "key", "bytes", "header", "kubelet"}
+FINDING = {"path", "state", "reason", "detail", "key", "bytes", "waits_in_journal", "header", "kubelet"}
 VERIFY: dict[str, Any] = {
     "": PREAMBLE | {"verdict", "summary", "paths", "problems", "searches"},
     "paths": {
         "path", "type", "of_kubelet", "exit_code", "files", "states", "damaged", "kinds", "generations", "boots",
-        "bytes", "previous", "temp_files", "quarantined", "foreign", "lock", "kubelet",
+        "bytes", "previous", "temp_files", "quarantined", "foreign", "lock", "journal", "kubelet",
     },
     "problems": {"path", "severity", "key", "reason", "detail", "meaning", "next", "subject"},
 }  # fmt: skip

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkpointmanager import DirectoryUnusable
-from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.keys import decode_key
 from checkpointmanager._format.lockowner import LockOwner
-from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
+from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX, key_in
 
 from .findings import lock
 from .findings.lock import Held, LockState
@@ -29,13 +29,11 @@ from .targets import UsageError
 if TYPE_CHECKING:
     from checkpointmanager.etcd import EtcdStore
 
-    from .remedies.quarantine import Copy
-
 SCHEME = "etcd://"
 _COPY_TRIES = 5
 _OUTPUTS = ("output", "prometheus")  # options that name a file to write
 _FILE = re.compile(rf"/(?:[^/]+{re.escape(SUFFIX)}|{re.escape(PREVIOUS)}[^/]+|{re.escape(QUARANTINE)}(?:/[^/]*)?)/?$")
-_COPY = re.compile(rf"{re.escape(QUARANTINE)}/[A-Za-z0-9][A-Za-z0-9._-]*{re.escape(SUFFIX)}")
+_COPY = re.compile(rf"{re.escape(QUARANTINE)}/[A-Za-z0-9%_][A-Za-z0-9%._-]*{re.escape(SUFFIX)}")
 
 
 class Place(NamedTuple):
@@ -47,8 +45,8 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"{SCHEME}{','.join(self.addresses)}{self.prefix}"
 
-    def open(self, **options: Any) -> EtcdStore:
-        """Open the store itself, without waiting for a lock that is held."""
+    def open(self, **options: Any) -> Any:
+        """Open the store itself, an EtcdStore, without waiting for a lock that is held."""
         try:
             from checkpointmanager.etcd import EtcdStore  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as missing:
@@ -71,7 +69,7 @@ def place_in(word: str) -> Place:
     return Place(tuple(addresses.split(",")), prefix)
 
 
-def store_at(directory: str, *, read_only: bool = False, owner: str = "") -> str | EtcdStore:
+def store_at(directory: str, *, read_only: bool = False, owner: str = "") -> Any:
     """What a manager should open: the directory, or the store that a URL names."""
     if not directory.startswith(SCHEME):
         return directory
@@ -84,27 +82,11 @@ def refresh(path: str) -> None:
         return
     store = place_in(path).open(read_only=True)
     try:
-        blob = store.read(os.path.basename(path).removesuffix(SUFFIX))
+        blob = store.read(key_in(os.path.basename(path)) or "")
     finally:
         store.close()
     with open(path, "wb") as file:
         file.write(blob)
-
-
-class CopiesInEtcd:
-    """Changes the copies in quarantine as remedies/quarantine.py does in a directory, for the owner of the prefix."""
-
-    def __init__(self, store: EtcdStore) -> None:
-        self._store = store
-
-    def restore(self, copy: Copy) -> str:
-        """Put the copy's bytes in its key's place. Returns the copy of the replaced bytes, or "" if there were none."""
-        kept = self._store.restore_copy(copy.path)
-        refresh(copy.target)
-        return kept
-
-    def delete(self, copy: Copy) -> None:
-        self._store.delete_copy(copy.path)
 
 
 def words_in(arguments: argparse.Namespace) -> list[str]:
@@ -159,7 +141,7 @@ def _write_files(store: EtcdStore, folder: str, written: list[str]) -> None:
     """Names that are not ours are left out: nothing in etcd may choose a path here."""
     for name, blob in store.snapshot():
         key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else name.removeprefix(PREVIOUS)
-        if name == LOCK or (key != name and is_name(key)) or _COPY.fullmatch(name):
+        if name == LOCK or (key != name and decode_key(key) is not None) or _COPY.fullmatch(name):
             path = os.path.join(folder, name)
             with open(path, "xb", opener=_private) as file:
                 file.write(blob)

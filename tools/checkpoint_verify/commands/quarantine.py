@@ -1,4 +1,4 @@
-"""quarantine: list, show, restore or delete the copies of damaged files."""
+"""quarantine: list, show or delete the copies of damaged files."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.keys import decode_key
 from checkpointmanager._format.names import QUARANTINE
 from checkpointmanager._format.reason import reason_of
 from checkpointmanager._format.repair import SearchBudget
 
 from .. import exitcodes
 from ..findings.examine import examine_path
-from ..findings.finding import Finding, State, Subject, listed
+from ..findings.finding import Finding, Subject, listed
 from ..findings.summary import SEARCH_COST
 from ..registry import subject_at
 from ..remedies import quarantine
-from ..remedies.owner import Blocked, owned_copies, refuse_if_held
+from ..remedies.owner import Blocked, owned_store, refuse_if_held
 from ..remedies.quarantine import Copy
 from ..screens import phrases
 from ..screens.documents import path_members, print_document, subject_document
@@ -27,20 +27,18 @@ from ..screens.screen import BAD, FAINT, FINE, Answer, Screen, ask, check_that_a
 from ..targets import UsageError, add_directory
 from . import show
 
-HELP = "list, show, restore or delete the copies of damaged files"
+HELP = "list, show or delete the copies of damaged files"
 EXAMPLES = """\
   checkpoint-verify quarantine list /var/lib/agent/claims
   checkpoint-verify quarantine show -d /var/lib/agent/claims pod-7
-  checkpoint-verify quarantine restore -d /var/lib/agent/claims pod-7
   checkpoint-verify quarantine purge --all /var/lib/agent/claims
 
 A COPY is a path, or with -d the name of a copy or a key, which means its newest copy.
-restore and purge need the lock, as repair does: stop the agent first.
+purge needs the lock, as repair does: stop the agent first. To put a copy back, use restore KEY COPY.
 """
 _COMMANDS = {
     "list": "list the copies, oldest first",
     "show": "show what is in a copy",
-    "restore": "put a copy back in its key's place; the file it replaces goes to quarantine",
     "purge": "delete copies; --all keeps the last copy of a key that is damaged or gone",
 }
 
@@ -81,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.previous, arguments.kubelet_version = False, None
         return show.run(arguments)
     try:
-        return _restore(arguments) if arguments.verb == "restore" else _purge(arguments)
+        return _purge(arguments)
     except Blocked as why:
         return _report(arguments, [], exitcodes.COULD_NOT_LOOK, f"NOTHING DONE: {phrases.shown(str(why))}")
 
@@ -121,22 +119,6 @@ def _print_list(rows: list[tuple[Copy, Finding | None, Subject | None]], screen:
     screen.say((phrases.count(len(rows), "copy", "copies"), FAINT))
 
 
-def _restore(arguments: argparse.Namespace) -> int:
-    [copy] = _named(arguments)
-    refuse_if_held(copy.directory)
-    inside = examine_path(copy.path)
-    question = f"Put back a {inside.word} copy of {copy.key}, which is now {_now(quarantine.present(copy))}?"
-    if answer := _declined(arguments, question):
-        return answer
-    with owned_copies(copy.directory, owner="checkpoint-verify quarantine") as kept_copies:
-        kept = kept_copies.restore(copy)
-    after = quarantine.present(copy)
-    code = exitcodes.of(damaged=after is None or after.state is State.DAMAGED, unseen=False)
-    also = f"; the file it replaced is kept in {phrases.shown(kept)}" if kept else ""
-    said = f"DONE: {phrases.shown(copy.target)} is back and {_now(after)}{also}"
-    return _report(arguments, [(copy, "restored", kept)], code, said)
-
-
 def _purge(arguments: argparse.Namespace) -> int:
     if arguments.all and len(arguments.targets) + bool(arguments.directory) > 1:
         raise UsageError("--all takes one directory")
@@ -157,10 +139,10 @@ def _purge(arguments: argparse.Namespace) -> int:
     if answer := _declined(arguments, f"Delete {phrases.count(len(doomed), 'copy', 'copies')} for good?"):
         return answer
     done: list[tuple[Copy, str, str]] = []
-    with owned_copies(directory, owner="checkpoint-verify quarantine") as kept_copies:
+    with owned_store(directory, owner="checkpoint-verify quarantine") as store:
         for copy in doomed:
             try:
-                kept_copies.delete(copy)
+                quarantine.delete(copy, store)
                 done.append((copy, "deleted", ""))
             except OSError as error:
                 done.append((copy, "left", reason_of(error)))
@@ -190,7 +172,7 @@ def _copy(word: str, directory: str | None) -> Copy:
     path = word if "/" in word and directory is None else os.path.join(directory or ".", QUARANTINE, word)
     if found := quarantine.copy_at(path):
         return found
-    if is_name(word):
+    if decode_key(word) is not None:
         kept = [copy for copy in quarantine.copies_in(directory or ".") if copy.key == word]
         if kept:
             return kept[-1]
