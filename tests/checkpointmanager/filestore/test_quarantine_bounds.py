@@ -73,7 +73,10 @@ def test_with_a_stopped_clock_every_copy_still_gets_a_name_of_its_own(manager: M
     assert b"damaged 5" in quarantined(directory)
 
 
-def test_all_keys_together_keep_the_newest_64(manager: Manager, directory: Path) -> None:
+def test_all_keys_together_keep_the_newest(
+    manager: Manager, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "KEPT", 64)
     for number in range(70):
         replaced(manager, directory, f"key-{number}", b"damaged %d" % number)
 
@@ -109,6 +112,17 @@ def test_the_last_copy_of_what_is_still_damaged_is_not_pruned(
     replaced(manager, directory, "another", b"damaged again")
     assert len(quarantined(directory)) == 4
     assert b"damaged again" in quarantined(directory)
+
+
+def test_the_only_copy_of_what_is_gone_is_not_pruned(
+    manager: Manager, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "KEPT", 4)
+    for number in range(10):
+        (directory / f"key-{number}.json").write_bytes(b"damaged %d" % number)
+        manager.plan_recovery(f"key-{number}").apply(discard=True)
+
+    assert sorted(quarantined(directory)) == sorted(b"damaged %d" % number for number in range(10))
 
 
 def test_what_is_no_copy_of_ours_is_left_alone(manager: Manager, directory: Path) -> None:
