@@ -51,15 +51,15 @@ def test_the_document_of_verify_has_these_members_and_no_others(directory: Path)
         ),
         (("diff", "claim-1", "claim-2"), PREAMBLE | {"before", "after", "compared", "changes"}),
         (("repair", "claim-1"), PREAMBLE | {"dry_run", "blocked", "interrupted", "steps"}),
-        (("export",), PREAMBLE | {"checkpoints", "masks", "directories"}),
+        (("bundle",), PREAMBLE | {"path", "redacted", "files", "left_out"}),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_the_documents_of_the_others(directory: Path, words: tuple[str, ...], members: set[str]) -> None:
     command, *keys = words
-    json_flag = [] if command == "export" else ["--json"]
+    output = [directory.parent / "claims.tar"] if command == "bundle" else []
 
-    document = called(command, *json_flag, directory, *keys).document
+    document = called(command, "--json", directory, *keys, *output).document
 
     assert (set(document), document["command"], document["schema"]) == (members, command, 1)
 

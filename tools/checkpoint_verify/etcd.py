@@ -8,13 +8,9 @@ ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import re
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkpointmanager import DirectoryUnusable
@@ -31,7 +27,6 @@ if TYPE_CHECKING:
 
 SCHEME = "etcd://"
 _COPY_TRIES = 5
-_OUTPUTS = ("output", "prometheus")  # options that name a file to write
 _FILE = re.compile(rf"/(?:[^/]+{re.escape(SUFFIX)}|{re.escape(PREVIOUS)}[^/]+|{re.escape(QUARANTINE)}(?:/[^/]*)?)/?$")
 _COPY = re.compile(rf"{re.escape(QUARANTINE)}/[A-Za-z0-9%_][A-Za-z0-9%._-]*{re.escape(SUFFIX)}")
 
@@ -89,30 +84,9 @@ def refresh(path: str) -> None:
         file.write(blob)
 
 
-def words_in(arguments: argparse.Namespace) -> list[str]:
-    """Every URL of a command line."""
-    given = [value if isinstance(value, list) else [value] for value in vars(arguments).values()]
-    return [word for words in given for word in words if isinstance(word, str) and word.startswith(SCHEME)]
-
-
-@contextmanager
-def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
-    """Inside the block, every URL of the command line is also the path of a copy."""
-    places = list(dict.fromkeys(map(place_in, words_in(arguments))))
-    if not places:
-        yield
-        return
-    _make_absolute(arguments)
-    before = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix="checkpoint-verify-") as folder:
-        os.chdir(folder)
-        try:
-            for place in places:
-                _copy(place)
-            yield
-        finally:
-            os.chdir(before)
-            lock.elsewhere.clear()
+def copy(word: str) -> None:
+    """Copy what a URL names into the current directory, below the URL as a path."""
+    _copy(place_in(word))
 
 
 def _copy(place: Place) -> None:
@@ -157,20 +131,6 @@ def _note_owner(path: str, text: bytes) -> None:
     status = os.stat(path)
     pids = (owner.pid,) if owner else ()
     lock.elsewhere[status.st_dev, status.st_ino] = LockState(Held.HELD, pids, owner)
-
-
-def _make_absolute(arguments: argparse.Namespace) -> None:
-    """Make the other paths of the command line absolute: they are relative to the current directory."""
-    for name, value in vars(arguments).items():
-        if isinstance(value, list):
-            setattr(arguments, name, [_absolute(word) for word in value])
-        elif isinstance(value, str) and (name in _OUTPUTS or (name == "directory" and not value.startswith(SCHEME))):
-            setattr(arguments, name, os.path.abspath(value))
-
-
-def _absolute(word: object) -> object:
-    is_path = isinstance(word, str) and not word.startswith(SCHEME) and os.path.lexists(word)
-    return os.path.abspath(str(word)) if is_path else word
 
 
 def _credentials() -> dict[str, Any]:

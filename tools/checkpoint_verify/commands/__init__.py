@@ -10,11 +10,12 @@ from types import ModuleType
 
 from checkpointmanager import CheckpointError, __version__
 
-from .. import etcd, exitcodes
+from .. import exitcodes
+from ..mirror import mirrored
 from ..registry import NEWEST_KUBELET, parse_version
 from ..screens import phrases
 from ..targets import UsageError
-from . import diagnose, diff, export, quarantine, remove, repair, restore, show, verify
+from . import bundle, diagnose, diff, quarantine, remove, repair, restore, show, verify
 from . import list as list_
 
 COMMANDS: dict[str, ModuleType] = {
@@ -27,7 +28,7 @@ COMMANDS: dict[str, ModuleType] = {
     "restore": restore,
     "remove": remove,
     "quarantine": quarantine,
-    "export": export,
+    "bundle": bundle,
 }
 CHANGING = ("repair", "restore", "remove", "quarantine")  # they have no opinion about kubelet's files
 _OWN_OPTIONS = ("-h", "--help", "--version", "--print-completion")
@@ -103,7 +104,7 @@ def run(argv: list[str]) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     try:
-        with etcd.mirrored(arguments):
+        with mirrored(arguments):
             code: int = COMMANDS[arguments.command].run(arguments)
     except UsageError as error:
         print(f"checkpoint-verify {arguments.command}: {error}", file=sys.stderr)

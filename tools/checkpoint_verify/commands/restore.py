@@ -12,7 +12,7 @@ from checkpointmanager._format.names import LOCK
 from checkpointmanager._format.reason import Damaged, TooNew
 from checkpointmanager._format.repair import repair
 
-from .. import exitcodes, targets
+from .. import bundle, exitcodes, targets
 from ..etcd import SCHEME, refresh
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import Finding, State
@@ -58,6 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     if len(arguments.targets) == 1:
         directory, chosen = _whole(arguments.targets[0], arguments.directory)
     elif len(arguments.targets) == 2:
+        if bundle.is_redacted(os.path.dirname(arguments.targets[1])):
+            raise UsageError("the bundle was made with --redact, so it has no data to restore")
         target = targets.one(arguments.targets[:1], arguments.directory)
         directory = target.directory
         chosen = [_step(target, examine_path(arguments.targets[1], _CONTENT))]
@@ -123,6 +125,8 @@ def refuse_what_is_not_ours(directory: str) -> None:
 def _whole(source: str, directory: str | None) -> tuple[str, list[tuple[Step, bytes]]]:
     if directory is None:
         raise UsageError("name the directory that the backup goes to, with -d")
+    if bundle.is_redacted(source):
+        raise UsageError("the bundle was made with --redact, so it has no data to restore")
     chosen = []
     for found in scan(source, Surroundings(source), Circumstances(content=True), with_previous=False):
         if found.kubelet is None and found.key:

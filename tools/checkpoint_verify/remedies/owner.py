@@ -16,6 +16,7 @@ from checkpointmanager import (
     Store,
 )
 
+from .. import bundle
 from ..etcd import SCHEME, place_in, store_at
 from ..findings.access import AgentUser, acting_as_agent
 from ..findings.lock import Held, LockState, lock_of
@@ -68,6 +69,8 @@ def each_step(steps: Sequence[Step], work: Callable[[Step], None], bar: Progress
 
 def refuse_if_held(directory: str) -> None:
     """Raises Blocked before the user is asked to confirm something that cannot be done."""
+    if directory.startswith(bundle.SCHEME):
+        raise Blocked("a bundle is never changed; restore it to a directory")
     lock = lock_of(directory)
     if lock.held is Held.HELD:
         raise Blocked(_locked(lock))
