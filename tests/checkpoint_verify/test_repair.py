@@ -321,7 +321,7 @@ def test_nothing_is_said_to_be_kept_before_it_is(directory: Path) -> None:
     assert "kept" not in planned.out + failed.out
     assert failed.lines[0] == "DONE: 1 still DAMAGED"
     quarantine.unlink()
-    assert "what it replaced is kept in" in called("repair", "--yes", "--discard", "--all", directory).out
+    assert "the former bytes are kept in" in called("repair", "--yes", "--discard", "--all", directory).out
 
 
 def hurt_many(directory: Path, count: int) -> Path:

@@ -72,7 +72,7 @@ def test_a_whole_backup_changes_only_what_it_has(tmp_path: Path) -> None:
     ended = called("restore", "--yes", "-d", directory, backup)
 
     assert (ended.code, ended.lines[0]) == (0, "DONE: 2 restored")
-    assert "not in the backup, so it stays as it is" in ended.out
+    assert f"stays: {directory}/claim-3.json: not in the backup" in ended.out
     assert generations(directory) == {"claim-0": 2, "claim-1": 1, "claim-2": 1, "claim-3": 1}
 
 
@@ -152,7 +152,7 @@ def test_a_deleted_checkpoint_that_left_its_previous_generation_is_named_and_can
     [line] = [line for line in ended.lines if line.startswith("warning:")]
     restored = called(*line.partition("Next: checkpoint-verify ")[2].split(), "--yes")
 
-    assert "the checkpoint of claim-0 is not there" in line
+    assert "only the previous generation of claim-0 is there" in line
     assert restored.code == 0
     assert generations(directory)["claim-0"] == 2
     assert called("--strict", directory).code == 0

@@ -77,7 +77,7 @@ def _offer(directory: str, arguments: argparse.Namespace) -> int:
 def _diagnosis(target: Target, found: Finding) -> Diagnosis:
     if found.waits:
         cause = "Nothing is lost: the newest change is in the journal, and its file is older, torn or missing."
-        return Diagnosis(cause, PROVED, ["The agent's next start puts it in place"])
+        return Diagnosis(cause, PROVED)
     if found.state is State.GOOD:
         return Diagnosis("Nothing happened to this file: it is exactly as it was written.", PROVED)
     if found.state is State.UNREADABLE:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from checkpointmanager import Store
 from checkpointmanager._format.envelope import open_sealed
-from checkpointmanager._format.names import LOCK
+from checkpointmanager._format.names import LOCK, SUFFIX
 from checkpointmanager._format.reason import Damaged, TooNew
 from checkpointmanager._format.repair import repair
 
@@ -130,15 +130,15 @@ def _whole(source: str, directory: str | None) -> tuple[str, list[tuple[Step, by
     chosen = []
     for found in scan(source, Surroundings(source), Circumstances(content=True), with_previous=False):
         if found.kubelet is None and found.key:
-            target = targets.one([found.key], directory)
+            target = Target(os.path.join(directory, found.key + SUFFIX), found.key)
             chosen.append(_step(target, found))
     if not chosen:
         raise UsageError(f"{phrases.shown(source)} has no checkpoints")
     kept = {step.target.key for step, _ in chosen}
     for found in scan(directory, Surroundings(directory), Circumstances(), with_previous=False):
         if found.key not in kept:
-            why = "not in the backup, so it stays as it is"
-            chosen.append((Step(Target(found.path, found.key), found, action="good", detail=why), b""))
+            why = "not in the backup"
+            chosen.append((Step(Target(found.path, found.key), found, action="stays", detail=why), b""))
     return directory, chosen
 
 

@@ -131,8 +131,8 @@ def orphan(previous: Finding) -> Problem:
         previous.path,
         previous.key,
         "orphan",
-        f"the checkpoint of {previous.key} is not there; its previous generation is whole: {left}",
-        "Its file was deleted by hand or lost: a checkpoint that an agent removes leaves nothing behind",
+        f"only the previous generation of {previous.key} is there: {left}",
+        "The file of its checkpoint was deleted by hand, or lost",
         f"{phrases.command('restore', current)} {phrases.quoted(previous.path)}",
     )
 
@@ -145,8 +145,7 @@ def waiting(journal: Waiting) -> Problem:
         "",
         "journal",
         str(journal),
-        "The agent ended without closing the directory; its next start puts these changes in place, and everything "
-        "here is shown as it will be then",
+        "The agent ended before it closed the directory; its next start puts in place what is shown here as done",
         f"start the agent, or: {phrases.command('repair --all', journal.directory)}",
     )
 

@@ -21,7 +21,7 @@ class Step:
     target: Target
     found: Finding
     plan: RecoveryPlan | None = None
-    action: str = ""  # repaired, rolled-back, discarded, finished, dropped, restored, removed, good, left
+    action: str = ""  # repaired, rolled-back, discarded, finished, dropped, restored, removed, good, stays, left
     detail: str = ""
     quarantined: str = ""
     failed: bool = False
@@ -40,7 +40,7 @@ class Step:
     @property
     def is_change(self) -> bool:
         """True if the file was changed, or will be."""
-        return self.action not in ("left", "good")
+        return self.action not in ("left", "good", "stays")
 
     def leave(self, why: str, errno: int = 0) -> None:
         """Record that the file stays as it is, and why."""

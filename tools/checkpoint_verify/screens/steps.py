@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+
+from checkpointmanager._format.names import QUARANTINE
 
 from .. import exitcodes
 from ..findings.problem import MANY
@@ -73,7 +74,8 @@ def print_steps(steps: Sequence[Step], screen: Screen, *, planned: bool) -> None
             path, detail = phrases.shown(step.target.path), phrases.shown(step.detail)
             screen.say(_word(step, planned=planned), f": {path}: {detail}")
             if not planned and step.quarantined:
-                screen.say((f"what it replaced is kept in {phrases.shown(step.quarantined)}", FAINT), indent=2)
+                copy = phrases.shown(phrases.base_name(step.quarantined))
+                screen.say((f"the former bytes are kept in {QUARANTINE}/{copy}", FAINT), indent=2)
 
 
 def _print_many(same: list[Step], screen: Screen, *, planned: bool) -> None:
@@ -84,13 +86,12 @@ def _print_many(same: list[Step], screen: Screen, *, planned: bool) -> None:
     screen.say(_word(first, planned=planned), f": {where}: {reason}such as {some}")
     screen.say((f"the first: {phrases.shown(first.detail)}", FAINT), indent=2)
     if not planned and first.quarantined:
-        folder = phrases.shown(os.path.dirname(first.quarantined))
-        screen.say((f"what they replaced is kept in {folder}", FAINT), indent=2)
+        screen.say((f"the former bytes are kept in {QUARANTINE}", FAINT), indent=2)
 
 
 def _word(step: Step, *, planned: bool) -> tuple[str, str]:
-    if step.action == "good":
-        return "good already", FAINT
+    if step.action in ("good", "stays"):
+        return step.action.replace("good", "good already"), FAINT
     if step.is_open:
         return ("will still be damaged" if planned else "still damaged") if step.is_damaged else "left as it is", BAD
     word = step.action.replace("-", " ")
