@@ -24,7 +24,6 @@ from ..screens import phrases
 from ..screens.screen import (
     BAD,
     ODD,
-    STRONG,
     Answer,
     Screen,
     ask,
@@ -95,7 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
     if answer is Answer.INTERRUPTED:
         return exitcodes.COULD_NOT_LOOK
     if answer is Answer.NO:
-        shown.say(("Nothing was changed.", STRONG))
         return code_of(steps, planned=True)
     with progress("repairing", MANY_REPAIRS) as bar:
         (repairer.drop if arguments.drop else repairer.operate)(changes, bar)

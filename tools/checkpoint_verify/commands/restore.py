@@ -22,7 +22,7 @@ from ..remedies.quarantine import refuse_if_too_many
 from ..remedies.restore import put_back
 from ..remedies.step import Step, step_for
 from ..screens import phrases
-from ..screens.screen import BAD, STRONG, Answer, ask, check_that_a_user_can_answer, progress, screen
+from ..screens.screen import BAD, Answer, ask, check_that_a_user_can_answer, progress, screen
 from ..screens.steps import code_of, print_steps, print_steps_document, verdict_of_steps
 from ..targets import Target, UsageError
 
@@ -76,23 +76,25 @@ def run(arguments: argparse.Namespace) -> int:
     )
 
 
-def carry_out(arguments: argparse.Namespace, command: str, directory: str, steps: list[Step], work: Work) -> int:
-    """Ask, take the lock, make every change, and report. Returns the exit code."""
+def carry_out(
+    arguments: argparse.Namespace, command: str, directory: str, steps: list[Step], work: Work, *, keeps: bool = True
+) -> int:
+    """Ask, take the lock, make every change, and report. Returns the exit code. `keeps`: what is replaced, first."""
     shown = screen(quiet=arguments.json)
     changes = [step for step in steps if step.is_change]
     blocked, done = "", len(changes)
     try:
         if changes:
             refuse_if_held(directory)
-            refuse_if_too_many(directory, changes)
+            if keeps:
+                refuse_if_too_many(directory, changes)
             if not arguments.yes:
                 check_that_a_user_can_answer("--yes", json=arguments.json)
                 print_steps(steps, shown, planned=True)
-                answer = ask(
-                    f"Change {phrases.count(len(changes), 'file')}? What is replaced goes to quarantine first."
-                )
+                number = phrases.count(len(changes), "file")
+                kept = f"Change {number}? What is replaced goes to quarantine first."
+                answer = ask(kept if keeps else f"Delete {number} for good?")
                 if answer is not Answer.YES:
-                    shown.say(*[("Nothing was changed.", STRONG)] * (answer is Answer.NO))
                     return exitcodes.COULD_NOT_LOOK
             with progress(command, MANY) as bar, owned_store(directory, f"checkpoint-verify {command}") as store:
                 done = each_step(changes, lambda step: work(store, step), bar)

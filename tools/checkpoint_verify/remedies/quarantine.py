@@ -108,9 +108,9 @@ def _fit(sizes: Sequence[int]) -> bool:
     return len(sizes) <= KEPT and sum(sizes) <= KEPT_BYTES
 
 
-def delete(copy: Copy, store: Any) -> None:
-    """Delete a copy for good; `store` owns the directory or prefix."""
-    if copy.path.startswith(SCHEME):
-        store.delete_copy(copy.path)
+def delete(store: Any, step: Step) -> None:
+    """Delete the copy of a step for good; `store` owns the directory or prefix."""
+    if step.target.path.startswith(SCHEME):
+        store.delete_copy(step.target.path)
     else:
-        os.unlink(copy.path)
+        os.unlink(step.target.path)
