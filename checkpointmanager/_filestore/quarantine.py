@@ -22,7 +22,7 @@ from .directory import Directory
 from .reading import read_file
 from .system import sync
 
-KEPT = 64  # over all keys
+KEPT = 1024  # over all keys
 KEPT_BYTES = 256 << 20  # over all keys
 
 
@@ -110,7 +110,7 @@ class Quarantine:
         return kept_as
 
     def _prune(self, folder: int, key: str, kept_as: str) -> None:
-        """Never deletes the copy just made, whatever the clock says, or the last copy of a file still damaged."""
+        """Never deletes the copy just made, whatever the clock says, or the last copy of what is damaged or gone."""
         copies = [copy for copy in _copies(folder) if copy.name != kept_as]
         newest = {copy.key: copy.name for copy in copies} | {key: kept_as}
         surplus = [copy for copy in copies if copy.key == key][: 1 - KEPT_PER_KEY]
@@ -118,19 +118,20 @@ class Quarantine:
         room, number = KEPT_BYTES - _size(folder, kept_as), KEPT - 1
         for copy in reversed(copies):
             room, number = room - _size(folder, copy.name), number - 1
-            if (room < 0 or number < 0) and not (newest[copy.key] == copy.name and self._is_damaged(copy.key)):
+            is_last = newest[copy.key] == copy.name and not self._is_whole(copy.key)
+            if (room < 0 or number < 0) and not is_last:
                 surplus.append(copy)
         for copy in surplus:
             _delete(folder, copy.name)
 
-    def _is_damaged(self, key: str) -> bool:
+    def _is_whole(self, key: str) -> bool:
         try:
             open_sealed(read_file(self._directory, current_name(key), MAX_BYTES), key)
-        except (FileNotFoundError, TooNew):
+        except (FileNotFoundError, Damaged):
             return False
-        except Damaged:
-            return True
-        return False
+        except TooNew:
+            pass
+        return True
 
 
 def _copies(folder: int) -> list[_Copy]:

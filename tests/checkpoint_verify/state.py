@@ -44,3 +44,22 @@ def snapshot(directory: Path) -> dict[str, tuple[bytes, int, int]]:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
+
+
+def crashed(directory: Path, count: int = 4) -> Path:
+    """The same claims as an agent leaves them that dies with a journal, and none of its last changes in their files.
+
+    It had updated claim-1, removed claim-2 and created "ns/new", whose name is ns%2Fnew.
+    """
+    alive = make(directory.with_name(f"{directory.name}-alive"), count)
+    files = {path.name: path.read_bytes() for path in alive.iterdir() if path.is_file()}
+    with CheckpointManager(alive, CLAIMS) as manager:
+        manager.create_checkpoint("claim-1", claim(1) | {"pods": ["newest"]})
+        manager.remove_checkpoint("claim-2")
+        manager.create_checkpoint("ns/new", claim(9))
+        journal = (alive / ".journal").read_bytes()
+    shutil.rmtree(alive)
+    directory.mkdir(mode=0o700)
+    for name, blob in (files | {".journal": journal}).items():
+        (directory / name).write_bytes(blob)
+    return directory

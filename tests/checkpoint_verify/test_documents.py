@@ -17,12 +17,12 @@ from checkpointmanager.testing import damage
 from .command import called, checkpoint_verify
 
 PREAMBLE = {"schema", "tool", "command", "time", "exit_code"}
-FINDING = {"path", "state", "reason", "detail", "key", "bytes", "header", "kubelet"}
+FINDING = {"path", "state", "reason", "detail", "key", "bytes", "waits_in_journal", "header", "kubelet"}
 VERIFY: dict[str, Any] = {
     "": PREAMBLE | {"verdict", "summary", "paths", "problems", "searches"},
     "paths": {
         "path", "type", "of_kubelet", "exit_code", "files", "states", "damaged", "kinds", "generations", "boots",
-        "bytes", "previous", "temp_files", "quarantined", "foreign", "lock", "kubelet",
+        "bytes", "previous", "temp_files", "quarantined", "foreign", "lock", "journal", "kubelet",
     },
     "problems": {"path", "severity", "key", "reason", "detail", "meaning", "next", "subject"},
 }  # fmt: skip
@@ -51,15 +51,15 @@ def test_the_document_of_verify_has_these_members_and_no_others(directory: Path)
         ),
         (("diff", "claim-1", "claim-2"), PREAMBLE | {"before", "after", "compared", "changes"}),
         (("repair", "claim-1"), PREAMBLE | {"dry_run", "blocked", "interrupted", "steps"}),
-        (("export",), PREAMBLE | {"checkpoints", "masks", "directories"}),
+        (("bundle",), PREAMBLE | {"path", "redacted", "files", "left_out"}),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_the_documents_of_the_others(directory: Path, words: tuple[str, ...], members: set[str]) -> None:
     command, *keys = words
-    json_flag = [] if command == "export" else ["--json"]
+    output = [directory.parent / "claims.tar"] if command == "bundle" else []
 
-    document = called(command, *json_flag, directory, *keys).document
+    document = called(command, "--json", directory, *keys, *output).document
 
     assert (set(document), document["command"], document["schema"]) == (members, command, 1)
 

@@ -27,7 +27,6 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become ano
         ("show", "-d", "{d}", "claim-1"),
         ("diagnose", "-d", "{d}", "claim-1"),
         ("diff", "-d", "{d}", "claim-1", "claim-2"),
-        ("export", "{d}"),
         ("repair", "--dry-run", "--all", "{d}"),
     ],
     ids=lambda words: words[0],
@@ -50,7 +49,9 @@ def test_every_subcommand_ends_with_0_for_good_and_1_for_damage(directory: Path,
         ("show", "a", "b"),
         ("diff", "a"),
         ("repair",),
-        ("export", "--mask", "data.token", "."),
+        ("bundle", "."),
+        ("restore", "a"),
+        ("remove",),
         ("list", "--sort", "colour", "."),
         ("--print-completion", "teletype"),
     ],
@@ -63,7 +64,7 @@ def test_usage_errors_end_with_2(words: tuple[str, ...], tmp_path: Path) -> None
     assert "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize("command", ["verify", "list", "show", "diagnose", "export"])
+@pytest.mark.parametrize("command", ["verify", "list", "show", "diagnose"])
 def test_a_missing_path_ends_with_3(command: str) -> None:
     assert checkpoint_verify(command, "/nonexistent/claims").code == 3
 
@@ -100,7 +101,7 @@ def test_damage_wins_over_a_file_that_may_not_be_read(reachable_directory: Path)
 
 def test_a_broken_pipe_ends_with_3_and_no_traceback(directory: Path) -> None:
     with subprocess.Popen(
-        arguments("export", directory), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        arguments("list", "--json", directory), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
     ) as process:
         assert process.stdout
         process.stdout.close()
@@ -185,7 +186,7 @@ def test_a_path_that_looks_like_a_misspelt_subcommand_is_a_path(
 
 @pytest.mark.parametrize(
     ("words", "closed"),
-    [((), ">&-"), ((), ">&- 2>&-"), ((), "<&- >&- 2>&-"), (("export",), ">&-"), (("repair", "--yes", "--all"), ">&-")],
+    [((), ">&-"), ((), ">&- 2>&-"), ((), "<&- >&- 2>&-"), (("list",), ">&-"), (("repair", "--yes", "--all"), ">&-")],
 )
 def test_closed_output_ends_with_3_and_no_file_gets_what_was_meant_for_it(
     directory: Path, words: tuple[str, ...], closed: str
@@ -243,7 +244,7 @@ def test_no_file_is_opened_under_the_number_of_a_closed_stream(tmp_path: Path) -
 
 def test_a_broken_pipe_does_not_hide_damage(directory: Path) -> None:
     damage.edit_by_hand(directory, "claim-1")
-    for words in ([], ["list"], ["export"], ["repair", "--dry-run", "--all"]):
+    for words in ([], ["list"], ["repair", "--dry-run", "--all"]):
         with subprocess.Popen(arguments(*words, directory), stdout=subprocess.PIPE, env=environment()) as process:
             assert process.stdout
             process.stdout.close()

@@ -100,7 +100,7 @@ def test_a_non_utf8_directory_is_verified_listed_and_repaired(tmp_path: Path) ->
     make(directory)
     damage.flip_bit(directory, "claim-1")
 
-    for words in (("verify",), ("list",), ("export",), ("diagnose", "-d"), ("show", "-d")):
+    for words in (("verify",), ("list",), ("diagnose", "-d"), ("show", "-d")):
         target = ["claim-1"] if "-d" in words else []
         assert called(*words, directory, *target).code == 1
     # In a separate process: the library's log contains the name, which xdist cannot pass on.

@@ -142,7 +142,7 @@ def test_kubelet_s_leftover_temp_files_are_a_warning(kubelet: Path) -> None:
     assert "1 leftover temp file" in called(kubelet).out
 
 
-def test_show_diff_diagnose_list_and_export_understand_them(kubelet: Path) -> None:
+def test_show_diff_diagnose_list_and_bundle_understand_them(kubelet: Path) -> None:
     dra = kubelet / "dra_manager_state"
     old = kubelet.parent / "old"
     old.write_bytes(blob_of("dra_manager_state/many"))
@@ -152,7 +152,8 @@ def test_show_diff_diagnose_list_and_export_understand_them(kubelet: Path) -> No
     assert "$.data.Data.ClaimInfoStateList" in called("diff", old, dra).out
     assert "kubelet 1.31 to 1.37" in called("diagnose", dra).out
     assert "dra_manager_state" in called("list", kubelet).out
-    assert len(called("export", kubelet).document["checkpoints"]) == 5
+    assert "5 files of kubelet or a driver" in called("bundle", kubelet, kubelet.parent / "kubelet.tar").out
+    assert called("list", "--json", kubelet.parent / "kubelet.tar").document["checkpoints"][0]["state"] == "good"
     dra.write_bytes(dra.read_bytes().replace(b"rack4", b"rack5"))
     text = called("diagnose", dra)
     assert text.code == 1
@@ -252,15 +253,15 @@ def test_the_file_of_nvidia_s_driver_in_its_own_directory(tmp_path: Path) -> Non
     assert "kubectl drain" in called("diagnose", path).out
 
 
-def test_a_bundle_of_export_among_checkpoints_never_was_one(directory: Path) -> None:
-    bundle = called("export", directory).out
+def test_a_report_among_checkpoints_never_was_one(directory: Path) -> None:
+    bundle = called("list", "--json", directory).out
     (directory / "bundle.json").write_text(bundle)
     (directory / "other.json").write_text('{"generation": {"readable_by": 1}, "x": {"readable_by": 1}}')
 
     ended = called(directory)
 
     assert ended.code == 1
-    for name, what in (("bundle", "the output of checkpoint-verify export"), ("other", "a JSON document, but neither")):
+    for name, what in (("bundle", "the output of checkpoint-verify list"), ("other", "a JSON document, but neither")):
         assert f"{directory}/{name}.json: unrecognised: {what}" in ended.out
         assert "changed after it was written" not in ended.out
         text = called("diagnose", directory / f"{name}.json").out

@@ -57,29 +57,29 @@ def test_five_looks_at_a_busy_directory_find_no_damage_and_no_leftovers(writer_p
         assert (lock["state"], lock["pids"], lock["holder"]["owner"]) == ("held", [pid], "the agent")
 
 
-@pytest.mark.parametrize("command", ["list", "export"])
-def test_list_and_export_beside_a_writer(writer_process: tuple[Path, int], command: str) -> None:
+def test_list_and_bundle_beside_a_writer(writer_process: tuple[Path, int], tmp_path: Path) -> None:
     directory, _ = writer_process
 
-    for _ in range(2):
-        assert checkpoint_verify(command, directory).code == 0
+    for number in range(2):
+        assert checkpoint_verify("list", directory).code == 0
+        bundle = tmp_path / f"{number}.tar"
+        assert checkpoint_verify("bundle", directory, bundle).code == 0
+        assert checkpoint_verify(bundle).code == 0
 
 
-def test_export_skips_what_is_removed_while_it_reads(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = disk.look
+def test_bundle_skips_what_is_removed_while_it_reads(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = disk.pieces
 
-    def removed_first(name: str, *arguments: Any) -> disk.Look:
-        if name == "claim-1.json":
-            (directory / name).unlink(missing_ok=True)
-        return real(name, *arguments)
+    def removed_first(path: str) -> Iterator[bytes]:
+        if path.endswith("claim-1.json"):
+            Path(path).unlink()
+        return real(path)
 
-    monkeypatch.setattr(disk, "look", removed_first)
-    ended = called("export", directory)
+    monkeypatch.setattr(disk, "pieces", removed_first)
 
-    assert ended.code == 0
-    keys = [checkpoint["key"] for checkpoint in ended.document["checkpoints"]]
-    assert "claim-0" in keys
-    assert "claim-1" not in keys
+    assert "3 checkpoints" in called("bundle", directory, tmp_path / "claims.tar").out
 
 
 def test_a_temp_file_is_left_over_only_if_no_process_can_be_writing_it(directory: Path) -> None:

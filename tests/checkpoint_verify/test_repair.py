@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_verify.remedies import repair as repairs
+from checkpoint_verify.remedies.step import Step
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage, failing
 
@@ -129,7 +130,7 @@ def test_on_a_terminal_it_asks_and_obeys_the_answer(directory: Path, typed: byte
 
 
 def test_nothing_to_repair_is_good(directory: Path) -> None:
-    assert checkpoint_verify("repair", "--all", directory).out == "GOOD: nothing to repair\n"
+    assert checkpoint_verify("repair", "--all", directory).out == "GOOD: nothing to do\n"
     assert checkpoint_verify("repair", directory / "claim-1.json").code == 0
 
 
@@ -320,7 +321,7 @@ def test_nothing_is_said_to_be_kept_before_it_is(directory: Path) -> None:
     assert "kept" not in planned.out + failed.out
     assert failed.lines[0] == "DONE: 1 still DAMAGED"
     quarantine.unlink()
-    assert "the damaged bytes are kept in" in called("repair", "--yes", "--discard", "--all", directory).out
+    assert "the former bytes are kept in" in called("repair", "--yes", "--discard", "--all", directory).out
 
 
 def hurt_many(directory: Path, count: int) -> Path:
@@ -366,7 +367,7 @@ def test_an_interrupted_repair_says_what_was_done_and_what_not(
         damage.flip_bit(directory, f"claim-{number}")
     real, calls = repairs._read_back, itertools.count(1)
 
-    def interrupted(step: repairs.Step) -> None:
+    def interrupted(step: Step) -> None:
         if next(calls) == 3:
             raise KeyboardInterrupt
         real(step)

@@ -128,7 +128,7 @@ def test_what_is_in_a_file_s_place_is_moved_by_the_operator_never_by_repair(dire
     assert snapshot(directory) == before
     assert move["commands"] == [f"mv {path} /root/{path.name}.$(date +%s)"]
     source = "BACKUP" if key == KEY else directory / f".previous-{key}"
-    assert refill["commands"] == [f"cp -a {source} {path}"]
+    assert refill["commands"] == [f"checkpoint-verify restore {path} {source}"]
 
 
 def test_every_printed_command_begins_with_the_name_that_was_called(directory: Path, tmp_path: Path) -> None:

@@ -8,19 +8,15 @@ ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import re
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkpointmanager import DirectoryUnusable
-from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.keys import decode_key
 from checkpointmanager._format.lockowner import LockOwner
-from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
+from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX, key_in
 
 from .findings import lock
 from .findings.lock import Held, LockState
@@ -29,13 +25,10 @@ from .targets import UsageError
 if TYPE_CHECKING:
     from checkpointmanager.etcd import EtcdStore
 
-    from .remedies.quarantine import Copy
-
 SCHEME = "etcd://"
 _COPY_TRIES = 5
-_OUTPUTS = ("output", "prometheus")  # options that name a file to write
 _FILE = re.compile(rf"/(?:[^/]+{re.escape(SUFFIX)}|{re.escape(PREVIOUS)}[^/]+|{re.escape(QUARANTINE)}(?:/[^/]*)?)/?$")
-_COPY = re.compile(rf"{re.escape(QUARANTINE)}/[A-Za-z0-9][A-Za-z0-9._-]*{re.escape(SUFFIX)}")
+_COPY = re.compile(rf"{re.escape(QUARANTINE)}/[A-Za-z0-9%_][A-Za-z0-9%._-]*{re.escape(SUFFIX)}")
 
 
 class Place(NamedTuple):
@@ -47,8 +40,8 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"{SCHEME}{','.join(self.addresses)}{self.prefix}"
 
-    def open(self, **options: Any) -> EtcdStore:
-        """Open the store itself, without waiting for a lock that is held."""
+    def open(self, **options: Any) -> Any:
+        """Open the store itself, an EtcdStore, without waiting for a lock that is held."""
         try:
             from checkpointmanager.etcd import EtcdStore  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as missing:
@@ -73,7 +66,7 @@ def place_in(word: str) -> Place:
     return Place(tuple(addresses.split(",")), prefix)
 
 
-def store_at(directory: str, *, read_only: bool = False, owner: str = "") -> str | EtcdStore:
+def store_at(directory: str, *, read_only: bool = False, owner: str = "") -> Any:
     """What a manager should open: the directory, or the store that a URL names."""
     if not directory.startswith(SCHEME):
         return directory
@@ -86,53 +79,16 @@ def refresh(path: str) -> None:
         return
     store = place_in(path).open(read_only=True)
     try:
-        blob = store.read(os.path.basename(path).removesuffix(SUFFIX))
+        blob = store.read(key_in(os.path.basename(path)) or "")
     finally:
         store.close()
     with open(path, "wb") as file:
         file.write(blob)
 
 
-class CopiesInEtcd:
-    """Changes the copies in quarantine as remedies/quarantine.py does in a directory, for the owner of the prefix."""
-
-    def __init__(self, store: EtcdStore) -> None:
-        self._store = store
-
-    def restore(self, copy: Copy) -> str:
-        """Put the copy's bytes in its key's place. Returns the copy of the replaced bytes, or "" if there were none."""
-        kept = self._store.restore_copy(copy.path)
-        refresh(copy.target)
-        return kept
-
-    def delete(self, copy: Copy) -> None:
-        self._store.delete_copy(copy.path)
-
-
-def words_in(arguments: argparse.Namespace) -> list[str]:
-    """Every URL of a command line."""
-    given = [value if isinstance(value, list) else [value] for value in vars(arguments).values()]
-    return [word for words in given for word in words if isinstance(word, str) and word.startswith(SCHEME)]
-
-
-@contextmanager
-def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
-    """Inside the block, every URL of the command line is also the path of a copy."""
-    places = list(dict.fromkeys(map(place_in, words_in(arguments))))
-    if not places:
-        yield
-        return
-    _make_absolute(arguments)
-    before = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix="checkpoint-verify-") as folder:
-        os.chdir(folder)
-        try:
-            for place in places:
-                _copy(place)
-            yield
-        finally:
-            os.chdir(before)
-            lock.elsewhere.clear()
+def copy(word: str) -> None:
+    """Copy what a URL names into the current directory, below the URL as a path."""
+    _copy(place_in(word))
 
 
 def _copy(place: Place) -> None:
@@ -161,7 +117,7 @@ def _write_files(store: EtcdStore, folder: str, written: list[str]) -> None:
     """Names that are not ours are left out: nothing in etcd may choose a path here."""
     for name, blob in store.snapshot():
         key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else name.removeprefix(PREVIOUS)
-        if name == LOCK or (key != name and is_name(key)) or _COPY.fullmatch(name):
+        if name == LOCK or (key != name and decode_key(key) is not None) or _COPY.fullmatch(name):
             path = os.path.join(folder, name)
             with open(path, "xb", opener=_private) as file:
                 file.write(blob)
@@ -177,20 +133,6 @@ def _note_owner(path: str, text: bytes) -> None:
     status = os.stat(path)
     pids = (owner.pid,) if owner else ()
     lock.elsewhere[status.st_dev, status.st_ino] = LockState(Held.HELD, pids, owner)
-
-
-def _make_absolute(arguments: argparse.Namespace) -> None:
-    """Make the other paths of the command line absolute: they are relative to the current directory."""
-    for name, value in vars(arguments).items():
-        if isinstance(value, list):
-            setattr(arguments, name, [_absolute(word) for word in value])
-        elif isinstance(value, str) and (name in _OUTPUTS or (name == "directory" and not value.startswith(SCHEME))):
-            setattr(arguments, name, os.path.abspath(value))
-
-
-def _absolute(word: object) -> object:
-    is_path = isinstance(word, str) and not word.startswith(SCHEME) and os.path.lexists(word)
-    return os.path.abspath(str(word)) if is_path else word
 
 
 def _credentials() -> dict[str, Any]:

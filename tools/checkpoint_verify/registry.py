@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from checkpointmanager._format.envelope import Header, open_sealed
+from checkpointmanager._format.keys import decode_key
 from checkpointmanager._format.names import PREVIOUS, SUFFIX
 from checkpointmanager._format.reason import Damaged, Reason, TooNew
 from checkpointmanager._format.repair import SearchBudget, repair
@@ -81,7 +82,9 @@ def subject_at(found: Finding, budget: SearchBudget | None = None) -> Subject | 
     if not found.key or found.kubelet:
         return None
     path, folder = found.path, found.path.rpartition("/")[0] or "."
-    blob = b"" if found.reason == Reason.NOT_A_FILE else _read(path)  # a device may react to being opened
+    blob = found.blob
+    if not blob and found.reason != Reason.NOT_A_FILE:  # a device may react to being opened
+        blob = _read(path)
     if whole := _of_whole(blob, found.key):
         return whole
     if (cure := repair(blob, budget)) and (mended := _of_whole(cure.blob, found.key)):
@@ -130,7 +133,7 @@ def _of_pod(key: str, pod: PodConfig) -> Subject:
 
 def _of_whole(blob: bytes, key: str) -> Subject | None:
     try:
-        header, data = open_sealed(blob, key)
+        header, data = open_sealed(blob, decode_key(key) or "")
     except (Damaged, TooNew):
         return None
     return subject_of(header, data)

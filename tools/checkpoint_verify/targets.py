@@ -1,7 +1,8 @@
 """Turns the arguments of a command line into files.
 
-A KEY is looked up in the directory named before it (`-d DIR KEY`, `DIR KEY`), by default the current one.
-An argument with a slash, or the name of an existing file, is a FILE.
+A KEY is written as file names and screens show it (`%2F` for a slash). It is looked up in the directory named before it
+(`-d DIR KEY`, `DIR KEY`), by default the current one. An argument with a slash, or the name of an existing file, is a
+FILE.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import os
 from dataclasses import dataclass
 
-from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.keys import decode_key
 from checkpointmanager._format.names import PREVIOUS, SUFFIX
 
 from .findings.examine import key_at, key_of
@@ -24,10 +25,15 @@ class UsageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One file, by path, with the key in its name ("" if there is none)."""
+    """One file, by path, with the key as its name shows it ("" if there is none)."""
 
     path: str
     key: str
+
+    @property
+    def real_key(self) -> str:
+        """The key itself, for the library."""
+        return decode_key(self.key) or ""
 
     @property
     def directory(self) -> str:
@@ -47,9 +53,9 @@ def resolve(given: list[str], directory: str | None) -> tuple[list[Target], str 
     """The targets, and the directory that was named, if any."""
     targets: list[Target] = []
     for word in given:
-        if _is_directory(word) and not (directory and is_name(word) and "/" not in word):
+        if _is_directory(word) and not (directory and decode_key(word) is not None):
             directory = word
-        elif "/" in word or not is_name(word) or (directory is None and os.path.lexists(word)):
+        elif decode_key(word) is None or (directory is None and os.path.lexists(word)):
             targets.append(_file(word))
         else:
             targets.append(_keyed(word, directory or "."))

@@ -275,11 +275,23 @@ def test_with_a_stopped_clock_every_copy_still_gets_a_name_of_its_own(anything: 
     assert b"damaged 5" in quarantined(directory)
 
 
-def test_all_keys_together_keep_the_newest_64(anything: Manager, directory: Path) -> None:
+def test_all_keys_together_keep_the_newest(anything: Manager, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "KEPT", 64)
     for number in range(70):
         replaced(anything, directory, f"key-{number}", b"damaged %d" % number)
 
     assert sorted(quarantined(directory)) == sorted(b"damaged %d" % number for number in range(6, 70))
+
+
+def test_the_only_copy_of_what_is_gone_is_not_pruned(
+    anything: Manager, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "KEPT", 4)
+    for number in range(10):
+        (directory / f"key-{number}.json").write_bytes(b"damaged %d" % number)
+        anything.plan_recovery(f"key-{number}").apply(discard=True)
+
+    assert sorted(quarantined(directory)) == sorted(b"damaged %d" % number for number in range(10))
 
 
 def test_all_keys_together_keep_no_more_bytes_than_the_limit(

@@ -10,11 +10,12 @@ from types import ModuleType
 
 from checkpointmanager import CheckpointError, __version__
 
-from .. import etcd, exitcodes
+from .. import exitcodes
+from ..mirror import mirrored
 from ..registry import NEWEST_KUBELET, parse_version
 from ..screens import phrases
 from ..targets import UsageError
-from . import diagnose, diff, export, quarantine, repair, show, verify
+from . import bundle, diagnose, diff, quarantine, remove, repair, restore, show, verify
 from . import list as list_
 
 COMMANDS: dict[str, ModuleType] = {
@@ -24,15 +25,18 @@ COMMANDS: dict[str, ModuleType] = {
     "diff": diff,
     "diagnose": diagnose,
     "repair": repair,
+    "restore": restore,
+    "remove": remove,
     "quarantine": quarantine,
-    "export": export,
+    "bundle": bundle,
 }
+CHANGING = ("repair", "restore", "remove", "quarantine")  # they have no opinion about kubelet's files
 _OWN_OPTIONS = ("-h", "--help", "--version", "--print-completion")
 _PATHS = ("paths", "targets", "directory", "prometheus", "output")
 _DESCRIPTION = """\
 Checks checkpoint directories and kubelet's own state files, and reports what is
-damaged, why, and what to do. Without a subcommand it runs verify. Only repair and
-quarantine restore and purge take the lock, and only they change state files.
+damaged, why, and what to do. Without a subcommand it runs verify. Only repair,
+restore, remove and quarantine purge take the lock, and only they change state files.
 """
 _EXIT_CODES = """\
 exit codes: 0 good, 1 damaged or not usable, 2 wrong usage, 3 could not look. 1 wins over 3.
@@ -70,7 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(subparser)
-        if name not in ("repair", "quarantine"):
+        if name not in CHANGING:
             subparser.add_argument(
                 "--kubelet-version",
                 metavar="VERSION",
@@ -100,7 +104,7 @@ def run(argv: list[str]) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     try:
-        with etcd.mirrored(arguments):
+        with mirrored(arguments):
             code: int = COMMANDS[arguments.command].run(arguments)
     except UsageError as error:
         print(f"checkpoint-verify {arguments.command}: {error}", file=sys.stderr)

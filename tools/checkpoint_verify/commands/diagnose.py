@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.keys import decode_key
 from checkpointmanager._format.names import SUFFIX
 
 from .. import targets
@@ -75,6 +75,9 @@ def _offer(directory: str, arguments: argparse.Namespace) -> int:
 
 
 def _diagnosis(target: Target, found: Finding) -> Diagnosis:
+    if found.waits:
+        cause = "Nothing is lost: the newest change is in the journal, and its file is older, torn or missing."
+        return Diagnosis(cause, PROVED)
     if found.state is State.GOOD:
         return Diagnosis("Nothing happened to this file: it is exactly as it was written.", PROVED)
     if found.state is State.UNREADABLE:
@@ -95,7 +98,9 @@ def _diagnosis(target: Target, found: Finding) -> Diagnosis:
 def _other_path(target: Target, blob: bytes) -> str:
     """The right path of a file whose header names another key; "" if it names its own."""
     other = stated_key(blob)
-    return os.path.join(target.directory, other + SUFFIX) if is_name(other) and other != target.key else ""
+    return (
+        os.path.join(target.directory, other + SUFFIX) if decode_key(other) is not None and other != target.key else ""
+    )
 
 
 def _remedies(target: Target, found: Finding, diagnosis: Diagnosis) -> list[Remedy]:
@@ -120,7 +125,7 @@ def _print(
     screen.say()
     screen.say(("What happened  ", FAINT), (diagnosis.cause, STRONG), (f"  [{diagnosis.certainty}]", FAINT))
     if found.header:
-        screen.pairs(header_pairs(found.header))
+        screen.pairs(header_pairs(found.header, waits=found.waits))
     if subject:
         screen.pairs([("holds", str(subject))])
     if found.kubelet:

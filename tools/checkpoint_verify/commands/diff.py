@@ -67,7 +67,7 @@ def _two(arguments: argparse.Namespace) -> tuple[Target, Target]:
 
 
 def _document(found: Finding) -> dict[str, Any]:
-    """Header and data in one document, so that a path in it reads as it does for --mask."""
+    """Header and data in one document."""
     header = finding_document(found)["header"] or {}
     return header | {"data": found.data}
 

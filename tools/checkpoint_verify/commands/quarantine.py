@@ -1,4 +1,4 @@
-"""quarantine: list, show, restore or delete the copies of damaged files."""
+"""quarantine: list or delete the copies of damaged files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.keys import decode_key
 from checkpointmanager._format.names import QUARANTINE
 from checkpointmanager._format.reason import reason_of
 from checkpointmanager._format.repair import SearchBudget
@@ -19,28 +19,26 @@ from ..findings.finding import Finding, State, Subject, listed
 from ..findings.summary import SEARCH_COST
 from ..registry import subject_at
 from ..remedies import quarantine
-from ..remedies.owner import Blocked, owned_copies, refuse_if_held
 from ..remedies.quarantine import Copy
+from ..remedies.step import Step
 from ..screens import phrases
 from ..screens.documents import path_members, print_document, subject_document
-from ..screens.screen import BAD, FAINT, FINE, Answer, Screen, ask, check_that_a_user_can_answer, screen
-from ..targets import UsageError, add_directory
-from . import show
+from ..screens.screen import FAINT, Screen, screen
+from ..targets import Target, UsageError, add_directory
+from .restore import add_consent, carry_out
 
-HELP = "list, show, restore or delete the copies of damaged files"
+HELP = "list or delete the copies of damaged files"
 EXAMPLES = """\
   checkpoint-verify quarantine list /var/lib/agent/claims
-  checkpoint-verify quarantine show -d /var/lib/agent/claims pod-7
-  checkpoint-verify quarantine restore -d /var/lib/agent/claims pod-7
+  checkpoint-verify quarantine purge -d /var/lib/agent/claims pod-7
   checkpoint-verify quarantine purge --all /var/lib/agent/claims
 
 A COPY is a path, or with -d the name of a copy or a key, which means its newest copy.
-restore and purge need the lock, as repair does: stop the agent first.
+purge needs the lock, as repair does: stop the agent first. show COPY shows one, and
+restore KEY COPY puts it back.
 """
 _COMMANDS = {
     "list": "list the copies, oldest first",
-    "show": "show what is in a copy",
-    "restore": "put a copy back in its key's place; the file it replaces goes to quarantine",
     "purge": "delete copies; --all keeps the last copy of a key that is damaged or gone",
 }
 
@@ -52,38 +50,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.formatter_class = argparse.RawDescriptionHelpFormatter
         own = [line for line in EXAMPLES.splitlines() if f"quarantine {verb}" in line]
         sub.epilog = "\n".join(["examples:", *own])
-        sub.add_argument("--json", action="store_true", help="print one JSON document")
         if verb == "list":
             sub.add_argument(
                 "paths", nargs="*", metavar="DIR", default=["."], help="directories of checkpoints (default: .)"
             )
+            sub.add_argument("--json", action="store_true", help="print one JSON document")
             continue
-        sub.add_argument(
-            "targets",
-            nargs="*" if verb == "purge" else 1,
-            metavar="COPY|DIR" if verb == "purge" else "COPY",
-            help="the path of a copy, or see -d",
-        )
+        sub.add_argument("targets", nargs="*", metavar="COPY|DIR", help="the path of a copy, or see -d")
         add_directory(sub)
-        if verb == "show":
-            sub.add_argument("--raw", action="store_true", help="copy the bytes to standard output, unchanged")
-            continue
-        if verb == "purge":
-            sub.add_argument("--all", action="store_true", help="every copy in the directory that is no longer needed")
-        sub.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
+        sub.add_argument("--all", action="store_true", help="every copy in the directory that is no longer needed")
+        add_consent(sub)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.verb == "list":
-        return _list(arguments)
-    if arguments.verb == "show":
-        arguments.targets, arguments.directory = [_named(arguments)[0].path], None
-        arguments.previous, arguments.kubelet_version = False, None
-        return show.run(arguments)
-    try:
-        return _restore(arguments) if arguments.verb == "restore" else _purge(arguments)
-    except Blocked as why:
-        return _report(arguments, [], exitcodes.COULD_NOT_LOOK, f"NOTHING DONE: {phrases.shown(str(why))}")
+    return _list(arguments) if arguments.verb == "list" else _purge(arguments)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -121,76 +101,36 @@ def _print_list(rows: list[tuple[Copy, Finding | None, Subject | None]], screen:
     screen.say((phrases.count(len(rows), "copy", "copies"), FAINT))
 
 
-def _restore(arguments: argparse.Namespace) -> int:
-    [copy] = _named(arguments)
-    refuse_if_held(copy.directory)
-    inside = examine_path(copy.path)
-    question = f"Put back a {inside.word} copy of {copy.key}, which is now {_now(quarantine.present(copy))}?"
-    if answer := _declined(arguments, question):
-        return answer
-    with owned_copies(copy.directory, owner="checkpoint-verify quarantine") as kept_copies:
-        kept = kept_copies.restore(copy)
-    after = quarantine.present(copy)
-    code = exitcodes.of(damaged=after is None or after.state is State.DAMAGED, unseen=False)
-    also = f"; the file it replaced is kept in {phrases.shown(kept)}" if kept else ""
-    said = f"DONE: {phrases.shown(copy.target)} is back and {_now(after)}{also}"
-    return _report(arguments, [(copy, "restored", kept)], code, said)
-
-
 def _purge(arguments: argparse.Namespace) -> int:
     if arguments.all and len(arguments.targets) + bool(arguments.directory) > 1:
         raise UsageError("--all takes one directory")
     if not arguments.all and not arguments.targets:
         raise UsageError("give the COPYs to delete, or a directory with --all")
     directory = next(iter(arguments.targets), arguments.directory or ".")
-    chosen = quarantine.copies_in(directory) if arguments.all else _named(arguments)
-    needed = [copy for copy in chosen if arguments.all and quarantine.is_needed(copy, chosen)]
-    doomed = [copy for copy in chosen if copy not in needed]
-    directories = {copy.directory for copy in doomed}
+    if arguments.all:
+        chosen = quarantine.copies_in(directory)
+    else:
+        chosen = [_copy(word, arguments.directory) for word in arguments.targets]
+    needed = {copy.path for copy in chosen if arguments.all and quarantine.is_needed(copy, chosen)}
+    directories = {copy.directory for copy in chosen} or {directory}
     if len(directories) > 1:
         raise UsageError("all copies must belong to one directory, because its lock is needed")
-    rest = f", {phrases.count(len(needed), 'copy', 'copies')} of damaged or missing keys kept" if needed else ""
-    if not doomed:
-        return _report(arguments, [], exitcodes.GOOD, f"GOOD: nothing to delete{rest}")
-    [directory] = directories
-    refuse_if_held(directory)
-    if answer := _declined(arguments, f"Delete {phrases.count(len(doomed), 'copy', 'copies')} for good?"):
-        return answer
-    done: list[tuple[Copy, str, str]] = []
-    with owned_copies(directory, owner="checkpoint-verify quarantine") as kept_copies:
-        for copy in doomed:
-            try:
-                kept_copies.delete(copy)
-                done.append((copy, "deleted", ""))
-            except OSError as error:
-                done.append((copy, "left", reason_of(error)))
-    left = [copy for copy, action, _ in done if action == "left"]
-    code = exitcodes.COULD_NOT_LOOK if left else exitcodes.GOOD
-    failed = f", {len(left)} could not be deleted" if left else ""
-    said = f"DONE: {phrases.count(len(done) - len(left), 'copy', 'copies')} deleted{failed}{rest}"
-    return _report(arguments, done, code, said)
+    steps = [_step(copy, is_needed=copy.path in needed) for copy in chosen]
+    return carry_out(arguments, "quarantine purge", directories.pop(), steps, quarantine.delete, keeps=False)
 
 
-def _declined(arguments: argparse.Namespace, question: str) -> int:
-    """0 if the user agrees, otherwise the exit code."""
-    if arguments.yes:
-        return 0
-    check_that_a_user_can_answer("--yes", json=arguments.json)
-    answer = ask(question)
-    if answer is Answer.NO:
-        print("Nothing was changed.")
-    return 0 if answer is Answer.YES else exitcodes.COULD_NOT_LOOK
-
-
-def _named(arguments: argparse.Namespace) -> list[Copy]:
-    return [_copy(word, arguments.directory) for word in arguments.targets]
+def _step(copy: Copy, *, is_needed: bool) -> Step:
+    found = Finding(copy.path, State.GOOD, key=copy.key)
+    if is_needed:
+        return Step(Target(copy.path, copy.key), found, action="stays", detail="its key is damaged or gone")
+    return Step(Target(copy.path, copy.key), found, action="deleted", detail="for good")
 
 
 def _copy(word: str, directory: str | None) -> Copy:
     path = word if "/" in word and directory is None else os.path.join(directory or ".", QUARANTINE, word)
     if found := quarantine.copy_at(path):
         return found
-    if is_name(word):
+    if decode_key(word) is not None:
         kept = [copy for copy in quarantine.copies_in(directory or ".") if copy.key == word]
         if kept:
             return kept[-1]
@@ -203,20 +143,6 @@ def _subject(copy: Copy, budget: SearchBudget) -> Subject | None:
 
 def _now(found: Finding | None) -> str:
     return "gone" if found is None else f"{found.word} ({found.reason})" if found.reason else found.word
-
-
-def _report(arguments: argparse.Namespace, done: list[tuple[Copy, str, str]], code: int, said: str) -> int:
-    if arguments.json:
-        steps = [path_members(copy.path) | {"key": copy.key, "action": what, "detail": d} for copy, what, d in done]
-        print_document(f"quarantine {arguments.verb}", code, {"summary": said, "steps": steps})
-        return code
-    shown = screen()
-    word, colon, rest = said.partition(":")
-    shown.say((word, FINE if code == exitcodes.GOOD else BAD), colon, rest)
-    for copy, action, detail in done:
-        if action == "left":
-            shown.say(f"left: {phrases.shown(copy.path)}: {phrases.shown(detail)}", indent=2)
-    return code
 
 
 def _document(copy: Copy, present: Finding | None, subject: Subject | None) -> dict[str, Any]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os
-from collections import Counter
-from typing import Any
 
 from checkpointmanager import Outcome, Reason
 from checkpointmanager._format.names import LOCK, SUFFIX
@@ -18,18 +15,15 @@ from ..findings.damage import looks_ours
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import State
 from ..findings.lock import Held, lock_of
-from ..findings.problem import MANY
 from ..findings.scan import Surroundings, scan
 from ..remedies.owner import Blocked, refuse_if_held
-from ..remedies.repair import Repairer, Step
+from ..remedies.quarantine import refuse_if_too_many
+from ..remedies.repair import Repairer, foresee_drop
+from ..remedies.step import Step, finish
 from ..screens import phrases
-from ..screens.documents import path_members, print_document
 from ..screens.screen import (
     BAD,
-    FAINT,
-    FINE,
     ODD,
-    STRONG,
     Answer,
     Screen,
     ask,
@@ -37,17 +31,18 @@ from ..screens.screen import (
     progress,
     screen,
 )
+from ..screens.steps import code_of, print_steps, print_steps_document, verdict_of_steps
 from ..targets import Target, UsageError
 
-HELP = "repair damaged checkpoints (needs the lock)"
+HELP = "repair damaged checkpoints, finish a journal (needs the lock)"
 EXAMPLES = """\
   checkpoint-verify repair --dry-run --all /var/lib/agent/claims      what can be done?
   checkpoint-verify repair /var/lib/agent/claims/pod-7.json           exactly; nothing is lost
   checkpoint-verify repair --rollback -d /var/lib/agent/claims pod-7  to the previous generation
+  checkpoint-verify repair --drop -d /var/lib/agent/claims pod-7      without its change in the journal
   checkpoint-verify repair --all --rollback --discard --yes /var/lib/agent/claims
 """
 MANY_REPAIRS = 50  # with fewer, a progress bar would vanish before it could be read
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,12 +50,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "targets", nargs="*", metavar="KEY|FILE|DIR", help="keys (see -d), files, or with --all a directory"
     )
     targets.add_directory(parser)
-    parser.add_argument("--all", action="store_true", help="every damaged checkpoint in the directory")
+    parser.add_argument(
+        "--all", action="store_true", help="every damaged checkpoint in the directory, and a journal that waits there"
+    )
     parser.add_argument(
         "--rollback", action="store_true", help="where no exact repair exists, go back to the previous generation"
     )
     parser.add_argument(
         "--discard", action="store_true", help="remove what cannot be repaired; its bytes go to quarantine"
+    )
+    parser.add_argument(
+        "--drop", action="store_true", help="go back to what the files hold: drop the changes in the journal"
     )
     parser.add_argument("--dry-run", "-n", action="store_true", help="show the plan, take no lock, change nothing")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
@@ -68,29 +68,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.drop and (arguments.all or arguments.rollback or arguments.discard):
+        raise UsageError("--drop takes KEYs or FILEs, and no other remedy")
     directory, steps = _steps(arguments)
     shown = screen(quiet=arguments.json)
-    damaged = [step for step in steps if _can_be_worked_on(step)]
     repairer = Repairer(directory, rollback=arguments.rollback, discard=arguments.discard)
-    if damaged:
-        with progress("planning", MANY_REPAIRS) as bar:
-            repairer.plan(damaged, bar)
-    changes = [step for step in damaged if step.is_change]
+    if arguments.drop:
+        chosen = [step for step in steps if foresee_drop(step)]
+    else:
+        chosen = [step for step in steps if step.action == "finished" or _can_be_worked_on(step)]
+        damaged = [step for step in chosen if not step.action]
+        if damaged:
+            with progress("planning", MANY_REPAIRS) as bar:
+                repairer.plan(damaged, bar)
+    changes = [step for step in chosen if step.is_change]
     if arguments.dry_run or not changes:
         return _report(repairer, steps, arguments, shown, planned=True)
     try:
         refuse_if_held(directory)
-        answer = _answer(damaged, arguments, shown)
+        refuse_if_too_many(directory, changes)
+        answer = _answer(chosen, arguments, shown)
     except Blocked as why:
-        repairer.block(damaged, str(why))
+        repairer.block(chosen, str(why))
         return _report(repairer, steps, arguments, shown, planned=False)
     if answer is Answer.INTERRUPTED:
         return exitcodes.COULD_NOT_LOOK
     if answer is Answer.NO:
-        shown.say(("Nothing was changed.", STRONG))
-        return _code(steps, planned=True)
+        return code_of(steps, planned=True)
     with progress("repairing", MANY_REPAIRS) as bar:
-        repairer.operate(changes, bar)
+        (repairer.drop if arguments.drop else repairer.operate)(changes, bar)
     return _report(repairer, steps, arguments, shown, planned=False)
 
 
@@ -102,9 +108,11 @@ def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
         raise UsageError("give the KEYs or FILEs to repair, or a directory with --all")
     if arguments.all:
         directory = named or "."
-        found = scan(directory, Surroundings(directory), Circumstances(), with_previous=False)
+        around = Surroundings(directory)
+        found = list(scan(directory, around, Circumstances(), with_previous=False))
         damaged = [f for f in found if f.state in (State.DAMAGED, State.UNREADABLE)]
-        steps = [Step(Target(f.path, "" if f.kubelet else f.key), f) for f in damaged]
+        steps = [finish(around.journal)] if around.journal else []
+        steps += [Step(Target(f.path, "" if f.kubelet else f.key), f) for f in damaged]
     else:
         directory = given[0].directory
         if any(target.directory != directory for target in given):
@@ -162,37 +170,25 @@ def _answer(steps: list[Step], arguments: argparse.Namespace, screen: Screen) ->
     if arguments.yes:
         return Answer.YES
     check_that_a_user_can_answer("--yes, or --dry-run to see the plan", json=arguments.json)
-    _print_steps(steps, screen, planned=True)
+    print_steps(steps, screen, planned=True)
     number = sum(step.is_change for step in steps)
-    return ask(f"Change {phrases.count(number, 'file')}? The damaged bytes go to quarantine first.")
-
-
-def _code(steps: list[Step], *, planned: bool) -> int:
-    return exitcodes.of(
-        damaged=any(step.is_damaged or (planned and step.is_change) for step in steps),
-        unseen=any(step.failed for step in steps),
-    )
+    return ask(f"Change {phrases.count(number, 'file')}? What is replaced goes to quarantine first.")
 
 
 def _report(
     repairer: Repairer, steps: list[Step], arguments: argparse.Namespace, screen: Screen, *, planned: bool
 ) -> int:
-    code = _code(steps, planned=planned)
     if arguments.json:
-        members = {
-            "dry_run": planned,
-            "blocked": phrases.shown(repairer.blocked),
-            "interrupted": repairer.interrupted,
-            "steps": [_document(step) for step in steps],
-        }
-        print_document("repair", code, members)
-        return code
+        return print_steps_document(
+            "repair", steps, planned=planned, blocked=repairer.blocked, interrupted=repairer.interrupted
+        )
+    code = code_of(steps, planned=planned)
     if repairer.blocked:
         screen.say(("NOTHING DONE", BAD), f": {phrases.shown(repairer.blocked)}")
         return code
-    verdict, style = _verdict(steps, planned=planned, interrupted=repairer.interrupted)
+    verdict, style = verdict_of_steps(steps, planned=planned, interrupted=repairer.interrupted)
     screen.say((verdict, style))
-    _print_steps(steps, screen, planned=planned)
+    print_steps(steps, screen, planned=planned)
     if planned and any(step.is_change for step in steps):
         _print_lock(steps[0].target.directory, screen)
     if command := _next(steps, arguments, planned=planned, interrupted=repairer.interrupted):
@@ -200,65 +196,9 @@ def _report(
     return code
 
 
-def _verdict(steps: list[Step], *, planned: bool, interrupted: bool) -> tuple[str, str]:
-    """The first line: what was done or will be, and what is still damaged after it."""
-    changes = Counter(step.action.replace("-", " ") for step in steps if step.is_change)
-    damaged = sum(step.is_damaged for step in steps)
-    left = sum(step.is_open for step in steps) - damaged
-    if not changes and not damaged and not left:
-        return "GOOD: nothing to repair", FINE
-    will = "will be " if planned else ""
-    parts = [f"{number:,} {will}{action}" for action, number in sorted(changes.items())]
-    parts += [f"{damaged:,} {'will still be' if planned and changes else 'still'} DAMAGED"] if damaged else []
-    parts += [f"{left:,} left as {'it is' if left == 1 else 'they are'}"] if left else []
-    said = ", ".join(parts)
-    if any(step.errno in _FULL for step in steps):
-        said += "; the disk is full"
-    if planned:
-        return f"PLAN: {said}; nothing was changed", ODD
-    return f"{'INTERRUPTED' if interrupted else 'DONE'}: {said}", BAD if damaged or left or interrupted else FINE
-
-
-def _print_steps(steps: list[Step], screen: Screen, *, planned: bool) -> None:
-    """Many steps of one sort are one line, as in verify's list; --json has each."""
-    sorts: dict[tuple[str, ...], list[Step]] = {}
-    for step in steps:
-        sorts.setdefault((step.action, step.found.reason, step.plan.outcome if step.plan else ""), []).append(step)
-    for same in sorts.values():
-        if len(same) >= MANY:
-            _print_many(same, screen, planned=planned)
-            continue
-        for step in same:
-            path, detail = phrases.shown(step.target.path), phrases.shown(step.detail)
-            screen.say(_word(step, planned=planned), f": {path}: {detail}")
-            if not planned and step.quarantined and os.path.lexists(step.quarantined):
-                screen.say((f"the damaged bytes are kept in {phrases.shown(step.quarantined)}", FAINT), indent=2)
-
-
-def _print_many(same: list[Step], screen: Screen, *, planned: bool) -> None:
-    first = same[0]
-    where = f"{phrases.count(len(same), 'file')} in {phrases.shown(first.target.directory)}"
-    some = ", ".join(phrases.shown(step.target.key or phrases.base_name(step.target.path)) for step in same[:3])
-    screen.say(_word(first, planned=planned), f": {where}: {first.found.reason}, such as {some}")
-    screen.say((f"the first: {phrases.shown(first.detail)}", FAINT), indent=2)
-    if not planned and first.quarantined:
-        screen.say(
-            (f"the damaged bytes are kept in {phrases.shown(os.path.dirname(first.quarantined))}", FAINT), indent=2
-        )
-
-
-def _word(step: Step, *, planned: bool) -> tuple[str, str]:
-    if step.action == "good":
-        return "good already", FAINT
-    if step.is_open:
-        return ("will still be damaged" if planned else "still damaged") if step.is_damaged else "left as it is", BAD
-    word = step.action.replace("-", " ")
-    return f"will be {word}" if planned else word, FINE
-
-
 def _next(steps: list[Step], arguments: argparse.Namespace, *, planned: bool, interrupted: bool) -> str:
     """The same command for real, or again; or the one that deals with what is left; "" if there is none."""
-    options = [f"--{name}" for name in ("rollback", "discard") if getattr(arguments, name)]
+    options = [f"--{name}" for name in ("rollback", "discard", "drop") if getattr(arguments, name)]
     if not interrupted and not (planned and any(step.is_change for step in steps)):
         outcomes = {step.plan.outcome for step in steps if step.is_open and step.plan and not step.failed}
         more = [
@@ -279,14 +219,3 @@ def _print_lock(directory: str, screen: Screen) -> None:
     lock = lock_of(directory)
     if lock.held in (Held.HELD, Held.UNKNOWN):
         screen.say((f"Stop the agent first: the lock is {lock}", ODD))
-
-
-def _document(step: Step) -> dict[str, Any]:
-    return path_members(step.target.path) | {
-        "key": step.target.key,
-        "state": step.found.state,
-        "reason": step.found.reason,
-        "action": step.action,
-        "detail": phrases.shown(step.detail),
-        "quarantined": phrases.shown(step.quarantined),
-    }

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if found.state is State.UNREADABLE:
         print(f"checkpoint-verify: {phrases.shown(path)}: {found.detail}", file=sys.stderr)
     elif arguments.raw:
-        _copy(path)
+        _copy(found)
     elif arguments.json:
         print_document("show", found.exit_code, finding_document(found) | {"data": found.data})
     else:
@@ -46,9 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     return found.exit_code
 
 
-def _copy(path: str) -> None:
+def _copy(found: Finding) -> None:
     sys.stdout.flush()
-    for piece in disk.pieces(path):
+    for piece in [found.blob] if found.waits else disk.pieces(found.path):
         sys.stdout.buffer.write(piece)
     sys.stdout.buffer.flush()
 
@@ -57,7 +57,7 @@ def _print(found: Finding, screen: Screen) -> None:
     state = f" ({found.reason}: {found.detail})" if found.state is State.DAMAGED else ""
     screen.say((found.word.upper(), STATE_STYLES[found.state]), " ", (phrases.shown(found.path), STRONG), state)
     if found.header:
-        screen.pairs(header_pairs(found.header))
+        screen.pairs(header_pairs(found.header, waits=found.waits))
     elif found.kubelet:
         screen.pairs(kubelet_pairs(found))
     elif found.state is State.TOO_NEW:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
+from checkpointmanager._format.keys import encode_key, is_key
 from checkpointmanager._format.reason import Reason
 from checkpointmanager._format.repair import Repair, repair
 
@@ -23,7 +24,7 @@ UNRECOGNISED = "unrecognised"  # a whole document of another program
 HEADER_BYTES = 4096  # a header with the longest names is shorter than that
 _HEADER_MEMBERS = (re.compile(rb'"readable_by"\s*:'), re.compile(rb'"generation"\s*:'))
 _OPENING = b'{"checksum":"'
-_KEY = re.compile(rb'"key"\s*:\s*"([^"\\]{1,200})"')
+_KEY = re.compile(rb'"key"\s*:\s*("(?:[^"\\]|\\.){1,1200}")')
 
 
 class Spot(NamedTuple):
@@ -191,6 +192,10 @@ def what_is_left(blob: bytes) -> tuple[str, str]:
 
 
 def stated_key(blob: bytes) -> str:
-    """The key that a header names; "" if it names none."""
+    """The name of the key that a header states; "" if it states none."""
     found = _KEY.search(blob, 0, HEADER_BYTES)
-    return found[1].decode("utf-8", "replace") if found else ""
+    try:
+        key = orjson.loads(found[1]) if found else ""
+    except orjson.JSONDecodeError:
+        return ""
+    return encode_key(key) if is_key(key) else ""

@@ -21,7 +21,7 @@ WHOLE_BYTES = 1 << 20  # files up to this size are read in one piece, and parsed
 STREAM_BYTES = 16 << 30  # larger files are not read at all: a sparse file may have any size
 PIECE_BYTES = 1 << 20
 
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | os.O_CLOEXEC
 
 _buffer = bytearray(PIECE_BYTES)
@@ -51,7 +51,7 @@ def look(name: str, folder: int | None, device: int | None = None, whole: int = 
     With `device`, a file on another file system is refused. Up to `whole` bytes are read in one piece.
     """
     try:
-        descriptor = os.open(name, _FILE, dir_fd=folder)
+        descriptor = os.open(name, FILE, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise NotAFile("a link or a socket" if error.errno == errno.ELOOP else "a socket or a device") from None
@@ -71,12 +71,17 @@ def look(name: str, folder: int | None, device: int | None = None, whole: int = 
 
 def pieces(path: str) -> Iterator[bytes]:
     """A file of any size, piece by piece."""
-    descriptor = os.open(path, _FILE)
+    descriptor = os.open(path, FILE)
     try:
-        while piece := os.read(descriptor, PIECE_BYTES):
-            yield piece
+        yield from pieces_of(descriptor)
     finally:
         os.close(descriptor)
+
+
+def pieces_of(descriptor: int) -> Iterator[bytes]:
+    """The rest of an open file."""
+    while piece := os.read(descriptor, PIECE_BYTES):
+        yield piece
 
 
 def what_is(mode: int) -> str:

@@ -10,7 +10,8 @@ import os
 import re
 import stat
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
@@ -26,7 +27,8 @@ from checkpointmanager._format.envelope import (
     open_any,
     open_sealed,
 )
-from checkpointmanager._format.keys import is_name
+from checkpointmanager._format.journal import is_removal
+from checkpointmanager._format.keys import decode_key, encode_key
 from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
 from checkpointmanager._format.reason import Damaged, Reason, TooNew, reason_of
 
@@ -35,6 +37,7 @@ from ..screens import phrases
 from . import disk
 from .damage import UNRECOGNISED, looks_ours, what_is_left
 from .finding import TOO_NEW, Finding, State
+from .journal import Waiting, waiting_in
 
 LOOKS = 8  # at a file that is different each time
 PAUSE_SECONDS = 0.02
@@ -61,6 +64,7 @@ class Circumstances:
     device: int | None = None  # of the folder; files on other devices are not touched
     subjects: bool = False  # also find out whose state it is
     content: bool = False  # also keep the bytes and the data
+    journal: Waiting | None = None  # of the directory: what it holds may be newer than the file
 
 
 NAMED = Circumstances(named=True)
@@ -68,13 +72,16 @@ NAMED = Circumstances(named=True)
 
 def examine_path(path: str, circumstances: Circumstances = NAMED) -> Finding:
     """Examine a file by its path. Only regular files are opened: a device may react to that."""
+    folder, name = os.path.split(path)
     try:
-        mode = os.lstat(path).st_mode
+        with suppress(FileNotFoundError):
+            mode = os.lstat(path).st_mode
+            if not stat.S_ISREG(mode):
+                return not_a_file(path, phrases.base_name(path), disk.what_is(mode))
+        circumstances = replace(circumstances, journal=waiting_in(folder or "."))
     except OSError as error:
         return unreadable(path, error)
-    if not stat.S_ISREG(mode):
-        return not_a_file(path, phrases.base_name(path), disk.what_is(mode))
-    found = examine(phrases.base_name(path), None, path, circumstances)
+    found = examine(name, None, path, circumstances)
     return found or unreadable(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
 
@@ -92,12 +99,12 @@ def examine(name: str, folder: int | None, path: str, circumstances: Circumstanc
 
 
 def key_of(name: str) -> str:
-    """The key of a file with this name; "" if no checkpoint can have the name."""
+    """The key of a file with this name, as file names and screens show it; "" if no checkpoint can have the name."""
     if name.startswith(PREVIOUS):
         key = name.removeprefix(PREVIOUS)
     else:
         key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else ""
-    return key if is_name(key) else ""
+    return key if decode_key(key) is not None else ""
 
 
 def stands_in_a_place(path: str) -> bool:
@@ -119,8 +126,12 @@ def _look(
     """The finding of one look, and the identity of the file that was examined."""
     whole = MAX_BYTES if circumstances.content else disk.WHOLE_BYTES
     place = path if folder is None else name
+    waits: bytes | None = None
     try:
-        look = disk.look(place, folder, circumstances.device, whole)
+        if circumstances.journal and (waits := circumstances.journal.content_of(name)) is not None:
+            look = disk.Look(circumstances.journal.status, waits)
+        else:
+            look = disk.look(place, folder, circumstances.device, whole)
         if look.streamed and not look.checksum_matches and look.status.st_size <= MAX_BYTES:
             look = disk.look(place, folder, circumstances.device, MAX_BYTES)
     except FileNotFoundError:
@@ -129,9 +140,11 @@ def _look(
         return not_a_file(path, name, str(what)), ()
     except OSError as error:
         return unreadable(path, error), ()
+    if is_removal(look.head, decode_key(key_of(name)) or ""):
+        return None, ()
     finding = _judge_streamed(look, name, path) if look.streamed else _judge(look.head, name, path, circumstances)
-    finding.status = look.status
-    if circumstances.content and not look.streamed:
+    finding.status, finding.waits = look.status, waits is not None
+    if (circumstances.content or finding.waits) and not look.streamed:
         finding.blob = look.head
         finding.data = _data(finding)
     if finding.state is State.GOOD:
@@ -157,7 +170,7 @@ def _judge(blob: bytes, name: str, path: str, circumstances: Circumstances) -> F
         if not key or circumstances.named or what_is_left(blob)[0] == UNRECOGNISED:
             return _unrecognised(blob, path, key)
     try:
-        open_sealed(blob, key)
+        open_sealed(blob, decode_key(key) or "")
     except Damaged as damage:
         return _damaged(path, key, damage)
     except TooNew as newer:
@@ -174,7 +187,7 @@ def _may_be_foreign(blob: bytes, among: Among) -> bool:
 def _judge_sealed(blob: bytes, path: str, key: str, *, subjects: bool = False) -> Finding:
     """A file whose checksum holds is ours. If its name belongs to no key, the key in its header counts."""
     try:
-        header, data = open_sealed(blob, key) if key else open_any(blob)
+        header, data = open_sealed(blob, decode_key(key) or "") if key else open_any(blob)
         orjson.loads(data)
     except orjson.JSONDecodeError:
         return _damaged(path, key, Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON"))
@@ -185,7 +198,7 @@ def _judge_sealed(blob: bytes, path: str, key: str, *, subjects: bool = False) -
     if newer_version := _beyond_this_installation(header):
         return Finding(path, State.TOO_NEW, key=key, header=header, reason=TOO_NEW, detail=newer_version)
     subject = subject_of(header, data) if subjects else None
-    return Finding(path, State.GOOD, key=header.key, header=header, subject=subject)
+    return Finding(path, State.GOOD, key=encode_key(header.key), header=header, subject=subject)
 
 
 def _beyond_this_installation(header: Header) -> str:

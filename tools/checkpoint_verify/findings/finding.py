@@ -65,6 +65,8 @@ def listed(values: Sequence[str]) -> str:
 class Finding:
     """`header` is set for a whole checkpoint, `kubelet` for a file of kubelet or NVIDIA's driver.
 
+    `key` is its name as files and screens show it (keys.py).
+
     It holds the subject, the bytes and the data only if they were requested.
     """
 
@@ -81,6 +83,7 @@ class Finding:
     errno: int = 0
     status: os.stat_result | None = None  # of the file that was read
     subject: Subject | None = None
+    waits: bool = False  # in the journal: the file is older, torn or missing until an owner puts it in place
     blob: bytes = field(default=b"", repr=False)  # empty if there is nothing to read, or too much
     data: Any = field(default=None, repr=False)  # None if there is no data
 
@@ -95,6 +98,8 @@ class Finding:
 
     @property
     def size(self) -> int:
+        if self.waits:
+            return len(self.blob)
         return self.status.st_size if self.status else 0
 
     @property

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from checkpointmanager import Reason
-from checkpointmanager._format.names import LOCK, SUFFIX
+from checkpointmanager._format.names import JOURNAL, LOCK, SUFFIX
 from checkpointmanager._format.reason import reason_of
 
 from ..registry import KUBELET_NAMES, NO_CHECKSUM
 from ..screens import phrases
 from .damage import UNRECOGNISED
 from .finding import Finding, State, Subject
+from .journal import Waiting
 
 NOTHING_FOUND = "nothing-found"
 
@@ -119,15 +120,45 @@ def left_over(path: str, count: int) -> Problem:
     )
 
 
-def orphans(path: str, count: int) -> Problem:
+def orphan(previous: Finding) -> Problem:
+    """A previous generation whose checkpoint is not there."""
+    header = previous.header
+    assert header
+    left = f"generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC"
+    current = os.path.join(os.path.dirname(previous.path), previous.key + SUFFIX)
     return Problem(
         Severity.WARNING,
-        path,
+        previous.path,
+        previous.key,
+        "orphan",
+        f"only the previous generation of {previous.key} is there: {left}",
+        "The file of its checkpoint was deleted by hand, or lost",
+        f"{phrases.command('restore', current)} {phrases.quoted(previous.path)}",
+    )
+
+
+def waiting(journal: Waiting) -> Problem:
+    """Changes that no owner has put in place yet."""
+    return Problem(
+        Severity.WARNING,
+        os.path.join(journal.directory, JOURNAL),
         "",
-        "orphans",
-        f"{phrases.count(count, 'previous generation')} without a current one",
-        "The checkpoint was removed, or its file was lost",
-        "nothing to do if it was removed; otherwise copy the .previous- file to a safe place before the agent starts",
+        "journal",
+        str(journal),
+        "The agent ended before it closed the directory; its next start puts in place what is shown here as done",
+        f"start the agent, or: {phrases.command('repair --all', journal.directory)}",
+    )
+
+
+def damaged_records(journal: Waiting) -> Problem:
+    return Problem(
+        Severity.WARNING,
+        os.path.join(journal.directory, JOURNAL),
+        "",
+        "journal-damaged",
+        f"{phrases.count(journal.damaged, 'damaged record')}",
+        "Their changes are lost if the power failed before the files were written; all other records count",
+        "check the kernel log for disk errors (dmesg)",
     )
 
 
@@ -182,6 +213,8 @@ def _problem(severity: Severity, finding: Finding, detail: str, meaning: str, st
 def _next_step(why: str) -> str:
     if why == "it changes while it is read":
         return "try again; if it persists, look for a program that writes into the file instead of replacing it"
+    if "a newer program" in why:
+        return "run the newer version of the agent, which can read it; leave the directory alone"
     if "Permission" in why:
         return "run this as root, or as the agent's user"
     if "No such" in why:

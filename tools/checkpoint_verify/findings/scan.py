@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX, TEMP
+from checkpointmanager._format.names import JOURNAL, LOCK, PREVIOUS, QUARANTINE, SUFFIX, TEMP
 from checkpointmanager._format.reason import reason_of
 
 from ..registry import KUBELET_NAMES, kind_at
@@ -34,6 +34,7 @@ from .examine import (
     unreadable,
 )
 from .finding import Finding, State
+from .journal import Waiting, waiting_in
 from .lock import Held, LockState, lock_state
 from .problem import Problem, tolerated
 
@@ -51,10 +52,11 @@ class Surroundings:
     path: str
     of_kubelet: bool = False
     lock: LockState = field(default_factory=lambda: LockState(Held.ABSENT))
+    journal: Waiting | None = None  # left by an owner that has died
     temps: list[str] = field(default_factory=list)
     torn: list[Finding] = field(default_factory=list)  # previous generations that are not whole
     previous: int = 0
-    orphans: int = 0  # previous generations without a current one
+    orphans: list[Finding] = field(default_factory=list)  # previous generations without a current one
     quarantined: int = 0
     foreign: int = 0
     notes: list[str] = field(default_factory=list)  # sentences: what was left out, and why
@@ -76,6 +78,7 @@ class _Names:
     irregular: set[str] = field(default_factory=set)  # links, folders, FIFOs and devices with a checkpoint's name
     foreign: int = 0
     ours: bool = False  # there is something that only this library makes
+    journal: bool = False
 
 
 def findings_at(
@@ -129,13 +132,18 @@ def _scan(
 ) -> Iterator[Finding]:
     mounted = mounted_in(folder)
     names = _sorted_out(folder, mounted)
+    around.journal = waiting_in(path) if names.journal else None
+    if around.journal:
+        names.checkpoints = sorted({*names.checkpoints, *(name + SUFFIX for name in around.journal.names)})
+        names.previous = sorted({*names.previous, *(PREVIOUS + name for name in around.journal.names)})
     around.of_kubelet = not names.ours and _is_kubelets(path, names)
     around.lock = lock_state(folder)
     around.user = agent_user(folder)
     around.foreign += names.foreign
     around.quarantined += _count_quarantined(path, folder, around, mounted)
     expect(len(names.checkpoints))
-    circumstances = replace(circumstances, among=_among(path, names, around), device=os.fstat(folder).st_dev)
+    among, device = _among(path, names, around), os.fstat(folder).st_dev
+    circumstances = replace(circumstances, among=among, device=device, journal=around.journal)
     ours = names.ours
     for found in _checkpoints(path, folder, names, around, circumstances):
         ours = ours or found.header is not None
@@ -215,7 +223,9 @@ def _sort_out(entry: os.DirEntry[str], names: _Names) -> None:
     name = entry.name
     if name.startswith("."):
         names.ours = names.ours or name in (LOCK, QUARANTINE) or name.startswith((PREVIOUS, TEMP))
-        if name.startswith(PREVIOUS):
+        if name == JOURNAL:
+            names.journal = True
+        elif name.startswith(PREVIOUS):
             names.previous.append(name)
         elif name.startswith(TEMP) or _KUBELET_TEMP.fullmatch(name):
             names.temps.append(name)
@@ -270,7 +280,9 @@ def _look_at_previous(
         around.previous += 1
         if found.state not in (State.GOOD, State.TOO_NEW):
             around.torn.append(found)
-        around.orphans += _is_orphan(name, folder)
+        of_journal = around.journal is not None and key_of(name) in around.journal.names
+        if not of_journal and _is_orphan(name, folder):
+            around.orphans.append(found)
     if around.torn and around.lock.held in (Held.HELD, Held.UNKNOWN):
         time.sleep(REPLACE_SECONDS)
         again = [examine(phrases.base_name(one.path), folder, one.path, circumstances) for one in around.torn]

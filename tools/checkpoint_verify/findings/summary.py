@@ -121,8 +121,11 @@ class Summary:
         self.problems += map(problem.torn_previous, around.torn)
         if around.temps:
             self.problems.append(problem.left_over(self.path, len(around.temps)))
-        if around.orphans:
-            self.problems.append(problem.orphans(self.path, around.orphans))
+        self.problems += [problem.orphan(one) for one in around.orphans if one.header]
+        if around.journal:
+            self.problems.append(problem.waiting(around.journal))
+            if around.journal.damaged:
+                self.problems.append(problem.damaged_records(around.journal))
         self.problems += [problem.note(self.path, sentence) for sentence in around.notes]
         kinds = sorted({kind for kind, _ in self.kinds})
         if len(kinds) > 1 and self.is_directory:

@@ -61,7 +61,7 @@ def _choices(target: Target, found: Finding, cure: Repair | None, other_path: st
         yield Remedy("Move it away: only you know what it is.", (phrases.move_away(target.path),))
         source = phrases.quoted(target.previous) if previous and previous.header else "BACKUP"
         what = f"Then put {'the previous generation' if source != 'BACKUP' else 'a backup'} in its place."
-        yield Remedy(what, (f"cp -a {source} {phrases.quoted(target.path)}",))
+        yield Remedy(what, (f"{phrases.command('restore', target.path)} {source}",))
         return
     if found.reason == UNRECOGNISED:
         yield Remedy("Move it out of the directory; it is not a checkpoint.", (phrases.move_away(target.path),))
@@ -80,7 +80,7 @@ def _choices(target: Target, found: Finding, cure: Repair | None, other_path: st
         yield Remedy(what, tuple(phrases.command(command, target.path) for command in commands))
         return
     why = f"the previous generation is {previous.reason}" if previous else "there is no previous generation"
-    restore = f"cp -a BACKUP {phrases.quoted(target.path)}"
+    restore = f"{phrases.command('restore', target.path)} BACKUP"
     yield Remedy(f"Restore the file from a backup: it cannot be repaired exactly, and {why}.", (restore,))
     what = "Discard it: its bytes go to quarantine, and the agent starts this key anew."
     yield Remedy(what, (phrases.command("repair --discard", target.path),))

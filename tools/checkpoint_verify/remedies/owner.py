@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any, Protocol, Unpack
+from typing import Any, Unpack
 
-from checkpointmanager import ANY_KIND, CheckpointError, CheckpointManager, DirectoryLocked, FileOptions
+from checkpointmanager import (
+    ANY_KIND,
+    CheckpointError,
+    CheckpointManager,
+    DirectoryLocked,
+    FileOptions,
+    FileStore,
+    Store,
+)
 
-from ..etcd import SCHEME, CopiesInEtcd, place_in, store_at
+from .. import bundle
+from ..etcd import SCHEME, place_in, store_at
 from ..findings.access import AgentUser, acting_as_agent
 from ..findings.lock import Held, LockState, lock_of
-from . import quarantine
-from .quarantine import Copy
+from ..screens.screen import Progress
+from .step import Step
 
 
 class Blocked(Exception):
@@ -22,46 +31,66 @@ class Blocked(Exception):
 @contextmanager
 def owned(directory: str, **options: Unpack[FileOptions]) -> Iterator[tuple[CheckpointManager[Any], AgentUser | None]]:
     """The library's own manager of the directory, and the user as which root acts meanwhile, if any."""
-    with ExitStack() as stack:
-        user: AgentUser | None = None
-        try:
-            user = stack.enter_context(acting_as_agent(directory))
-            options["allow_insecure"] = True  # the agent decides that
-            place = store_at(directory, read_only=options.get("read_only", False), owner=options.get("owner", ""))
-            files = options if isinstance(place, str) else FileOptions()  # a store has its own
+    with _as_agent(directory) as user, ExitStack() as stack:
+        options["allow_insecure"] = True  # the agent decides that
+        place = store_at(directory, read_only=options.get("read_only", False), owner=options.get("owner", ""))
+        files = options if isinstance(place, str) else FileOptions()  # a store has its own
+        with _saying_why_not(directory, user):
             manager = stack.enter_context(CheckpointManager(place, ANY_KIND, **files))
-        except (CheckpointError, OSError) as error:
-            raise Blocked(_why_not(directory, error, user)) from error
         yield manager, user
 
 
-class Copies(Protocol):
-    """Changes the copies in quarantine."""
-
-    def restore(self, copy: Copy) -> str: ...
-    def delete(self, copy: Copy) -> None: ...
-
-
 @contextmanager
-def owned_copies(directory: str, owner: str) -> Iterator[Copies]:
-    """The copies in the quarantine of a directory or an etcd:// prefix, with its lock."""
-    if not directory.startswith(SCHEME):
-        with owned(directory, owner=owner):
-            yield quarantine
-        return
-    try:
-        store = place_in(directory).open(owner=owner)
-    except CheckpointError as error:
-        raise Blocked(_why_not(directory, error, None)) from error
-    with closing(store):
-        yield CopiesInEtcd(store)
+def owned_store(directory: str, owner: str) -> Iterator[Store]:
+    """The store itself, with the lock: for bytes that are put in place as they are."""
+    with _as_agent(directory) as user, ExitStack() as stack:
+        with _saying_why_not(directory, user):
+            store: Store
+            if directory.startswith(SCHEME):
+                store = place_in(directory).open(owner=owner)
+            else:
+                store = FileStore(directory, owner=owner, allow_insecure=True)
+            stack.enter_context(closing(store))
+        yield store
+
+
+def each_step(steps: Sequence[Step], work: Callable[[Step], None], bar: Progress) -> int:
+    """Work on one step after the other: a failure costs only its own. Returns how many were done before Ctrl-C."""
+    bar.expect(len(steps))
+    for number, step in enumerate(steps):
+        try:
+            work(step)
+        except (CheckpointError, OSError) as error:
+            step.leave(str(error), getattr(error, "errno", 0) or 0)
+        except KeyboardInterrupt:
+            return number
+        bar.step()
+    return len(steps)
 
 
 def refuse_if_held(directory: str) -> None:
     """Raises Blocked before the user is asked to confirm something that cannot be done."""
+    if directory.startswith(bundle.SCHEME):
+        raise Blocked("a bundle is never changed; restore it to a directory")
     lock = lock_of(directory)
     if lock.held is Held.HELD:
         raise Blocked(_locked(lock))
+
+
+@contextmanager
+def _as_agent(directory: str) -> Iterator[AgentUser | None]:
+    with ExitStack() as stack:
+        with _saying_why_not(directory, None):
+            user = stack.enter_context(acting_as_agent(directory))
+        yield user
+
+
+@contextmanager
+def _saying_why_not(directory: str, user: AgentUser | None) -> Iterator[None]:
+    try:
+        yield
+    except (CheckpointError, OSError) as error:
+        raise Blocked(_why_not(directory, error, user)) from error
 
 
 def _why_not(directory: str, error: CheckpointError | OSError, user: AgentUser | None) -> str:

@@ -1,28 +1,26 @@
-"""The copies in a directory's quarantine: list them, put one back, delete some.
-
-Changes need the directory's lock (owner.py) and follow the library's order: the new bytes are on the disk before a
-name points to them, and what the name pointed to before is kept first.
-"""
+"""The copies in a directory's quarantine: list them, delete some."""
 
 from __future__ import annotations
 
+import errno
 import os
-import secrets
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
-from checkpointmanager._format.names import QUARANTINE, SUFFIX, TEMP
+from checkpointmanager._filestore.quarantine import KEPT, KEPT_BYTES
+from checkpointmanager._format.names import QUARANTINE, SUFFIX
 
+from ..etcd import SCHEME
 from ..findings import disk
 from ..findings.examine import COPY_NAME, examine_path
 from ..findings.finding import Finding, State
+from ..screens import phrases
+from .owner import Blocked
+from .step import Step
 
-REPLACED = "replaced"  # the reason in the name of a copy that restore makes
 _TIME = "%Y%m%dT%H%M%S%fZ"
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Copy(NamedTuple):
@@ -73,28 +71,8 @@ def copy_at(path: str) -> Copy | None:
 
 def present(copy: Copy) -> Finding | None:
     """The file that its key has now; None if there is none."""
-    return examine_path(copy.target) if os.path.lexists(copy.target) else None
-
-
-def restore(copy: Copy) -> str:
-    """Put the copy's bytes in its key's place; the copy stays. Returns the path of the replaced file's copy, or "".
-
-    The caller owns the directory. If it raises OSError, it has changed nothing under the key.
-    """
-    folder = disk.open_folder(copy.directory)
-    temp = f"{TEMP}{secrets.token_hex(4)}-1"
-    try:
-        _write(folder, temp, disk.pieces(copy.path))
-        kept = _keep_present(copy) if os.path.lexists(copy.target) else ""
-        os.rename(temp, os.path.basename(copy.target), src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temp, dir_fd=folder)
-        raise
-    finally:
-        os.close(folder)
-    return kept
+    found = examine_path(copy.target)
+    return None if found.errno == errno.ENOENT else found
 
 
 def is_needed(copy: Copy, others: list[Copy]) -> bool:
@@ -106,30 +84,33 @@ def is_needed(copy: Copy, others: list[Copy]) -> bool:
     return now is None or now.state not in (State.GOOD, State.TOO_NEW)
 
 
-def delete(copy: Copy) -> None:
-    os.unlink(copy.path)
-
-
-def _keep_present(copy: Copy) -> str:
-    """Give the file that is about to be replaced a second name, and make that durable first."""
-    if not os.path.isfile(copy.target) or os.path.islink(copy.target):
-        raise IsADirectoryError(21, "something other than a file has its name; move that away first")
-    time = datetime.now(UTC)
-    folder = os.path.dirname(copy.path)
-    while os.path.lexists(kept := os.path.join(folder, f"{copy.key}.{time.strftime(_TIME)}.{REPLACED}.json")):
-        time += timedelta(microseconds=1)
-    os.link(copy.target, kept, follow_symlinks=False)
-    descriptor = disk.open_folder(folder)
+def refuse_if_too_many(directory: str, steps: Sequence[Step]) -> None:
+    """Raises Blocked if the copies that the steps will make, and those that are needed, exceed what is kept."""
+    if directory.startswith(SCHEME):  # etcd keeps a number of copies for each key
+        return
+    sizes = [step.found.size for step in steps]
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return kept
+        kept = copies_in(directory)
+    except OSError:
+        return  # the first copy fails, which says why
+    if _fit([*sizes, *(copy.size for copy in kept)]):
+        return
+    kept = [copy for copy in kept if is_needed(copy, kept)]
+    if not _fit([*sizes, *(copy.size for copy in kept)]):
+        raise Blocked(
+            f"{phrases.count(len(steps), 'copy', 'copies')} would go to quarantine, which has {len(kept):,} that are "
+            f"needed and keeps at most {KEPT:,} of {phrases.size(KEPT_BYTES)}; nothing was touched. Keep everything "
+            f"with `bundle` first, then delete copies with `quarantine purge`, or give fewer KEYs"
+        )
 
 
-def _write(folder: int, name: str, pieces: Iterable[bytes]) -> None:
-    descriptor = os.open(name, _CREATE, 0o600, dir_fd=folder)
-    with open(descriptor, "wb") as file:
-        file.writelines(pieces)
-        file.flush()
-        os.fsync(descriptor)
+def _fit(sizes: Sequence[int]) -> bool:
+    return len(sizes) <= KEPT and sum(sizes) <= KEPT_BYTES
+
+
+def delete(store: Any, step: Step) -> None:
+    """Delete the copy of a step for good; `store` owns the directory or prefix."""
+    if step.target.path.startswith(SCHEME):
+        store.delete_copy(step.target.path)
+    else:
+        os.unlink(step.target.path)

@@ -14,8 +14,10 @@ from typing import Any, TextIO
 
 from checkpointmanager import __version__
 from checkpointmanager._format.envelope import Header
+from checkpointmanager._format.keys import encode_key
 
 from ..findings.finding import Finding, State, Subject
+from ..findings.journal import Waiting
 from ..findings.lock import LockState
 from ..findings.problem import NOTHING_FOUND, Problem, Severity
 from ..findings.search import Search
@@ -124,6 +126,7 @@ def finding_document(found: Finding) -> dict[str, Any]:
         "detail": phrases.shown(found.detail),
         "key": found.key,
         "bytes": found.size,
+        "waits_in_journal": found.waits,
         "header": _header_document(found.header),
         "kubelet": kubelet_document(found) if found.kubelet else None,
     }
@@ -136,7 +139,7 @@ def _header_document(header: Header | None) -> dict[str, Any] | None:
         "kind": header.kind,
         "version": header.version,
         "readable_by": header.readable_by,
-        "key": header.key,
+        "key": encode_key(header.key),
         "generation": header.generation,
         "boot": header.boot,
         "written": header.written.isoformat(timespec="microseconds").replace("+00:00", "Z"),
@@ -185,6 +188,14 @@ def lock_document(lock: LockState) -> dict[str, Any]:
     }
 
 
+def _journal_document(journal: Waiting | None) -> dict[str, Any] | None:
+    """A journal that waits for the next owner."""
+    if journal is None:
+        return None
+    since = journal.since.isoformat(timespec="microseconds").replace("+00:00", "Z") if journal.since else None
+    return {"since": since, "changes": journal.changes, "keys": list(journal.names), "damaged": journal.damaged}
+
+
 def _path_document(summary: Summary, *, strict: bool) -> dict[str, Any]:
     around = summary.around
     this, earlier, unknown = summary.boots_counted()
@@ -202,10 +213,11 @@ def _path_document(summary: Summary, *, strict: bool) -> dict[str, Any]:
         "generations": {"lowest": summary.lowest_generation, "highest": summary.highest_generation},
         "boots": {"this": this, "earlier": earlier, "unknown": unknown},
         "bytes": {"total": summary.octets, "largest": summary.largest},
-        "previous": {"count": around.previous, "torn": len(around.torn), "orphans": around.orphans},
+        "previous": {"count": around.previous, "torn": len(around.torn), "orphans": len(around.orphans)},
         "temp_files": len(around.temps),
         "quarantined": around.quarantined,
         "foreign": around.foreign,
         "lock": lock_document(around.lock),
+        "journal": _journal_document(around.journal),
         "kubelet": [kubelet_document(found) for found in summary.kubelet],
     }

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from checkpointmanager._format.boot import boot_id
 from checkpointmanager._format.envelope import Header
+from checkpointmanager._format.keys import encode_key
 
 from ..findings import damage
 from ..findings.damage import UNRECOGNISED
@@ -221,6 +222,7 @@ def _summary(summary: Summary) -> list[tuple[str, str]]:
         ("temp files", f"{len(around.temps):,} left over" if around.temps else "none"),
         ("quarantined", phrases.count(around.quarantined, "copy", "copies") if around.quarantined else "none"),
         ("other files", f"{around.foreign:,}, not checked" if around.foreign else ""),
+        ("journal", f"waits: {around.journal}" if around.journal else ""),
         ("lock", str(around.lock) if around.lock.held is not Held.ABSENT else "no lock file"),
     ]
 
@@ -271,18 +273,19 @@ CLAIMS_SHOWN = 20
 STATE_STYLES = {State.GOOD: FINE, State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
 
 
-def header_pairs(header: Header) -> list[tuple[str, str]]:
+def header_pairs(header: Header, *, waits: bool = False) -> list[tuple[str, str]]:
     """A header, for people to read."""
     age = phrases.age(time.time() - header.written.timestamp())
     boot = boot_word(header.boot, boot_id())
     return [
-        ("key", header.key),
+        ("key", encode_key(header.key)),
         ("kind", f"{header.kind}, version {header.version}, readable by version {header.readable_by} and later"),
         ("generation", f"{header.generation:,}"),
         (
             "written",
             f"{header.written:%Y-%m-%d %H:%M:%S} UTC, {age} ago, in {boot} boot".replace("this", "the current"),
         ),
+        ("waits", "in the journal; the agent's next start puts it in its file" if waits else ""),
     ]
 
 

@@ -122,11 +122,11 @@ def progress(what: str, much: int, *, wanted: bool = True) -> Iterator[Progress]
 
 
 class Answer(Enum):
-    """The answer to a question."""
+    """The answer to a question. Unless it is YES, the screen already says that nothing was changed."""
 
     YES = auto()
     NO = auto()
-    INTERRUPTED = auto()  # Ctrl-C: nothing was changed, and the screen already says so
+    INTERRUPTED = auto()  # Ctrl-C
 
 
 def ask(question: str) -> Answer:
@@ -136,7 +136,10 @@ def ask(question: str) -> Answer:
     except KeyboardInterrupt:
         print("\nNothing was changed.")
         return Answer.INTERRUPTED
-    return Answer.YES if answer.strip().lower() in ("y", "yes") else Answer.NO
+    if answer.strip().lower() in ("y", "yes"):
+        return Answer.YES
+    print("Nothing was changed.")
+    return Answer.NO
 
 
 def check_that_a_user_can_answer(instead: str, *, json: bool) -> None:

@@ -1,0 +1,77 @@
+"""list and diff."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpointmanager.testing import damage
+
+from .command import called, checkpoint_verify
+
+
+def test_list_has_a_row_for_every_checkpoint_also_for_damaged_ones(directory: Path) -> None:
+    damage.truncate(directory, "claim-2", 90)
+
+    ended = checkpoint_verify("list", directory)
+
+    assert ended.code == 1
+    assert ended.lines[0].split() == ["key", "kind", "version", "gen", "age", "boot", "size", "state"]
+    assert [line.split()[0] for line in ended.lines[1:5]] == [f"claim-{number}" for number in range(4)]
+    assert "damaged (truncated)" in ended.lines[3]
+    assert ended.lines[1].split()[1:4] == ["ClaimInfo", "3", "2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "keys"),
+    [
+        (("--sort", "generation", "--reverse"), ["claim-0", "claim-3", "claim-1", "claim-2"]),
+        (("--sort", "state"), ["claim-2", "claim-0", "claim-1", "claim-3"]),
+        (("--sort", "size"), ["claim-2", "claim-1", "claim-3", "claim-0"]),
+        (("--state", "damaged"), ["claim-2"]),
+        (("--state", "good", "--key", "*-[01]"), ["claim-0", "claim-1"]),
+        (("--kind", "ClaimInfo"), ["claim-0", "claim-1", "claim-3"]),
+        (("--boot", "this"), ["claim-0", "claim-1", "claim-3"]),
+        (("--boot", "earlier"), []),
+        (("--sort", "age"), ["claim-0", "claim-3", "claim-1", "claim-2"]),
+    ],
+)
+def test_list_sorts_and_filters(directory: Path, words: tuple[str, ...], keys: list[str]) -> None:
+    damage.truncate(directory, "claim-2", 90)
+
+    rows = called("list", "--json", *words, directory).document["checkpoints"]
+
+    assert sorted(row["key"] for row in rows) == sorted(keys)
+    if "age" not in words:
+        assert [row["key"] for row in rows] == keys
+
+
+def test_a_filter_does_not_hide_damage_from_the_exit_code(directory: Path) -> None:
+    damage.truncate(directory, "claim-2", 90)
+
+    assert called("list", "--state", "good", directory).code == 1
+
+
+def test_diff_with_the_previous_generation_goes_path_by_path(directory: Path) -> None:
+    ended = checkpoint_verify("diff", directory, "claim-0", "--previous")
+
+    assert ended.code == 0
+    assert "~ $.generation: 1 → 2" in ended.lines
+    assert '+ $.data.pods[1]: "pod-9"' in ended.lines
+
+
+def test_diff_of_two_keys(directory: Path) -> None:
+    document = called("diff", "--json", "-d", directory, "claim-1", "claim-2").document
+
+    assert {"what": "changed", "path": "$.data.name", "before": "claim-1", "after": "claim-2"} in document["changes"]
+    assert document["compared"] is True
+
+
+def test_diff_with_a_damaged_one_says_so_and_compares_nothing(directory: Path) -> None:
+    damage.edit_by_hand(directory, "claim-2")
+
+    ended = called("diff", directory, "claim-1", "claim-2")
+
+    assert ended.code == 1
+    assert "cannot be compared" in ended.out

@@ -1,0 +1,67 @@
+"""One bad night, from the first look to the end: every command that a screen prints is pasted into a terminal."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from checkpointmanager import CheckpointManager
+from checkpointmanager.testing import damage
+
+from .command import NAME, Ended, checkpoint_verify, on_terminal
+from .state import CLAIMS, claim, crashed, make
+
+COMMAND = re.compile(rf"{re.escape(NAME)} .+$", re.MULTILINE)
+
+
+def printed(ended: Ended) -> list[str]:
+    return [found[0].rstrip() for found in COMMAND.finditer(ended.out)]
+
+
+def pasted(command: str, backup: Path) -> Ended:
+    """What a user does: fills in the words in capitals, and answers the question."""
+    words = [str(backup) if word == "BACKUP" else word for word in shlex.split(command)]
+    assert shlex.join(words[:3]) == NAME
+    ended = on_terminal(*words[3:], typed=b"y\n", columns=200)
+    assert ended.code in (0, 1), ended.out
+    return ended
+
+
+def test_power_loss_damage_repair_restore_and_a_bundle(tmp_path: Path) -> None:
+    backup = make(tmp_path / "backup", 5)
+    directory = crashed(tmp_path / "claims", 5)  # the power fails: a journal is left, and three files are behind it
+    damage.flip_bit(directory, "claim-0")  # an exact repair
+    damage.truncate(directory, "claim-3", 60)  # only the backup helps
+    (directory / "claim-4.json").rename(directory / ".previous-claim-4")  # deleted by hand
+    bundle = tmp_path / "evidence.tar"
+    assert on_terminal("bundle", directory, bundle).code == 0
+
+    first = checkpoint_verify(directory)
+    assert first.lines[0].startswith("DAMAGED: 2 of 4 checkpoints")
+    waiting, done = printed(first), list[str]()
+    while waiting:
+        command = waiting.pop(0)
+        if command in done or "--discard" in command:  # an alternative that costs more
+            continue
+        done.append(command)
+        waiting += printed(pasted(command, backup / "claim-3.json"))
+
+    verbs = {shlex.split(command)[3] for command in done}
+    assert verbs == {"diagnose", "repair", "restore"}
+    assert checkpoint_verify("--strict", directory).code == 0
+    # The wrong claim is removed by mistake, and comes back from the bundle.
+    assert on_terminal("remove", "-d", directory, "claim-1", typed=b"y\n").code == 0
+    back = on_terminal("restore", "-d", directory, "claim-1", f"{bundle}/claim-1.json", typed=b"y\n")
+    assert back.code == 0, back.out
+    assert checkpoint_verify("--strict", directory).code == 0
+    assert checkpoint_verify(bundle).lines[0].startswith("DAMAGED: 2 of 4 checkpoints")
+    with CheckpointManager(directory, CLAIMS) as manager:
+        served = {key: one.data for key, one in manager.load().checkpoints.items()}
+    assert served == {
+        "claim-0": claim(0) | {"pods": ["pod-0", "pod-9"]},
+        "claim-1": claim(1) | {"pods": ["newest"]},
+        "claim-3": claim(3),
+        "claim-4": claim(4),
+        "ns/new": claim(9),
+    }

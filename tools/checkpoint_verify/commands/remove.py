@@ -1,0 +1,44 @@
+"""remove: remove checkpoints as their owner would: with rm, a journal brings them back. Their bytes are kept."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+
+from .. import targets
+from ..remedies.restore import take_away
+from ..remedies.step import Step, step_for
+from ..targets import Target, UsageError
+from .restore import add_consent, carry_out, refuse_what_is_not_ours
+
+HELP = "remove checkpoints (needs the lock)"
+EXAMPLES = """\
+  checkpoint-verify remove /var/lib/agent/claims/pod-7.json
+  checkpoint-verify remove -d /var/lib/agent/claims pod-7 pod-8
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("targets", nargs="+", metavar="KEY|FILE", help="keys (see -d), or the paths of their files")
+    targets.add_directory(parser)
+    add_consent(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    given, _ = targets.resolve(arguments.targets, arguments.directory)
+    if not given:
+        raise UsageError("give the KEYs or FILEs to remove")
+    directory = given[0].directory
+    if any(target.directory != directory for target in given):
+        raise UsageError("all files must be in one directory: its lock is needed")
+    refuse_what_is_not_ours(directory)
+    return carry_out(arguments, "remove", directory, [_step(target) for target in given], take_away)
+
+
+def _step(target: Target) -> Step:
+    if not target.key:
+        raise UsageError(f"{target.path} is not the file of a key")
+    step = step_for(target, "removed", "the agent starts this key anew")
+    if step.found.errno == errno.ENOENT:
+        step.action, step.detail = "good", "there is no such checkpoint"
+    return step
