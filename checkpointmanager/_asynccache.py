@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
 from ._cache import CheckpointCache, Entries, Outcomes, key_list
+from ._cacheentry import CacheEntry
 from ._keyedthreads import KeyedThreads
 
 T = TypeVar("T")
@@ -102,6 +103,10 @@ class AsyncCheckpointCache(AsyncCache[CheckpointCache[T]], Generic[T]):
         """See CheckpointCache.change. `function` runs in a thread, not in the event loop."""
         wanted = key_list(keys)
         await self.threads.run(wanted, lambda: self.cache.change(wanted, function, independent=independent))
+
+    async def reload(self, key: str) -> CacheEntry[T] | None:
+        """See CheckpointCache.reload."""
+        return await self.threads.run([key], lambda: self.cache.reload(key))
 
 
 async def _made(make: Callable[[], C], threads: KeyedThreads | None) -> tuple[C, KeyedThreads]:

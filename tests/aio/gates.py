@@ -40,7 +40,7 @@ class Gate:
 def held_syncs() -> Iterator[Gate]:
     """Every sync of a file waits at the gate. Nothing reaches a disk."""
     gate = Gate()
-    with mock.patch.object(os, "fsync", gate):
+    with mock.patch.object(os, "fsync", gate), mock.patch.object(os, "fdatasync", gate):
         try:
             yield gate
         finally:

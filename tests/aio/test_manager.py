@@ -119,17 +119,19 @@ def test_a_store_may_replace_the_directory_and_any_json_the_schema() -> None:
     assert asyncio.run(main()) == {"x": [1]}
 
 
-def test_a_hundred_concurrent_writes_overlap_their_syncs(directory: Path) -> None:
+def test_a_hundred_concurrent_writes_share_their_syncs(directory: Path) -> None:
     async def main() -> int:
         async with AsyncCheckpointManager(directory, LEASES, threads=100) as manager:
+            await manager.create_checkpoint("first", Lease("x"))
             with held_syncs() as syncs:
                 writes = [asyncio.create_task(manager.create_checkpoint(f"k{n}", Lease("x"))) for n in range(100)]
-                await until(lambda: syncs.inside == 100)
+                # Written and not committed; a few wait for another key with the same lock.
+                await until(lambda: len(list(directory.glob(".tmp-*"))) > 80)
                 syncs.open()
                 await asyncio.gather(*writes)
-            return syncs.most
+            return syncs.passed
 
-    assert asyncio.run(main()) == 100
+    assert asyncio.run(main()) < 20
 
 
 def test_the_loop_goes_on_while_the_disk_does_not(directory: Path) -> None:
@@ -189,7 +191,7 @@ def test_errors_are_those_of_the_plain_manager(directory: Path) -> None:
     async def main() -> None:
         async with AsyncCheckpointManager(directory, LEASES) as manager:
             with pytest.raises(InvalidKey):
-                await manager.create_checkpoint("../a", Lease("x"))
+                await manager.create_checkpoint("", Lease("x"))
             await manager.create_checkpoint("a", Lease("x"))
             (directory / "a.json").write_bytes(b"")
             with pytest.raises(CorruptCheckpoint):
