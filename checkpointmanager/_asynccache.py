@@ -6,7 +6,7 @@ Changes of one key happen in the order in which they were awaited; changes of di
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -103,6 +103,12 @@ class AsyncCheckpointCache(AsyncCache[CheckpointCache[T]], Generic[T]):
         """See CheckpointCache.change. `function` runs in a thread, not in the event loop."""
         wanted = key_list(keys)
         await self.threads.run(wanted, lambda: self.cache.change(wanted, function, independent=independent))
+
+    async def retain(
+        self, list_live: Callable[[], Iterable[str]], *, complete: bool, at_most: float = 0.5
+    ) -> Sequence[str]:
+        """See CheckpointCache.retain. `list_live` runs in a thread, not in the event loop."""
+        return await self.threads.call(lambda: self.cache.retain(list_live, complete=complete, at_most=at_most))
 
     async def reload(self, key: str) -> CacheEntry[T] | None:
         """See CheckpointCache.reload."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Any, Literal, TypeVar, cast, overload
@@ -26,6 +26,7 @@ from ._errors import (
     CorruptCheckpoint,
     InvalidKey,
     ManagerClosed,
+    RetainRefused,
     TransactionFailed,
     UnstorableValue,
 )
@@ -39,6 +40,7 @@ from ._transaction import Transaction
 
 T = TypeVar("T")
 
+ALWAYS_REMOVABLE = 3  # entries, by retain: a share of a few entries means nothing
 
 Entries = Mapping[str, CacheEntry[T]]
 Outcomes = Mapping[str, T | Literal[Removal.REMOVED]]
@@ -161,6 +163,35 @@ class CheckpointCache(Mapping[str, T]):
                 raise ValueError(f"the change function returned keys it was not given: {sorted(strangers)}")
             if outcomes:
                 self._write(outcomes, independent=independent)
+
+    def retain(self, list_live: Callable[[], Iterable[str]], *, complete: bool, at_most: float = 0.5) -> Sequence[str]:
+        """Remove every key that `list_live` does not return; returns the removed keys.
+
+        `list_live` is called here, so that what was written since is spared. RetainRefused, and nothing removed, if
+        the view is not `complete`, or if more than the share `at_most` of all keys would go (3 may always go): an
+        incomplete view looks like a mass removal. Removed checkpoints stay in quarantine as `retired`, the newest
+        1,000 of them; `checkpoint-verify quarantine restore` brings one back.
+        """
+        if not 0 <= at_most <= 1:
+            raise ValueError(f"at_most must be a share from 0 to 1, not {at_most!r}")
+        if not complete:
+            raise RetainRefused(self._manager.path, "the view of what is alive may be incomplete")
+        seen = self._entries.copy()  # before listing, so that every live key seen here is in the list
+        live = frozenset(key_list(list_live()))
+        doomed = sorted(seen.keys() - live)
+        if len(doomed) > max(ALWAYS_REMOVABLE, int(at_most * len(seen))):
+            why = f"{len(doomed)} of {len(seen)} keys would be removed, more than at_most={at_most:g} allows"
+            raise RetainRefused(self._manager.path, why, doomed)
+        removed: list[str] = []
+
+        def retire(entries: Entries[T]) -> Outcomes[T]:
+            removed.extend(key for key, entry in entries.items() if entry is seen[key])
+            whole = [key for key in removed if not isinstance(entries[key].problem, CorruptCheckpoint)]
+            self._manager._writer.keep_retired(whole)  # a removal keeps damaged bytes anyway
+            return dict.fromkeys(removed, REMOVED)
+
+        self.change(doomed, retire, independent=True)
+        return removed
 
     def reload(self, key: str) -> CacheEntry[T] | None:
         """Read one key from the disk again, with exact repair; returns its entry, or None if it has no file.

@@ -180,7 +180,7 @@ class EtcdStore:
     def highest_generation(self, key: str) -> int:
         return 0  # what is in etcd is there for good: no crash brings anything back
 
-    def quarantine(self, key: str, reason: Reason) -> str:
+    def quarantine(self, key: str, reason: str) -> str:
         with self.writing(), self._answering():  # a reader compares no lock, so etcd would not refuse it
             kept = self._quarantine.keep(Call(self._timeout), key, reason, self.path_of(key))
         return f"{self.path}/{kept}"

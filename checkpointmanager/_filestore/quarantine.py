@@ -1,4 +1,4 @@
-"""Keeps the bytes of damaged checkpoints before anything replaces them.
+"""Keeps the bytes of damaged checkpoints before anything replaces them, and those of retired ones.
 
 It makes a hard link where the file system can: nothing has to be read, so even a file with bad blocks, or one too large
 to copy, is kept as it is. Elsewhere it makes a copy.
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from .._format.envelope import MAX_BYTES, open_sealed
 from .._format.keys import decode_key, encode_key
 from .._format.names import QUARANTINE, current_name
-from .._format.reason import Damaged, Reason, TooNew
+from .._format.reason import RETIRED, Damaged, TooNew
 from .._interruption import ignored, pass_on_interruption
 from .directory import Directory
 from .reading import read_file
@@ -26,10 +26,11 @@ from .system import sync
 
 KEPT_PER_KEY = 4
 KEPT = 64  # over all keys
+KEPT_RETIRED = 1000  # over all keys; apart from the others, so that neither kind displaces the other
 KEPT_BYTES = 256 << 20  # over all keys
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
-_NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.[a-z-]+\.json")
+_NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.([a-z-]+)\.json")
 
 
 class _Copy(NamedTuple):
@@ -39,6 +40,7 @@ class _Copy(NamedTuple):
     time: str
     name: str
     key: str
+    is_retired: bool
 
 
 class Quarantine:
@@ -48,14 +50,14 @@ class Quarantine:
         self._directory = directory
         self._making = threading.Lock()
 
-    def keep(self, name: str, key: str, reason: Reason) -> str:
+    def keep(self, name: str, key: str, reason: str) -> str:
         """Keep `name` durably and return the path of the copy, or "" for something that is not a file."""
         status = self._directory.stat(name)
         if not stat.S_ISREG(status.st_mode):
             return ""
         with self._opened() as folder:
             kept_as = self._link(folder, name, key, reason, status)
-            self._prune(folder, key, kept_as)
+            self._prune(folder, key, kept_as, is_retired=reason == RETIRED)
         return os.path.join(self._directory.path, QUARANTINE, kept_as)
 
     def kept(self) -> dict[str, list[str]]:
@@ -98,7 +100,7 @@ class Quarantine:
                         os.rmdir(QUARANTINE, dir_fd=self._directory.descriptor)
                 raise
 
-    def _link(self, folder: int, name: str, key: str, reason: Reason, status: os.stat_result) -> str:
+    def _link(self, folder: int, name: str, key: str, reason: str, status: os.stat_result) -> str:
         kept_as = _already_kept(folder, key, status)
         if kept_as:
             sync(folder)
@@ -115,13 +117,13 @@ class Quarantine:
             raise
         return kept_as
 
-    def _prune(self, folder: int, key: str, kept_as: str) -> None:
+    def _prune(self, folder: int, key: str, kept_as: str, *, is_retired: bool) -> None:
         """Never deletes the copy just made, whatever the clock says, or the last copy of a file still damaged."""
-        copies = [copy for copy in _copies(folder) if copy.name != kept_as]
+        copies = [copy for copy in _copies(folder) if copy.name != kept_as and copy.is_retired == is_retired]
         newest = {copy.key: copy.name for copy in copies} | {key: kept_as}
         surplus = [copy for copy in copies if copy.key == key][: 1 - KEPT_PER_KEY]
         copies = [copy for copy in copies if copy not in surplus]
-        room, number = KEPT_BYTES - _size(folder, kept_as), KEPT - 1
+        room, number = KEPT_BYTES - _size(folder, kept_as), (KEPT_RETIRED if is_retired else KEPT) - 1
         for copy in reversed(copies):
             room, number = room - _size(folder, copy.name), number - 1
             if (room < 0 or number < 0) and not (newest[copy.key] == copy.name and self._is_damaged(copy.key)):
@@ -139,7 +141,7 @@ class Quarantine:
         return False
 
 
-def _new_name(folder: int, key: str, reason: Reason) -> str:
+def _new_name(folder: int, key: str, reason: str) -> str:
     taken = set(os.listdir(folder))
     time = datetime.now(UTC)
     while (name := f"{encode_key(key)}.{time.strftime(_TIME)}.{reason}.json") in taken:
@@ -151,7 +153,9 @@ def _copies(folder: int) -> list[_Copy]:
     """All copies, oldest first."""
     now = datetime.now(UTC).strftime(_TIME)
     matches = [match for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]
-    return sorted(_Copy(match[2] <= now, match[2], match[0], decode_key(match[1]) or "") for match in matches)
+    return sorted(
+        _Copy(match[2] <= now, match[2], match[0], decode_key(match[1]) or "", match[3] == RETIRED) for match in matches
+    )
 
 
 def _already_kept(folder: int, key: str, status: os.stat_result) -> str:
