@@ -5,7 +5,6 @@ Changes of one key happen in the order in which they were awaited; changes of di
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
@@ -37,7 +36,6 @@ class AsyncCache(Generic[C]):
     def __init__(self, cache: C, threads: KeyedThreads | None = None) -> None:
         self.cache = cache
         self.threads = threads or KeyedThreads(name="cache")
-        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, make: Callable[[], C], threads: KeyedThreads | None = None) -> Self:
@@ -49,18 +47,7 @@ class AsyncCache(Generic[C]):
 
         Cancelling the caller does not stop the close.
         """
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
-        try:
-            await self.threads.drained()
-            await self.threads.call(self.cache.close)
-        except asyncio.CancelledError:  # the event loop is ending, and perhaps no thread has started yet
-            self.cache.close()
-            raise
-        await self.threads.close()
+        await self.threads.close(self.cache.close)
 
     async def __aenter__(self) -> Self:
         return self
