@@ -36,6 +36,7 @@ from ._errors import (
     InvalidKey,
     ManagerClosed,
     PlanOutdated,
+    RetainRefused,
     SchemaMismatch,
     TransactionFailed,
     UnstorableValue,
@@ -54,6 +55,7 @@ from ._options import check_key
 from ._recovery import RecoveryPlan
 from ._schema import Schema, SharedText, UnknownFields, unknown_fields
 from ._schema.anykind import ANY_KIND
+from ._statedirectory import state_directory
 from ._store import Put, Remove, Replaces, Store
 from ._transaction import Transaction
 
@@ -100,6 +102,7 @@ __all__ = [
     "Removal",
     "Remove",
     "Replaces",
+    "RetainRefused",
     "Schema",
     "SchemaMismatch",
     "SharedText",
@@ -112,5 +115,6 @@ __all__ = [
     "WrongKind",
     "check_key",
     "gc_paused",
+    "state_directory",
     "unknown_fields",
 ]

@@ -5,12 +5,12 @@ Changes of one key happen in the order in which they were awaited; changes of di
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
 from ._cache import CheckpointCache, Entries, Outcomes, key_list
+from ._cacheentry import CacheEntry
 from ._keyedthreads import KeyedThreads
 
 T = TypeVar("T")
@@ -36,7 +36,6 @@ class AsyncCache(Generic[C]):
     def __init__(self, cache: C, threads: KeyedThreads | None = None) -> None:
         self.cache = cache
         self.threads = threads or KeyedThreads(name="cache")
-        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, make: Callable[[], C], threads: KeyedThreads | None = None) -> Self:
@@ -48,18 +47,7 @@ class AsyncCache(Generic[C]):
 
         Cancelling the caller does not stop the close.
         """
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
-        try:
-            await self.threads.drained()
-            await self.threads.call(self.cache.close)
-        except asyncio.CancelledError:  # the event loop is ending, and perhaps no thread has started yet
-            self.cache.close()
-            raise
-        await self.threads.close()
+        await self.threads.close(self.cache.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -102,6 +90,16 @@ class AsyncCheckpointCache(AsyncCache[CheckpointCache[T]], Generic[T]):
         """See CheckpointCache.change. `function` runs in a thread, not in the event loop."""
         wanted = key_list(keys)
         await self.threads.run(wanted, lambda: self.cache.change(wanted, function, independent=independent))
+
+    async def retain(
+        self, list_live: Callable[[], Iterable[str]], *, complete: bool, at_most: float = 0.5
+    ) -> Sequence[str]:
+        """See CheckpointCache.retain. `list_live` runs in a thread, not in the event loop."""
+        return await self.threads.call(lambda: self.cache.retain(list_live, complete=complete, at_most=at_most))
+
+    async def reload(self, key: str) -> CacheEntry[T] | None:
+        """See CheckpointCache.reload."""
+        return await self.threads.run([key], lambda: self.cache.reload(key))
 
 
 async def _made(make: Callable[[], C], threads: KeyedThreads | None) -> tuple[C, KeyedThreads]:

@@ -9,32 +9,38 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Any, Literal, TypeVar, cast, overload
 
 from ._batch import Batch
 from ._cacheentry import REMOVED, CacheEntry, InDoubt, Removal, problem_of, value_of
+from ._cacheviews import CacheItems, CacheValues
 from ._checkpoint import Checkpoint, Recovery
 from ._errors import (
     BatchFailed,
     CheckpointError,
     CheckpointNotFound,
     CheckpointWriteFailed,
+    CorruptCheckpoint,
     InvalidKey,
     ManagerClosed,
+    RetainRefused,
     TransactionFailed,
     UnstorableValue,
 )
 from ._gcpause import gc_paused
 from ._keylocks import KeyLocks
 from ._manager import CheckpointManager
+from ._reader import PROBLEMS
 from ._schema import Schema
 from ._store import Store
 from ._transaction import Transaction
 
 T = TypeVar("T")
 
+ALWAYS_REMOVABLE = 3  # entries, by retain: a share of a few entries means nothing
 
 Entries = Mapping[str, CacheEntry[T]]
 Outcomes = Mapping[str, T | Literal[Removal.REMOVED]]
@@ -107,11 +113,11 @@ class CheckpointCache(Mapping[str, T]):
 
     def items(self) -> ItemsView[str, T]:
         """Pairs of keys and values. Iterating over them raises the problem of a key that has no value."""
-        return _Items(self)
+        return CacheItems(self)
 
     def values(self) -> ValuesView[T]:
         """The values, like items()."""
-        return _Values(self)
+        return CacheValues(self)
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries
@@ -147,9 +153,7 @@ class CheckpointCache(Mapping[str, T]):
         on its own, and BatchFailed says which. Memory always matches what is durable.
         """
         wanted = key_list(keys)
-        if os.getpid() != self._process:  # a lock held by another thread at the fork is never released in the child
-            raise ManagerClosed(self._manager.path, ManagerClosed.FORKED)
-        with self._locks.locked(*wanted):
+        with self._changing(wanted):
             before = {key: entry for key in wanted if (entry := self._entries.get(key))}
             outcomes = function(before)
             if not isinstance(outcomes, Mapping):
@@ -159,6 +163,47 @@ class CheckpointCache(Mapping[str, T]):
                 raise ValueError(f"the change function returned keys it was not given: {sorted(strangers)}")
             if outcomes:
                 self._write(outcomes, independent=independent)
+
+    def retain(self, list_live: Callable[[], Iterable[str]], *, complete: bool, at_most: float = 0.5) -> Sequence[str]:
+        """Remove every key that `list_live` does not return; returns the removed keys.
+
+        `list_live` is called here, so that what was written since is spared. RetainRefused, and nothing removed, if
+        the view is not `complete`, or if more than the share `at_most` of all keys would go (3 may always go): an
+        incomplete view looks like a mass removal. Removed checkpoints stay in quarantine as `retired`, the newest
+        1,000 of them; `checkpoint-verify quarantine restore` brings one back.
+        """
+        if not 0 <= at_most <= 1:
+            raise ValueError(f"at_most must be a share from 0 to 1, not {at_most!r}")
+        if not complete:
+            raise RetainRefused(self._manager.path, "the view of what is alive may be incomplete")
+        seen = self._entries.copy()  # before listing, so that every live key seen here is in the list
+        live = frozenset(key_list(list_live()))
+        doomed = sorted(seen.keys() - live)
+        if len(doomed) > max(ALWAYS_REMOVABLE, int(at_most * len(seen))):
+            why = f"{len(doomed)} of {len(seen)} keys would be removed, more than at_most={at_most:g} allows"
+            raise RetainRefused(self._manager.path, why, doomed)
+        removed: list[str] = []
+
+        def retire(entries: Entries[T]) -> Outcomes[T]:
+            removed.extend(key for key, entry in entries.items() if entry is seen[key])
+            whole = [key for key in removed if not isinstance(entries[key].problem, CorruptCheckpoint)]
+            self._manager._writer.keep_retired(whole)  # a removal keeps damaged bytes anyway
+            return dict.fromkeys(removed, REMOVED)
+
+        self.change(doomed, retire, independent=True)
+        return removed
+
+    def reload(self, key: str) -> CacheEntry[T] | None:
+        """Read one key from the disk again, with exact repair; returns its entry, or None if it has no file.
+
+        For a key whose file could not be read when the cache was opened, or was mended since by another program. A key
+        in doubt stays in doubt: only a change settles that.
+        """
+        with self._changing([key]):
+            old = self._entries.get(key)
+            if old is None or not old.in_doubt:
+                self._swap(key, old, self._read(key))
+            return self._entries.get(key)
 
     def close(self) -> None:
         """Wait for running changes, then release the directory. Reads still work. May be called twice."""
@@ -183,9 +228,29 @@ class CheckpointCache(Mapping[str, T]):
             loaded = self._manager.load(repair=True)
             self._entries = {key: _entry(checkpoint) for key, checkpoint in loaded.checkpoints.items()}
         for key, problem in loaded.problems.items():
-            previous = self._manager.previous_checkpoint(key)
-            self._entries[key] = CacheEntry(key, None, 0, None, problem, previous.data if previous else None)
+            self._entries[key] = self._without_value(key, problem)
         self.recoveries = loaded.recoveries
+
+    def _read(self, key: str, *, repair: bool = True) -> CacheEntry[T] | None:
+        try:
+            return _entry(self._manager.get_checkpoint(key))
+        except CheckpointNotFound:
+            return None
+        except PROBLEMS as problem:
+            if not repair or not isinstance(problem, CorruptCheckpoint):
+                return self._without_value(key, problem)
+        with suppress(CheckpointWriteFailed, *PROBLEMS):  # then the damage is still there, and is what counts
+            self._manager.recover_checkpoint(key)
+        return self._read(key, repair=False)
+
+    def _without_value(self, key: str, problem: CheckpointError) -> CacheEntry[T]:
+        previous = self._manager.previous_checkpoint(key)
+        return CacheEntry(key, None, 0, None, problem, previous.data if previous else None)
+
+    def _changing(self, keys: Iterable[str]) -> AbstractContextManager[object]:
+        if os.getpid() != self._process:  # a lock held by another thread at the fork is never released in the child
+            raise ManagerClosed(self._manager.path, ManagerClosed.FORKED)
+        return self._locks.locked(*keys)
 
     def _write(self, outcomes: Outcomes[T], *, independent: bool) -> None:
         """Write to disk, then to memory. From the request to the disk until its answer, every change is in doubt."""
@@ -259,31 +324,6 @@ class CheckpointCache(Mapping[str, T]):
     def _interrupted(self, key: str) -> CheckpointError:
         error = OSError(errno.EINTR, "the change was interrupted")
         return CheckpointWriteFailed(key, self._manager.path_of(key), error, in_doubt=True)
-
-
-class _Items(ItemsView[str, T]):
-    """Reads each entry once, so that a key which another thread deletes meanwhile raises nothing."""
-
-    def __init__(self, cache: CheckpointCache[T]) -> None:
-        super().__init__(cache)
-        self._cache = cache
-
-    def __iter__(self) -> Iterator[tuple[str, T]]:
-        return ((entry.key, value_of(entry)) for entry in self._cache.entries())
-
-
-class _Values(ValuesView[T]):
-    """The same for values."""
-
-    def __init__(self, cache: CheckpointCache[T]) -> None:
-        super().__init__(cache)
-        self._cache = cache
-
-    def __iter__(self) -> Iterator[T]:
-        return map(value_of, self._cache.entries())
-
-    def __contains__(self, value: object) -> bool:
-        return value in list(self)
 
 
 def key_list(keys: Iterable[str]) -> list[str]:

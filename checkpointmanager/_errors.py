@@ -6,7 +6,7 @@ All derive from CheckpointError, and all survive pickling, so that they can cros
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ._format.reason import Damaged, Reason, reason_of
@@ -256,6 +256,19 @@ class TransactionFailed(CheckpointWriteFailed):
         self.key = key
         self.path = path
         self.in_doubt = in_doubt
+
+
+class RetainRefused(CheckpointError):
+    """CheckpointCache.retain would have removed more than it may, or the view was not complete. Nothing was removed.
+
+    `keys` are those that the view does not name; empty if the view was not complete. Check whether the view is right
+    before you raise `at_most`.
+    """
+
+    def __init__(self, path: str, why: str, keys: Sequence[str] = ()) -> None:
+        super().__init__(f"{path}: {why}; nothing was removed")
+        self.path = path
+        self.keys = tuple(keys)
 
 
 class DirectoryUnusable(CheckpointError, OSError):

@@ -34,6 +34,7 @@ class KeyedThreads:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = self._closed = False
+        self._ends: dict[Callable[[], object], asyncio.Task[None]] = {}  # by the last call
 
     async def run(self, keys: Iterable[str], call: Callable[[], R]) -> R:
         """Run one call as soon as it has the turn of all its keys."""
@@ -80,11 +81,25 @@ class KeyedThreads:
         self._closing = True
         await self._idle.wait()
 
-    async def close(self) -> None:
-        """Drain, then release the threads. May be called twice."""
+    async def close(self, last: Callable[[], object] = lambda: None) -> None:
+        """Drain, make the last call, then release the threads. May be called twice.
+
+        Cancelling the caller does not stop it. If the event loop itself ends, the last call is made at once.
+        """
+        if last not in self._ends:
+            self._ends[last] = asyncio.create_task(self._close(last))
+            # Not in the task: one that is cancelled before its first step never runs.
+            self._ends[last].add_done_callback(lambda task: last() if task.cancelled() else None)
+        await asyncio.shield(self._ends[last])
+
+    async def _close(self, last: Callable[[], object]) -> None:
         await self.drained()
-        self._closed = True
-        self._pool.shutdown(wait=False)
+        if not self._closed:
+            await self.call(last)
+            self._closed = True
+            self._pool.shutdown(wait=False)
+        else:  # closed by another of those that share it
+            last()
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

@@ -78,7 +78,7 @@ class MemoryStore:
     def highest_generation(self, key: str) -> int:
         return 0
 
-    def quarantine(self, key: str, reason: Reason) -> str:
+    def quarantine(self, key: str, reason: str) -> str:
         with self._lock:
             kept = self.kept.setdefault(key, {})
             blob = self.current[key]

@@ -8,7 +8,6 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from ._errors import CheckpointWriteFailed
-from ._format.reason import Reason
 
 
 class Replaces(Enum):
@@ -103,9 +102,10 @@ class Store(Protocol):
         """The highest generation of this key that a crash may bring back, beyond what can be read; 0 if none can."""
         ...
 
-    def quarantine(self, key: str, reason: Reason) -> str:
+    def quarantine(self, key: str, reason: str) -> str:
         """Keep a durable copy of what the name holds now, and return its path. Raises OSError.
 
+        `reason` is a Reason, or "retired" for a whole checkpoint that is about to be removed.
         Bytes that are already kept are not copied again. When a key has many copies, the oldest may be deleted.
         """
         ...

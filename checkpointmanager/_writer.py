@@ -31,7 +31,7 @@ from ._errors import (
 )
 from ._events import Event, EventKind, Events
 from ._format.envelope import MAX_GENERATION, Header, open_sealed, seal
-from ._format.reason import SHORTAGES, Damaged, Reason, TooNew
+from ._format.reason import RETIRED, SHORTAGES, Damaged, Reason, TooNew
 from ._interruption import pass_on_interruption
 from ._keylocks import KeyLocks
 from ._metricssink import MetricsSink
@@ -147,6 +147,18 @@ class Writer:
         kept = self._quarantine(key, reason)
         self._commit_one(Remove(key, self._after(key, self._reader.highest_generation(key))))
         return kept
+
+    def keep_retired(self, keys: Sequence[str]) -> None:
+        """Copy whole checkpoints to quarantine, before they are removed. Raises CheckpointWriteFailed."""
+        with self.changing(*keys):
+            for key in keys:
+                try:
+                    self._store.quarantine(key, RETIRED)
+                except FileNotFoundError:  # removed by hand
+                    continue
+                except OSError as error:
+                    pass_on_interruption(error)
+                    raise CheckpointWriteFailed(key, self._store.path_of(key), error, in_doubt=False) from error
 
     def forget(self, key: str) -> None:
         """Let the next write learn from the file again. Always safe."""

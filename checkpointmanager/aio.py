@@ -9,17 +9,13 @@ KeyedThreads says what a cancellation does.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from ._asynccache import AsyncCache, AsyncCheckpointCache
-from ._asynctransaction import AsyncTransaction
-from ._batch import Batch
 from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
 from ._errors import DirectoryLocked, ManagerClosed
 from ._events import Event
@@ -27,18 +23,15 @@ from ._filestore import SHARING_TIMEOUT
 from ._keyedthreads import THREADS, KeyedThreads, KeyedThreadsClosed
 from ._manager import CheckpointManager, FileOptions
 from ._options import check_arguments, check_key
-from ._recovery import PlannedRecovery, RecoveryPlan
+from ._recovery import RecoveryPlan
 from ._schema import Schema
 from ._store import Store
 from ._transaction import NO_DEFAULT
 
 __all__ = [
-    "AsyncBatch",
     "AsyncCache",
     "AsyncCheckpointCache",
     "AsyncCheckpointManager",
-    "AsyncRecoveryPlan",
-    "AsyncTransaction",
     "KeyedThreads",
     "KeyedThreadsClosed",
 ]
@@ -100,7 +93,7 @@ class AsyncCheckpointManager(Generic[T]):
         self._threads = threads
         self._keyed: KeyedThreads | None = None
         self._manager: CheckpointManager[T] | None = None  # until it is open
-        self._closing: asyncio.Task[None] | None = None
+        self._closing = False
 
         def opened(limits: FileOptions) -> CheckpointManager[T]:
             return CheckpointManager(directory, schema, on_event=on_event, boot_id=boot_id, **limits)
@@ -124,7 +117,7 @@ class AsyncCheckpointManager(Generic[T]):
 
     async def create_checkpoint(self, key: str, data: T, *, overwrite: bool = True) -> Checkpoint[T]:
         """See CheckpointManager.create_checkpoint."""
-        return await self._change([key], lambda manager: manager.create_checkpoint(key, data, overwrite=overwrite))
+        return await self.run([key], lambda manager: manager.create_checkpoint(key, data, overwrite=overwrite))
 
     @overload
     async def update_checkpoint(self, key: str, change: Callable[[T], T]) -> Checkpoint[T]: ...
@@ -134,29 +127,33 @@ class AsyncCheckpointManager(Generic[T]):
     async def update_checkpoint(self, key: str, change: Callable[[T | None], T], default: None) -> Checkpoint[T]: ...
     async def update_checkpoint(self, key: str, change: Callable[[Any], T], default: Any = NO_DEFAULT) -> Checkpoint[T]:
         """See CheckpointManager.update_checkpoint. `change` runs in a thread, not in the event loop."""
-        return await self._change([key], lambda manager: manager.update_checkpoint(key, change, default))
+        return await self.run([key], lambda manager: manager.update_checkpoint(key, change, default))
 
     async def remove_checkpoint(self, key: str) -> None:
         """See CheckpointManager.remove_checkpoint."""
-        await self._change([key], lambda manager: manager.remove_checkpoint(key))
+        await self.run([key], lambda manager: manager.remove_checkpoint(key))
 
     async def recover_checkpoint(self, key: str, *, rollback: bool = False) -> Recovery:
         """See CheckpointManager.recover_checkpoint."""
-        return await self._change([key], lambda manager: manager.recover_checkpoint(key, rollback=rollback))
+        return await self.run([key], lambda manager: manager.recover_checkpoint(key, rollback=rollback))
 
-    async def plan_recovery(self, key: str) -> AsyncRecoveryPlan:
-        """See CheckpointManager.plan_recovery. The plan's apply() is awaited."""
-        plan = await self._look(lambda manager: manager.plan_recovery(key))
-        facts = {fact.name: getattr(plan, fact.name) for fact in fields(PlannedRecovery)}
-        return AsyncRecoveryPlan(**facts, _plan=plan, _change=self._change)
+    async def plan_recovery(self, key: str) -> RecoveryPlan:
+        """See CheckpointManager.plan_recovery. Apply the plan with run()."""
+        return await self._look(lambda manager: manager.plan_recovery(key))
 
-    def batch(self) -> AsyncBatch[T]:
-        """Many independent changes, committed when the `async with` block ends."""
-        return AsyncBatch(self._open_manager().batch(), self._change)
+    async def run(self, keys: Iterable[str], work: Callable[[CheckpointManager[T]], R]) -> R:
+        """Run `work(manager)` in a thread, in the turn of these keys: a batch, a transaction, plan.apply().
 
-    def transaction(self) -> AsyncTransaction[T]:
-        """Changes that happen together or not at all, when the `async with` block ends."""
-        return AsyncTransaction(self._open_manager().transaction(), self._change)
+        def move(manager):
+            with manager.transaction() as changes:
+                changes.remove_checkpoint("a")
+                changes.create_checkpoint("b", lease)
+
+        await manager.run(["a", "b"], move)
+        """
+        manager = self._open_manager()
+        assert self._keyed
+        return await self._keyed.run([check_key(key) for key in keys], lambda: work(manager))
 
     @overload
     async def get_checkpoint(self, key: str) -> Checkpoint[T]: ...
@@ -187,10 +184,9 @@ class AsyncCheckpointManager(Generic[T]):
 
         Cancelling the caller does not stop the close.
         """
-        if self._manager is not None and not self._closing:
-            self._closing = asyncio.create_task(self._close(self._manager))
-        if self._closing:
-            await asyncio.shield(self._closing)
+        if self._manager is not None and self._keyed:
+            self._closing = True
+            await self._keyed.close(self._manager.close)
 
     async def __aenter__(self) -> AsyncCheckpointManager[T]:
         return await self.open()
@@ -226,11 +222,6 @@ class AsyncCheckpointManager(Generic[T]):
     def _open_with(self, limits: FileOptions) -> None:
         self._manager = self._opened(limits)
 
-    async def _change(self, keys: Iterable[str], change: Callable[[CheckpointManager[T]], R]) -> R:
-        manager = self._open_manager()
-        assert self._keyed
-        return await self._keyed.run([check_key(key) for key in keys], lambda: change(manager))
-
     async def _look(self, look: Callable[[CheckpointManager[T]], R]) -> R:
         manager = self._open_manager()
         assert self._keyed
@@ -242,57 +233,3 @@ class AsyncCheckpointManager(Generic[T]):
         if self._closing:
             raise ManagerClosed(self._path, "is closed; open another")
         return self._manager
-
-    async def _close(self, manager: CheckpointManager[T]) -> None:
-        assert self._keyed
-        await self._keyed.drained()
-        await self._keyed.call(manager.close)
-        await self._keyed.close()
-
-
-@dataclass(frozen=True, slots=True)
-class AsyncRecoveryPlan(PlannedRecovery):
-    """Like RecoveryPlan, with an apply() to await."""
-
-    _plan: RecoveryPlan = field(kw_only=True, repr=False)
-    _change: Callable[..., Awaitable[Recovery]] = field(kw_only=True, repr=False, compare=False)
-
-    async def apply(self, *, rollback: bool = False, discard: bool = False) -> Recovery:
-        """See RecoveryPlan.apply."""
-        return await self._change([self.key], lambda _: self._plan.apply(rollback=rollback, discard=discard))
-
-
-class AsyncBatch(Generic[T]):
-    """Like Batch: each checkpoint is replaced atomically; the batch as a whole is not.
-
-    If the block raises or is cancelled, nothing is written. The commit waits for its turn on all its keys.
-    """
-
-    def __init__(self, batch: Batch[T], commit: Callable[..., Any]) -> None:
-        self._batch = batch
-        self._commit = commit
-
-    def create_checkpoint(self, key: str, data: T) -> None:
-        """Encodes now: later changes to `data` are not written."""
-        self._batch.create_checkpoint(key, data)
-
-    def remove_checkpoint(self, key: str) -> None:
-        """See Batch.remove_checkpoint."""
-        self._batch.remove_checkpoint(key)
-
-    @property
-    def written(self) -> Mapping[str, Checkpoint[T]]:
-        """See Batch."""
-        return self._batch.written
-
-    def __len__(self) -> int:
-        return len(self._batch)
-
-    async def __aenter__(self) -> AsyncBatch[T]:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self._commit(self._batch.keys, lambda _: self._batch.__exit__(None, None, None))

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from .._errors import CheckpointNotFound
 from .._format.copies import KEPT_PER_KEY, copy_name, parse_copy
 from .._format.names import QUARANTINE
-from .._format.reason import Reason
 from . import operations
 from .client import Call, Client
 from .layout import Layout, after_all
@@ -35,7 +34,7 @@ class Quarantine:
         self._layout = layout
         self._ownership = ownership
 
-    def keep(self, call: Call, key: str, reason: Reason, path: str) -> str:
+    def keep(self, call: Call, key: str, reason: str, path: str) -> str:
         """Copy the current value, unless there is an equal copy, and return the name of the copy."""
         while True:
             found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.current(key))).kvs

@@ -166,7 +166,7 @@ class EtcdStore:
     def highest_generation(self, key: str) -> int:
         return 0  # what is in etcd is there for good: no crash brings anything back
 
-    def quarantine(self, key: str, reason: Reason) -> str:
+    def quarantine(self, key: str, reason: str) -> str:
         with self.writing(), self._calling() as call:  # a reader compares no lock, so etcd would not refuse it
             kept = self._quarantine.keep(call, key, reason, self.path_of(key))
         return f"{self.path}/{kept}"

@@ -312,7 +312,7 @@ class FileStore:
 
     # Quarantine
 
-    def quarantine(self, key: str, reason: Reason) -> str:
+    def quarantine(self, key: str, reason: str) -> str:
         with self._gate:
             return self._quarantine.keep(current_name(key), key, reason)
 

@@ -1,4 +1,4 @@
-"""Keeps the bytes of damaged checkpoints before anything replaces them.
+"""Keeps the bytes of damaged checkpoints before anything replaces them, and those of retired ones.
 
 It makes a hard link where the file system can: nothing has to be read, so even a file with bad blocks, or one too large
 to copy, is kept as it is. Elsewhere it makes a copy.
@@ -16,13 +16,14 @@ from typing import NamedTuple
 from .._format.copies import KEPT_PER_KEY, copy_name, parse_copy, time_now
 from .._format.envelope import MAX_BYTES, open_sealed
 from .._format.names import QUARANTINE, current_name
-from .._format.reason import Damaged, Reason, TooNew
+from .._format.reason import RETIRED, Damaged, TooNew
 from .._interruption import ignored, pass_on_interruption
 from .directory import Directory
 from .reading import read_file
 from .system import sync
 
 KEPT = 1024  # over all keys
+KEPT_RETIRED = 1000  # over all keys; apart from the others, so that neither kind displaces the other
 KEPT_BYTES = 256 << 20  # over all keys
 
 
@@ -33,6 +34,7 @@ class _Copy(NamedTuple):
     time: str
     name: str
     key: str
+    is_retired: bool
 
 
 class Quarantine:
@@ -42,14 +44,14 @@ class Quarantine:
         self._directory = directory
         self._making = threading.Lock()
 
-    def keep(self, name: str, key: str, reason: Reason) -> str:
+    def keep(self, name: str, key: str, reason: str) -> str:
         """Keep `name` durably and return the path of the copy, or "" for something that is not a file."""
         status = self._directory.stat(name)
         if not stat.S_ISREG(status.st_mode):
             return ""
         with self._opened() as folder:
             kept_as = self._link(folder, name, key, reason, status)
-            self._prune(folder, key, kept_as)
+            self._prune(folder, key, kept_as, is_retired=reason == RETIRED)
         return os.path.join(self._directory.path, QUARANTINE, kept_as)
 
     def kept(self) -> dict[str, list[str]]:
@@ -92,7 +94,7 @@ class Quarantine:
                         os.rmdir(QUARANTINE, dir_fd=self._directory.descriptor)
                 raise
 
-    def _link(self, folder: int, name: str, key: str, reason: Reason, status: os.stat_result) -> str:
+    def _link(self, folder: int, name: str, key: str, reason: str, status: os.stat_result) -> str:
         kept_as = _already_kept(folder, key, status)
         if kept_as:
             sync(folder)
@@ -109,16 +111,16 @@ class Quarantine:
             raise
         return kept_as
 
-    def _prune(self, folder: int, key: str, kept_as: str) -> None:
+    def _prune(self, folder: int, key: str, kept_as: str, *, is_retired: bool) -> None:
         """Never deletes the copy just made, whatever the clock says, or the last copy of what is damaged or gone."""
-        copies = [copy for copy in _copies(folder) if copy.name != kept_as]
+        copies = [copy for copy in _copies(folder) if copy.name != kept_as and copy.is_retired == is_retired]
         newest = {copy.key: copy.name for copy in copies} | {key: kept_as}
         surplus = [copy for copy in copies if copy.key == key][: 1 - KEPT_PER_KEY]
         copies = [copy for copy in copies if copy not in surplus]
-        room, number = KEPT_BYTES - _size(folder, kept_as), KEPT - 1
+        room, number = KEPT_BYTES - _size(folder, kept_as), (KEPT_RETIRED if is_retired else KEPT) - 1
         for copy in reversed(copies):
             room, number = room - _size(folder, copy.name), number - 1
-            is_last = newest[copy.key] == copy.name and not self._is_whole(copy.key)
+            is_last = newest[copy.key] == copy.name and not is_retired and not self._is_whole(copy.key)
             if (room < 0 or number < 0) and not is_last:
                 surplus.append(copy)
         for copy in surplus:
@@ -138,7 +140,7 @@ def _copies(folder: int) -> list[_Copy]:
     """All copies, oldest first."""
     now = time_now()
     found = [(copy, name) for name in os.listdir(folder) if (copy := parse_copy(name))]
-    return sorted(_Copy(copy.time <= now, copy.time, name, copy.key) for copy, name in found)
+    return sorted(_Copy(copy.time <= now, copy.time, name, copy.key, copy.reason == RETIRED) for copy, name in found)
 
 
 def _already_kept(folder: int, key: str, status: os.stat_result) -> str:

@@ -26,6 +26,8 @@ class Reason(StrEnum):
     NOT_A_FILE = "not-a-file"  # a folder, link or FIFO; not read
 
 
+RETIRED = "retired"  # in the name of a quarantine copy: a whole checkpoint that retain() removed, no damage
+
 # A read that fails for lack of descriptors or memory says nothing about the file.
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 

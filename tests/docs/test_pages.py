@@ -28,7 +28,8 @@ PRINTED = {
     ],
     "tools/docs/guides/adopt.md": [
         "Grant(pod='trainer', device='eth1', ready=True)",
-        "DIR/pod-7.json: No space left on device; the old content is still in place",
+        "10.0.0.1 10.0.0.2",
+        "DIR/pod-7.json: No space left on device; nothing was changed",
         *("{'free': 6, 'pod-7': 2}", "7"),
     ],
     "tools/docs/guides/schemas.md": [

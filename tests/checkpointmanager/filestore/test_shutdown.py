@@ -34,9 +34,8 @@ async def awaited(outlives):
             threading.main_thread().join()
         for number in range(1, 5):
             await manager.create_checkpoint(f"claim-{number}", number)
-        async with manager.batch() as batch:
-            for number in range(5, 10):
-                batch.create_checkpoint(f"claim-{number}", number)
+        for number in range(5, 10):
+            await manager.create_checkpoint(f"claim-{number}", number)
 
 def outlive():
     threading.main_thread().join()
