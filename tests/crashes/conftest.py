@@ -1,4 +1,4 @@
-"""Both models of a power loss, and the kit's fixtures: the plugin provides them only where the package is installed."""
+"""Both models of a power loss, a small journal, and the kit's fixtures, which come only with an installed package."""
 
 from __future__ import annotations
 
@@ -6,11 +6,26 @@ from typing import Any
 
 import pytest
 
+from checkpointmanager import _keylocks
+from checkpointmanager._filestore import journal
+from checkpointmanager._format.journal import BLOCK_BYTES
 from checkpointmanager.testing._plugin import checkpoint_chaos, checkpoint_faults
 
 from .scenarios import MATTERS_NOT
 
 __all__ = ["checkpoint_chaos", "checkpoint_faults"]
+
+BLOCKS = 3  # of a journal: its first line and two groups
+DIRTY_KEYS = 3
+
+
+@pytest.fixture(autouse=True)
+def small_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So small that short stories fill it, and that thousands of disks are cheap to write."""
+    monkeypatch.setattr(journal, "FIRST_BYTES", BLOCKS * BLOCK_BYTES)
+    monkeypatch.setattr(journal, "LAST_BYTES", BLOCKS * BLOCK_BYTES)
+    monkeypatch.setattr(journal, "DIRTY_KEYS", DIRTY_KEYS)
+    monkeypatch.setattr(_keylocks, "STRIPES", 16)  # a thousand locks take longer than the restart that is examined
 
 
 @pytest.fixture(params=[False, True], ids=["any names", "names in order"])

@@ -15,7 +15,7 @@ from unittest import mock
 from checkpointmanager import CheckpointManager, DirectoryUnusable, Outcome
 from checkpointmanager.testing import acknowledge, damage, dying, failing
 
-from .oracle import GONE, Begun, Broken, Done, Manager, batch, folder_of, put, remove, serve_and_write, transact
+from .oracle import GONE, Begun, Broken, Done, Manager, Served, batch, folder_of, put, remove, serve_and_write, transact
 
 LARGE = " ".join(map(str, range(3300)))  # 15 kB: four blocks, no two alike
 MATTERS_NOT = (".lock", ".tmp-*")  # one test shows that what is left of temp files indeed does not matter
@@ -110,11 +110,10 @@ def left_by_a_dead_writer(directory: Path) -> Path:
 
 
 def removed_by_hand(directory: Path) -> Path:
-    """The previous generation stays, as an orphan."""
+    """The previous generation stays, as an orphan; it may become that of the next checkpoint."""
     closed(directory)
     (folder_of(directory) / "a.json").unlink()
-    acknowledge(Begun((("a", GONE),)))
-    acknowledge(Done((("a", GONE),)))
+    acknowledge(Served(frozenset()))
     return directory
 
 

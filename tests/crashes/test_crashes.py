@@ -15,7 +15,9 @@ from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import Crash, every_crash
 from tests.long import times
 
+from .journal_scenarios import JOURNAL_SCENARIOS
 from .oracle import Begun, Manager, check, folder_of, possible, serve, serve_and_write, values_of
+from .sampling import sampled
 from .scenarios import (
     SCENARIOS,
     closed,
@@ -28,42 +30,40 @@ from .scenarios import (
     two_updates,
 )
 
-TWICE = [name for name, scenario in SCENARIOS.items() if scenario.twice]
+ALL = SCENARIOS | JOURNAL_SCENARIOS
+TWICE = [name for name, scenario in ALL.items() if scenario.twice]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", ALL)
 def test_whatever_a_power_loss_leaves_all_promises_hold(name: str, disk: dict[str, Any]) -> None:
-    scenario = SCENARIOS[name]
-    crashes = every_crash(scenario.act, setup=scenario.setup, **disk).check(check)
+    scenario = ALL[name]
+    crashes = every_crash(scenario.act, setup=scenario.setup, **disk).check(sampled(check))
     print(f"{name}: {crashes.states} states, {crashes.left_out} left out")
     assert crashes.states > 2
 
 
 @pytest.mark.parametrize("name", TWICE)
 def test_a_second_power_loss_during_the_restart_breaks_none_of_them(name: str, disk: dict[str, Any]) -> None:
-    scenario = SCENARIOS[name]
-    first = states = 0
+    scenario = ALL[name]
+    states = 0
 
     def crash_again(crash: Crash) -> None:
-        nonlocal first, states
-        first += 1
-        if first % times(3, 1) == 0:
-            states += crash.again(serve_and_write).check(check).states
+        nonlocal states
+        states += crash.again(serve_and_write).check(sampled(check, first=0, each=11)).states
 
-    every_crash(scenario.act, setup=scenario.setup, **disk).check(crash_again)
+    every_crash(scenario.act, setup=scenario.setup, **disk).check(sampled(crash_again, first=0, each=29))
     print(f"{name}: {states} states after two power losses")
     assert states
 
 
 def test_what_an_owner_served_after_a_kill_survives_the_power_loss_after_it(disk: dict[str, Any]) -> None:
     states = 0
-    for nth in itertools.count(1):
+    for nth in itertools.count(1, times(5, 1)):
         act, died = killed_and_restarted(two_updates, nth)
         crashes = every_crash(act, setup=closed, **disk)
         if not died[0]:
             break
-        if nth % times(3, 1) == 0:
-            states += crashes.check(check).states
+        states += crashes.check(sampled(check, first=0)).states
     print(f"killed at one of {nth - 1} calls, restarted, power loss: {states} states")
     assert nth >= 30
     assert states > nth
@@ -78,7 +78,7 @@ def test_a_reader_without_an_owner_and_the_next_owner_see_the_same_after_a_kill(
         with new(directory) as manager:
             assert values_of(manager) == seen
 
-    for nth in itertools.count(1):
+    for nth in itertools.count(1, times(3, 1)):
         act, died = killed_and_restarted(two_updates, nth, then=look)
         every_crash(act, setup=closed)
         if not died[0]:
@@ -92,9 +92,9 @@ def test_two_power_losses_in_a_row_before_anything_is_served(disk: dict[str, Any
 
     def cut_off(crash: Crash) -> None:
         nonlocal states
-        states += crash.again(lambda directory: new(directory).close()).check(check).states
+        states += crash.again(lambda directory: new(directory).close()).check(sampled(check, first=0)).states
 
-    every_crash(two_updates, setup=new, **disk).check(cut_off)
+    every_crash(two_updates, setup=new, **disk).check(sampled(cut_off, first=0, each=29))
     print(f"{states} states")
     assert states
 
@@ -103,7 +103,7 @@ def test_two_power_losses_in_a_row_before_anything_is_served(disk: dict[str, Any
 def test_whatever_is_left_of_files_without_a_checkpoint_no_promise_breaks(ignore: tuple[str, ...]) -> None:
     """The text in the lock file, and what temp files hold."""
     for setup, act in ((lambda directory: directory, create_the_directory), (left_by_a_dead_writer, open_and_write)):
-        crashes = every_crash(act, setup=setup, ignore=ignore).check(check)
+        crashes = every_crash(act, setup=setup, ignore=ignore).check(sampled(check))
         assert crashes.states >= 15
 
 
@@ -118,7 +118,7 @@ def test_without_directory_syncs_a_checkpoint_is_still_old_or_new(disk: dict[str
     def setup(directory: Path) -> Manager:
         return new(closed(directory), durability="atomic")
 
-    crashes = every_crash(remove_and_create_again, setup=setup, **disk).check(any_whole_value)
+    crashes = every_crash(remove_and_create_again, setup=setup, **disk).check(sampled(any_whole_value))
     print(f"atomic: {crashes.states} states")
     assert crashes.states >= 15
 
@@ -132,12 +132,11 @@ def test_an_owner_that_dies_at_any_call_while_it_opens_is_followed_by_another(di
         return directory
 
     states = 0
-    for nth in itertools.count(1):
+    for nth in itertools.count(1, times(4, 1)):
         again, died = killed_and_restarted(lambda manager: None, nth, then=serve)
         crashes = every_crash(again, setup=half_done, **disk)
         if not died[0]:
             break
-        if nth % times(3, 1) == 0:
-            states += crashes.check(check).states
+        states += crashes.check(sampled(check, first=0)).states
     print(f"killed at one of {nth - 1} calls of an open: {states} states")
     assert nth >= 10

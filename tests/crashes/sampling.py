@@ -1,0 +1,26 @@
+"""Which of the many disks are examined: all with CHECKPOINT_LONG=1, otherwise a sample that is always the same."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TypeVar
+
+from tests.long import LONG
+
+T = TypeVar("T")
+
+FIRST = 40  # are all examined: small scenarios have no more
+EACH = 7  # of the others, one in seven
+
+
+def sampled(check: Callable[[T], object], *, first: int = FIRST, each: int = EACH) -> Callable[[T], None]:
+    """`check`, called for the first few and then for one in `each`; in the long form for all."""
+    numbers = itertools.count()
+
+    def examine(found: T) -> None:
+        number = next(numbers)
+        if LONG or number < first or number % each == 0:
+            check(found)
+
+    return examine
