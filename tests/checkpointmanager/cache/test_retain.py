@@ -154,7 +154,7 @@ def test_a_retired_entry_is_listed_and_restored_by_checkpoint_verify(
     assert main(["quarantine", "list", str(real_directory)]) == 0
     assert "retired" in capsys.readouterr().out
     (copy,) = real_directory.glob(".quarantine/*.retired.json")
-    assert main(["quarantine", "restore", "--yes", str(copy)]) == 0
+    assert main(["restore", "--yes", "-d", str(real_directory), "k2", str(copy)]) == 0
     with CheckpointCache(real_directory, LEASES) as cache:
         assert cache["k2"] == OLD
 

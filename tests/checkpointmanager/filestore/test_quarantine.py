@@ -22,6 +22,7 @@ from checkpointmanager import (
     EventKind,
 )
 from checkpointmanager._filestore import quarantine
+from checkpointmanager._format import copies
 from checkpointmanager.testing import Call, damage, failing, watching
 
 from ..contents import names, quarantined
@@ -235,7 +236,7 @@ def clock(offset: timedelta) -> Iterator[None]:
         def now(cls, zone: tzinfo | None = None) -> datetime:  # type: ignore[override]
             return datetime.now(zone) + offset
 
-    with mock.patch.object(quarantine, "datetime", Shifted):
+    with mock.patch.object(copies, "datetime", Shifted):
         yield
 
 
@@ -267,7 +268,7 @@ def test_with_a_stopped_clock_every_copy_still_gets_a_name_of_its_own(anything: 
         def now(cls, zone: tzinfo | None = None) -> datetime:  # type: ignore[override]
             return datetime(2026, 1, 1, tzinfo=zone)
 
-    with mock.patch.object(quarantine, "datetime", Stopped):
+    with mock.patch.object(copies, "datetime", Stopped):
         for turn in range(6):
             replaced(anything, directory, "a", b"damaged %d" % turn)
 
