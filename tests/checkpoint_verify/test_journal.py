@@ -95,9 +95,18 @@ def test_a_damaged_record_is_a_warning_and_a_torn_tail_is_not(waiting: Path) -> 
     assert "1 damaged record" in next(p["detail"] for p in rotten["problems"] if p["reason"] == "journal-damaged")
 
 
-def test_without_the_journal_nothing_is_judged(waiting: Path) -> None:
+def test_a_journal_of_another_program_is_not_mentioned(directory: Path) -> None:
+    (directory / ".journal").write_bytes(b"\xc0\x3b\x39\x98" * 1024)
+    assert "1 damaged record" in called(directory).out
+    (directory / ".lock").unlink()
+
+    assert called("--strict", directory).code == 0
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+def test_without_the_journal_nothing_is_judged(waiting: Path, number: int) -> None:
     journal = waiting / ".journal"
-    with failing(waiting, "open", errno.EIO, about=".journal", lasting=True):
+    with failing(waiting, "open", number, about=".journal", lasting=True):
         broken = [called(*words, waiting) for words in ((), ("list",), ("repair", "--dry-run", "--all"))]
     os.truncate(journal, MAX_JOURNAL_BYTES + 1)
     large = called(waiting)

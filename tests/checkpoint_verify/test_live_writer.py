@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage
 
 from .command import called, checkpoint_verify, environment
-from .state import claim, make, snapshot
+from .state import CLAIMS, claim, make, snapshot
 
 WRITER = """
 import itertools, sys
@@ -140,3 +141,31 @@ def test_repair_is_refused_names_the_holder_and_touches_nothing(tmp_path: Path) 
     assert "Stop the agent first: the lock is held by 'the agent'" in planned.out
     assert refused.out.startswith("NOTHING DONE: the lock is held by 'the agent', pid ")
     assert "stop that process first" in refused.out
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_after_a_kill_and_a_power_loss_list_bundle_and_the_next_owner_agree(tmp_path: Path, turn: int) -> None:
+    directory, bundle = make(tmp_path / "claims"), tmp_path / "claims.tar"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(directory)], stdout=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        while not (directory / ".journal").exists():
+            time.sleep(0.01)
+        process.kill()
+    for number, key in enumerate(called("--json", directory).document["paths"][0]["journal"]["keys"]):
+        path = directory / f"{key}.json"
+        if path.exists() and (number + turn) % 3 == 0:
+            os.truncate(path, 30)
+        elif (number + turn) % 3 == 1:
+            path.unlink(missing_ok=True)
+
+    listed = called("list", "--json", directory).document["checkpoints"]
+    assert called("bundle", directory, bundle).code == 0
+    bundled = called("list", "--json", bundle).document["checkpoints"]
+
+    with CheckpointManager(directory, CLAIMS) as manager:
+        served = {key: one.generation for key, one in manager.load().checkpoints.items()}
+    for rows in (listed, bundled):
+        assert {row["key"]: row["generation"] for row in rows} == served

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from checkpoint_verify.commands import restore
 from checkpoint_verify.remedies import quarantine
-from checkpointmanager import CheckpointManager
+from checkpoint_verify.remedies.restore import put_back
+from checkpoint_verify.remedies.step import Step
+from checkpointmanager import CheckpointManager, Store
 from checkpointmanager.testing import damage
 
 from .claims import make_claims
@@ -143,6 +147,29 @@ def test_both_need_the_lock_and_consent(directory: Path, tmp_path: Path, words: 
     before = snapshot(directory)
     assert checkpoint_verify(command, "-d", directory, *rest).code == 2  # nobody can answer
     assert snapshot(directory) == before
+
+
+def test_an_interrupted_restore_says_what_was_done_and_what_not(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = make(tmp_path / "backup")
+    for number in range(4):
+        (directory / f"claim-{number}.json").unlink()
+    calls = itertools.count(1)
+
+    def interrupted(store: Store, step: Step, blob: bytes) -> None:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        put_back(store, step, blob)
+
+    monkeypatch.setattr(restore, "put_back", interrupted)
+    ended = called("restore", "--yes", "--json", "-d", directory, backup)
+
+    document = ended.document
+    assert (ended.code, document["interrupted"]) == (3, True)
+    assert [step["action"] for step in document["steps"]] == ["restored", "restored", "left", "left"]
+    assert "look again" in document["steps"][2]["detail"]
+    assert sorted(generations(directory)) == ["claim-0", "claim-1"]
 
 
 def test_a_deleted_checkpoint_that_left_its_previous_generation_is_named_and_can_be_restored(directory: Path) -> None:

@@ -25,7 +25,7 @@ fuzzed = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
-COMMANDS = ("verify", "show", "diagnose", "list", "export")
+COMMANDS = ("verify", "show", "diagnose", "list")
 LARGEST_FOR_KUBELET = 1500  # bytes: the small files under tests/data cover every form
 
 
@@ -113,8 +113,6 @@ def test_the_command_has_an_answer_for_any_file(
     (folder / (name or f"{targets.KEY}.json")).write_bytes(blob)
     (folder / ".lock").write_bytes(blob[:4096])
     for target in (folder, *folder.glob("[!.]*")):
-        if command == "export" and target != folder:
-            continue
         if command in ("show", "diagnose") and target == folder:
             continue
         with _recursion_limit_kept():

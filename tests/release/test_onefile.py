@@ -117,7 +117,7 @@ def test_it_verifies_and_repairs_where_nothing_else_is(jail: Jail) -> None:
 def test_every_subcommand_finds_what_it_needs_inside(jail: Jail) -> None:
     runs = {
         "show": ["/state", "claim-1"], "diff": ["/state", "claim-0", "claim-1"], "diagnose": ["/state", "claim-1"],
-        "list": ["/state"], "export": ["/state"], "verify": ["--json", "/state"],
+        "list": ["/state"], "bundle": ["/state", "/tmp/claims.tar"], "verify": ["--json", "/state"],
         "repair": ["--dry-run", "--all", "/state"], "--print-completion": ["bash"],
     }  # fmt: skip
     with jail.mounted("proc", "proc"):

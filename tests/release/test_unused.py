@@ -46,7 +46,8 @@ def test_every_command_runs_without_what_is_left_out(directory: Path, on_termina
     where = str(directory)
     runs = [
         [where], ["--json", where], ["list", where], ["show", where, "claim-0"], ["show", where, "claim-1"],
-        ["diff", where, "claim-0", "claim-2"], ["diagnose", where, "claim-1"], ["export", where],
+        ["diff", where, "claim-0", "claim-2"], ["diagnose", where, "claim-1"], ["bundle", where, f"{where}.tar"],
+        ["list", f"{where}.tar"], ["restore", "--yes", where + "/claim-0.json", f"{where}.tar/claim-0.json"],
         ["repair", "--dry-run", "--all", where], ["repair", "--yes", "--all", where],
         ["--prometheus", f"{where}.prom", where], ["--print-completion", "bash"], ["/nothing"],
     ]  # fmt: skip

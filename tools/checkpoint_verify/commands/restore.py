@@ -17,7 +17,7 @@ from ..etcd import SCHEME, refresh
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import Finding, State
 from ..findings.scan import Surroundings, scan
-from ..remedies.owner import Blocked, each_step, owned_store, refuse_if_held
+from ..remedies.owner import Blocked, each_step, leave_the_rest, owned_store, refuse_if_held
 from ..remedies.quarantine import refuse_if_too_many
 from ..remedies.restore import put_back
 from ..remedies.step import Step, step_for
@@ -100,8 +100,9 @@ def carry_out(
                 done = each_step(changes, lambda step: work(store, step), bar)
     except Blocked as why:
         blocked = str(why)
-    for step in changes if blocked else changes[done:]:
-        step.leave(blocked or "interrupted before it was changed")
+        for step in changes:
+            step.leave(blocked)
+    leave_the_rest(changes[done:])
     for step in changes:
         _read_back(step)
     interrupted = done < len(changes)

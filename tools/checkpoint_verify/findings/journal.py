@@ -17,7 +17,7 @@ from checkpointmanager._filestore.system import is_locked
 from checkpointmanager._format.envelope import MAX_BYTES
 from checkpointmanager._format.journal import MAX_JOURNAL_BYTES, Change, JournalContent, open_file, read_journal, truth
 from checkpointmanager._format.keys import encode_key
-from checkpointmanager._format.names import JOURNAL, PREVIOUS, SUFFIX, current_name, previous_name
+from checkpointmanager._format.names import JOURNAL, LOCK, PREVIOUS, SUFFIX, current_name, previous_name
 from checkpointmanager._format.reason import Damaged, TooNew, reason_of
 from checkpointmanager._format.repair import generation_in
 
@@ -41,6 +41,11 @@ class Waiting:
         self.damaged = _damaged_records(content, blob)
         self.changes = sum(len(record.changes) for record in content.records)
         self._by_name = {encode_key(key): changes for key, changes in content.by_key().items()}
+
+    @property
+    def is_ours(self) -> bool:
+        """False for a file that another program has given this name, as ext3 does in the root of a disk."""
+        return bool(self.since or self.changes) or os.path.lexists(os.path.join(self.directory, LOCK))
 
     @property
     def names(self) -> Sequence[str]:
@@ -99,7 +104,8 @@ def waiting_in(directory: str) -> Waiting | None:
                     return None
                 status = os.fstat(descriptor)
                 if os.path.samestat(status, os.stat(os.path.join(directory, JOURNAL), follow_symlinks=False)):
-                    return _read(directory, descriptor, status)
+                    found = _read(directory, descriptor, status)
+                    return found if found.is_ours else None
             finally:
                 os.close(descriptor)
     except (FileNotFoundError, NotADirectoryError):

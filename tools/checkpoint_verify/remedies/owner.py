@@ -68,6 +68,12 @@ def each_step(steps: Sequence[Step], work: Callable[[Step], None], bar: Progress
     return len(steps)
 
 
+def leave_the_rest(steps: Sequence[Step]) -> None:
+    """Record what Ctrl-C left undone; the first of them had been begun."""
+    for number, step in enumerate(steps):
+        step.leave("interrupted before it was changed" if number else "interrupted while it was changed; look again")
+
+
 def refuse_if_held(directory: str) -> None:
     """Raises Blocked before the user is asked to confirm something that cannot be done."""
     if directory.startswith(bundle.SCHEME):

@@ -28,7 +28,7 @@ from ..findings.finding import State
 from ..findings.journal import waiting_in
 from ..screens import phrases
 from ..screens.screen import Progress
-from .owner import Blocked, each_step, owned, owned_store
+from .owner import Blocked, each_step, leave_the_rest, owned, owned_store
 from .restore import put_back, take_away
 from .step import Step
 
@@ -106,8 +106,7 @@ class Repairer:
             self.block(steps, str(why))
             return
         self.interrupted = done < len(steps)
-        for step in steps[done:]:
-            step.leave("interrupted before it was changed")
+        leave_the_rest(steps[done:])
 
     def _foresee(self, step: Step, plan: RecoveryPlan) -> None:
         step.detail = plan.detail.replace("with rollback ", "with --rollback ")
