@@ -23,8 +23,8 @@ class Put(NamedTuple):
 
     key: str  # checked by the caller
     blob: bytes  # the whole file: a sealed checkpoint of this key and generation
-    generation: int
-    replaces: Replaces
+    generation: int  # the one that the blob states
+    replaces: Replaces  # what becomes of the bytes under the key's name
 
     def __repr__(self) -> str:
         return f"Put({self.key!r}, generation {self.generation}, {len(self.blob)} bytes, {self.replaces.name})"
