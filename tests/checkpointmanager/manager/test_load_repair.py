@@ -144,7 +144,7 @@ class Faulty(MemoryStore):
         full = OSError(errno.ENOSPC, "No space left on device")
         return {key: CheckpointWriteFailed(key, self.path_of(key), full, in_doubt=False) for key, *_ in changes}
 
-    def quarantine(self, key: str, reason: Reason) -> str:
+    def quarantine(self, key: str, reason: str) -> str:
         if self.cannot_keep:
             raise OSError(errno.ENOSPC, "No space left on device")
         return super().quarantine(key, reason)

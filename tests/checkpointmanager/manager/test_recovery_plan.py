@@ -113,7 +113,7 @@ def test_what_is_hopeless_is_left_unless_it_is_to_be_discarded(manager: LeaseMan
 
 
 class CannotKeep(MemoryStore):
-    def quarantine(self, key: str, reason: Reason) -> str:
+    def quarantine(self, key: str, reason: str) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
