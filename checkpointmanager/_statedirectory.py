@@ -25,9 +25,7 @@ def state_directory(name: str) -> Path:
     if not given:
         raise _unusable(name, errno.ENOENT, f"${VARIABLE} is not set; the unit needs StateDirectory=")
     if ":" in given or not os.path.isabs(given):
-        raise _unusable(
-            name, errno.EINVAL, f"${VARIABLE} must be one absolute path; if it lists several, pass yours"
-        )
+        raise _unusable(name, errno.EINVAL, f"${VARIABLE} must be one absolute path; if it lists several, pass yours")
     return Path(given, name)
 
 
