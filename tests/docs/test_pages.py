@@ -30,7 +30,7 @@ PRINTED = {
         "Grant(pod='trainer', device='eth1', ready=True)",
         "10.0.0.1 10.0.0.2",
         "DIR/pod-7.json: No space left on device; nothing was changed",
-        *("{'free': 6, 'pod-7': 2}", "7"),
+        *("{'free': 6, 'pod-7': 2}", "['pod-6', 'pod-7']", "6 kept", "['.lock', 'pod-7.json']", "7"),
     ],
     "tools/docs/guides/schemas.md": [
         "$.device: is int, not str; nothing was written",
@@ -48,6 +48,11 @@ PRINTED = {
         *("    4. acknowledge 'pod-7'", "survived without a sync:", "    create state.tmp"),
         *("    rename state.tmp to state.json", "    state.json: nothing of it", "so the disk holds:"),
         *("    state.json: empty", "and this was acknowledged: 'pod-7'"),
+    ],
+    "tools/docs/guides/tutorial.md": [
+        *("set up eth1", "set up eth2", "eth1 eth2", "set up eth3", "Loan(device='eth3', ready=True)"),
+        *("pod-2 cannot be trusted: CorruptCheckpoint", "repaired: pod-1", "nothing is lent: pod-2"),
+        *("needs-rollback - lost: what was written after generation 1", "set up eth2", "eth2"),
     ],
     "tools/dra_agent/README.md": ["devices: gpu-2", "after a kill: gpu-2", "exit code: 0"],
 }
