@@ -75,7 +75,7 @@ def test_nor_does_a_second_one_while_the_next_owner_opens(story: tuple[str, ...]
         nonlocal states
         states += crash.again(serve).check(sampled(check, first=0)).states
 
-    every_crash(lived(story), setup=busy, **disk).check(sampled(crash_again, first=0, each=97))
+    every_crash(lived(story), setup=busy, **disk).check(sampled(crash_again, first=0, each=211))
     print(f"{' '.join(story)}: {states} states after two power losses")
     assert states
 
