@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from .._filestore import FileStore
-from .._format.names import PREVIOUS, SUFFIX
+from .._format.names import current_name, previous_name
 from .._manager import CheckpointManager
 from .._memorystore import MemoryStore
 
@@ -35,7 +35,7 @@ class Files:
         self._directory = directory
 
     def path(self, key: str) -> str:
-        return os.path.join(self._directory, key + SUFFIX)
+        return os.path.join(self._directory, current_name(key))
 
     def read(self, key: str) -> bytes:
         with open(self.path(key), "rb") as file:
@@ -63,7 +63,7 @@ class Files:
         _put(self._previous_path(key), previous)
 
     def _previous_path(self, key: str) -> str:
-        return os.path.join(self._directory, PREVIOUS + key)
+        return os.path.join(self._directory, previous_name(key))
 
 
 class Memory:

@@ -208,7 +208,8 @@ def replace_by_directory(target: Target, key: str) -> Damage:
 def replace_by_link(target: Target, key: str) -> Damage:
     """Move the file away and put a symbolic link to it in its place, as an attacker might."""
     path = _files(target).path(key)
-    hidden = os.path.join(os.path.dirname(path), f".moved-{key}")
+    folder, name = os.path.split(path)
+    hidden = os.path.join(folder, f".moved-{name}")
     os.replace(path, hidden)
     os.symlink(hidden, path)
     return _corrupt("a symbolic link in its place", key, Reason.NOT_A_FILE)

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from checkpointmanager import CheckpointError, CheckpointExists, CheckpointManager, DirectoryUnusable
+from checkpointmanager._filestore.journalfile import JournalFile
 from checkpointmanager.testing import Call, acknowledge, dying, failing
 
 from .oracle import DAMAGED, GONE, Begun, Done, Manager, batch, folder_of, put, remove, serve, transact, value_of
@@ -86,6 +88,21 @@ def write_too_much_for_the_journal(manager: Manager) -> None:
 def transact_too_much_for_the_journal(manager: Manager) -> None:
     transact(manager, a=LARGE, c=GONE)
     put(manager, "c", 3)
+
+
+def without_room_for_a_journal(nth: int) -> Live:
+    """The disk is full when the journal is, the n-th sync of the directory fails, and changes go the plain way."""
+
+    def act(manager: Manager) -> None:
+        put(manager, "c", 3)
+        remove(manager, "c")
+        with mock.patch.object(JournalFile, "write", side_effect=OSError(errno.ENOSPC, "full")):
+            with failing(manager.path, "fsync", errno.EIO, about=".", nth=nth):
+                put(manager, "b", 1)
+            put(manager, "b", 2)
+            put(manager, "c", 4)
+
+    return act
 
 
 # A sync fails, and the kernel forgets
@@ -249,6 +266,10 @@ JOURNAL_SCENARIOS: dict[str, Scenario] = {
     "settle at the end": Scenario(three, write_and_close, twice=True),
     "more than a journal holds": Scenario(three, write_too_much_for_the_journal),
     "a transaction with more than a journal holds": Scenario(three, transact_too_much_for_the_journal),
+    **{
+        f"no room for a journal, sync {nth} of names fails": Scenario(three, without_room_for_a_journal(nth))
+        for nth in (1, 2, 3)
+    },
     "in doubt, then another write": Scenario(three, in_doubt(update_a, update_b_until_it_settles)),
     "in doubt, then calls that write nothing": Scenario(three, in_doubt(a_without_c, say_again), twice=True),
     "in doubt, then close": Scenario(three, in_doubt(remove_c, close)),

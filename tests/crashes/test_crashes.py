@@ -51,7 +51,7 @@ def test_a_second_power_loss_during_the_restart_breaks_none_of_them(name: str, d
         nonlocal states
         states += crash.again(serve_and_write).check(sampled(check, first=0, each=11)).states
 
-    every_crash(scenario.act, setup=scenario.setup, **disk).check(sampled(crash_again, first=0, each=29))
+    every_crash(scenario.act, setup=scenario.setup, **disk).check(sampled(crash_again, first=0, each=211))
     print(f"{name}: {states} states after two power losses")
     assert states
 
@@ -94,7 +94,7 @@ def test_two_power_losses_in_a_row_before_anything_is_served(disk: dict[str, Any
         nonlocal states
         states += crash.again(lambda directory: new(directory).close()).check(sampled(check, first=0)).states
 
-    every_crash(two_updates, setup=new, **disk).check(sampled(cut_off, first=0, each=29))
+    every_crash(two_updates, setup=new, **disk).check(sampled(cut_off, first=0, each=211))
     print(f"{states} states")
     assert states
 

@@ -34,6 +34,16 @@ def test_afterwards_the_checkpoint_is_as_it_was(manager: Manager) -> None:
     assert manager.get_checkpoint("b").data == "other"
 
 
+def test_keys_whose_file_names_are_encoded_are_damaged_and_restored_too(tmp_path: Path) -> None:
+    with CheckpointManager[Any](tmp_path / "claims") as manager:
+        for key in ("Ns/Claim ä", "b"):
+            for value in (1, 2):
+                manager.create_checkpoint(key, value)
+        for done in every_damage(manager, "Ns/Claim ä", other="b"):
+            done.expect(manager)
+        assert manager.get_checkpoint("Ns/Claim ä").data == 2
+
+
 def test_swapped_files_are_both_damaged(manager: Manager) -> None:
     damage.swap(manager, "a", "b").expect(manager)
     Damage("", "b", Reason.WRONG_KEY, CorruptCheckpoint).expect(manager)

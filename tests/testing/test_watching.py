@@ -122,9 +122,8 @@ def test_a_call_is_chosen_by_what_it_is_about(tmp_path: Path) -> None:
 
 def test_the_sync_of_the_directory_itself_is_chosen_by_a_dot(tmp_path: Path) -> None:
     with CheckpointManager(tmp_path) as manager:
-        with failing(tmp_path, "fsync", about=".") as injector, pytest.raises(CheckpointWriteFailed) as caught:
+        with failing(tmp_path, "fsync", about=".") as injector, pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", 1)
-        assert caught.value.in_doubt
         assert injector.failed == Call("fsync", ".")
 
 
