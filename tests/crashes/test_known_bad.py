@@ -83,9 +83,8 @@ def reuse_in_place(self: Journal, *arguments: Any) -> None:
     self._highest = {}
 
 
-def trust(directory: Directory, changes: Sequence[Change]) -> list[Change]:
+def trust(directory: Directory, changes: Sequence[Change]) -> None:
     sync_files(directory, changes)
-    return []
 
 
 def trust_what_was_inherited(self: Journal, content: JournalContent) -> None:
@@ -93,8 +92,8 @@ def trust_what_was_inherited(self: Journal, content: JournalContent) -> None:
     self._distrust = False
 
 
-def forget_removals(directory: Directory, changes: Sequence[Change]) -> list[Change]:
-    return rewrite_files(directory, [change for change in changes if change.blob is not None])
+def forget_removals(directory: Directory, changes: Sequence[Change]) -> None:
+    rewrite_files(directory, [change for change in changes if change.blob is not None])
 
 
 def one_record_each(self: Journal, staged: Sequence[Staged], *, together: bool) -> list[Submission]:
