@@ -80,7 +80,7 @@ def test_everything_is_verified_and_the_holder_of_the_lock_is_named(
 
 def test_no_output_names_the_temporary_copy(store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     metrics = Path.cwd()
-    runs = [[url], ["list", url], ["diff", "--previous", url, "a"], ["diagnose", f"{url}/b.json"], ["export", url]]
+    runs = [[url], ["list", url], ["diff", "--previous", url, "a"], ["diagnose", f"{url}/b.json"]]
     for words in runs:
         cli.main(words)
         shown = capsys.readouterr()
@@ -120,7 +120,7 @@ def test_an_agent_that_starts_meanwhile_keeps_repair_out(
         operate(repairer, *arguments)
 
     monkeypatch.setattr(Repairer, "operate", start_an_agent)
-    assert cli.main(["repair", "--yes", "--all", url]) == 1
+    assert cli.main(["repair", "--yes", "--all", url]) == 3
     assert "'restarted'" in capsys.readouterr().out
     assert agents[0].quarantined() == {}
 
@@ -147,49 +147,40 @@ def test_repair_is_exact_or_rolls_back_or_discards_as_the_options_say(
 
 
 def test_a_copy_in_quarantine_is_put_back_and_what_it_replaces_is_kept(
-    store: EtcdStore, url: str, opening: Opening, capsys: pytest.CaptureFixture[str]
+    store: EtcdStore, url: str, opening: Opening
 ) -> None:
-    (copy,) = [store.quarantine("b", Reason.CHECKSUM_MISMATCH)]
-    damaged = store.read("b")
     manager: Manager = CheckpointManager(store)
-    manager.create_checkpoint("b", {"number": 3})
-    newer = store.read("b")
+    copy = store.quarantine("a", "replaced")
+    before = manager.get_checkpoint("a")
+    manager.create_checkpoint("a", {"number": 3})
+    newer = store.read("a")
     store.close()
-    assert cli.main(["quarantine", "restore", "--yes", copy]) == 1, "it is back, and damaged as it was"
-    shown = capsys.readouterr().out
+    assert cli.main(["restore", "--yes", "-d", url, "a", copy]) == 0
     reader = opening(read_only=True)
-    assert reader.read("b") == damaged
-    kept = next(name for name in reader.quarantined()["b"] if name.endswith(".replaced.json"))
-    assert kept in shown
-    assert cli.main(["quarantine", "restore", "--yes", kept]) == 0
-    assert reader.read("b") == newer
-    assert cli.main(["quarantine", "restore", "--yes", "-d", url, "b"]) == 1, "the newest copy of the key"
-    assert reader.read("b") == damaged
+    back = CheckpointManager[Any](reader).get_checkpoint("a")
+    assert back.data == before.data
+    assert back.generation > before.generation + 1
+    assert newer in [value for name, value in reader.snapshot() if name.startswith(".quarantine/a.")]
 
 
-def test_a_copy_of_a_removed_checkpoint_is_put_back(store: EtcdStore, url: str, opening: Opening) -> None:
-    store.quarantine("d", Reason.NOT_JSON)
-    CheckpointManager[Any](store).remove_checkpoint("d")
+def test_a_removed_checkpoint_is_put_back_from_its_copy(store: EtcdStore, url: str, opening: Opening) -> None:
+    copy = store.quarantine("a", "replaced")
+    whole = store.read("a")
+    CheckpointManager[Any](store).remove_checkpoint("a")
     store.close()
-    assert cli.main(["quarantine", "restore", "--yes", "-d", url, "d"]) == 1
-    reader = opening(read_only=True)
-    assert reader.read("d") == b"rubbish"
-    assert len(reader.quarantined()["d"]) == 1
+    assert cli.main(["restore", "--yes", "-d", url, "a", copy]) == 0
+    assert opening(read_only=True).read("a") == whole
 
 
-@pytest.mark.parametrize("verb", ["restore", "purge"])
 def test_copies_are_not_changed_while_the_agent_runs(
-    store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+    store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store.quarantine("b", Reason.CHECKSUM_MISMATCH)
-    CheckpointManager[Any](store).create_checkpoint("b", {"number": 3})
+    copy = store.quarantine("a", "replaced")
     before = dict(store.snapshot())
-    assert cli.main(["quarantine", verb, "--yes", "-d", url, "b"]) == 3
-    assert "the lock is held by 'agent 7'" in capsys.readouterr().out
-    assert dict(store.snapshot()) == before
-    monkeypatch.setattr("checkpoint_verify.commands.quarantine.refuse_if_held", id)  # as if it had just started
-    assert cli.main(["quarantine", verb, "--yes", "-d", url, "b"]) == 3
-    assert dict(store.snapshot()) == before
+    for words in (["restore", "--yes", "-d", url, "a", copy], ["quarantine", "purge", "--yes", "-d", url, "a"]):
+        assert cli.main(words) == 3
+        assert "the lock is held by 'agent 7'" in capsys.readouterr().out
+        assert dict(store.snapshot()) == before
 
 
 def test_an_owner_that_lost_its_lock_can_neither_put_back_nor_delete_a_copy(
