@@ -37,7 +37,7 @@ def unsynced(real_directory: Path) -> Unsynced:
 def test_the_error_says_that_the_outcome_is_in_doubt_and_the_old_value_is_served(
     manager: LeaseManager, unsynced: Unsynced, name: str
 ) -> None:
-    with unsynced(), pytest.raises(CheckpointWriteFailed, match="may or may not survive a crash; repeat") as caught:
+    with unsynced(), pytest.raises(CheckpointWriteFailed, match="may or may not survive; repeat") as caught:
         CHANGES[name].act(manager)
     assert (caught.value.in_doubt, caught.value.errno) == (True, errno.EIO)
     assert isinstance(caught.value.__cause__, OSError)

@@ -172,7 +172,7 @@ def test_an_interrupted_open_leaves_nothing_open_and_nothing_locked(tmp_path: Pa
         moment.interrupt.__traceback__ = None  # it holds the frames of the call, and they hold the directory
         if not (call and ((after and call.name == "open") or call.concerns(".lock"))):
             # filelock forgets its descriptor before it gives the lock back.
-            assert open_descriptors() == descriptors
+            assert open_descriptors() == descriptors, call
         with CheckpointManager(directory, LEASES) as manager:
             assert names(directory, ".tmp-") == []
             assert values(manager) == ({} if new else CHANGES["transaction"].after)
