@@ -52,6 +52,9 @@ class Directory:
             self.close()
             pass_on_interruption(error)
             raise DirectoryUnusable(self.path, error) from error
+        except BaseException:
+            self.close()
+            raise
         self.device = status.st_dev
         self.file_system = file_system_of(self.device)
         if not allow_insecure:
