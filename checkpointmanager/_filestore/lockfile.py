@@ -55,9 +55,11 @@ class LockFile:
     def give_back(self) -> None:
         """Release the lock. May be called twice, and again after an interrupt."""
         if self.descriptor >= 0:
-            with ignored(OSError):  # closing unlocks too, unless a forked child has the descriptor
-                unlock_descriptor(self.descriptor)
-            self.close()
+            try:
+                with ignored(OSError):  # closing unlocks too, unless a forked child has the descriptor
+                    unlock_descriptor(self.descriptor)
+            finally:
+                self.close()
 
     def close(self) -> None:
         """Close without unlocking, as a forked child must: the parent keeps the lock."""
