@@ -176,7 +176,7 @@ def test_a_repeated_delete_of_a_claim_names_only_its_own_pods(store: PodConfigSt
 def test_a_repeated_delete_of_a_claim_concerns_only_the_pods_where_it_failed(
     store: PodConfigStore, real_directory: Path
 ) -> None:
-    with failing(real_directory, "write", errno.ENOSPC), pytest.raises(CheckpointWriteFailed):
+    with failing(real_directory, "write", errno.EIO), pytest.raises(CheckpointWriteFailed):
         store.delete_claim("claim-1")
 
     assert store.delete_claim("claim-1") == ("pod-1",)

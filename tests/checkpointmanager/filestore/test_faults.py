@@ -367,7 +367,7 @@ def test_a_question_that_cannot_be_answered_is_an_error_and_not_a_no(tmp_path: P
 
 def test_a_transaction_that_fails_names_the_key_and_says_that_nothing_was_changed(tmp_path: Path) -> None:
     with known(tmp_path / "leases") as manager:
-        full = failing(tmp_path / "leases", "write", errno.ENOSPC)
+        full = failing(tmp_path / "leases", "write", errno.ENOSPC, lasting=True)
         with full, pytest.raises(TransactionFailed, match="No space left") as caught:
             CHANGES["transaction"].act(manager)
         assert (caught.value.in_doubt, caught.value.key in CHANGES["transaction"].keys) == (False, True)

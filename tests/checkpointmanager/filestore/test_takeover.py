@@ -136,7 +136,7 @@ def test_the_first_settle_writes_everything_anew(directory: Path) -> None:
     new = next(call.split()[1] for call in made if call.startswith("rename") and call.endswith(" a.json"))
     assert made.index(f"fsync {new}") < made.index(f"rename {new} a.json")
     removed = next(place for place, call in enumerate(made) if call.startswith("rename") and call.endswith(" b.json"))
-    assert made[removed + 1] == "unlink b.json", "a name that is made again can be removed again"
+    assert "unlink b.json" in made[removed:], "a name that is made again can be removed again"
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
