@@ -311,3 +311,9 @@ def test_options_make_sense(directory: Path) -> None:
         CheckpointManager(directory, sharing=True, read_only=True)
     with pytest.raises(ValueError, match="boot_id"):
         CheckpointManager(directory, boot_id='"')
+
+
+def test_an_empty_manager_is_true(manager: LeaseManager) -> None:
+    assert len(manager) == 0
+    assert manager
+    assert (manager or None) is manager

@@ -304,3 +304,21 @@ def test_writing_over_bytes_that_state_nothing_counts_on_from_the_previous_gener
 
     with CheckpointManager(directory, LEASES) as manager:
         assert manager.create_checkpoint("a", NEW).generation == 6, "the fifth is lost, but existed"
+
+
+def test_an_exact_repair_restores_these_bytes_even_if_the_previous_generation_is_newer(real_directory: Path) -> None:
+    """Somebody went back to an older file on purpose; then one of its bits flipped."""
+    with CheckpointManager(real_directory) as manager:
+        manager.create_checkpoint("a", "chosen")
+        chosen = (real_directory / "a.json").read_bytes()
+        manager.create_checkpoint("a", "newer")
+        manager.create_checkpoint("a", "newest")
+    (real_directory / "a.json").write_bytes(chosen)
+    damage.flip_bit(real_directory, "a")
+
+    with CheckpointManager(real_directory) as manager:
+        assert manager.load(repair=True).checkpoints["a"].data == "chosen"
+        previous = manager.previous_checkpoint("a")
+        assert previous
+        assert previous.data == "newer", "evidence, for whoever wants it"
+    assert (real_directory / "a.json").read_bytes() == chosen
