@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from checkpointmanager import check_key
-
 from ._claimcache import ClaimInfoCache
 from ._claimevents import ClaimEvent, ClaimEventKind
 from ._claiminfo import ClaimInfo
@@ -30,6 +28,7 @@ from ._driverside import DriverSide
 from ._errors import ClaimInUse, ClaimInvalid, DRAError
 from ._lookups import Found, NotAnswered, Unreached
 from ._review import Review
+from ._uid import check_uid
 
 LOOK_UP_SECONDS = 2.0  # kubelet gives a prepare 45 s
 GIVEN_UP = "the caller's deadline passed before the prepare began; nothing was done"
@@ -111,7 +110,7 @@ class ClaimPreparer:
     def _prepare(self, ref: ClaimRef, found: Found, deadline: float | None) -> Prepared:
         failures: list[str] = []
         with self._side.reported(ref.uid, "prepare", failures):
-            check_key(ref.uid)
+            check_uid(ref.uid)
             if deadline is not None and time.monotonic() >= deadline:
                 raise DRAError(GIVEN_UP)
             return self._prepare_found(ref, found)
@@ -220,7 +219,7 @@ class ClaimPreparer:
     def _unprepare(self, uid: str) -> str:
         failures: list[str] = []
         with self._operations.locked(uid), self._side.reported(uid, "unprepare", failures):
-            check_key(uid)
+            check_uid(uid)
             self._unprepare_known(uid)
         return failures[0] if failures else ""
 

@@ -1,9 +1,9 @@
 """Gives checkpoints their names, and takes them away. Syncs nothing: the callers know when.
 
-    link    key.json -> .tmp-M          the current generation keeps a second name
-    rename  .tmp-M -> .previous-key
-    unlink  .tmp-M                      still there if both were names of one file
-    rename  .tmp-N -> key.json          readers see the new generation from here on
+link    key.json -> .tmp-M          the current generation keeps a second name
+rename  .tmp-M -> .previous-key
+unlink  .tmp-M                      still there if both were names of one file
+rename  .tmp-N -> key.json          readers see the new generation from here on
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """What an owner does before it serves anything: it finishes the work of owners that have died.
 
-    sweep    temp files: they belong to dead writers, because this process has the lock
-    copy     the records of the journal into a new one, synced, under its name: they may have been in memory only, and
-             a half-applied transaction whose record is lost would stay half for ever
-    names    of the keys in the journal: the highest generation of journal and files becomes key.json, the second
-             highest the previous generation
-    lock     the journal: from now on readers trust the names
+sweep    temp files: they belong to dead writers, because this process has the lock
+copy     the records of the journal into a new one, synced, under its name: they may have been in memory only, and
+         a half-applied transaction whose record is lost would stay half for ever
+names    of the keys in the journal: the highest generation of journal and files becomes key.json, the second
+         highest the previous generation
+lock     the journal: from now on readers trust the names
 """
 
 from __future__ import annotations

@@ -248,8 +248,8 @@ def test_a_uid_that_is_no_name_is_refused_in_both_directions(desk: Desk, uid: st
     async def main() -> None:
         async with desk.open() as preparer:
             ref = ClaimRef(uid, "c", "default")
-            assert "invalid key" in (await preparer.prepare(ref)).error
-            assert "invalid key" in await preparer.unprepare(ref)
+            assert "UID of the claim is invalid" in (await preparer.prepare(ref)).error
+            assert "UID of the claim is invalid" in await preparer.unprepare(ref)
 
     asyncio.run(main())
 

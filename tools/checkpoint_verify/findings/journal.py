@@ -8,12 +8,12 @@ in memory. It writes nothing.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Sequence
 from datetime import datetime
 
-from checkpointmanager._filestore.system import is_locked
 from checkpointmanager._format.envelope import MAX_BYTES
 from checkpointmanager._format.journal import MAX_JOURNAL_BYTES, Change, JournalContent, open_file, read_journal, truth
 from checkpointmanager._format.keys import encode_key
@@ -100,7 +100,7 @@ def waiting_in(directory: str) -> Waiting | None:
         for _ in range(_TRIES):
             descriptor = os.open(os.path.join(directory, JOURNAL), disk.FILE)
             try:
-                if is_locked(descriptor):
+                if _is_locked(descriptor):
                     return None
                 status = os.fstat(descriptor)
                 if os.path.samestat(status, os.stat(os.path.join(directory, JOURNAL), follow_symlinks=False)):
@@ -142,3 +142,11 @@ def _damaged_records(content: JournalContent, blob: bytes) -> int:
         return content.damaged if content.since is None else 0
     last = content.records[-1].line
     return read_journal(blob[: blob.rfind(last) + len(last)]).damaged
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False  # closing the descriptor unlocks it

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from checkpointmanager._filestore.quarantine import KEPT, KEPT_BYTES
+from checkpointmanager._format.copies import KEPT, KEPT_BYTES
 from checkpointmanager._format.names import QUARANTINE, SUFFIX
 
 from ..etcd import SCHEME
