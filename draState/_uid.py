@@ -9,14 +9,7 @@ from ._errors import ClaimInvalid
 _UID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 
 
-def is_uid(text: str) -> bool:
-    """True for a UID that is safe as part of a file name: letters, digits, '-', '_' and '.'."""
-    return _UID.fullmatch(text) is not None
-
-
 def check_uid(uid: str) -> None:
-    """Raise ClaimInvalid for a text that no API server gives as a UID."""
-    if not is_uid(uid):
-        raise ClaimInvalid(
-            "the UID of the claim is invalid: it has other characters than letters, digits, '-', '_', '.'"
-        )
+    """Raise ClaimInvalid for a text that is not safe as part of a file name, which no API server gives as a UID."""
+    if not _UID.fullmatch(uid):
+        raise ClaimInvalid("the UID of the claim is invalid: use letters, digits, '-', '_' and '.' only")

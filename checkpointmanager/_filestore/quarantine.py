@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from .._format.copies import KEPT_PER_KEY, copy_name, parse_copy, time_now
+from .._format.copies import KEPT, KEPT_BYTES, KEPT_PER_KEY, KEPT_RETIRED, copy_name, parse_copy, time_now
 from .._format.envelope import MAX_BYTES, open_sealed
 from .._format.names import QUARANTINE, current_name
 from .._format.reason import RETIRED, Damaged, TooNew
@@ -21,10 +21,6 @@ from .._interruption import ignored, pass_on_interruption
 from .directory import Directory
 from .reading import read_file
 from .system import sync
-
-KEPT = 1024  # over all keys
-KEPT_RETIRED = 1000  # over all keys; apart from the others, so that neither kind displaces the other
-KEPT_BYTES = 256 << 20  # over all keys
 
 
 class _Copy(NamedTuple):

@@ -10,6 +10,9 @@ from typing import NamedTuple
 from .keys import decode_key, encode_key
 
 KEPT_PER_KEY = 4  # the newest
+KEPT = 1024  # over all keys
+KEPT_RETIRED = 1000  # over all keys; apart from the others, so that neither kind displaces the other
+KEPT_BYTES = 256 << 20  # over all keys
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
 _NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.([a-z-]+)\.json")

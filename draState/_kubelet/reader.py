@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from checkpointmanager import InvalidKey, check_key
+
 from .._claimschema import to_2, to_3
 from .._claimstate import ClaimInfoState, Device, DriverState
 from .._errors import KubeletStateInvalid
-from .._uid import is_uid
 from .decoded import Decoded
 from .statefile import API_VERSION, KIND, Form, StateFile, judge
 from .syntax import NotJSONError, parse
@@ -52,9 +53,11 @@ def read_dra_manager_state(blob: bytes) -> KubeletDRAState:
 
 def _unusable(uid: str) -> str:
     """Why a claim with this UID cannot be stored; "" if it can. The UID may be arbitrary data, so it is not quoted."""
-    if is_uid(uid):
-        return ""
-    return "its UID is not one that an API server gives" if uid else "it has no UID"
+    try:
+        check_key(uid)
+    except InvalidKey:
+        return "its UID cannot be a checkpoint key" if uid else "it has no UID"
+    return ""
 
 
 def _about_form(file: StateFile) -> Iterable[str]:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import errno
 from typing import cast
 
-from checkpointmanager import CheckpointNotFound, Reason, Store
+from checkpointmanager import CheckpointNotFound, Put, Reason, Remove, Replaces, Store
 from checkpointmanager._format.envelope import MAX_GENERATION, open_any, seal
 from checkpointmanager._format.reason import Damaged, TooNew
 from checkpointmanager._format.repair import generation_in
-from checkpointmanager._store import Put, Remove, Replaces
 
 from .step import Step
 
