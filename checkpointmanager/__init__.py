@@ -44,8 +44,6 @@ from ._errors import (
 )
 from ._events import Event, EventKind
 from ._filestore import FileStore
-from ._format.lockowner import LockOwner
-from ._format.reason import Damaged, Reason
 from ._gcpause import gc_paused
 from ._keylocks import KeyLocks
 from ._manager import CheckpointManager, FileOptions
@@ -58,6 +56,7 @@ from ._schema.anykind import ANY_KIND
 from ._statedirectory import state_directory
 from ._store import Put, Remove, Replaces, Store
 from ._transaction import Transaction
+from .format import Damaged, LockOwner, Reason
 
 __version__ = "0.1.0"
 

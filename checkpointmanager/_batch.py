@@ -8,9 +8,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ._checkpoint import Checkpoint
 from ._errors import BatchFailed, CheckpointError
-from ._format.envelope import Header
 from ._options import check_key
 from ._schema import Encoded, Schema
+from .format import Header
 
 T = TypeVar("T")
 # By key: the new content (None: a removal), and the header of a good checkpoint that was just read.

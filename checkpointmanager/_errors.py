@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ._format.reason import Damaged, Reason, reason_of
+from .format import Damaged, Reason, reason_of
 
 if TYPE_CHECKING:
-    from ._format.lockowner import LockOwner
+    from .format import LockOwner
 
 
 class CheckpointError(Exception):

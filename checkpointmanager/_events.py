@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
 
-from ._format.reason import Reason
 from ._interruption import pass_on_interruption
 from ._unbroken import is_mine
+from .format import Reason
 
 logger = logging.getLogger("checkpointmanager")
 logger.addHandler(logging.NullHandler())  # silent unless the agent configures logging

@@ -20,8 +20,6 @@ from ._errors import (
 )
 from ._events import Event, Events
 from ._filestore import Durability, FileStore
-from ._format.boot import boot_id as boot_id_of_the_kernel
-from ._format.keys import is_name
 from ._metricssink import MetricsSink
 from ._options import check_arguments, check_key
 from ._reader import Found, Reader
@@ -30,6 +28,8 @@ from ._schema import Schema
 from ._store import Store
 from ._transaction import NO_DEFAULT, Transaction
 from ._writer import Known, Writer
+from .format import boot_id as boot_id_of_the_kernel
+from .format import is_name
 
 T = TypeVar("T")
 D = TypeVar("D")

@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ._errors import CheckpointNotFound, CheckpointWriteFailed
-from ._format.copies import KEPT_PER_KEY
-from ._format.keys import encode_key
-from ._format.reason import Damaged, Reason
 from ._store import Put, Remove, Replaces
+from .format import KEPT_PER_KEY, Damaged, Reason, encode_key
 
 
 class MemoryStore:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._errors import InvalidKey
-from ._format.keys import is_key
 from ._schema import Schema
 from ._store import is_store
+from .format import is_key
 
 LARGEST_BYTES = 512 << 20  # of one file: a journal must have room for it, and be read as a whole
 

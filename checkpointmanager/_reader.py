@@ -17,13 +17,11 @@ from ._errors import (
     WrongKind,
 )
 from ._events import Event, EventKind, Events
-from ._format.envelope import Header, open_sealed
-from ._format.reason import Damaged, Reason, TooNew
-from ._format.repair import generation_in, legible_data
 from ._gcpause import gc_paused
 from ._readahead import read_ahead
 from ._schema import Misfit, Schema, Unknowns
 from ._store import Store
+from .format import Damaged, Header, Reason, TooNew, generation_in, legible_data, open_sealed
 
 T = TypeVar("T")
 R = TypeVar("R")

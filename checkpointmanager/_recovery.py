@@ -26,12 +26,10 @@ from ._errors import (
     WrongKind,
 )
 from ._events import Event, EventKind, Events
-from ._format.envelope import MAX_GENERATION, open_sealed, seal
-from ._format.reason import SHORTAGES, Damaged, Reason, TooNew
-from ._format.repair import SearchBudget, repair
 from ._reader import Found, Reader
 from ._store import Store
 from ._writer import Writer, shortage
+from .format import MAX_GENERATION, SHORTAGES, Damaged, Reason, SearchBudget, TooNew, open_sealed, repair, seal
 
 if TYPE_CHECKING:
     from ._manager import CheckpointManager

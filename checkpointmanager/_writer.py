@@ -30,8 +30,6 @@ from ._errors import (
     WrongKind,
 )
 from ._events import Event, EventKind, Events
-from ._format.envelope import MAX_GENERATION, Header, open_sealed, seal
-from ._format.reason import RETIRED, SHORTAGES, Damaged, Reason, TooNew
 from ._interruption import pass_on_interruption
 from ._keylocks import KeyLocks
 from ._metricssink import MetricsSink
@@ -39,6 +37,7 @@ from ._reader import Reader
 from ._schema import Encoded
 from ._store import Put, Remove, Replaces, Store
 from ._unbroken import Unbroken
+from .format import MAX_GENERATION, RETIRED, SHORTAGES, Damaged, Header, Reason, TooNew, open_sealed, seal
 
 
 class Known(NamedTuple):

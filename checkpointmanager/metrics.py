@@ -19,8 +19,8 @@ from prometheus_client.registry import Collector
 
 from ._errors import CheckpointError, CheckpointWriteFailed
 from ._events import Event, EventKind
-from ._format.reason import Reason
 from ._store import Put, Remove, Store
+from .format import Reason
 
 __all__ = ["CheckpointMetrics"]
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 LIBRARIES = ("checkpointmanager", "draState")
 PUBLIC = (
     *("checkpointmanager", "checkpointmanager.aio", "checkpointmanager.etcd", "checkpointmanager.metrics"),
-    "checkpointmanager.testing",
+    *("checkpointmanager.format", "checkpointmanager.testing"),
     *("draState", "draState.aio", "draState.metrics"),
 )
 # The functions of checkpointmanager.testing.damage are documented under this name.
@@ -26,7 +26,7 @@ DOCUMENTED_MODULES = ("checkpointmanager.testing.damage",)
 ROOMS: dict[str, tuple[str, ...]] = {
     "draState": (),
     "tools/dra_agent": (),
-    "tools/checkpoint_verify": ("checkpointmanager._format", "draState._kubelet"),
+    "tools/checkpoint_verify": ("draState._kubelet",),
     "tools/bench": (),
     "tools/demo_kills.py": (),
     "tools/soak_run.py": (),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .._format.keys import encode_key
-from .._format.names import LOCK, QUARANTINE, current_name, key_in, previous_name
+from ..format import LOCK, QUARANTINE, current_name, encode_key, key_in, previous_name
 
 MAX_PREFIX_BYTES = 1000  # a request has room for the names of the largest checkpoint (commit.py)
 

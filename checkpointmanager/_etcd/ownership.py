@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from .._errors import DirectoryLocked
-from .._format.lockowner import LockOwner
+from ..format import LockOwner
 from . import operations
 from .client import Call, Client
 from .faults import NoAnswer, Refused

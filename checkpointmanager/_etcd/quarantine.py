@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .._errors import CheckpointNotFound
-from .._format.copies import KEPT_PER_KEY, copy_name, parse_copy
-from .._format.names import QUARANTINE
+from ..format import KEPT_PER_KEY, QUARANTINE, copy_name, parse_copy
 from . import operations
 from .client import Call, Client
 from .layout import Layout, after_all

@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from .._callgate import CallGate
 from .._errors import CheckpointNotFound, CheckpointWriteFailed, TransactionFailed
 from .._filestore.ownership import ReadOnly
-from .._format.reason import Damaged, Reason
 from .._options import check_options
 from .._store import Put, Remove
 from .._unbroken import Unbroken
+from ..format import Damaged, Reason
 from .attempts import Attempts, NotAcknowledged
 from .client import Call, Client
 from .commit import MAX_REQUEST_BYTES, NAMES_BYTES, Commits

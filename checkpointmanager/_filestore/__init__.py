@@ -24,14 +24,23 @@ from .._errors import (
     TransactionFailed,
 )
 from .._events import Event, EventKind
-from .._format.envelope import MAX_BYTES
-from .._format.journal import Change, JournalContent, is_removal
-from .._format.names import JOURNAL, LOCK, current_name, key_in, previous_name
-from .._format.reason import Damaged, Reason
 from .._interruption import ignored, pass_on_interruption
 from .._options import LARGEST_BYTES, check_options, check_path
 from .._store import Put, Remove, Replaces
 from .._unbroken import Unbroken
+from ..format import (
+    JOURNAL,
+    LOCK,
+    MAX_BYTES,
+    Change,
+    Damaged,
+    JournalContent,
+    Reason,
+    current_name,
+    is_removal,
+    key_in,
+    previous_name,
+)
 from .directory import Directory
 from .journal import Journal
 from .names import Outcome, Staged, discard_temps

@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import partial
 
 from .._errors import DirectoryUnusable, InsecureDirectory
-from .._format.names import TEMP
 from .._interruption import ignored, pass_on_interruption
+from ..format import TEMP
 from .system import file_system_of, sync, write_all
 from .trust import distrust, insecurity
 

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from .._format.journal import Change
 from .._interruption import pass_on_interruption
+from ..format import Change
 from .names import Staged
 
 GROUP_BYTES = 4 << 20  # of one group, unless a single call has more

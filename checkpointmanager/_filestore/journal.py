@@ -25,12 +25,22 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from .._format.journal import BLOCK_BYTES, Change, JournalContent, padded, seal_record, truth
-from .._format.keys import encode_key
-from .._format.names import JOURNAL, current_name, previous_name
-from .._format.reason import Damaged, reason_of
 from .._interruption import pass_on_interruption
 from .._store import Replaces
+from ..format import (
+    BLOCK_BYTES,
+    JOURNAL,
+    Change,
+    Damaged,
+    JournalContent,
+    current_name,
+    encode_key,
+    padded,
+    previous_name,
+    reason_of,
+    seal_record,
+    truth,
+)
 from .directory import Directory
 from .groupcommit import GROUP_BYTES, Group, GroupCommit, Inherited, Submission, waiting_changes
 from .journalfile import JournalFile

@@ -14,9 +14,8 @@ from datetime import UTC, datetime
 from filelock import lock_descriptor
 
 from .._fork import tell_of_forks
-from .._format.journal import padded, seal_journal
-from .._format.names import JOURNAL
 from .._interruption import ignored
+from ..format import JOURNAL, padded, seal_journal
 from .directory import Directory
 from .system import sync, sync_data, write_all
 

@@ -13,8 +13,8 @@ import weakref
 from filelock import lock_descriptor, unlock_descriptor
 
 from .._fork import tell_of_forks
-from .._format.names import LOCK
 from .._interruption import ignored
+from ..format import LOCK
 from .directory import Directory
 
 POLL_SECONDS = 0.01  # between attempts: the kernel does not wake a waiter

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .._format.journal import Change
-from .._format.names import current_name, previous_name
 from .._interruption import pass_on_interruption
 from .._store import Replaces
+from ..format import Change, current_name, previous_name
 from .directory import Directory
 
 

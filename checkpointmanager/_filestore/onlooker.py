@@ -10,10 +10,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from .._errors import CheckpointTooNew, DirectoryUnusable
-from .._format.journal import Change, truth
-from .._format.names import JOURNAL, current_name, previous_name
-from .._format.reason import Damaged, Reason
 from .._interruption import pass_on_interruption
+from ..format import JOURNAL, Change, Damaged, Reason, current_name, previous_name, truth
 from .directory import Directory
 from .system import is_locked
 from .takeover import inherited_journal, read_change

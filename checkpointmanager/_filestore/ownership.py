@@ -14,11 +14,9 @@ from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from .._errors import CheckpointWriteFailed, DirectoryLocked, DirectoryUnusable, InsecureDirectory
-from .._format.lockowner import MAX_LOCK_TEXT_BYTES, LockOwner
-from .._format.names import LOCK
-from .._format.reason import Damaged
 from .._interruption import ignored, pass_on_interruption
 from .._unbroken import Unbroken, is_mine
+from ..format import LOCK, MAX_LOCK_TEXT_BYTES, Damaged, LockOwner
 from .directory import Directory
 from .lockfile import LockFile
 from .reading import read_file

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from .._format.names import LOCK
 from .._interruption import pass_on_interruption
+from ..format import LOCK
 from .directory import Directory
 from .names import Outcome, Staged, discard_temps, put_in_place, take_away
 from .settling import SYNC_THREADS

@@ -13,11 +13,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from .._format.copies import KEPT, KEPT_BYTES, KEPT_PER_KEY, KEPT_RETIRED, copy_name, parse_copy, time_now
-from .._format.envelope import MAX_BYTES, open_sealed
-from .._format.names import QUARANTINE, current_name
-from .._format.reason import RETIRED, Damaged, TooNew
 from .._interruption import ignored, pass_on_interruption
+from ..format import (
+    KEPT,
+    KEPT_BYTES,
+    KEPT_PER_KEY,
+    KEPT_RETIRED,
+    MAX_BYTES,
+    QUARANTINE,
+    RETIRED,
+    Damaged,
+    TooNew,
+    copy_name,
+    current_name,
+    open_sealed,
+    parse_copy,
+    time_now,
+)
 from .directory import Directory
 from .reading import read_file
 from .system import sync

@@ -6,8 +6,8 @@ import errno
 import os
 import stat
 
-from .._format.reason import Damaged, Reason, reason_of
 from .._interruption import pass_on_interruption
+from ..format import Damaged, Reason, reason_of
 from .directory import Directory
 
 PIECE_BYTES = 1 << 20

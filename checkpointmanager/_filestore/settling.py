@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from .._format.journal import Change, seal_removal
-from .._format.names import current_name, previous_name
+from ..format import Change, current_name, previous_name, seal_removal
 from .directory import Directory
 from .sidebyside import side_by_side
 

@@ -15,12 +15,24 @@ import os
 from collections.abc import Iterable, Sequence
 
 from .._errors import CheckpointTooNew, DirectoryUnusable
-from .._format.envelope import MAX_BYTES
-from .._format.journal import MAX_JOURNAL_BYTES, Change, JournalContent, open_file, read_journal, truth
-from .._format.names import JOURNAL, TEMP, current_name, previous_name
-from .._format.reason import Damaged, Reason, TooNew
-from .._format.repair import generation_in
 from .._interruption import pass_on_interruption
+from ..format import (
+    JOURNAL,
+    MAX_BYTES,
+    MAX_JOURNAL_BYTES,
+    TEMP,
+    Change,
+    Damaged,
+    JournalContent,
+    Reason,
+    TooNew,
+    current_name,
+    generation_in,
+    open_file,
+    previous_name,
+    read_journal,
+    truth,
+)
 from .directory import Directory
 from .names import take_away
 from .reading import read_file

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 import orjson
 
 from .._errors import UnstorableValue
-from .._format.keys import is_name
-from .._format.reason import Damaged, Reason, TooNew
 from .._interruption import pass_on_interruption
+from ..format import Damaged, Reason, TooNew, is_name
 from .codec import codec_for
 from .jsonvalues import check_plain, first_mismatch, to_json
 from .misfit import Misfit, Mismatch, guarded, refusal

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 import orjson
 
 from .._errors import UnstorableValue
-from .._format.reason import Damaged, Reason
 from .._interruption import pass_on_interruption
+from ..format import Damaged, Reason
 from . import Schema, Unknowns
 
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any
 
 from .._filestore import FileStore
-from .._format.names import current_name, previous_name
 from .._manager import CheckpointManager
 from .._memorystore import MemoryStore
+from ..format import current_name, previous_name
 
 Target = CheckpointManager[Any] | FileStore | MemoryStore | str | os.PathLike[str]
 

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from .._errors import CheckpointError, CheckpointNotFound, CheckpointTooNew, CorruptCheckpoint
-from .._format.envelope import MAX_BYTES, checksum_of, open_sealed, seal
-from .._format.reason import Reason
 from .._manager import CheckpointManager
+from ..format import MAX_BYTES, Reason, checksum_of, open_sealed, seal
 from ._rawbytes import Files, Memory, Target, raw_bytes_of
 
 BLOCK_BYTES = 4096

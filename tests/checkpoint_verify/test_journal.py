@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import CheckpointManager
-from checkpointmanager._format.envelope import checksum_of
-from checkpointmanager._format.journal import MAX_JOURNAL_BYTES
+from checkpointmanager.format import MAX_JOURNAL_BYTES, checksum_of
 from checkpointmanager.testing import failing
 
 from .command import called

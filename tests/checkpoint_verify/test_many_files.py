@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from checkpointmanager._format.envelope import Header, seal
+from checkpointmanager.format import Header, seal
 
 from ..long import times
 from .command import LIMIT, arguments, environment

@@ -151,7 +151,7 @@ def test_kubelet_s_files_are_never_touched(tmp_path: Path) -> None:
 
 
 def test_what_is_not_verified_and_what_is_too_new_is_left_and_no_damage(directory: Path, tmp_path: Path) -> None:
-    from checkpointmanager._format.envelope import checksum_of
+    from checkpointmanager.format import checksum_of
 
     (tmp_path / "dra_health_state").write_text("{}")
     body = (directory / "claim-1.json").read_bytes()[36:].replace(b'"format":1', b'"format":2')

@@ -93,7 +93,7 @@ def test_damage_of_every_sort_has_the_library_s_word(directory: Path) -> None:
 
 
 def test_a_right_checksum_over_bytes_that_are_not_json_is_damage(directory: Path) -> None:
-    from checkpointmanager._format.envelope import checksum_of
+    from checkpointmanager.format import checksum_of
 
     blob = (directory / "claim-1.json").read_bytes()
     body = blob[36:].replace(b'"data":{', b'"data":<')
@@ -126,7 +126,7 @@ def test_leftover_temp_files_a_torn_previous_and_an_orphan_are_warnings_and_stri
 
 
 def test_a_newer_format_is_not_damage_but_not_usable_either(directory: Path) -> None:
-    from checkpointmanager._format.envelope import checksum_of
+    from checkpointmanager.format import checksum_of
 
     path = directory / "claim-1.json"
     body = path.read_bytes()[36:].replace(b'"format":1', b'"format":2')
@@ -203,7 +203,7 @@ def test_other_folders_are_not_entered(directory: Path) -> None:
 
 
 def test_two_kinds_in_one_directory_are_a_warning(directory: Path) -> None:
-    from checkpointmanager._format.envelope import checksum_of
+    from checkpointmanager.format import checksum_of
 
     path = directory / "claim-1.json"
     body = path.read_bytes()[36:].replace(b"ClaimInfo", b"PodInfo")

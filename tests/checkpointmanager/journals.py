@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpointmanager import CheckpointManager, CheckpointNotFound
-from checkpointmanager._format.envelope import Header, seal
-from checkpointmanager._format.journal import Change, padded, seal_journal, seal_record
+from checkpointmanager.format import Change, Header, padded, seal, seal_journal, seal_record
 
 Manager = CheckpointManager[Any]
 WHEN = datetime(2026, 11, 16, tzinfo=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from checkpointmanager._format.envelope import Header, checksum_of, seal
+from checkpointmanager.format import Header, checksum_of, seal
 
 KEY = "pod-7"
 HEADER = Header(

@@ -8,7 +8,7 @@ import pytest
 
 from checkpointmanager import _keylocks
 from checkpointmanager._filestore import journal
-from checkpointmanager._format.journal import BLOCK_BYTES
+from checkpointmanager.format import BLOCK_BYTES
 from checkpointmanager.testing._plugin import checkpoint_chaos, checkpoint_faults
 
 from .scenarios import MATTERS_NOT

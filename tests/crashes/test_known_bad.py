@@ -17,8 +17,7 @@ from checkpointmanager._filestore.journal import Journal
 from checkpointmanager._filestore.journalfile import JournalFile
 from checkpointmanager._filestore.names import Staged
 from checkpointmanager._filestore.settling import rewrite_files, sync_files
-from checkpointmanager._format.journal import BLOCK_BYTES, Change, JournalContent, Record, read_journal, seal_record
-from checkpointmanager._format.names import JOURNAL
+from checkpointmanager.format import BLOCK_BYTES, JOURNAL, Change, JournalContent, Record, read_journal, seal_record
 
 from .journal_scenarios import JOURNAL_SCENARIOS
 from .known_bad import KnownBad, inside, instead_of, loss_found, without

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from hypothesis import strategies as st
 
-from checkpointmanager._format.envelope import Header, checksum_of, seal
+from checkpointmanager.format import Header, checksum_of, seal
 
 from . import seeds
 from .targets import KEY, WRITTEN

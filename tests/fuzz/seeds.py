@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from checkpointmanager._format.envelope import CHECKSUM_BYTES, open_sealed
-from checkpointmanager._format.reason import Damaged, TooNew
+from checkpointmanager.format import CHECKSUM_BYTES, Damaged, TooNew, open_sealed
 
 from .targets import KINDS, SCHEMAS
 

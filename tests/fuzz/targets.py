@@ -18,12 +18,18 @@ from uuid import UUID
 
 from checkpoint_verify.kubelet import KUBELET_NAMES, inspect
 from checkpointmanager import Schema, UnknownFields, UnstorableValue, unknown_fields
-from checkpointmanager._format.envelope import Header, checksum_of, open_sealed, seal
-from checkpointmanager._format.keys import is_name
-from checkpointmanager._format.lockowner import LockOwner
-from checkpointmanager._format.reason import Damaged, TooNew
-from checkpointmanager._format.repair import generation_in
 from checkpointmanager._schema import Misfit
+from checkpointmanager.format import (
+    Damaged,
+    Header,
+    LockOwner,
+    TooNew,
+    checksum_of,
+    generation_in,
+    is_name,
+    open_sealed,
+    seal,
+)
 from draState import CLAIMS, POD_CONFIGS, read_dra_manager_state, write_dra_manager_state
 
 from ..checkpoint_verify.kubelet.verdicts import agreed

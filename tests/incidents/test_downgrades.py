@@ -18,7 +18,7 @@ from checkpointmanager import (
     UnknownFields,
     unknown_fields,
 )
-from checkpointmanager._format.envelope import CHECKSUM_BYTES, checksum_of
+from checkpointmanager.format import CHECKSUM_BYTES, checksum_of
 
 from . import kubelets
 from .sandboxes import Sandbox, opened

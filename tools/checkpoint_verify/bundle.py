@@ -21,10 +21,22 @@ from typing import Any
 
 from xxhash import xxh3_64_hexdigest
 
-from checkpointmanager._format.envelope import open_any, seal
-from checkpointmanager._format.journal import Change, padded, read_journal, seal_journal, seal_record
-from checkpointmanager._format.names import JOURNAL, LOCK, PREVIOUS, QUARANTINE
-from checkpointmanager._format.reason import Damaged, TooNew, reason_of
+from checkpointmanager.format import (
+    JOURNAL,
+    LOCK,
+    PREVIOUS,
+    QUARANTINE,
+    Change,
+    Damaged,
+    TooNew,
+    open_any,
+    padded,
+    read_journal,
+    reason_of,
+    seal,
+    seal_journal,
+    seal_record,
+)
 
 from .findings import disk
 from .findings.examine import COPY_NAME, key_of

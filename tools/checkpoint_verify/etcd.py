@@ -14,9 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkpointmanager import DirectoryUnusable
-from checkpointmanager._format.keys import decode_key
-from checkpointmanager._format.lockowner import LockOwner
-from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX, key_in
+from checkpointmanager.format import LOCK, PREVIOUS, QUARANTINE, SUFFIX, LockOwner, decode_key, key_in
 
 from .findings import lock
 from .findings.lock import Held, LockState

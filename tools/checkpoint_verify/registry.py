@@ -14,11 +14,18 @@ from typing import Any
 
 import orjson
 
-from checkpointmanager._format.envelope import Header, open_sealed
-from checkpointmanager._format.keys import decode_key
-from checkpointmanager._format.names import PREVIOUS, SUFFIX
-from checkpointmanager._format.reason import Damaged, Reason, TooNew
-from checkpointmanager._format.repair import SearchBudget, repair
+from checkpointmanager.format import (
+    PREVIOUS,
+    SUFFIX,
+    Damaged,
+    Header,
+    Reason,
+    SearchBudget,
+    TooNew,
+    decode_key,
+    open_sealed,
+    repair,
+)
 from draState import CLAIMS, POD_CONFIGS, ClaimInfoState, Device, PodConfig
 
 from .findings import disk

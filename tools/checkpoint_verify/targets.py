@@ -11,8 +11,7 @@ import argparse
 import os
 from dataclasses import dataclass
 
-from checkpointmanager._format.keys import decode_key
-from checkpointmanager._format.names import PREVIOUS, SUFFIX
+from checkpointmanager.format import PREVIOUS, SUFFIX, decode_key
 
 from .findings.examine import key_at, key_of
 from .findings.scan import DEVICE_PLUGINS

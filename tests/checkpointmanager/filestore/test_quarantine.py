@@ -22,7 +22,7 @@ from checkpointmanager import (
     EventKind,
 )
 from checkpointmanager._filestore import quarantine
-from checkpointmanager._format import copies
+from checkpointmanager.format import _copies as copies
 from checkpointmanager.testing import Call, damage, failing, watching
 
 from ..contents import names, quarantined

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import DirectoryUnusable, FileStore, Reason
-from checkpointmanager._format.reason import Damaged
+from checkpointmanager.format import Damaged
 from checkpointmanager.testing import failing
 
 from .test_filestore import CALLS, open_files

@@ -21,8 +21,7 @@ from checkpointmanager import (
     Event,
     EventKind,
 )
-from checkpointmanager._format.envelope import CLOSING, checksum_of
-from checkpointmanager._format.journal import Change, seal_removal
+from checkpointmanager.format import CLOSING, Change, checksum_of, seal_removal
 from checkpointmanager.testing import failing, watching
 
 from ..contents import names

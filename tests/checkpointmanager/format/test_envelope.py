@@ -7,8 +7,17 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from checkpointmanager._format.envelope import CHECKSUM_BYTES, Header, open_sealed, seal, stated_digest, verify
-from checkpointmanager._format.reason import Damaged, Reason, TooNew
+from checkpointmanager.format import (
+    CHECKSUM_BYTES,
+    Damaged,
+    Header,
+    Reason,
+    TooNew,
+    open_sealed,
+    seal,
+    stated_digest,
+    verify,
+)
 
 from ..samples import DATA, HEADER, KEY, MEMBERS, SEALED, all_flips, with_checksum
 

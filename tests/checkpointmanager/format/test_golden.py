@@ -12,7 +12,7 @@ import pytest
 from xxhash import xxh3_64_hexdigest
 
 from checkpointmanager import CheckpointManager, MemoryStore, Schema
-from checkpointmanager._format.envelope import Header, open_sealed, seal
+from checkpointmanager.format import Header, open_sealed, seal
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "pod-7.json"
 BYTES = (

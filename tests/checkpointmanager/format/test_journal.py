@@ -15,22 +15,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpointmanager._format import journal
-from checkpointmanager._format.envelope import MAX_GENERATION, checksum_matches, seal
-from checkpointmanager._format.journal import (
+from checkpointmanager.format import (
     BLOCK_BYTES,
+    MAX_GENERATION,
     Change,
+    Damaged,
+    Reason,
+    TooNew,
+    checksum_matches,
     is_removal,
     open_file,
     padded,
     padded_size,
     read_journal,
+    seal,
     seal_journal,
     seal_record,
     seal_removal,
     truth,
 )
-from checkpointmanager._format.reason import Damaged, Reason, TooNew
+from checkpointmanager.format import _journal as journal
 
 from ..samples import HEADER, flipped, with_checksum
 

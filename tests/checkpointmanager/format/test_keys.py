@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpointmanager import InvalidKey, check_key
-from checkpointmanager._format.keys import decode_key, encode_key, is_key, is_name
+from checkpointmanager.format import decode_key, encode_key, is_key, is_name
 
 ENDS = string.ascii_letters + string.digits
 PLAIN = ENDS + "-_."

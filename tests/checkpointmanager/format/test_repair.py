@@ -10,9 +10,17 @@ import orjson
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from checkpointmanager._format import repair as module
-from checkpointmanager._format.envelope import CHECKSUM_BYTES, MAX_GENERATION, seal
-from checkpointmanager._format.repair import CALL_COST, MAX_SEARCH_BYTES, SearchBudget, generation_in, repair
+from checkpointmanager.format import (
+    CALL_COST,
+    CHECKSUM_BYTES,
+    MAX_GENERATION,
+    MAX_SEARCH_BYTES,
+    SearchBudget,
+    generation_in,
+    repair,
+    seal,
+)
+from checkpointmanager.format import _repair as module
 
 from ..samples import HEADER, SEALED, flipped, with_checksum
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpointmanager._format.envelope import CHECKSUM_BYTES, checksum_of, verify
-from checkpointmanager._format.reason import Damaged, Reason
+from checkpointmanager.format import CHECKSUM_BYTES, Damaged, Reason, checksum_of, verify
 
 from ..samples import SEALED
 

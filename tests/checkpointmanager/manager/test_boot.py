@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import CheckpointManager, MemoryStore
-from checkpointmanager._format.boot import boot_id
+from checkpointmanager.format import boot_id
 
 from ..leases import LEASES, OLD
 

@@ -36,7 +36,7 @@ from checkpointmanager import (
     UnstorableValue,
     WrongKind,
 )
-from checkpointmanager._format.reason import Damaged
+from checkpointmanager.format import Damaged
 
 PATH = "/var/lib/agent/leases/k.json"
 NO_SPACE = OSError(errno.ENOSPC, "No space left on device", "/some/other/name")

@@ -16,7 +16,7 @@ from checkpointmanager import (
     Reason,
     TransactionFailed,
 )
-from checkpointmanager._format.envelope import MAX_GENERATION, open_any, seal
+from checkpointmanager.format import MAX_GENERATION, open_any, seal
 
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 

@@ -25,8 +25,8 @@ from checkpointmanager import (
     Schema,
     SchemaMismatch,
 )
-from checkpointmanager._format import repair
-from checkpointmanager._format.reason import Damaged
+from checkpointmanager.format import Damaged
+from checkpointmanager.format import _repair as repair
 from checkpointmanager.testing import damage
 
 from ..contents import names, quarantined

@@ -20,7 +20,7 @@ from checkpointmanager import (
     Reason,
     Schema,
 )
-from checkpointmanager._format.reason import Damaged
+from checkpointmanager.format import Damaged
 from checkpointmanager.testing import damage
 
 from ..contents import names, quarantined

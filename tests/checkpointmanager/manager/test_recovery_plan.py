@@ -24,9 +24,8 @@ from checkpointmanager import (
     Schema,
     WrongKind,
 )
-from checkpointmanager._format import repair
-from checkpointmanager._format.envelope import MAX_GENERATION, open_any, seal
-from checkpointmanager._format.reason import Damaged
+from checkpointmanager.format import MAX_GENERATION, Damaged, open_any, seal
+from checkpointmanager.format import _repair as repair
 from checkpointmanager.testing import damage
 
 from ..contents import names, quarantined

@@ -24,9 +24,8 @@ from checkpointmanager import (
     UnknownFields,
     unknown_fields,
 )
-from checkpointmanager._format.envelope import Header
-from checkpointmanager._format.journal import Change, Record
 from checkpointmanager._reader import Found
+from checkpointmanager.format import Change, Header, Record
 from checkpointmanager.testing import damage
 
 from ..leases import LEASES, Lease

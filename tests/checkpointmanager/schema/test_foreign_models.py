@@ -12,8 +12,8 @@ import pydantic
 import pytest
 
 from checkpointmanager import CheckpointManager, MemoryStore, Schema, SchemaMismatch, UnstorableValue
-from checkpointmanager._format.reason import TooNew
 from checkpointmanager._schema import Misfit
+from checkpointmanager.format import TooNew
 
 from .test_schema import SECRET, everything_shown
 

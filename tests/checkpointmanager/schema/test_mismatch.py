@@ -25,7 +25,7 @@ from checkpointmanager import (
     Schema,
     SchemaMismatch,
 )
-from checkpointmanager._format.reason import Damaged
+from checkpointmanager.format import Damaged
 
 from .test_schema import SECRET, everything_shown
 

@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from checkpointmanager import CheckpointError, CheckpointManager, MemoryStore, Schema, UnstorableValue
-from checkpointmanager._format.reason import Damaged, Reason, TooNew
 from checkpointmanager._schema import Misfit
+from checkpointmanager.format import Damaged, Reason, TooNew
 
 from .test_codec import Colour
 

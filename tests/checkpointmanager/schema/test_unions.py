@@ -21,8 +21,8 @@ from checkpointmanager import (
     UnstorableValue,
     unknown_fields,
 )
-from checkpointmanager._format.reason import TooNew
 from checkpointmanager._schema import Misfit
+from checkpointmanager.format import TooNew
 
 from .test_jsonvalues import json_values, text
 

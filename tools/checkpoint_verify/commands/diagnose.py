@@ -6,8 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from checkpointmanager._format.keys import decode_key
-from checkpointmanager._format.names import SUFFIX
+from checkpointmanager.format import SUFFIX, decode_key
 
 from .. import targets
 from ..findings import damage

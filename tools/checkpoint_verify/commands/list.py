@@ -9,9 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from checkpointmanager._format.boot import boot_id
-from checkpointmanager._format.reason import reason_of
-from checkpointmanager._format.repair import SearchBudget
+from checkpointmanager.format import SearchBudget, boot_id, reason_of
 
 from .. import exitcodes
 from ..findings.examine import Circumstances, unreadable

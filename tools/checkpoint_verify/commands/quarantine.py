@@ -8,10 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from checkpointmanager._format.keys import decode_key
-from checkpointmanager._format.names import QUARANTINE
-from checkpointmanager._format.reason import reason_of
-from checkpointmanager._format.repair import SearchBudget
+from checkpointmanager.format import QUARANTINE, SearchBudget, decode_key, reason_of
 
 from .. import exitcodes
 from ..findings.examine import examine_path

@@ -6,7 +6,7 @@ import argparse
 import os
 
 from checkpointmanager import Outcome, Reason
-from checkpointmanager._format.names import LOCK, SUFFIX
+from checkpointmanager.format import LOCK, SUFFIX
 
 from .. import exitcodes, targets
 from ..etcd import SCHEME

@@ -7,10 +7,7 @@ import os
 from collections.abc import Callable
 
 from checkpointmanager import Store
-from checkpointmanager._format.envelope import open_sealed
-from checkpointmanager._format.names import LOCK, SUFFIX
-from checkpointmanager._format.reason import Damaged, TooNew
-from checkpointmanager._format.repair import repair
+from checkpointmanager.format import LOCK, SUFFIX, Damaged, TooNew, open_sealed, repair
 
 from .. import bundle, exitcodes, targets
 from ..etcd import SCHEME, refresh

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from checkpointmanager._format.names import LOCK
+from checkpointmanager.format import LOCK
 
 from ..screens import phrases
 from .problem import Problem, Severity

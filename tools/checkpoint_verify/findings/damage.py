@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
-from checkpointmanager._format.keys import encode_key, is_key
-from checkpointmanager._format.reason import Reason
-from checkpointmanager._format.repair import Repair, repair
+from checkpointmanager.format import Reason, Repair, encode_key, is_key, repair
 
 from ..screens.phrases import shown
 

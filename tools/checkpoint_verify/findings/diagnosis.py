@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from checkpointmanager import Reason
-from checkpointmanager._format.repair import MAX_SEARCH_BYTES, Repair, generation_in
+from checkpointmanager.format import MAX_SEARCH_BYTES, Repair, generation_in
 
 from ..screens import phrases
 from . import damage

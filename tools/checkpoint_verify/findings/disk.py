@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64
 
-from checkpointmanager._format.envelope import CHECKSUM_BYTES, MAX_BYTES, stated_digest
+from checkpointmanager.format import CHECKSUM_BYTES, MAX_BYTES, stated_digest
 
 WHOLE_BYTES = 1 << 20  # files up to this size are read in one piece, and parsed
 STREAM_BYTES = 16 << 30  # larger files are not read at all: a sparse file may have any size

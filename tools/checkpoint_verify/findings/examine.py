@@ -18,19 +18,26 @@ from typing import Any
 import orjson
 from xxhash import xxh3_64_intdigest
 
-from checkpointmanager._format.envelope import (
+from checkpointmanager.format import (
     CHECKSUM_BYTES,
+    LOCK,
     MAX_BYTES,
+    PREVIOUS,
+    QUARANTINE,
+    SUFFIX,
+    Damaged,
     Header,
+    Reason,
+    TooNew,
     checksum_matches,
     checksum_of,
+    decode_key,
+    encode_key,
+    is_removal,
     open_any,
     open_sealed,
+    reason_of,
 )
-from checkpointmanager._format.journal import is_removal
-from checkpointmanager._format.keys import decode_key, encode_key
-from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
-from checkpointmanager._format.reason import Damaged, Reason, TooNew, reason_of
 
 from ..registry import KubeletFile, Verdict, inspect, newest_version, subject_of
 from ..screens import phrases

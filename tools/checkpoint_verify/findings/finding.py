@@ -9,7 +9,7 @@ from enum import StrEnum
 from errno import ENOENT
 from typing import TYPE_CHECKING, Any
 
-from checkpointmanager._format.envelope import Header
+from checkpointmanager.format import Header
 
 from .. import exitcodes
 from ..screens import phrases

@@ -14,12 +14,26 @@ import stat
 from collections.abc import Sequence
 from datetime import datetime
 
-from checkpointmanager._format.envelope import MAX_BYTES
-from checkpointmanager._format.journal import MAX_JOURNAL_BYTES, Change, JournalContent, open_file, read_journal, truth
-from checkpointmanager._format.keys import encode_key
-from checkpointmanager._format.names import JOURNAL, LOCK, PREVIOUS, SUFFIX, current_name, previous_name
-from checkpointmanager._format.reason import Damaged, TooNew, reason_of
-from checkpointmanager._format.repair import generation_in
+from checkpointmanager.format import (
+    JOURNAL,
+    LOCK,
+    MAX_BYTES,
+    MAX_JOURNAL_BYTES,
+    PREVIOUS,
+    SUFFIX,
+    Change,
+    Damaged,
+    JournalContent,
+    TooNew,
+    current_name,
+    encode_key,
+    generation_in,
+    open_file,
+    previous_name,
+    read_journal,
+    reason_of,
+    truth,
+)
 
 from ..screens import phrases
 from . import disk

@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
-from checkpointmanager._format.lockowner import MAX_LOCK_TEXT_BYTES, LockOwner
-from checkpointmanager._format.names import LOCK
+from checkpointmanager.format import LOCK, MAX_LOCK_TEXT_BYTES, LockOwner
 
 from ..screens import phrases
 from . import disk

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from checkpointmanager import Reason
-from checkpointmanager._format.names import JOURNAL, LOCK, SUFFIX
-from checkpointmanager._format.reason import reason_of
+from checkpointmanager.format import JOURNAL, LOCK, SUFFIX, reason_of
 
 from ..registry import KUBELET_NAMES, NO_CHECKSUM
 from ..screens import phrases

@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from checkpointmanager._format.names import JOURNAL, LOCK, PREVIOUS, QUARANTINE, SUFFIX, TEMP
-from checkpointmanager._format.reason import reason_of
+from checkpointmanager.format import JOURNAL, LOCK, PREVIOUS, QUARANTINE, SUFFIX, TEMP, reason_of
 
 from ..registry import KUBELET_NAMES, kind_at
 from ..screens import phrases

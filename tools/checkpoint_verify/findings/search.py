@@ -11,8 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from checkpointmanager._format.lockowner import MAX_LOCK_TEXT_BYTES, LockOwner
-from checkpointmanager._format.names import LOCK, PREVIOUS, QUARANTINE, SUFFIX
+from checkpointmanager.format import LOCK, MAX_LOCK_TEXT_BYTES, PREVIOUS, QUARANTINE, SUFFIX, LockOwner
 
 from ..registry import KUBELET_NAMES, inspect, kind_at
 from ..screens import phrases

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from checkpointmanager._format.boot import boot_id
-from checkpointmanager._format.repair import SearchBudget
+from checkpointmanager.format import SearchBudget, boot_id
 
 from .. import exitcodes
 from ..registry import subject_at

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from checkpointmanager import Reason
-from checkpointmanager._format.repair import Repair
+from checkpointmanager.format import Repair
 
 from ..findings.access import agent_user, refusal_of_file
 from ..findings.damage import UNRECOGNISED

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from checkpointmanager._format.copies import KEPT, KEPT_BYTES
-from checkpointmanager._format.names import QUARANTINE, SUFFIX
+from checkpointmanager.format import KEPT, KEPT_BYTES, QUARANTINE, SUFFIX
 
 from ..etcd import SCHEME
 from ..findings import disk

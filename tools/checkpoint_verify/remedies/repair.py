@@ -17,8 +17,7 @@ from checkpointmanager import (
     Reason,
     RecoveryPlan,
 )
-from checkpointmanager._format.envelope import open_any
-from checkpointmanager._format.reason import Damaged, TooNew
+from checkpointmanager.format import Damaged, TooNew, open_any
 
 from ..etcd import refresh
 from ..findings import disk

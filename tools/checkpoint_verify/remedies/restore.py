@@ -11,9 +11,7 @@ import errno
 from typing import cast
 
 from checkpointmanager import CheckpointNotFound, Put, Reason, Remove, Replaces, Store
-from checkpointmanager._format.envelope import MAX_GENERATION, open_any, seal
-from checkpointmanager._format.reason import Damaged, TooNew
-from checkpointmanager._format.repair import generation_in
+from checkpointmanager.format import MAX_GENERATION, Damaged, TooNew, generation_in, open_any, seal
 
 from .step import Step
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from checkpointmanager import RecoveryPlan
-from checkpointmanager._format.names import JOURNAL
+from checkpointmanager.format import JOURNAL
 
 from ..findings.examine import examine_path
 from ..findings.finding import Finding, State

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from checkpointmanager import __version__
-from checkpointmanager._format.envelope import Header
-from checkpointmanager._format.keys import encode_key
+from checkpointmanager.format import Header, encode_key
 
 from ..findings.finding import Finding, State, Subject
 from ..findings.journal import Waiting

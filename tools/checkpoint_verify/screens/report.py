@@ -8,9 +8,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
-from checkpointmanager._format.boot import boot_id
-from checkpointmanager._format.envelope import Header
-from checkpointmanager._format.keys import encode_key
+from checkpointmanager.format import Header, boot_id, encode_key
 
 from ..findings import damage
 from ..findings.damage import UNRECOGNISED

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from checkpointmanager._format.names import QUARANTINE
+from checkpointmanager.format import QUARANTINE
 
 from .. import exitcodes
 from ..findings.problem import MANY

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import orjson
 
-from .envelope import (
+from ._envelope import (
     CHECKSUM_BYTES,
     CLOSING,
     MAX_GENERATION,
@@ -24,8 +24,8 @@ from .envelope import (
     parse_time,
     time_as_json,
 )
-from .keys import encode_key, is_key
-from .reason import Damaged, Reason, TooNew
+from ._keys import encode_key, is_key
+from ._reason import Damaged, Reason, TooNew
 
 JOURNAL_FORMAT = 1
 BLOCK_BYTES = 4096  # each group of records starts at a multiple, so no sector with acknowledged bytes is written again

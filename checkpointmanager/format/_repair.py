@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 from xxhash import xxh3_64_intdigest
 
-from .envelope import CHECKSUM_BYTES, CLOSING, MAX_GENERATION, checksum_matches, checksum_of, stated_digest
+from ._envelope import CHECKSUM_BYTES, CLOSING, MAX_GENERATION, checksum_matches, checksum_of, stated_digest
 
 MAX_SEARCH_BYTES = 64 << 10  # about a second of searching; the time grows with the square of the size
 LOAD_SEARCH_COST = 100_000_000_000  # bytes to hash: two or three seconds

@@ -16,8 +16,8 @@ import orjson
 from xxhash import xxh3_64_hexdigest
 
 from .._interruption import pass_on_interruption
-from .keys import encode_key
-from .reason import Damaged, Reason, TooNew
+from ._keys import encode_key
+from ._reason import Damaged, Reason, TooNew
 
 FORMAT = 1
 MAX_BYTES = 64 << 20  # the limit for one file, unless the caller sets another

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .keys import decode_key, encode_key
+from ._keys import decode_key, encode_key
 
 SUFFIX = ".json"  # <key>.json
 PREVIOUS = ".previous-"  # .previous-<key>: the previous generation

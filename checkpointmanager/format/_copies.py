@@ -7,7 +7,7 @@ from collections.abc import Container
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from .keys import decode_key, encode_key
+from ._keys import decode_key, encode_key
 
 KEPT_PER_KEY = 4  # the newest
 KEPT = 1024  # over all keys
