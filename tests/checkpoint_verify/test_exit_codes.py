@@ -164,27 +164,6 @@ def test_an_interrupt_ends_with_3(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("lsit", "list"), ("veriyf", "verify"), ("diagnoze", "diagnose"), ("quarantin", "quarantine")]
-)
-def test_a_misspelt_subcommand_gets_a_suggestion(word: str, meant: str) -> None:
-    ended = called(word, ".")
-
-    assert ended.code == 2
-    assert ended.err == f"checkpoint-verify: {word} is neither a subcommand nor a path; did you mean {meant}?\n"
-
-
-def test_a_path_that_looks_like_a_misspelt_subcommand_is_a_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "lists").mkdir()
-
-    monkeypatch.chdir(tmp_path)
-
-    assert called("lists").lines[0].startswith("NOTHING FOUND")
-    assert called("nowhere").code == 3
-
-
-@pytest.mark.parametrize(
     ("words", "closed"),
     [((), ">&-"), ((), ">&- 2>&-"), ((), "<&- >&- 2>&-"), (("list",), ">&-"), (("repair", "--yes", "--all"), ">&-")],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_verify.remedies import repair as repairs
-from checkpoint_verify.remedies.step import Step
+from checkpoint_verify.remedies.steps import Step, read_back
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage, failing
 
@@ -365,14 +365,14 @@ def test_an_interrupted_repair_says_what_was_done_and_what_not(
 ) -> None:
     for number in range(4):
         damage.flip_bit(directory, f"claim-{number}")
-    real, calls = repairs._read_back, itertools.count(1)
+    calls = itertools.count(1)
 
     def interrupted(step: Step) -> None:
         if next(calls) == 3:
             raise KeyboardInterrupt
-        real(step)
+        read_back(step)
 
-    monkeypatch.setattr(repairs, "_read_back", interrupted)
+    monkeypatch.setattr(repairs, "read_back", interrupted)
     ended = called("repair", "--all", "--yes", "--json", directory)
 
     document = ended.document
@@ -392,7 +392,7 @@ def test_an_interrupted_repair_says_what_was_done_and_what_not(
 def test_a_long_repair_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     directory = hurt_many(tmp_path / "claims", 70)
 
-    assert "repairing" in on_terminal("repair", "--all", "--yes", directory).out
+    assert "repair " in on_terminal("repair", "--all", "--yes", directory).out
 
 
 def test_a_full_disk_is_named_in_the_first_line(directory: Path) -> None:

@@ -20,9 +20,9 @@ from ..registry import subject_at
 from ..remedies.choices import Remedy, for_checkpoint, for_kubelet, for_unreadable, for_unverified_driver
 from ..screens import phrases
 from ..screens.documents import finding_document, print_document, problem_document, subject_document
-from ..screens.report import STATE_STYLES, header_pairs, kubelet_pairs, print_claims, print_spot
 from ..screens.screen import BAD, FAINT, ODD, STRONG, Screen, screen
 from ..targets import Target
+from .show import STATE_STYLES, header_pairs, kubelet_pairs, print_claims, print_spot
 
 HELP = "explain what happened to a damaged file, and what you can do"
 EXAMPLES = """\

@@ -19,7 +19,7 @@ from checkpointmanager.format import JOURNAL, LOCK, PREVIOUS, QUARANTINE, SUFFIX
 from ..registry import KUBELET_NAMES, kind_at
 from ..screens import phrases
 from . import disk
-from .access import AgentUser, agent_user, refusals_of
+from .agent import AgentUser, Held, LockState, agent_user, lock_state, refusals_of
 from .disk import mounted_in
 from .examine import (
     PAUSE_SECONDS,
@@ -34,7 +34,6 @@ from .examine import (
 )
 from .finding import Finding, State
 from .journal import Waiting, waiting_in
-from .lock import Held, LockState, lock_state
 from .problem import Problem, tolerated
 
 DEVICE_PLUGINS = "device-plugins"

@@ -11,11 +11,10 @@ from typing import NamedTuple
 from checkpointmanager import Reason
 from checkpointmanager.format import Repair
 
-from ..findings.access import agent_user, refusal_of_file
+from ..findings.agent import Held, agent_user, lock_of, refusal_of_file
 from ..findings.damage import UNRECOGNISED
 from ..findings.examine import examine_path
 from ..findings.finding import Finding
-from ..findings.lock import Held, lock_of
 from ..registry import KubeletFile
 from ..screens import phrases
 from ..targets import Target

@@ -15,9 +15,9 @@ from typing import Any, TextIO
 from checkpointmanager import __version__
 from checkpointmanager.format import Header, encode_key
 
+from ..findings.agent import LockState
 from ..findings.finding import Finding, State, Subject
 from ..findings.journal import Waiting
-from ..findings.lock import LockState
 from ..findings.problem import NOTHING_FOUND, Problem, Severity
 from ..findings.search import Search
 from ..findings.summary import Summary

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from typing import TextIO
 
-from ..targets import UsageError
+from ..exitcodes import UsageError
 
 BAD = "bold red"
 ODD = "yellow"
