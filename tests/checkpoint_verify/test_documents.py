@@ -33,11 +33,14 @@ def test_the_document_of_verify_has_these_members_and_no_others(directory: Path)
 
     document = checkpoint_verify("--json", directory).document
 
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert set(document) == VERIFY[""]
     assert set(document["paths"][0]) == VERIFY["paths"]
     assert set(document["problems"][0]) == VERIFY["problems"]
     assert (document["verdict"], document["exit_code"]) == ("damaged", 1)
+
+
+DIAGNOSIS = {"cause", "certainty", "evidence", "place", "repairable", "remedies", "subject", "unverified_data"}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +50,7 @@ def test_the_document_of_verify_has_these_members_and_no_others(directory: Path)
         (("show", "claim-1"), PREAMBLE | FINDING | {"data"}),
         (
             ("diagnose", "claim-1"),
-            PREAMBLE | FINDING | {"cause", "certainty", "evidence", "place", "repairable", "remedies", "subject"},
+            PREAMBLE | FINDING | DIAGNOSIS,
         ),
         (("diff", "claim-1", "claim-2"), PREAMBLE | {"before", "after", "compared", "changes"}),
         (("repair", "claim-1"), PREAMBLE | {"dry_run", "blocked", "interrupted", "steps"}),
@@ -61,7 +64,7 @@ def test_the_documents_of_the_others(directory: Path, words: tuple[str, ...], me
 
     document = called(command, "--json", directory, *keys, *output).document
 
-    assert (set(document), document["command"], document["schema"]) == (members, command, 1)
+    assert (set(document), document["command"], document["schema"]) == (members, command, 2)
 
 
 def test_the_verdicts(directory: Path, tmp_path: Path) -> None:

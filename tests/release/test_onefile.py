@@ -145,9 +145,7 @@ def test_it_says_what_it_lacks_and_never_looks_like_a_verdict(jail: Jail) -> Non
     for ended in (without_proc, without_folder, not_executable, full):
         assert ended.returncode in (2, 3)
         assert ended.stdout == ""
-        (said,) = re.findall(
-            r"(/proc/self/exe|temporary directory in|Set TMPDIR to run|TMPDIR: unpacking failed)", ended.stderr
-        )
+        (said,) = re.findall(r"(/proc/self/exe|directory in|Set TMPDIR to run|TMPDIR: unpacking)", ended.stderr)
         assert said in README, "the manual has the message and what to do about it"
 
 

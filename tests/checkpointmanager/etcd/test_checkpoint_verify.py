@@ -89,6 +89,26 @@ def test_no_output_names_the_temporary_copy(store: EtcdStore, url: str, capsys: 
     assert Path.cwd() == metrics
 
 
+@pytest.mark.parametrize("blob", [b"", b"\0" * 4096, b'{"checksum":"xxh3:' + b"0" * 4078])
+def test_damage_in_etcd_is_blamed_on_a_program_not_on_a_disk(
+    store: EtcdStore, url: str, blob: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.commit([Put("d", blob, 1, Replaces.DAMAGED)])
+    cli.main([url])
+    cli.main(["diagnose", f"{url}/d.json"])
+    shown = capsys.readouterr().out
+    assert "Another program wrote this: etcd returns exactly the bytes that were put into it." in shown
+    for word in ("power", "disk", "temp file", "fsck"):
+        assert word not in shown
+
+
+def test_an_empty_prefix_leads_to_no_path_of_this_machine(
+    cluster: Cluster, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([url]) == 3
+    assert "Next: check the prefix\n" in capsys.readouterr().out
+
+
 def test_files_to_write_are_relative_to_the_directory_of_the_caller(
     store: EtcdStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

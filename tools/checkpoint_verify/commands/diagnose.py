@@ -136,6 +136,10 @@ def _print(
         screen.say()
         screen.say((f"Where          offset {diagnosis.spot.offset} of {len(found.blob)}", FAINT))
         print_spot(found.blob, diagnosis.spot, screen)
+    if diagnosis.unverified_data is not None:
+        screen.say()
+        screen.say(("Can be read    ", FAINT), "but nothing vouches for it: a hint for what to hold, or to look for")
+        screen.verbatim(phrases.pretty_json(diagnosis.unverified_data))
     if remedies:
         screen.say()
         screen.say(("What to do", FAINT))
@@ -161,5 +165,6 @@ def _document(found: Finding, diagnosis: Diagnosis, remedies: list[Remedy], subj
         else None,
         "repairable": diagnosis.cure is not None,
         "subject": subject_document(subject),
+        "unverified_data": diagnosis.unverified_data,
         "remedies": [{"what": remedy.what, "commands": list(remedy.commands)} for remedy in remedies],
     }

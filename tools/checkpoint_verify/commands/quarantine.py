@@ -150,7 +150,6 @@ def _document(copy: Copy, present: Finding | None, subject: Subject | None) -> d
         "time": copy.time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "reason": copy.reason,
         "bytes": copy.size,
-        "folder": False,  # since version 0.1 only files are kept
         "now": present.state if present else "gone",
         "subject": subject_document(subject),
     }

@@ -66,6 +66,8 @@ def problems_of(finding: Finding) -> list[Problem]:
     """The problems of a file; none if it is good and nothing about it is odd."""
     if finding.state is State.DAMAGED:
         meaning = _MEANINGS.get(finding.reason, "It cannot be trusted")
+        if finding.reason in (Reason.EMPTY, Reason.NUL_FILLED) and finding.path.startswith("etcd://"):
+            meaning = "Another program wrote it: etcd returns exactly the bytes that were put into it"
         if finding.kubelet:
             meaning = finding.kubelet.consequence.now
         step = phrases.command("diagnose", finding.path)
@@ -178,6 +180,9 @@ def several_kinds(path: str, kinds: list[str]) -> Problem:
 
 
 def nothing_found(path: str) -> Problem:
+    step = phrases.command("--find", os.path.dirname(os.path.abspath(path)))
+    if path.startswith("etcd://"):
+        step = "check the prefix"
     return Problem(
         Severity.UNSEEN,
         path,
@@ -185,7 +190,7 @@ def nothing_found(path: str) -> Problem:
         NOTHING_FOUND,
         f"no <key>.json of a checkpoint, no {LOCK}, none of kubelet's {', '.join(KUBELET_NAMES)}",
         "Either nothing was ever written here, or this is the wrong directory",
-        phrases.command("--find", os.path.dirname(os.path.abspath(path))),
+        step,
     )
 
 

@@ -212,7 +212,7 @@ def _summary(summary: Summary) -> list[tuple[str, str]]:
         ("boots", ", ".join(b for b in boots if not b.startswith("0 "))),
         ("size", sizes),
         ("previous", f"{around.previous:,} kept for a rollback, {len(around.torn):,} torn" if around.previous else ""),
-        ("temp files", f"{len(around.temps):,} left over" if around.temps else "none"),
+        ("temp files", f"{len(around.temps):,} left over" if around.temps else ""),
         ("quarantined", phrases.count(around.quarantined, "copy", "copies") if around.quarantined else "none"),
         ("other files", f"{around.foreign:,}, not checked" if around.foreign else ""),
         ("journal", f"waits: {around.journal}" if around.journal else ""),
