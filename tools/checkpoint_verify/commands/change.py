@@ -117,7 +117,7 @@ class Change:
         if self.is_plan and self.changes and lock.held in (Held.HELD, Held.UNKNOWN):
             shown.say((f"Stop the agent first: the lock is {lock}", ODD))
         if command := self.next_command():
-            shown.verbatim(f"next  {command}")
+            shown.line(f"next  {command}")
         return code
 
     def next_command(self) -> str:

@@ -69,7 +69,7 @@ def _offer(directory: str, arguments: argparse.Namespace) -> int:
     for problem in damaged:
         holds = f", holds {problem.subject}" if problem.subject else ""
         shown.say(f"{phrases.shown(problem.key or phrases.base_name(problem.path))}: {problem.reason}{holds}", indent=2)
-        shown.verbatim(f"     {problem.next}", STRONG)
+        shown.line((f"     {problem.next}", STRONG))
     return code
 
 
@@ -139,7 +139,7 @@ def _print(
     if diagnosis.unverified_data is not None:
         screen.say()
         screen.say(("Can be read    ", FAINT), "but nothing vouches for it: a hint for what to hold, or to look for")
-        screen.verbatim(phrases.pretty_json(diagnosis.unverified_data))
+        screen.line(phrases.pretty_json(diagnosis.unverified_data))
     if remedies:
         screen.say()
         screen.say(("What to do", FAINT))
@@ -149,7 +149,7 @@ def _print(
         mark = "" if remedy.is_preparation else f"{number}. "
         screen.say((mark, FAINT), (phrases.shown(remedy.what), ODD if remedy.is_preparation else ""), indent=2)
         for command in remedy.commands:
-            screen.verbatim(f"     {command}", STRONG)
+            screen.line((f"     {command}", STRONG))
     if found.state is State.DAMAGED:
         screen.say()
         screen.say(("The file was not touched.", BAD if not remedies else FAINT))

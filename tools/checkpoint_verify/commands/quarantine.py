@@ -95,7 +95,9 @@ def _print_list(rows: list[tuple[Copy, Finding | None, Subject | None]], screen:
         for copy, present, subject in rows
     ]
     if rows:
-        screen.table(("copy", "claim", "age", "size", "its key is now"), cells, (2, 3), ("size", "claim", "age"))
+        screen.table(
+            ("copy", "claim", "age", "size", "its key is now"), cells, ("age", "size"), ("size", "claim", "age")
+        )
     screen.say((phrases.count(len(rows), "copy", "copies"), FAINT))
 
 

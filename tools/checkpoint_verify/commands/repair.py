@@ -92,7 +92,7 @@ def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
     if arguments.all:
         directory = named or "."
         around = Surroundings(directory)
-        found = list(scan(directory, around, Circumstances(), with_previous=False))
+        found = list(scan(directory, around, Circumstances()))
         damaged = [f for f in found if f.state in (State.DAMAGED, State.UNREADABLE)]
         steps = [finish(around.journal)] if around.journal else []
         steps += [Step(Target(f.path, "" if f.kubelet else f.key), f) for f in damaged]

@@ -70,14 +70,14 @@ def _whole(source: str, directory: str | None) -> tuple[str, list[tuple[Step, by
     if bundle.is_redacted(source):
         raise UsageError("the bundle was made with --redact, so it has no data to restore")
     chosen = []
-    for found in scan(source, Surroundings(source), Circumstances(content=True), with_previous=False):
+    for found in scan(source, Surroundings(source), Circumstances(content=True)):
         if found.kubelet is None and found.key:
             target = Target(os.path.join(directory, found.key + SUFFIX), found.key)
             chosen.append(_step(target, found))
     if not chosen:
         raise UsageError(f"{phrases.shown(source)} has no checkpoints")
     kept = {step.target.key for step, _ in chosen}
-    for found in scan(directory, Surroundings(directory), Circumstances(), with_previous=False):
+    for found in scan(directory, Surroundings(directory), Circumstances()):
         if found.key not in kept:
             why = "not in the backup"
             chosen.append((Step(Target(found.path, found.key), found, action="stays", detail=why), b""))

@@ -70,7 +70,7 @@ def _print(found: Finding, screen: Screen) -> None:
         screen.pairs(kubelet_pairs(found))
     elif found.state is State.TOO_NEW:
         screen.say(f"Written by a newer program: {found.detail}.", indent=2)
-        screen.verbatim(damage.sketch(found.blob))
+        screen.line(damage.sketch(found.blob))
     for warning in found.warnings:
         screen.say((warning, ODD), indent=2)
     if found.blob and (found.header or found.data is not None):
@@ -87,17 +87,17 @@ def _print_damaged(found: Finding, blob: bytes, screen: Screen) -> None:
     spot = damage.damaged_spot(blob, flip)
     if found.kubelet is None and blob.strip(b"\0"):
         readable = blob if spot is None or flip else blob[: spot.offset]
-        screen.verbatim(damage.sketch(readable))
+        screen.line(damage.sketch(readable))
     if spot is None:
         screen.say(("The text is whole; the checksum does not show where it was changed.", ODD))
     elif blob:
-        screen.verbatim(f"── damaged: {spot.what} (offset {spot.offset} of {len(blob)}) ──", BAD)
+        screen.line((f"── damaged: {spot.what} (offset {spot.offset} of {len(blob)}) ──", BAD))
         print_spot(blob, spot, screen)
         after = blob[spot.offset + spot.length :].strip(b"\0\n")
         if after and not flip and found.kubelet is None:
-            screen.verbatim("── after the damage ──", FAINT)
-            screen.verbatim(phrases.shown(after[:AFTER_BYTES].decode("utf-8", "surrogateescape")))
-    screen.verbatim(f"→ {phrases.command('diagnose', found.path)}")
+            screen.line(("── after the damage ──", FAINT))
+            screen.line(phrases.shown(after[:AFTER_BYTES].decode("utf-8", "surrogateescape")))
+    screen.line(f"→ {phrases.command('diagnose', found.path)}")
 
 
 def header_pairs(header: Header, *, waits: bool = False) -> list[tuple[str, str]]:
@@ -147,4 +147,4 @@ def print_claims(kubelet: KubeletFile, screen: Screen) -> None:
 
 def print_spot(blob: bytes, spot: damage.Spot, screen: Screen) -> None:
     for row in damage.hex_context(blob, spot):
-        screen.verbatim(f"  {row}", BAD if row.startswith((">", " " * 12)) else FAINT)
+        screen.line((f"  {row}", BAD if row.startswith((">", " " * 12)) else FAINT))

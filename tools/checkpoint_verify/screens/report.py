@@ -150,7 +150,7 @@ def _print_places(summaries: Sequence[Summary], screen: Screen, *, strict: bool)
             )
         )
     headings = ("place", "verdict", "files", "wrong", "warnings", "lock")
-    screen.table(headings, rows, (2, 3, 4), spare=("lock", "warnings", "files", "wrong"))
+    screen.table(headings, rows, ("files", "wrong", "warnings"), spare=("lock", "warnings", "files", "wrong"))
 
 
 def verdict_word(verdict: Verdict) -> str:
@@ -183,7 +183,7 @@ def _print_block(group: Group, screen: Screen) -> None:
     if problem.subject and len(group.problems) == 1:
         screen.say(("holds ", FAINT), str(problem.subject), indent=2)
     if group.next:
-        screen.verbatim(f"  → {group.next}")
+        screen.line(f"  → {group.next}")
 
 
 def _print_summary(summary: Summary, screen: Screen) -> None:
@@ -195,7 +195,7 @@ def _print_summary(summary: Summary, screen: Screen) -> None:
     if summary.is_directory and (summary.files > len(summary.kubelet) or not around.of_kubelet):
         screen.pairs(_summary(summary))
         if summary.states[State.DAMAGED] > sum(found.state is State.DAMAGED for found in summary.kubelet):
-            screen.verbatim(f"  next         {phrases.command('repair --dry-run --all', summary.path)}")
+            screen.line(f"  next         {phrases.command('repair --dry-run --all', summary.path)}")
     elif summary.kinds:
         screen.pairs(_summary(summary)[:4])
 
