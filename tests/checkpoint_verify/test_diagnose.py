@@ -170,7 +170,7 @@ def test_a_running_agent_is_to_be_stopped_first(directory: Path) -> None:
 
     damage.truncate(directory, "claim-1", 80)
     with CheckpointManager(directory, owner="the agent"):
-        ended = checkpoint_verify("diagnose", directory, "claim-1")
+        ended = called("diagnose", directory, "claim-1")
 
     assert "Stop the agent first; the lock is held by 'the agent'" in ended.out
 

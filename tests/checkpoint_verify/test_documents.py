@@ -14,7 +14,7 @@ import pytest
 from checkpoint_verify.screens.documents import replaced
 from checkpointmanager.testing import damage
 
-from .command import called, checkpoint_verify
+from .command import called
 
 PREAMBLE = {"schema", "tool", "command", "time", "exit_code"}
 FINDING = {"path", "state", "reason", "detail", "key", "bytes", "waits_in_journal", "header", "kubelet"}
@@ -31,7 +31,7 @@ VERIFY: dict[str, Any] = {
 def test_the_document_of_verify_has_these_members_and_no_others(directory: Path) -> None:
     damage.flip_bit(directory, "claim-1")
 
-    document = checkpoint_verify("--json", directory).document
+    document = called("--json", directory).document
 
     assert document["schema"] == 2
     assert set(document) == VERIFY[""]
@@ -85,7 +85,7 @@ def test_metrics_are_readable_by_all_complete_and_without_keys(directory: Path, 
     target = tmp_path / "metrics.prom"
     os.umask(0o077)
 
-    ended = checkpoint_verify("--quiet", "--prometheus", target, directory)
+    ended = called("--quiet", "--prometheus", target, directory)
     os.umask(0o022)
     text = target.read_text()
 
