@@ -81,7 +81,7 @@ def subject_of(header: Header, data: bytes | memoryview) -> Subject | None:
             return _of_claim(CLAIMS.decode(data, header.version, header.readable_by)[0])
         if header.kind == POD_CONFIGS.kind:
             return _of_pod(header.key, POD_CONFIGS.decode(data, header.version, header.readable_by)[0])
-    except Exception:  # noqa: BLE001 - whatever does not fit is shown without a subject, and judged elsewhere
+    except Exception:  # noqa: BLE001 - data that does not fit is shown without a subject, and judged elsewhere
         return None
     return None
 

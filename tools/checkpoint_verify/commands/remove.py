@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _step(target: Target) -> Step:
     if not target.key:
         raise UsageError(f"{target.path} is not the file of a key")
-    step = step_for(target, "removed", "the agent starts this key anew")
+    step = step_for(target, "removed", "the agent starts this key from scratch")
     if step.found.errno == errno.ENOENT:
         step.action, step.detail = "good", "there is no such checkpoint"
     return step

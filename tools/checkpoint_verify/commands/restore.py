@@ -1,4 +1,4 @@
-"""restore: put back one checkpoint from a file, or all of a backup; whatever they replace goes to quarantine."""
+"""restore: put back one checkpoint from a file, or all of a backup; what they replace goes to quarantine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What most likely happened to a damaged checkpoint: the cause, how certain it is, and the evidence.
 
-Pure: works on bytes and on the file's metadata. remedies.py has what can be done.
+Works on bytes and on the file's metadata. remedies/choices.py has what can be done.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _lost_block(blob: bytes) -> Diagnosis | None:
 
 
 def _edited(blob: bytes) -> Diagnosis | None:
-    """A whole JSON document with a wrong checksum: whatever changed it knew JSON, but not the checksum."""
+    """A whole JSON document with a wrong checksum: the program that changed it knew JSON, but not the checksum."""
     try:
         document = json.loads(blob)
     except (ValueError, RecursionError):

@@ -15,7 +15,7 @@ TEXT_FORM_SINCE = 31
 
 
 def is_old_form(document: Node) -> bool:
-    """True if this is certainly the form of kubelet 1.26 to 1.30, whatever the file's name."""
+    """True if this is certainly the form of kubelet 1.26 to 1.30, under any file name."""
     if not isinstance(document, Object) or judge_dra_manager_state(document).form != "entries":
         return False
     entries = document.get("ENTRIES")

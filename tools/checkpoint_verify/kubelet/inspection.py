@@ -1,4 +1,4 @@
-"""inspect: what kubelet would make of bytes and a file name. It never raises, whatever the bytes."""
+"""inspect: what kubelet would make of bytes and a file name. No bytes make it raise."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class UnverifiedState:
         self._refused_since = refused_since
 
     def judge(self, minor: int) -> Judgement:
-        """Always unknown; also says if kubelet 1.`minor` is nevertheless known to refuse the file."""
+        """Always unknown; adds it where kubelet 1.`minor` is known to refuse the form."""
         detail = f"The content can be read, but the checksum of form {self._form} is not verified here"
         if self._refused_since is None or minor < self._refused_since:
             return unknown(self._form, f"{detail}.", self._stored)

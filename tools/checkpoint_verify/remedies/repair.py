@@ -79,7 +79,7 @@ def drop_changes(directory: str, steps: Sequence[Step], bar: Progress) -> int:
 
 
 def foresee_drop(step: Step) -> None:
-    """What becomes of a key whose change is in the journal and not in its file, if that file can be gone back to."""
+    """Plan to drop the change of a key that is in the journal and not yet in its file."""
     journal = waiting_in(step.target.directory)
     if journal is None or step.target.key not in journal.names:
         step.action, step.detail = "good", "no change of this key waits in a journal"
@@ -106,7 +106,7 @@ def _foresee(step: Step, plan: RecoveryPlan, *, rollback: bool, discard: bool) -
     elif plan.outcome is Outcome.HOPELESS:
         step.action = "discarded" if discard else "left"
         removal = "it will be removed" if discard else "--discard removes it"
-        step.detail += f"; {removal}, and the agent starts this key anew"
+        step.detail += f"; {removal}, and the agent starts this key from scratch"
     else:
         step.action = _ACTIONS[plan.outcome]
         for done, will in _FUTURE.items():

@@ -1,7 +1,7 @@
 """Puts whole checkpoints in place, and removes them, as the owner of the directory.
 
 What is put in place keeps its kind, version, time and data. Its generation rises above every generation of its key that
-can still be seen, so that neither the journal nor a reader takes an older one for newer. Whatever it replaces is in
+can still be seen, so that neither the journal nor a reader takes an older one for newer. What it replaces goes to
 quarantine first.
 """
 

@@ -1,6 +1,6 @@
-"""The steps of a change: what becomes of each file, made one after the other by the owner of the directory.
+"""The steps of a change, one per file, made one after the other by the owner of the directory.
 
-Root acts as the agent's user meanwhile, so that new files look as if the agent had made them.
+Root acts as the agent's user, so that new files look as if the agent had made them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Blocked(Exception):
 
 @dataclass(slots=True)
 class Step:
-    """One file, as it was found, and what becomes of it."""
+    """One file, as it was found, and what will be done about it, or was done."""
 
     target: Target
     found: Finding
@@ -97,7 +97,7 @@ def each_step(steps: Sequence[Step], work: Callable[[Step], None], bar: Progress
 
 
 def after_interrupt(steps: Sequence[Step]) -> None:
-    """Record what Ctrl-C left undone. The first of these steps had been begun: its file shows what it came to."""
+    """Record what Ctrl-C left undone. The first of these steps had been begun: its file shows whether it was made."""
     for step in steps:
         refresh(step.target.path)
         if _seen(examine_path(step.target.path)) == _seen(step.found):
@@ -120,7 +120,7 @@ def read_back(step: Step) -> None:
 
 @contextmanager
 def owned(directory: str, **options: Unpack[FileOptions]) -> Iterator[tuple[CheckpointManager[Any], AgentUser | None]]:
-    """The library's own manager of the directory, and the user as which root acts meanwhile, if any."""
+    """The library's own manager of the directory, and the user as whom root acts, if any."""
     with _as_agent(directory) as user, ExitStack() as stack:
         options["allow_insecure"] = True  # the agent decides that
         with _saying_why_not(directory, user):

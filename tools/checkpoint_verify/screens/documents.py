@@ -67,7 +67,7 @@ def print_document(command: str, code: int, members: dict[str, Any]) -> None:
 
 @contextmanager
 def replaced(path: str, mode: int) -> Iterator[TextIO]:
-    """A file that appears under its name only when it is complete, with this mode whatever the umask says."""
+    """A file that appears under its name only when it is complete, with this mode under any umask."""
     # The name does not end in .prom: node_exporter must not read it before that.
     temp = f"{path}.{secrets.token_hex(4)}.tmp"
     descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
