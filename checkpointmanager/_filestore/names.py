@@ -2,35 +2,15 @@
 
 link    key.json -> .tmp-M          the current generation keeps a second name
 rename  .tmp-M -> .previous-key
-unlink  .tmp-M                      still there if both were names of one file
 rename  .tmp-N -> key.json          readers see the new generation from here on
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
-
 from .._interruption import pass_on_interruption
 from .._store import Replaces
-from ..format import Change, current_name, previous_name
+from ..format import current_name, previous_name
 from .directory import Directory
-
-
-class Staged(NamedTuple):
-    """A change whose new file, if it has one, is written under a temp name."""
-
-    change: Change
-    replaces: Replaces
-    temp: str  # "" for a removal
-
-
-class Outcome:
-    """What went wrong with some changes, and how long the slowest sync took."""
-
-    def __init__(self) -> None:
-        self.errors: dict[str, tuple[OSError, bool]] = {}  # by key; True: in doubt
-        self.seconds = 0.0
 
 
 def put_in_place(directory: Directory, key: str, temp: str, replaces: Replaces) -> None:
@@ -52,7 +32,11 @@ def take_away(directory: Directory, key: str) -> None:
 
 
 def _keep_previous(directory: Directory, key: str) -> None:
-    """A failure affects only the previous generation, which is then an older one."""
+    """A failure affects only the previous generation, which is then an older one.
+
+    If a sharing process died here, both are names of one file. Then the rename does nothing, and the temp name stays
+    until the next open sweeps it.
+    """
     temp = directory.new_temp()
     try:
         directory.link_or_copy(current_name(key), temp)
@@ -60,13 +44,8 @@ def _keep_previous(directory: Directory, key: str) -> None:
     except FileNotFoundError:  # removed by hand: there is nothing to keep
         return
     except OSError as error:
+        directory.discard(temp)
         pass_on_interruption(error)
-    finally:
-        directory.discard(temp)  # a rename over another name of the same file does nothing, and leaves this one
-
-
-def discard_temps(directory: Directory, staged: Iterable[Staged]) -> None:
-    """Remove the new files of changes that were not made."""
-    for each in staged:
-        if each.temp:
-            directory.discard(each.temp)
+    except BaseException:
+        directory.discard(temp)
+        raise

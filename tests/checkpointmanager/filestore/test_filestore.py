@@ -73,7 +73,7 @@ def test_an_interrupted_opening_leaves_neither_lock_nor_descriptor(
 def test_by_default_an_owner_does_not_wait_for_the_lock_and_a_sharer_waits_ten_seconds(
     directory: Path, sharing: bool, seconds: float
 ) -> None:
-    with mock.patch("checkpointmanager._filestore.Ownership", wraps=Ownership) as ownership:
+    with mock.patch("checkpointmanager._filestore.store.Ownership", wraps=Ownership) as ownership:
         store = FileStore(directory, sharing=sharing)
     store.close()
 

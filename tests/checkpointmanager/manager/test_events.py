@@ -73,7 +73,7 @@ def test_each_thing_is_reported_once(directory: Path, action: str) -> None:
 def test_a_slow_sync_is_reported_with_its_seconds(
     manager: LeaseManager, directory: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkpointmanager._filestore.SLOW_SYNC_SECONDS", -1.0)
+    monkeypatch.setattr("checkpointmanager._filestore.store.SLOW_SYNC_SECONDS", -1.0)
     manager.create_checkpoint("a", OLD)
 
     (event,) = events
