@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from functools import lru_cache
 
 from xxhash import xxh3_64_intdigest
 
@@ -32,21 +32,22 @@ class KeyLocks:
 
         A thread that took more keys while it holds some could deadlock with another, so that is a RuntimeError.
         """
-        if self._thread.held and is_mine(self._thread.held):
+        held = self._thread.held
+        if held and is_mine(held):
             raise RuntimeError("a function that makes a change must not make others: it could wait for itself")
         if len(keys) == 1:
-            lock = self._thread.held = self._stripes[_number(keys[0])]
+            lock = self._thread.held = self._stripes[_digest(keys[0]) % len(self._stripes)]
             return lock
         # Always in the same order, so that two threads cannot wait for each other.
-        numbers = sorted({_number(key) for key in keys})
+        numbers = sorted({_digest(key) % len(self._stripes) for key in keys})
         locks = [self._stripes[number] for number in numbers]
         self._thread.held = locks[0] if locks else None
         return Unbroken(_held(locks))
 
-    @property
-    def held(self) -> Any:
-        """The first lock that this thread took, or wants to take; None if it has never wanted any."""
-        return self._thread.held
+    def are_held(self) -> bool:
+        """True if this thread holds any keys."""
+        held = self._thread.held
+        return held is not None and is_mine(held)
 
     def forked(self) -> None:
         """Other threads do not exist in the child, so they would never release their keys."""
@@ -57,8 +58,9 @@ class _Thread(threading.local):
     held: threading.RLock | None = None  # the first lock of the last call of locked()
 
 
-def _number(key: str) -> int:
-    return xxh3_64_intdigest(key.encode(errors="surrogatepass")) % STRIPES
+@lru_cache(maxsize=16384)
+def _digest(key: str) -> int:
+    return xxh3_64_intdigest(key.encode(errors="surrogatepass"))
 
 
 def _held(locks: Sequence[threading.RLock]) -> Generator[None, None, None]:

@@ -148,6 +148,10 @@ class Recoverer(Generic[T]):
             self._refuse_if_outdated(plan)
             return self.carry_out(plan, rollback=rollback, discard=discard)
 
+    def recover(self, key: str, *, rollback: bool = False) -> Recovery:
+        """Plan and carry out. The caller holds the key."""
+        return self.carry_out(self.plan(key), rollback=rollback)
+
     def carry_out(self, plan: RecoveryPlan, *, rollback: bool = False, discard: bool = False) -> Recovery:
         """Carry out a plan. The caller holds the key, and nothing has changed since the plan was made."""
         key, reason, cure = plan.key, plan.reason, plan._cure

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
-from ._batch import Changes
 from ._checkpoint import Checkpoint
 from ._errors import CheckpointError, CheckpointNotFound, TransactionFailed, UnstorableValue
 from ._options import check_key
 from ._reader import Found, Reader
 from ._schema import Encoded, Schema
 from ._store import Store
-from ._writer import Writer
+from ._writer import Changes, Writer
 
 T = TypeVar("T")
 

@@ -125,7 +125,7 @@ class Journal:
                     self._renew()
 
     def change(self, key: str, *, previous: bool = False) -> Change | None:
-        """What counts instead of what is under a name; without a blob if the checkpoint is gone; None if the name counts.
+        """What counts instead of what is under a name, without a blob if the checkpoint is gone. None: the name counts.
 
         Raises Damaged if that depends on a file that cannot be read.
         """
@@ -297,6 +297,7 @@ class Journal:
         self._highest = {change.key: change.generation for change in kept}
         if self._doubt:
             self._highest.update((change.key, change.generation) for change in self._doubt.changes())
+
     def _do_without(self) -> None:
         """No room for a journal. Most full disks have room for the empty file."""
         try:

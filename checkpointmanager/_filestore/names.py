@@ -2,6 +2,7 @@
 
 link    key.json -> .tmp-M          the current generation keeps a second name
 rename  .tmp-M -> .previous-key
+unlink  .tmp-M                      still there if both were names of one file
 rename  .tmp-N -> key.json          readers see the new generation from here on
 """
 
@@ -32,11 +33,7 @@ def take_away(directory: Directory, key: str) -> None:
 
 
 def _keep_previous(directory: Directory, key: str) -> None:
-    """A failure affects only the previous generation, which is then an older one.
-
-    If a sharing process died here, both are names of one file. Then the rename does nothing, and the temp name stays
-    until the next open sweeps it.
-    """
+    """A failure affects only the previous generation, which is then an older one."""
     temp = directory.new_temp()
     try:
         directory.link_or_copy(current_name(key), temp)
@@ -44,8 +41,6 @@ def _keep_previous(directory: Directory, key: str) -> None:
     except FileNotFoundError:  # removed by hand: there is nothing to keep
         return
     except OSError as error:
-        directory.discard(temp)
         pass_on_interruption(error)
-    except BaseException:
-        directory.discard(temp)
-        raise
+    finally:
+        directory.discard(temp)  # a rename over another name of the same file does nothing, and leaves this one

@@ -29,7 +29,7 @@ class Onlooker:
         self._seen: tuple[object, Waiting] = (None, {})  # which journal was read, and its changes by key
 
     def change(self, key: str, *, previous: bool = False) -> Change | None:
-        """What counts instead of what is under a name; without a blob if the checkpoint is gone; None if the name counts.
+        """What counts instead of what is under a name, without a blob if the checkpoint is gone. None: the name counts.
 
         Raises Damaged if that depends on a file that cannot be read.
         """

@@ -6,7 +6,6 @@ placed by the next call on the key, by the next settle, or by the next owner. Th
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -42,7 +41,7 @@ class Owed:
             self._by_key[key] = submission
 
     def inherit(self, key: str, changes: Sequence[Change]) -> None:
-        """Place what the journal of a dead owner says about a key, or owe it if its files cannot be read or replaced."""
+        """Place what a dead owner's journal says about a key; owe it if its files cannot be read or replaced."""
         try:
             self.inherited[key] = put_names_right(self._directory, key, changes, self._max_bytes)
         except OSError as error:
@@ -61,7 +60,7 @@ class Owed:
         return self._by_key.get(key)
 
     def committed(self) -> list[Submission]:
-        return [each for each in set(list(self._by_key.values())) if each.group.committed] if self._by_key else []
+        return [each for each in {*list(self._by_key.values())} if each.group.committed]  # a copy: others add to it
 
     def keys(self) -> list[str]:
         """Those of committed changes."""

@@ -39,14 +39,14 @@ def sync_data(descriptor: int) -> None:
 
 def try_lock(descriptor: int) -> bool:
     """Take the kernel's exclusive lock of a file; False if another process or descriptor holds it."""
-    from filelock import lock_descriptor  # not at the top: a program that opens no directory need not wait for it
+    from filelock import lock_descriptor  # noqa: PLC0415  (a program that opens no directory need not wait for it)
 
     return lock_descriptor(descriptor, blocking=False)
 
 
 def unlock(descriptor: int) -> None:
     """Give the lock back."""
-    from filelock import unlock_descriptor
+    from filelock import unlock_descriptor  # noqa: PLC0415
 
     unlock_descriptor(descriptor)
 

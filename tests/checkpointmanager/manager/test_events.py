@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointmanager import CheckpointManager, CorruptCheckpoint, Event, EventKind, Reason
+from checkpointmanager import CheckpointManager, CorruptCheckpoint, Event, EventKind, KeyLocks, Reason
 from checkpointmanager._events import LEVELS, Events
 from checkpointmanager.testing import damage, failing
 
@@ -201,10 +201,13 @@ def test_an_interrupt_in_the_callback_costs_no_other_event() -> None:
         if len(seen) == 1:
             raise KeyboardInterrupt
 
-    events = Events(interrupt)
-    with pytest.raises(KeyboardInterrupt), events:
+    locks = KeyLocks()
+    events = Events(interrupt, locks=locks)
+    with locks.locked("a"):
         for number in range(3):
             events.emit(Event(EventKind.SLOW_SYNC, "/claims", str(number)))
+    with pytest.raises(KeyboardInterrupt):
+        events.deliver()
     events.emit(Event(EventKind.SLOW_SYNC, "/claims", "3"))
     assert seen == ["0", "1", "2", "3"]
 
