@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ._interruption import pass_on_interruption
-from ._keylocks import KeyLocks
+from ._locks import KeyLocks
 from .format import Reason
 
 logger = logging.getLogger("checkpointmanager")

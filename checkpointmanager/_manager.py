@@ -20,7 +20,7 @@ from ._errors import (
 )
 from ._events import Event, Events
 from ._filestore import Durability, FileStore
-from ._keylocks import KeyLocks
+from ._locks import KeyLocks
 from ._metricssink import MetricsSink
 from ._options import check_arguments, check_key
 from ._reader import Found, Reader

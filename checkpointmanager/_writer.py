@@ -30,12 +30,11 @@ from ._errors import (
 )
 from ._events import Event, EventKind, Events
 from ._interruption import pass_on_interruption
-from ._keylocks import KeyLocks
+from ._locks import KeyLocks, Unbroken
 from ._metricssink import MetricsSink
 from ._reader import Reader
 from ._schema import Encoded
 from ._store import Put, Remove, Replaces, Store
-from ._unbroken import Unbroken
 from .format import MAX_GENERATION, RETIRED, SHORTAGES, Damaged, Header, Reason, TooNew, open_sealed, seal
 
 # By key: the new content (None: a removal), and the header of a good checkpoint that was just read.

@@ -6,12 +6,11 @@ import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from .._callgate import CallGate
 from .._errors import CheckpointNotFound, CheckpointWriteFailed, TransactionFailed
 from .._filestore.ownership import ReadOnly
+from .._locks import CallGate, Unbroken
 from .._options import check_options
 from .._store import Put, Remove
-from .._unbroken import Unbroken
 from ..format import Damaged, Reason
 from .attempts import Attempts, NotAcknowledged
 from .client import Call, Client

@@ -20,6 +20,8 @@ GROUP_BYTES = 4 << 20  # of one group, unless a single call has more
 class Group:
     """Submissions that are committed together, with one sync and one outcome."""
 
+    __slots__ = ("begun", "committed", "error", "failed", "has_ended", "members", "over", "seconds", "size")
+
     def __init__(self) -> None:
         self.over = threading.Lock()  # held by the leader until the outcome is known
         self.members: list[Submission] = []  # guarded by the desk until the leader takes it
@@ -27,12 +29,9 @@ class Group:
         self.begun = False  # bytes may have reached the disk: unless it is committed, the group is in doubt
         self.committed = False
         self.error: OSError | None = None
-        self.failed: Errors = {}  # changes of a committed group that were not made: those without a journal
+        self.failed: Errors = {}  # changes of a committed group that were not made: only without a journal
         self.has_ended = False
         self.seconds = 0.0  # that the sync took
-
-    def changes(self) -> list[Change]:
-        return [each.change for member in self.members for each in member.staged]
 
     def is_under_way(self) -> bool:
         """True while the outcome may still become known. Members that wait take `over` for a moment, too."""
@@ -42,15 +41,18 @@ class Group:
 class Submission:
     """The changes of one call: of a transaction, or some or all of a batch."""
 
+    __slots__ = ("group", "is_taken", "lines", "placing", "staged", "together", "waiting", "was_tried")
+
     def __init__(self, staged: Sequence[Staged], lines: bytes, *, together: bool = False) -> None:
         self.staged = staged
-        self.keys = [each.change.key for each in staged]
         self.lines = lines  # of the journal
         self.together = together
         self.group = _NONE
         self.is_taken = False  # by the leader of its group: from then on it may be committed; guarded by the desk
         self.placing = threading.Lock()  # guards what follows
-        self.waiting: dict[str, Staged | Sequence[Change]] = dict(zip(self.keys, staged, strict=True))  # for its name
+        self.waiting: dict[str, Staged | Sequence[Change]] = {}  # by key: the changes without their names
+        for each in staged:
+            self.waiting[each.change.key] = each
         self.was_tried = False  # some names may have been changed already
 
 

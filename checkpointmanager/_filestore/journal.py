@@ -105,17 +105,18 @@ class Journal:
             if group.committed:
                 self._owed.place(submission)
                 if group.failed:
-                    errors.update((key, group.failed[key]) for key in submission.keys if key in group.failed)
+                    keys = [each.change.key for each in submission.staged]
+                    errors.update((key, group.failed[key]) for key in keys if key in group.failed)
                 continue
             error = group.error or OSError(errno.EINTR, "the thread that wrote the journal was interrupted")
-            errors.update(dict.fromkeys(submission.keys, (error, group.begun)))
+            errors.update((each.change.key, (error, group.begun)) for each in submission.staged)
             self._owed.discard(submission)
         return seconds
 
     def finish(self, keys: Sequence[str]) -> None:
         """Finish what earlier calls left of these keys. After a doubt, settle: then it is over. Raises OSError."""
         for key in keys:
-            if submission := self._owed.of(key):
+            if submission := self._owed.by_key.get(key):
                 self._finish(key, submission)
         doubt = self._doubt
         if doubt and not doubt.is_under_way():  # a sync that is under way is no reason to wait
@@ -200,8 +201,9 @@ class Journal:
         """From now on the group is in doubt, until one assignment makes it committed."""
         self._doubt = group
         group.begun = True
-        for change in group.changes():
-            self._highest[change.key] = change.generation
+        for member in group.members:
+            for change, _, _ in member.staged:
+                self._highest[change.key] = change.generation
         self._written.append(group)
 
     def _write_plainly(self, group: Group) -> None:
@@ -268,7 +270,7 @@ class Journal:
         found = dict(self._owed.inherited)
         for group in self._written:
             if group.committed:
-                found.update((change.key, change) for change in group.changes())
+                found.update((each.change.key, each.change) for member in group.members for each in member.staged)
         return found
 
     def _renew(self, group: Group | None = None, lines: bytes = b"") -> None:
@@ -293,10 +295,9 @@ class Journal:
         self.abandon()
         self._file, self._usable = file, True
         self._size = min(2 * self._size, max(LAST_BYTES, self._size))
+        new = [each.change for member in group.members for each in member.staged] if is_large and group else []
+        self._highest = {change.key: change.generation for change in (*kept, *new)}
         self._doubt = group if is_large else None  # until it is committed
-        self._highest = {change.key: change.generation for change in kept}
-        if self._doubt:
-            self._highest.update((change.key, change.generation) for change in self._doubt.changes())
 
     def _do_without(self) -> None:
         """No room for a journal. Most full disks have room for the empty file."""

@@ -11,8 +11,8 @@ import os
 import time
 from datetime import UTC, datetime
 
-from .._fork import tell_of_forks
 from .._interruption import ignored
+from .._locks import tell_of_forks
 from ..format import JOURNAL, padded, seal_journal
 from .directory import Directory
 from .system import sync, sync_data, try_lock, write_all

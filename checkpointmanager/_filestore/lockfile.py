@@ -10,8 +10,8 @@ import os
 import time
 import weakref
 
-from .._fork import tell_of_forks
 from .._interruption import ignored
+from .._locks import tell_of_forks
 from ..format import LOCK
 from .directory import Directory
 from .system import try_lock, unlock

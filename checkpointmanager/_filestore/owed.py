@@ -33,12 +33,12 @@ class Owed:
         self._directory = directory
         self._max_bytes = max_bytes
         self._report = report
-        self._by_key: dict[str, Submission] = {}
+        self.by_key: dict[str, Submission] = {}
         self.inherited: dict[str, Change] = {}  # by key: what counts of an earlier journal; guarded by the turn
 
     def add(self, submission: Submission) -> None:
         for key in submission.waiting:
-            self._by_key[key] = submission
+            self.by_key[key] = submission
 
     def inherit(self, key: str, changes: Sequence[Change]) -> None:
         """Place what a dead owner's journal says about a key; owe it if its files cannot be read or replaced."""
@@ -54,13 +54,10 @@ class Owed:
         submission = Submission((), b"")
         submission.waiting[key] = changes
         submission.group = _EARLIER
-        self._by_key[key] = submission
-
-    def of(self, key: str) -> Submission | None:
-        return self._by_key.get(key)
+        self.by_key[key] = submission
 
     def committed(self) -> list[Submission]:
-        return [each for each in {*list(self._by_key.values())} if each.group.committed]  # a copy: others add to it
+        return [each for each in {*list(self.by_key.values())} if each.group.committed]  # a copy: others add to it
 
     def keys(self) -> list[str]:
         """Those of committed changes."""
@@ -68,7 +65,7 @@ class Owed:
 
     def change(self, key: str) -> Change | None:
         """The committed change of a key. Raises Damaged if that depends on a file that cannot be read."""
-        submission = self._by_key.get(key)
+        submission = self.by_key.get(key)
         waiting = submission.waiting.get(key) if submission and submission.group.committed else None
         if waiting is None or isinstance(waiting, Staged):
             return waiting.change if waiting else None
@@ -88,16 +85,16 @@ class Owed:
                     self._report_unplaced(key, error)
                     continue
                 del submission.waiting[key]
-                if self._by_key.get(key) is submission:
-                    del self._by_key[key]
+                if self.by_key.get(key) is submission:
+                    del self.by_key[key]
 
     def forget(self, submission: Submission) -> None:
         """Nothing is owed any more."""
         with submission.placing:
             submission.waiting.clear()
             for each in submission.staged:
-                if self._by_key.get(each.change.key) is submission:
-                    del self._by_key[each.change.key]
+                if self.by_key.get(each.change.key) is submission:
+                    del self.by_key[each.change.key]
 
     def discard(self, submission: Submission) -> None:
         """It was not committed, and never will be."""

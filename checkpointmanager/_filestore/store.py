@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal
 
-from .._callgate import CallGate
 from .._errors import (
     CheckpointError,
     CheckpointNotFound,
@@ -20,9 +19,9 @@ from .._errors import (
 )
 from .._events import Event, EventKind
 from .._interruption import ignored, pass_on_interruption
+from .._locks import CallGate, Unbroken
 from .._options import LARGEST_BYTES, check_options, check_path
 from .._store import Put, Remove
-from .._unbroken import Unbroken
 from ..format import (
     JOURNAL,
     LOCK,
