@@ -14,8 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
 
-from ._cacheentry import REMOVED, CacheEntry, InDoubt, Removal, problem_of, value_of
-from ._cacheviews import CacheItems, CacheValues
+from ._cacheentry import REMOVED, CacheEntry, CacheItems, CacheValues, InDoubt, Removal, problem_of, value_of
 from ._checkpoint import Checkpoint, Recovery
 from ._errors import (
     BatchFailed,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from .._interruption import pass_on_interruption
 from ..format import Change
-from .staging import Errors, Staged
+from .names import Errors, Staged
 
 GROUP_BYTES = 4 << 20  # of one group, unless a single call has more
 

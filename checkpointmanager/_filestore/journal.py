@@ -30,10 +30,10 @@ from ..format import BLOCK_BYTES, JOURNAL, Change, JournalContent, padded, reaso
 from .directory import Directory
 from .groupcommit import GROUP_BYTES, Group, GroupCommit, Submission
 from .journalfile import JournalFile
+from .names import Errors, Staged
 from .owed import Owed, changes_of
 from .plain import PlainChanges
 from .settling import find_blocked, rewrite_files, sync_files
-from .staging import Errors, Staged
 from .system import NO_ROOM
 
 FIRST_BYTES = 256 << 10  # the size of the first journal; each next one is twice as large

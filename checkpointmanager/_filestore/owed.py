@@ -14,9 +14,8 @@ from .._store import Replaces
 from ..format import Change, Damaged, current_name, encode_key, previous_name, reason_of, truth
 from .directory import Directory
 from .groupcommit import Group, Submission
-from .names import put_in_place, take_away
+from .names import Staged, discard_temps, put_in_place, take_away
 from .reading import read_change, read_file
-from .staging import Staged, discard_temps
 from .takeover import put_names_right
 
 _EARLIER = Group()  # of what was committed by other means

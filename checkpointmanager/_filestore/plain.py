@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from .._interruption import pass_on_interruption
 from ..format import LOCK
 from .directory import Directory
-from .names import put_in_place, take_away
+from .names import Errors, Staged, discard_temps, put_in_place, take_away
 from .settling import SYNC_THREADS
 from .sidebyside import side_by_side
-from .staging import Errors, Staged, discard_temps
 
 
 class PlainChanges:

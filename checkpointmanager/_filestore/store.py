@@ -36,12 +36,12 @@ from ..format import (
 )
 from .directory import Directory
 from .journal import Journal
+from .names import Errors, Staged, discard_temps, stage
 from .onlooker import Onlooker
 from .ownership import Ownership, ReadOnly
 from .plain import PlainChanges, sync_names
 from .quarantine import Quarantine
 from .reading import read_file
-from .staging import Errors, Staged, discard_temps, stage
 from .system import shortcoming, will_need
 from .takeover import inherited_journal, refuse_earlier, sweep
 

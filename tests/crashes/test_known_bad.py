@@ -15,8 +15,8 @@ from checkpointmanager._filestore.directory import Directory
 from checkpointmanager._filestore.groupcommit import Group, GroupCommit, Submission
 from checkpointmanager._filestore.journal import Journal
 from checkpointmanager._filestore.journalfile import JournalFile
+from checkpointmanager._filestore.names import Staged
 from checkpointmanager._filestore.settling import rewrite_files, sync_files
-from checkpointmanager._filestore.staging import Staged
 from checkpointmanager.format import BLOCK_BYTES, JOURNAL, Change, JournalContent, Record, read_journal, seal_record
 
 from .journal_scenarios import JOURNAL_SCENARIOS
