@@ -8,10 +8,10 @@ are C objects in plain with statements, so a signal handler that raises leaves n
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from .._interruption import pass_on_interruption
-from ..format import Change
+from ..format import Change, seal_record
 from .names import Errors, Staged
 
 GROUP_BYTES = 4 << 20  # of one group, unless a single call has more
@@ -57,6 +57,27 @@ class Submission:
 
 
 _NONE = Group()  # of a submission that has not joined one yet
+
+
+def submissions(staged: Sequence[Staged], numbers: Iterator[int], *, together: bool) -> list[Submission]:
+    """One for a transaction, which is one record; as many as its size needs for a batch."""
+    if together and len(staged) > 1:
+        return [Submission(staged, seal_record([each.change for each in staged], next(numbers)), together=True)]
+    found: list[Submission] = []
+    members: list[Staged] = []
+    lines: list[bytes] = []
+    size = 0
+    for each in staged:
+        line = seal_record((each.change,), next(numbers))
+        if members and size + len(line) > GROUP_BYTES:
+            found.append(Submission(members, b"".join(lines)))
+            members, lines, size = [], [], 0
+        members.append(each)
+        lines.append(line)
+        size += len(line)
+    if members:
+        found.append(Submission(members, b"".join(lines)))
+    return found
 
 
 class GroupCommit:

@@ -23,12 +23,13 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from operator import attrgetter
 
 from .._interruption import pass_on_interruption
 from ..format import BLOCK_BYTES, JOURNAL, Change, JournalContent, padded, reason_of, seal_record
 from .directory import Directory
-from .groupcommit import GROUP_BYTES, Group, GroupCommit, Submission
+from .groupcommit import Group, GroupCommit, Submission, submissions
 from .journalfile import JournalFile
 from .names import Errors, Staged
 from .owed import Owed, changes_of
@@ -93,7 +94,7 @@ class Journal:
     def commit(self, staged: Sequence[Staged], errors: Errors, *, together: bool) -> float:
         """Commit and apply; returns how long the sync took. The changes are durable then, also if not in place yet."""
         seconds = 0.0
-        for submission in self._submissions(staged, together=together):
+        for submission in submissions(staged, self._numbers, together=together):
             try:
                 self._owed.add(submission)
                 group = self._groups.submit(submission, self._write)
@@ -159,27 +160,6 @@ class Journal:
             self._file.close()
 
     # Commit
-
-    def _submissions(self, staged: Sequence[Staged], *, together: bool) -> list[Submission]:
-        """One for a transaction, which is one record; as many as its size needs for a batch."""
-        if together and len(staged) > 1:
-            line = seal_record([each.change for each in staged], next(self._numbers))
-            return [Submission(staged, line, together=True)]
-        found: list[Submission] = []
-        members: list[Staged] = []
-        lines: list[bytes] = []
-        size = 0
-        for each in staged:
-            line = seal_record((each.change,), next(self._numbers))
-            if members and size + len(line) > GROUP_BYTES:
-                found.append(Submission(members, b"".join(lines)))
-                members, lines, size = [], [], 0
-            members.append(each)
-            lines.append(line)
-            size += len(line)
-        if members:
-            found.append(Submission(members, b"".join(lines)))
-        return found
 
     def _write(self, group: Group) -> None:
         """Commit a group. An interrupt or a failure after `begun` leaves it in doubt."""
@@ -307,7 +287,8 @@ class Journal:
             pass_on_interruption(error)
             if error.errno not in NO_ROOM:
                 raise
-            self._directory.unlink(JOURNAL)
+            with suppress(FileNotFoundError):
+                self._directory.unlink(JOURNAL)
             self._directory.sync()
             self._exists = False
         self.abandon()
@@ -317,7 +298,7 @@ class Journal:
     def _end(self) -> None:
         """An empty file takes the place of the journal before it goes: the journal must never come back."""
         if self._exists:
-            self._directory.rename(self._directory.write_temp(b""), JOURNAL)
+            self._directory.rename(self._directory.write_temp(b"", synced=True), JOURNAL)
             self._directory.sync()
             self._directory.unlink(JOURNAL)
             self._exists = False

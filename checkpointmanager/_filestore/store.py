@@ -27,7 +27,6 @@ from ..format import (
     LOCK,
     MAX_BYTES,
     Damaged,
-    JournalContent,
     Reason,
     current_name,
     is_removal,
@@ -43,7 +42,7 @@ from .plain import PlainChanges, sync_names
 from .quarantine import Quarantine
 from .reading import read_file
 from .system import shortcoming, will_need
-from .takeover import inherited_journal, refuse_earlier, sweep
+from .takeover import inherited_journal, refuse_earlier, report_journal, sweep
 
 Durability = Literal["full", "atomic"]
 
@@ -307,22 +306,13 @@ class FileStore:
     def _finish_journal(self) -> None:
         """Take over the journal of a dead owner; a store without a journal of its own settles and ends it."""
         content = inherited_journal(self._directory)
-        self._report_journal(content)
+        report_journal(content, self.path, self._emit)
         journal = self._journal or self._new_journal()
         journal.inherit(content)
         if self._journal is None:
             journal.close()
             if self._directory.exists(JOURNAL):
                 raise OSError(errno.EBUSY, "the journal of an earlier process could not be finished")
-
-    def _report_journal(self, content: JournalContent) -> None:
-        if keys := len(content.by_key()):
-            detail = f"an earlier process had committed changes of {keys} keys, which are in place now"
-            self._emit(Event(EventKind.JOURNAL_REPLAYED, self.path, detail))
-        if content.damaged:
-            detail = f"{content.damaged} records are damaged; if the power failed as well, their changes are lost"
-            path = os.path.join(self.path, JOURNAL)
-            self._emit(Event(EventKind.DAMAGE, path, detail, reason=Reason.CHECKSUM_MISMATCH))
 
     def _new_journal(self, size: int | None = None) -> Journal:
         # Nothing here may refer to the store: one that is dropped must give its lock back at once.

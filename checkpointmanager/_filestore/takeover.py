@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from .._errors import CheckpointTooNew, DirectoryUnusable
+from .._events import Event, EventKind
 from ..format import (
     JOURNAL,
     MAX_JOURNAL_BYTES,
@@ -61,6 +62,16 @@ def inherited_journal(directory: Directory) -> JournalContent:
         raise CheckpointTooNew("", path, str(too_new)) from None
     except Damaged as damage:
         raise DirectoryUnusable(path, OSError(damage.errno, damage.detail)) from damage
+
+
+def report_journal(content: JournalContent, path: str, emit: Callable[[Event], object]) -> None:
+    """What an owner found in the journal of its directory."""
+    if keys := len(content.by_key()):
+        detail = f"an earlier process had committed changes of {keys} keys, which are in place now"
+        emit(Event(EventKind.JOURNAL_REPLAYED, path, detail))
+    if content.damaged:
+        detail = f"{content.damaged} records are damaged; if the power failed as well, their changes are lost"
+        emit(Event(EventKind.DAMAGE, os.path.join(path, JOURNAL), detail, reason=Reason.CHECKSUM_MISMATCH))
 
 
 def put_names_right(directory: Directory, key: str, changes: Sequence[Change], max_bytes: int) -> Change:
