@@ -137,7 +137,7 @@ class Directory:
     def discard(self, name: str) -> bool:
         """Unlink a file that may be gone already. Never raises; False if the file is still there."""
         try:
-            self.unlink(name)
+            os.unlink(name, dir_fd=self.descriptor)
         except FileNotFoundError:
             return True
         except OSError as error:
