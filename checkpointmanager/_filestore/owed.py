@@ -1,7 +1,7 @@
-"""Changes that are committed but have not got their names yet, and those that may become so.
+"""Changes that are committed, or about to be, and do not have their names yet.
 
 Usually for a moment: each thread places its own changes after the commit. What an interrupt or a failure has left is
-placed by the next call on the key, by the next settle, or by the next owner. The change is durable all the same.
+placed by the next call on the key, by the next settle, or by the next owner. It is durable from the commit on.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class Owed:
                     pass_on_interruption(error)
                     self._report_unplaced(key, error)
                     continue
-                del submission.waiting[key]
                 if self.by_key.get(key) is submission:
-                    del self.by_key[key]
+                    del self.by_key[key]  # first: an interrupt between the two must not leave an entry for nothing
+                del submission.waiting[key]
 
     def forget(self, submission: Submission) -> None:
         """Nothing is owed any more."""
