@@ -175,15 +175,6 @@ class EtcdStore:
             kept = self._quarantine.kept(call)
         return {key: [f"{self.path}/{name}" for name in names] for key, names in kept.items()}
 
-    def restore_copy(self, copy: str) -> str:
-        """Put a copy from quarantined() back in its key's place, unchanged; the copy stays.
-
-        Returns the copy of the bytes that it replaced, "" if it replaced none.
-        """
-        with self.writing(), self._calling() as call:
-            kept = self._quarantine.restore(call, copy.rpartition("/")[2], copy)
-        return f"{self.path}/{kept}" if kept else ""
-
     def delete_copy(self, copy: str) -> None:
         """Delete a copy from quarantined() for good."""
         with self.writing(), self._calling() as call:
