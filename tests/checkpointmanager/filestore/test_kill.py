@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -13,20 +14,19 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointManager
-from tests.long import times
+from tests.long import sample, times
 
 from ..journal import Journal
 from ..leases import LEASES
 from ..processes import Child
 from ..programs import die_before_call, write_without_end
 from ..scenarios import CHANGES as CHANGED
-from ..scenarios import leave_as_killed
+from ..scenarios import MODES, leave_as_killed
 
-pytestmark = pytest.mark.usefixtures("kit_standing_by")
+pytestmark = pytest.mark.usefixtures("uncounted", "kit_standing_by")
 
-KILLS = 60
+KILLS = times(20, 60)
 OLD, NEW = "old", "new"
-ATOMIC = {"durability": "atomic"}
 MOST_CALLS = 200  # at most, in one operation
 
 Manager = CheckpointManager[Any]
@@ -118,20 +118,12 @@ CHANGES: dict[str, tuple[Callable[[Manager], object], dict[str, str]]] = {
 
 
 @pytest.mark.usefixtures("no_waiting_for_the_disk")
-@pytest.mark.parametrize(("change", "after"), CHANGES.values(), ids=CHANGES)
-@pytest.mark.parametrize(
-    "options", [{}, {"sharing": True}, {"durability": "atomic"}], ids=["owner", "sharer", "atomic"]
-)
-@pytest.mark.parametrize("ours", [False, True], ids=["found", "ours"])
-def test_a_kill_before_any_system_call_leaves_old_or_new(
-    tmp_path: Path,
-    change: Callable[[Manager], object],
-    after: dict[str, str],
-    options: dict[str, Any],
-    ours: bool,
-) -> None:
+@pytest.mark.parametrize(("name", "mode", "ours"), sample(itertools.product(CHANGES, MODES, [False, True]), 5))
+def test_a_kill_before_any_system_call_leaves_old_or_new(tmp_path: Path, name: str, mode: str, ours: bool) -> None:
+    change, after = CHANGES[name]
+
     def work(directory: Path) -> Callable[[], object]:
-        manager: Manager = CheckpointManager(directory, **options)
+        manager: Manager = CheckpointManager(directory, **MODES[mode])
         for key in BEFORE if ours else ():
             manager.create_checkpoint(key, "between")
             manager.create_checkpoint(key, OLD)

@@ -22,7 +22,7 @@ from ..leases import LEASES, NEW, OLD, LeaseManager
 from ..signals import no_collector, raised_everywhere
 
 pytestmark = [
-    pytest.mark.usefixtures("no_waiting_for_the_disk"),
+    pytest.mark.usefixtures("uncounted", "no_waiting_for_the_disk"),
     # What a handler raises in a finalizer, Python reports and forgets.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -25,7 +25,7 @@ from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 from ..signals import Interrupted, everywhere, in_time, interrupted, untraced
 
 pytestmark = [
-    pytest.mark.usefixtures("no_waiting_for_the_disk"),
+    pytest.mark.usefixtures("uncounted", "no_waiting_for_the_disk"),
     # What a handler raises in a finalizer, Python reports and forgets.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
