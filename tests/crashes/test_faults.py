@@ -8,7 +8,6 @@ import pytest
 
 from checkpointmanager import CheckpointError, Outcome
 from checkpointmanager.testing import Fault, acknowledge, damage, every_fault
-
 from tests.long import times
 
 from .oracle import Manager, check

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,22 +9,6 @@ import pytest
 
 from checkpointmanager import FileStore, MemoryStore, Reason, Store
 from checkpointmanager.testing import StoreConformance
-
-
-class TestFileStoreOnDisk(StoreConformance):
-    @pytest.fixture
-    def store(self, real_directory: Path) -> Iterator[Store]:
-        store = FileStore(real_directory)
-        yield store
-        store.close()
-
-
-class TestFileStoreOnPyfakefs(StoreConformance):
-    @pytest.fixture
-    def store(self, directory: Path) -> Iterator[Store]:
-        store = FileStore(directory)
-        yield store
-        store.close()
 
 
 class TestMemoryStore(StoreConformance):
