@@ -17,16 +17,6 @@ class TestMemoryStore(StoreConformance):
         return MemoryStore()
 
 
-def test_a_file_store_keeps_the_bytes_of_the_newest_four(directory: Path) -> None:
-    with closing(FileStore(directory)) as store:
-        for number in range(6):
-            (directory / "a.json").unlink(missing_ok=True)  # a copy may be a second name of the same file
-            (directory / "a.json").write_bytes(b"bad %d" % number)
-            store.quarantine("a", Reason.CHECKSUM_MISMATCH)
-        kept = [Path(path).read_bytes() for path in store.quarantined()["a"]]
-    assert kept == [b"bad 2", b"bad 3", b"bad 4", b"bad 5"]
-
-
 def test_a_memory_store_keeps_the_bytes_of_the_newest_four() -> None:
     store = MemoryStore()
     for number in range(6):

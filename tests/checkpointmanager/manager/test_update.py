@@ -17,6 +17,7 @@ from checkpointmanager import (
 from checkpointmanager.testing import damage
 
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
+from ..processes import LIMIT
 
 
 def longer(lease: Lease) -> Lease:
@@ -155,6 +156,6 @@ def test_closing_waits_for_a_running_update(real_directory: Path) -> None:
         return longer(lease)
 
     assert manager.update_checkpoint("a", slow).data == longer(OLD)
-    closing.join(20)
+    closing.join(LIMIT)
     with CheckpointManager(real_directory, LEASES) as reopened:
         assert reopened.get_checkpoint("a").data == longer(OLD)
