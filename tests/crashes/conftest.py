@@ -20,6 +20,11 @@ DIRTY_KEYS = 3
 
 
 @pytest.fixture(autouse=True)
+def _one_search(kit_standing_by: None) -> None:
+    """For all crashes of a module."""
+
+
+@pytest.fixture(autouse=True)
 def small_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     """So small that short stories fill it, and that thousands of disks are cheap to write."""
     monkeypatch.setattr(journal, "FIRST_BYTES", BLOCKS * BLOCK_BYTES)

@@ -25,7 +25,7 @@ from ..programs import change_in_threads, write_without_end
 from ..volume import Volume, mounted_volume
 
 THREADS = 8
-CUTS = times(15, 1000)
+CUTS = times(6, 1000)
 CUTS_THAT_SHOW_A_LOSS = 60  # at most; usually the first few show it
 KINDS = ("ext4", "ext4-writeback", "ext4-inline", "ext4-no-journal", "xfs")
 
