@@ -206,31 +206,26 @@ def test_copies_are_not_changed_while_the_agent_runs(
         assert dict(store.snapshot()) == before
 
 
-def test_an_owner_that_lost_its_lock_can_neither_put_back_nor_delete_a_copy(
-    store: EtcdStore, cluster: Cluster, opening: Opening
-) -> None:
+def test_an_owner_that_lost_its_lock_can_delete_no_copy(store: EtcdStore, cluster: Cluster, opening: Opening) -> None:
     copy = store.quarantine("d", Reason.NOT_JSON)
     CheckpointManager[Any](store).create_checkpoint("d", {"number": 3})
     assert store._ownership.lease
     cluster.administer("lease/revoke", ID=str(store._ownership.lease.id))
     before = dict(opening(read_only=True).snapshot())
-    for act in (store.restore_copy, store.delete_copy):
-        with pytest.raises(DirectoryLocked):
-            act(copy)
+    with pytest.raises(DirectoryLocked):
+        store.delete_copy(copy)
     assert dict(store.snapshot()) == before
-    reader = opening(read_only=True)
-    for act in (reader.restore_copy, reader.delete_copy):
-        with pytest.raises(CheckpointWriteFailed, match="read_only"):
-            act(copy)
+    with pytest.raises(CheckpointWriteFailed, match="read_only"):
+        opening(read_only=True).delete_copy(copy)
 
 
-@pytest.mark.parametrize("name", ["a.json", ".quarantine/a.json", ".quarantine/a.20260101T000000000000Z.not-json.json"])
-def test_only_copies_are_put_back(store: EtcdStore, name: str) -> None:
+@pytest.mark.parametrize("name", ["a.json", ".quarantine/a.json"])
+def test_only_copies_are_deleted(store: EtcdStore, name: str) -> None:
     foreign = operations.put(f"{store._layout.prefix}/.quarantine/a.json".encode(), b"not a copy")
     store._client.ask(Call(5), TXN, operations.txn([], [foreign]))
     before = dict(store.snapshot())
     with pytest.raises(CheckpointNotFound):
-        store.restore_copy(f"{store.path}/{name}")
+        store.delete_copy(f"{store.path}/{name}")
     assert dict(store.snapshot()) == before
 
 
