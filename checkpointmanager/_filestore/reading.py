@@ -7,7 +7,7 @@ import os
 import stat
 
 from .._interruption import pass_on_interruption
-from ..format import Damaged, Reason, reason_of
+from ..format import MAX_BYTES, Change, Damaged, Reason, TooNew, generation_in, open_file, reason_of
 from .directory import Directory
 
 PIECE_BYTES = 1 << 20
@@ -32,6 +32,23 @@ def read_file(directory: Directory, name: str, max_bytes: int) -> bytes:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise Damaged(Reason.NOT_A_FILE, "a link, socket or device stands in its place") from None
         raise _unreadable(error) from error
+
+
+def read_change(directory: Directory, name: str, key: str, max_bytes: int) -> Change | None:
+    """What a file of this key holds; None if it is absent or not whole, which is usual after a power loss.
+
+    Raises Damaged if it cannot be read: then nothing may be concluded from it.
+    """
+    try:
+        blob = read_file(directory, name, max(max_bytes, MAX_BYTES))
+    except FileNotFoundError:
+        return None
+    try:
+        return open_file(blob, key)
+    except Damaged:
+        return None
+    except TooNew:
+        return Change(key, generation_in(blob), blob)
 
 
 def _read_all(descriptor: int, max_bytes: int) -> bytes:

@@ -99,11 +99,12 @@ def seal_journal(since: datetime) -> bytes:
 
 def seal_record(changes: Sequence[Change], number: int) -> bytes:
     """One line with all these changes. The number is for people: the order of records has no meaning."""
-    parts = [_removal(change) if change.blob is None else change.blob[:-1] for change in changes]
-    sizes = ",".join(str(len(part)) for part in parts)
-    return _sealed(
-        b"".join((b'"record":%d,"sizes":[%b],"changes":[' % (number, sizes.encode()), b",".join(parts), _END))
-    )
+    parts = []
+    for change in changes:
+        parts.append(_removal(change) if change.blob is None else change.blob[:-1])
+    sizes = ",".join(map(str, map(len, parts)))
+    body = b"".join((b'"record":%d,"sizes":[%b],"changes":[' % (number, sizes.encode()), b",".join(parts), _END))
+    return checksum_of(body) + body
 
 
 def seal_removal(change: Change) -> bytes:

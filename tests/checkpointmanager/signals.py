@@ -19,12 +19,17 @@ from types import FrameType
 from typing import TypeVar
 from unittest import mock
 
+import pytest
+
 from ..long import times
 from .processes import LIMIT
 
 STRIDE = times(5, 1)  # of the places; in the long mode each is tried
 
 R = TypeVar("R")
+
+# On 3.14 a handler that raises just after a lock was taken leaves it held, also a plain `with threading.Lock()`.
+locks_survive_handlers = pytest.mark.skipif(sys.version_info[:2] == (3, 14), reason="cpython#148874")
 
 
 class Interrupted(BaseException):

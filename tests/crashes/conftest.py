@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import _keylocks
+from checkpointmanager import _locks
 from checkpointmanager._filestore import journal
 from checkpointmanager.format import BLOCK_BYTES
 from checkpointmanager.testing._plugin import checkpoint_chaos, checkpoint_faults
@@ -30,7 +30,7 @@ def small_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "FIRST_BYTES", BLOCKS * BLOCK_BYTES)
     monkeypatch.setattr(journal, "LAST_BYTES", BLOCKS * BLOCK_BYTES)
     monkeypatch.setattr(journal, "DIRTY_KEYS", DIRTY_KEYS)
-    monkeypatch.setattr(_keylocks, "STRIPES", 16)  # a thousand locks take longer than the restart that is examined
+    monkeypatch.setattr(_locks, "STRIPES", 16)  # a thousand locks take longer than the restart that is examined
 
 
 @pytest.fixture(params=[False, True], ids=["any names", "names in order"])

@@ -58,7 +58,7 @@ def test_on_a_system_without_posix_files_the_error_says_what_works(
 def test_by_default_an_owner_does_not_wait_for_the_lock_and_a_sharer_waits_ten_seconds(
     directory: Path, sharing: bool, seconds: float
 ) -> None:
-    with mock.patch("checkpointmanager._filestore.Ownership", wraps=Ownership) as ownership:
+    with mock.patch("checkpointmanager._filestore.store.Ownership", wraps=Ownership) as ownership:
         store = FileStore(directory, sharing=sharing)
     store.close()
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointManager, DirectoryLocked, ManagerClosed
-from checkpointmanager._callgate import CallGate
+from checkpointmanager._locks import CallGate
 from checkpointmanager.testing import Call, watching
 
 from ..processes import LIMIT, Agent, in_forked_child

@@ -103,7 +103,7 @@ def _settle_no_files() -> AbstractContextManager[Any]:
 def _settle_before_apply() -> AbstractContextManager[Any]:
     """A settle that takes for settled what other threads are about to put in place."""
     stack = ExitStack()
-    stack.enter_context(mock.patch("checkpointmanager._filestore.journal.GroupCommit.owed_and_committed", _none))
+    stack.enter_context(mock.patch("checkpointmanager._filestore.owed.Owed.committed", _none))
     stack.enter_context(mock.patch("checkpointmanager._filestore.journal.DIRTY_KEYS", 4))
     return stack
 

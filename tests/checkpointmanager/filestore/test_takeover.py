@@ -17,9 +17,11 @@ from checkpointmanager import (
     CheckpointNotFound,
     CheckpointTooNew,
     CheckpointUnreadable,
+    CorruptCheckpoint,
     DirectoryUnusable,
     Event,
     EventKind,
+    Reason,
 )
 from checkpointmanager.format import CLOSING, Change, checksum_of, seal_removal
 from checkpointmanager.testing import failing, watching
@@ -248,3 +250,38 @@ def test_it_works_on_pyfakefs(fs: FakeFilesystem) -> None:
         assert seen(reader) == ("6", "5")
     with opened(Path("/claims")) as manager:
         assert seen(manager) == ("6", "5")
+
+
+def test_an_unreadable_previous_generation_is_a_problem_of_its_key_for_owners_and_readers(directory: Path) -> None:
+    left(directory, "b.json", blob(put("b", 1)))
+    left(directory, ".journal", journal_of([put("a", 6)], [put("b", 2)]))
+    (directory / ".previous-a").unlink()
+    (directory / ".previous-a").mkdir()
+    for opening in (reader_of, opened):
+        with opening(directory) as manager:
+            assert manager.get_checkpoint("b").data == "2"
+            with pytest.raises(CorruptCheckpoint) as problem:
+                manager.get_checkpoint("a")
+            assert problem.value.reason is Reason.NOT_A_FILE
+    (directory / ".previous-a").rmdir()
+    with opened(directory) as manager:
+        assert seen(manager) == ("6", "5")
+
+
+def test_a_removed_key_stays_absent_while_its_removal_is_made_durable_again(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checkpointmanager._filestore.journal.DIRTY_KEYS", 1)  # the next write settles
+    left(directory, ".journal", journal_of([gone("a", 6)]))
+    found: list[tuple[bool, list[str]]] = []
+    with opened(directory) as manager:
+        unlink = os.unlink
+
+        def look_and_unlink(name: str, **options: Any) -> None:
+            if name == "a.json":
+                found.append(("a" in manager, manager.list_checkpoints()))
+            unlink(name, **options)
+
+        monkeypatch.setattr(os, "unlink", look_and_unlink)
+        manager.create_checkpoint("b", 1)
+    assert found == [(False, [])]

@@ -256,7 +256,7 @@ def test_a_folder_in_a_checkpoints_place_fails_all_of_it(real_directory: Path, r
 def test_a_transaction_that_no_journal_could_hold_is_refused(
     manager: LeaseManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkpointmanager._filestore.LARGEST_BYTES", 1000)
+    monkeypatch.setattr("checkpointmanager._filestore.store.LARGEST_BYTES", 1000)
     manager.create_checkpoint("a", OLD)
 
     with pytest.raises(TransactionFailed, match=r"over the limit of 1000; use batch\(\)") as failed:  # noqa: SIM117
