@@ -12,10 +12,10 @@ import grpc.aio
 
 from checkpointmanager.aio import KeyedThreadsClosed
 
-from ... import ClaimRef, Prepared
+from ... import ClaimRef, PrepareResult
 from ...aio import AsyncClaimPreparer
 from .calls import Calls
-from .wire import DRAPlugin, Method
+from .wire import DRAPluginApi, Method
 
 
 class PluginService:
@@ -25,7 +25,7 @@ class PluginService:
         self._preparer = preparer
         self._calls = calls
 
-    def handlers(self, api: DRAPlugin) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self, api: DRAPluginApi) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """The two calls of one version of the service, by path."""
 
         async def prepare(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
@@ -55,11 +55,11 @@ class PluginService:
             api.unprepare.path: unary(api.unprepare, unprepare),
         }
 
-    async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
+    async def _prepare(self, ref: ClaimRef, deadline: float | None) -> PrepareResult:
         try:
             return (await self._preparer.prepare([ref], deadline=deadline))[ref.uid]
         except KeyedThreadsClosed as error:
-            return Prepared(error=str(error))
+            return PrepareResult(error=str(error))
 
     async def _unprepare(self, ref: ClaimRef) -> str:
         try:
@@ -86,8 +86,8 @@ def _ref(claim: Any) -> ClaimRef:
     return ClaimRef(claim.uid, claim.name, claim.namespace)
 
 
-def _prepared(api: DRAPlugin, prepared: Prepared) -> Any:
-    reply = api.Prepared(error=prepared.error)
+def _prepared(api: DRAPluginApi, prepared: PrepareResult) -> Any:
+    reply = api.PrepareResult(error=prepared.error)
     for device in prepared.devices:
         entry = reply.devices.add(
             request_names=device.request_names,

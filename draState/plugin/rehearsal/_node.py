@@ -179,7 +179,7 @@ class AgentProcess:
     def wait_until_ready(self, phase: str = "") -> None:
         """Wait until /readyz reports ready and, if given, this phase."""
         end = time.monotonic() + LIMIT
-        while not ((details := self.details()).get("ready") and phase in ("", details["phase"])):
+        while not ((details := self.details()).get("ready") and phase in ("", details.get("phase"))):
             if not self.running or time.monotonic() > end:
                 raise AssertionError(f"the agent did not become ready ({phase}): {details}\n{self.log}")
             time.sleep(0.01)
