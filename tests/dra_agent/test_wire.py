@@ -87,7 +87,6 @@ def test_the_paths_of_the_health_services_have_the_version_for_a_package() -> No
             ),
             b"\x0a\x03\x0a\x01x\x12\x01d\x1a\x01p\x22\x01v\x2a\x01s",
         ),
-        (wire.HEALTH_CHECK.reply(status=1), b"\x08\x01"),
     ],
 )
 def test_other_messages(message: Any, expected: bytes) -> None:

@@ -39,7 +39,7 @@ class Call:
 class Calls:
     """Measures and logs the calls of one driver."""
 
-    def __init__(self, driver: str, registry: CollectorRegistry) -> None:
+    def __init__(self, driver: str, registry: CollectorRegistry | None) -> None:
         self._driver = driver
         self._operations = Histogram(
             "dra_operations_duration_seconds",

@@ -24,6 +24,8 @@ MAX_MESSAGE = 1024  # characters; kubelet cuts longer ones
 class HealthStreamService:
     """Any number of streams at once."""
 
+    services = (HEALTH_V1.version, HEALTH_V1ALPHA1.version)  # for the registration
+
     def __init__(self, health: HealthWatch, heartbeat: float = HEARTBEAT_SECONDS) -> None:
         self._health = health
         self._heartbeat = heartbeat

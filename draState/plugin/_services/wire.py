@@ -180,13 +180,6 @@ GET_POD_RESOURCES = Method(
     "/v1.PodResourcesLister/Get", POD_RESOURCES["GetPodResourcesRequest"], POD_RESOURCES["GetPodResourcesResponse"]
 )
 
-_health = messages(
-    "grpc.health.v1",
-    {"HealthCheckRequest": "string service = 1", "HealthCheckResponse": "int32 status = 1"},
-)
-HEALTH_CHECK = Method("/grpc.health.v1.Health/Check", _health["HealthCheckRequest"], _health["HealthCheckResponse"])
-HEALTH_WATCH = Method("/grpc.health.v1.Health/Watch", _health["HealthCheckRequest"], _health["HealthCheckResponse"])
-
 _claims = messages(
     "dra_agent.v1",
     {

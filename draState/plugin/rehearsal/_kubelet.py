@@ -20,7 +20,6 @@ from ... import Device, PrepareResult
 from .._services.wire import (
     GET_INFO,
     GET_POD_RESOURCES,
-    HEALTH_CHECK,
     HEALTH_V1,
     HEALTH_V1ALPHA1,
     LIST_POD_RESOURCES,
@@ -166,11 +165,6 @@ class Kubelet:
     async def pod(self, name: str, namespace: str = "default") -> Any:
         request = GET_POD_RESOURCES.request(pod_name=name, pod_namespace=namespace)
         return (await self._insist(GET_POD_RESOURCES, request)).pod_resources
-
-    async def health(self, service: str = "") -> int:
-        """The health of a service; 1 means serving."""
-        status: int = (await self._insist(HEALTH_CHECK, HEALTH_CHECK.request(service=service))).status
-        return status
 
     async def watch_health(
         self, service: DRAResourceHealth | None = None
