@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-import grpc
 from prometheus_client import CollectorRegistry, Gauge
 
 from checkpointmanager import DirectoryLocked, FileOptions, MemoryStore
@@ -36,6 +34,7 @@ from ._services.heldclaims import HeldClaimsService
 from ._services.podresources import PodResourcesService
 from ._services.registration import RegistrationService
 from ._services.sockets import SocketServer, remove_dead
+from ._services.wire import Handlers
 from ._settings import Settings, SettingsError
 from ._slices.publisher import Publisher
 from ._status import Phase, Status
@@ -208,9 +207,7 @@ class Plugin:
             await self._stop_listening()
             preparer.preparer.close()
 
-    def _handlers(
-        self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer
-    ) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def _handlers(self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer) -> Handlers:
         """The calls about claims, by path."""
         return {
             **PluginService(preparer, self.registry).handlers(),

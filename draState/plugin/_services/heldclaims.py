@@ -12,7 +12,7 @@ import grpc
 from ... import ClaimInfo, DRAError
 from ...aio import AsyncClaimPreparer
 from .draplugin import unary
-from .wire import LIST_CLAIMS, RELEASE_CLAIM, Method
+from .wire import LIST_CLAIMS, RELEASE_CLAIM, Handlers, Method
 
 logger = logging.getLogger("draState.plugin")
 
@@ -92,7 +92,7 @@ class HeldClaimsService:
     def __init__(self, preparer: AsyncClaimPreparer) -> None:
         self._preparer = preparer
 
-    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self) -> Handlers:
         return {
             LIST_CLAIMS.path: unary(LIST_CLAIMS, self._list),
             RELEASE_CLAIM.path: unary(RELEASE_CLAIM, self._release),
