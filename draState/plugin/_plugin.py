@@ -59,7 +59,7 @@ class Plugin:
         self._settings = settings
         self._places = places = settings.places(driver.name)
         self._caller = Caller()
-        self._inventory = Inventory(driver.name, driver.pool or settings.node, ())
+        self._inventory = Inventory("", "", ())  # until the driver was asked
         self._metrics = CheckpointMetrics(registry)
         self._server = ApiServer(
             from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster(), settings.api_timeout
@@ -110,7 +110,8 @@ class Plugin:
         devices = tuple(await self._caller.call(self.driver.devices))
         network = tuple(await self._caller.call(self.driver.network_pools))
         found = Inventory(self.driver.name, self.driver.pool or self._settings.node, devices, network)
-        found.check()
+        if found != self._inventory:
+            found.check()
         return found
 
     async def _take_over(self) -> AsyncClaimInfoCache | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from draState.plugin import Device, Driver, DriverClaim, NetworkPool, PreparedDevice, SettingsError
 
-from .inventory import read_inventory
+from .inventory import parse, read_file
 from .parameters import Parameters, check_parameters
 
 
@@ -16,16 +16,19 @@ class FileDriver(Driver):
     def __init__(self, path: str, node: str) -> None:
         self._path = path
         self._node = node
-        self._inventory = read_inventory(path, node)
+        self._content = read_file(path)
+        self._inventory = parse(path, self._content, node)
         self.name = self._inventory.driver
         self.pool = self._inventory.pool
 
     def devices(self) -> Sequence[Device]:
-        found = read_inventory(self._path, self._node)
-        if found.driver != self.name:
-            raise SettingsError(f"{self._path}: driver: a different driver needs a restart of the agent")
-        self._inventory, self.pool = found, found.pool
-        return found.devices
+        content = read_file(self._path)
+        if content != self._content:
+            found = parse(self._path, content, self._node)
+            if found.driver != self.name:
+                raise SettingsError(f"{self._path}: driver: a different driver needs a restart of the agent")
+            self._content, self._inventory, self.pool = content, found, found.pool
+        return self._inventory.devices
 
     def network_pools(self) -> Sequence[NetworkPool]:
         return self._inventory.network
