@@ -7,7 +7,7 @@ import os
 import stat
 
 from .._interruption import pass_on_interruption
-from ..format import MAX_BYTES, Change, Damaged, Reason, TooNew, generation_in, open_file, reason_of
+from ..format import MAX_BYTES, PREVIOUS, Change, Damaged, Reason, change_in, reason_of
 from .directory import Directory
 
 PIECE_BYTES = 1 << 20
@@ -35,20 +35,20 @@ def read_file(directory: Directory, name: str, max_bytes: int) -> bytes:
 
 
 def read_change(directory: Directory, name: str, key: str, max_bytes: int) -> Change | None:
-    """What a file of this key holds; None if it is absent or not whole, which is usual after a power loss.
+    """What a file of this key counts as beside a journal; None if it is absent or not whole.
 
     Raises Damaged if it cannot be read: then nothing may be concluded from it.
     """
+    is_previous = name.startswith(PREVIOUS)
     try:
         blob = read_file(directory, name, max(max_bytes, MAX_BYTES))
     except FileNotFoundError:
         return None
-    try:
-        return open_file(blob, key)
-    except Damaged:
-        return None
-    except TooNew:
-        return Change(key, generation_in(blob), blob)
+    except Damaged as damage:
+        if is_previous and damage.reason is Reason.NOT_A_FILE:
+            return None
+        raise
+    return change_in(blob, key, is_previous=is_previous)
 
 
 def _read_all(descriptor: int, max_bytes: int) -> bytes:

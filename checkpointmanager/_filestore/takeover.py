@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from .._errors import CheckpointTooNew, DirectoryUnusable
 from .._events import Event, EventKind
+from .._interruption import ignored
 from ..format import (
     JOURNAL,
     MAX_JOURNAL_BYTES,
@@ -92,7 +93,8 @@ def put_names_right(directory: Directory, key: str, changes: Sequence[Change], m
     if previous is None:
         directory.discard(previous_name(key))
     elif previous != before:
-        _set_previous(directory, previous, is_current=previous == current)
+        with ignored(OSError):  # costs only the previous generation, as in every update
+            _set_previous(directory, previous, is_current=previous == current)
     if newest != current:
         assert newest.blob is not None
         directory.rename(directory.write_temp(newest.blob), current_name(key))
@@ -106,4 +108,8 @@ def _set_previous(directory: Directory, previous: Change, *, is_current: bool) -
     else:
         assert previous.blob is not None
         temp = directory.write_temp(previous.blob)
-    directory.rename(temp, previous_name(previous.key))
+    try:
+        directory.rename(temp, previous_name(previous.key))
+    except OSError:
+        directory.discard(temp)
+        raise

@@ -17,11 +17,9 @@ from checkpointmanager import (
     CheckpointNotFound,
     CheckpointTooNew,
     CheckpointUnreadable,
-    CorruptCheckpoint,
     DirectoryUnusable,
     Event,
     EventKind,
-    Reason,
 )
 from checkpointmanager.format import CLOSING, Change, checksum_of, seal_removal
 from checkpointmanager.testing import failing, watching
@@ -156,13 +154,14 @@ def test_a_journal_that_cannot_be_read_refuses_the_open_and_says_so(directory: P
         assert seen(manager) == ("6", "5")
 
 
+@pytest.mark.parametrize("name", ["a.json", ".previous-a"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
 @pytest.mark.parametrize("options", [{}, {"read_only": True}], ids=["owner", "reader"])
 def test_a_file_that_cannot_be_read_costs_its_key_and_no_other(
-    directory: Path, options: dict[str, Any], number: int
+    directory: Path, options: dict[str, Any], number: int, name: str
 ) -> None:
     left(directory, ".journal", journal_of([put("a", 6), put("b", 1)]))
-    with failing(directory, "open", number, about="a.json", lasting=True), opened(directory, **options) as manager:
+    with failing(directory, "open", number, about=name, lasting=True), opened(directory, **options) as manager:
         with pytest.raises(CheckpointUnreadable) as caught:
             manager.get_checkpoint("a")
         assert caught.value.errno == number
@@ -252,20 +251,34 @@ def test_it_works_on_pyfakefs(fs: FakeFilesystem) -> None:
         assert seen(manager) == ("6", "5")
 
 
-def test_an_unreadable_previous_generation_is_a_problem_of_its_key_for_owners_and_readers(directory: Path) -> None:
-    left(directory, "b.json", blob(put("b", 1)))
-    left(directory, ".journal", journal_of([put("a", 6)], [put("b", 2)]))
+def test_a_folder_in_place_of_a_previous_generation_costs_only_that(directory: Path) -> None:
+    left(directory, ".journal", journal_of([put("a", 6)]))
     (directory / ".previous-a").unlink()
     (directory / ".previous-a").mkdir()
+    with reader_of(directory) as reader:
+        assert seen(reader) == ("6", "5")
+    with opened(directory) as manager:
+        assert seen(manager) == ("6", None)
+    assert names(directory, ".journal") == names(directory, ".tmp-") == []
+
+
+def test_a_newer_release_s_file_that_states_no_generation_is_never_replaced(directory: Path) -> None:
+    body = b'"format":2,"kind":"JSON","data":1' + CLOSING
+    left(directory, "a.json", checksum_of(body) + body)
+    left(directory, ".journal", journal_of([put("a", 6)]))
+    for opening in (reader_of, opened):
+        with opening(directory) as manager, pytest.raises(CheckpointTooNew):
+            manager.get_checkpoint("a")
+    assert (directory / "a.json").read_bytes() == checksum_of(body) + body
+
+
+def test_a_newer_release_s_previous_generation_that_states_no_generation_does_not_count(directory: Path) -> None:
+    body = b'"format":2,"kind":"JSON","data":1' + CLOSING
+    left(directory, ".previous-a", checksum_of(body) + body)
+    left(directory, ".journal", journal_of([put("a", 6)]))
     for opening in (reader_of, opened):
         with opening(directory) as manager:
-            assert manager.get_checkpoint("b").data == "2"
-            with pytest.raises(CorruptCheckpoint) as problem:
-                manager.get_checkpoint("a")
-            assert problem.value.reason is Reason.NOT_A_FILE
-    (directory / ".previous-a").rmdir()
-    with opened(directory) as manager:
-        assert seen(manager) == ("6", "5")
+            assert seen(manager) == ("6", "5")
 
 
 def test_a_removed_key_stays_absent_while_its_removal_is_made_durable_again(

@@ -154,6 +154,8 @@ def acting_as_agent(directory: str) -> Iterator[AgentUser | None]:
     if user is None or user.uid == ROOT:
         yield None
         return
+    import filelock  # noqa: F401, PLC0415  (the store imports it late, and that user may not read root's libraries)
+
     group, groups = os.getegid(), os.getgroups()
     try:
         os.setgroups([user.gid])
