@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from checkpointmanager.testing.damage import truncate
+from checkpointmanager.testing import damage as harm
 
 from ._stage import Stage
 
@@ -91,7 +91,7 @@ def damage(stage: Stage) -> None:
     stage.runs(two)
     stage.kill()
     stage.note(f"the file of claim {one.name} is cut")
-    truncate(stage.node.state, one.claim.uid)
+    harm.truncate(stage.node.state, one.claim.uid)
     stage.start()
     stage.runs(two)
     stage.refused(stage.pod(0))
