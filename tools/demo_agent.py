@@ -11,7 +11,8 @@ import random
 import subprocess
 import sys
 
-from draState.plugin.rehearsal import Claim, Journal, Kubelet, LocalApiServer, Node, Pods
+from dra_agent.rehearsal import Node
+from draState.plugin.rehearsal import Claim, Journal, Kubelet, LocalApiServer, Pods
 
 KILLS = 8
 PODS = 12  # at once

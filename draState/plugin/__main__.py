@@ -23,22 +23,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
     try:
-        serve([_driver(name) for name in options.drivers], Settings.of(options))
+        serve([named(driver)() for driver in options.drivers], Settings.of(options))
     except (SettingsError, CheckpointError, OSError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2 if isinstance(error, SettingsError) else 1
     return 0
 
 
-def _driver(name: str) -> Driver:
-    module, _, attribute = name.partition(":")
+def named(driver: str) -> type[Driver]:
+    """The class that is given as module:Driver. Raises SettingsError if there is none."""
+    module, _, name = driver.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute, None)
+        found = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
-        raise SettingsError(f"{name}: {error}") from error
+        raise SettingsError(f"{driver}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Driver)):
-        raise SettingsError(f"{name}: not a subclass of draState.plugin.Driver")
-    return found()
+        raise SettingsError(f"{driver}: not a subclass of draState.plugin.Driver")
+    return found
 
 
 if __name__ == "__main__":

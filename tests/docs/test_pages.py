@@ -32,6 +32,10 @@ PRINTED = {
         *("gpu-0 is Healthy for pod-7", "gpu-0 is Unhealthy for pod-7", "after a restart: ECC errors"),
         "gpu-0 is Unknown for pod-7",
     ],
+    "draState/plugin/rehearsal/README.md": [
+        "prepare 2 (eth2) got DRA_CLAIM_ETH2=00000002-0000-4000-8000-000000000000 DRA_DEVICE_ETH2=eth2 "
+        "NIC_ADDRESS=10.0.0.2"
+    ],
     "tools/docs/guides/adopt.md": [
         "Grant(pod='trainer', device='eth1', ready=True)",
         "10.0.0.1 10.0.0.2",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from draState.plugin.rehearsal import LocalApiServer, Node
+from dra_agent.rehearsal import Node
+from draState.plugin.rehearsal import LocalApiServer
 from draState.plugin.rehearsal._node import short_folder
 
 from .kubeconfigs import close_all

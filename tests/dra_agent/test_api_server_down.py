@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from draState.plugin.rehearsal import Kubelet, LocalApiServer, Node
+from dra_agent.rehearsal import Node
+from draState.plugin.rehearsal import Kubelet, LocalApiServer
 
 from .conversation import claim_for, devices_of, prepare, talk, unprepare, until
 

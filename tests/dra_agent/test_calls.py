@@ -9,9 +9,10 @@ import re
 import pytest
 from prometheus_client import CollectorRegistry
 
+from dra_agent.rehearsal import Node
 from draState.plugin._services.calls import BUCKETS, KUBELET_BUCKETS, Calls
 from draState.plugin._services.wire import V1
-from draState.plugin.rehearsal import Claim, LocalApiServer, Node
+from draState.plugin.rehearsal import Claim, LocalApiServer
 
 from .conversation import claim_for, talk
 

@@ -14,9 +14,10 @@ import pytest
 from checkpointmanager import CheckpointWriteFailed, MemoryStore
 from dra_agent.driver import FileDriver
 from dra_agent.parameters import Parameters, check_parameters
+from dra_agent.rehearsal import Node
 from draState import ClaimInvalid, Device, DeviceConfig, DriverClaim, OpaqueConfig, PodConfigStore
 from draState.plugin import _podconfigs as podconfigs
-from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, Node
+from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer
 
 from .cdirules import broken_rules
 from .conversation import prepare, talk, unprepare

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from dra_agent.rehearsal import Node
 from draState.plugin._apiserver import execplugin
 from draState.plugin._apiserver.client import ApiError, ApiServer
-from draState.plugin.rehearsal import LocalApiServer, Node
+from draState.plugin.rehearsal import LocalApiServer
 
 from .conversation import claim_for, devices_of, prepare, until
 from .kubeconfigs import SECRET, ask, asking, encoded, written

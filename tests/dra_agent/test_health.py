@@ -13,12 +13,13 @@ import grpc
 import grpc.aio
 import pytest
 
+from dra_agent.rehearsal import Node
 from draState.plugin import Device, Finding, Health, Inventory
 from draState.plugin._healthwatch import HealthWatch
 from draState.plugin._services.healthstream import HEARTBEAT_SECONDS, TIMEOUT_SECONDS, HealthStreamService
 from draState.plugin._services.sockets import SocketServer
 from draState.plugin._services.wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth
-from draState.plugin.rehearsal import AgentProcess, HealthReport, Kubelet, LocalApiServer, Node
+from draState.plugin.rehearsal import AgentProcess, HealthReport, Kubelet, LocalApiServer
 
 from .conversation import LIMIT, talk
 

@@ -7,8 +7,9 @@ import random
 
 import pytest
 
+from dra_agent.rehearsal import Node
 from draState import ClaimPhase
-from draState.plugin.rehearsal import Journal, Kubelet, LocalApiServer, Node, Pods
+from draState.plugin.rehearsal import Journal, Kubelet, LocalApiServer, Pods
 
 from ..long import times
 

@@ -7,7 +7,8 @@ import shutil
 
 import pytest
 
-from draState.plugin.rehearsal import AgentProcess, Claim, LocalApiServer, Node
+from dra_agent.rehearsal import Node
+from draState.plugin.rehearsal import AgentProcess, Claim, LocalApiServer
 
 from .conversation import claim_for, devices_of, prepare, unprepare, until
 

@@ -11,12 +11,13 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
+from dra_agent.rehearsal import Node
 from draState.plugin import Device, Inventory, NetworkPool
 from draState.plugin._apiserver.client import ApiError, ApiServer
 from draState.plugin._apiserver.credentials import Credentials
 from draState.plugin._slices.objects import network_slices_of
 from draState.plugin._slices.resourceslices import ResourceSlices
-from draState.plugin.rehearsal import LocalApiServer, Node
+from draState.plugin.rehearsal import LocalApiServer
 from draState.plugin.rehearsal._stored import refusal
 
 from .conversation import claim_for, devices_of, prepare, until

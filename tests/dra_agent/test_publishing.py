@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from draState.plugin.rehearsal import Kubelet, LocalApiServer, Node
+from dra_agent.rehearsal import Node
+from draState.plugin.rehearsal import Kubelet, LocalApiServer
 
 from .conversation import LIMIT, claim_for, devices_of, prepare, talk, until
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from draState.plugin.rehearsal import LocalApiServer, Node
+from dra_agent.rehearsal import Node
+from draState.plugin.rehearsal import LocalApiServer
 
 from .conversation import claim_for, devices_of, prepare, talk, unprepare, until
 

@@ -8,7 +8,8 @@ import time
 import grpc
 import pytest
 
-from draState.plugin.rehearsal import Journal, Kubelet, LocalApiServer, Node, Pods
+from dra_agent.rehearsal import Node
+from draState.plugin.rehearsal import Journal, Kubelet, LocalApiServer, Pods
 
 from .conversation import claim_for, prepare, until
 

@@ -15,9 +15,10 @@ from typing import Any
 import grpc
 import pytest
 
+from dra_agent.rehearsal import Node
 from draState.plugin._services.sockets import SocketServer
 from draState.plugin._services.wire import V1BETA1
-from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, Node
+from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer
 
 from .conversation import LIMIT, claim_for, devices_of, prepare, talk, unprepare, until
 

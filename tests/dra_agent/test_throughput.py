@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from draState.plugin.rehearsal import Journal, Kubelet, LocalApiServer, Node, Pods
+from dra_agent.rehearsal import Node
+from draState.plugin.rehearsal import Journal, Kubelet, LocalApiServer, Pods
 
 CLAIMS = 1000
 AT_ONCE = 64

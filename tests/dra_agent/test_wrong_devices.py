@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from draState.plugin.rehearsal import Claim, LocalApiServer, Node, injected
+from dra_agent.rehearsal import Node
+from draState.plugin.rehearsal import Claim, LocalApiServer, injected
 
 from .cdirules import broken_rules
 from .conversation import claim_for, devices_of, prepare, unprepare, until

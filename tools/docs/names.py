@@ -31,6 +31,7 @@ MODULES = (
     "draState.aio",
     "draState.metrics",
     "draState.plugin",
+    "draState.plugin.rehearsal",
 )
 # What a class does because a protocol asks for it is documented at the protocol.
 PROTOCOLS = ("Store", "MetricsSink")

@@ -1,27 +1,37 @@
-"""A node without a cluster: replaces kubelet and the API server, for tests, demos and driver authors.
+"""A node without a cluster: replaces kubelet and the API server, for your driver's tests and for ours.
 
-with LocalApiServer() as cluster, Node(cluster.address) as node:
-    agent = node.start()
-    kubelet = Kubelet(node.registry, node.driver)
-    ...
-    agent.kill()
+    python -m draState.plugin.rehearsal nic:Nic
+
+plays all acts for a driver: kills, reboots, outages, damage, and more. `Stage` is the node that an act happens on, for
+acts of your own; the rest is what it is made of.
 """
 
+from ._acts import ACTS
 from ._apiserver import LocalApiServer
 from ._journal import Journal
 from ._kubelet import Claim, HealthReport, Kubelet, NothingInjected, injected
-from ._node import AgentProcess, Node
+from ._node import AgentProcess, Node, NotReady
 from ._pods import Pods
+from ._rehearse import Given, Result, rehearse
+from ._stage import Failed, Pod, Stage
 
 __all__ = [
+    "ACTS",
     "AgentProcess",
     "Claim",
+    "Failed",
+    "Given",
     "HealthReport",
     "Journal",
     "Kubelet",
     "LocalApiServer",
     "Node",
+    "NotReady",
     "NothingInjected",
+    "Pod",
     "Pods",
+    "Result",
+    "Stage",
     "injected",
+    "rehearse",
 ]

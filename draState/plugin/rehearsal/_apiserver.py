@@ -11,7 +11,6 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -51,10 +50,12 @@ class LocalApiServer:
 
     @property
     def address(self) -> str:
+        """Its URL."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def listening(self) -> bool:
+        """False while it is down."""
         return self._server is not None
 
     def listen(self) -> None:
@@ -142,6 +143,7 @@ class LocalApiServer:
         self.put(path, {**(self.get(path) or {}), "status": {}})
 
     def put(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
+        """Store an object under its path below the resource API, with a new version."""
         with self._lock:
             self._version += 1
             item["metadata"]["resourceVersion"] = str(self._version)
@@ -149,6 +151,7 @@ class LocalApiServer:
             return item
 
     def delete(self, path: str) -> bool:
+        """Remove an object; False if there was none."""
         with self._lock:
             return self._objects.pop(path, None) is not None
 
@@ -158,9 +161,11 @@ class LocalApiServer:
             return self._objects[f"/namespaces/{namespace}/{CLAIMS}/{name}"]
 
     def forget_claim(self, name: str, namespace: str = "default") -> None:
+        """Delete a claim."""
         self.delete(f"/namespaces/{namespace}/{CLAIMS}/{name}")
 
     def get(self, path: str) -> dict[str, Any] | None:
+        """The object under a path below the resource API, if there is one."""
         with self._lock:
             return self._objects.get(path)
 
@@ -175,6 +180,7 @@ class LocalApiServer:
         return sum(self.delete(f"/{SLICES}/{item['metadata']['name']}") for item in gone)
 
     def node_uid(self, name: str) -> str | None:
+        """The UID of a node; None if it was deleted."""
         with self._lock:
             return self._nodes.setdefault(name, str(uuid.uuid4()))
 
@@ -193,15 +199,14 @@ class LocalApiServer:
                 self.delete(f"/{SLICES}/{item['metadata']['name']}")
 
     def close(self) -> None:
+        """Stop for good."""
         self._ended.set()  # ends the delay of slow answers
         self.go_down()
 
     def __enter__(self) -> LocalApiServer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def answer(self, method: str, target: str, body: dict[str, Any] | None) -> Answer:

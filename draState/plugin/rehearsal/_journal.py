@@ -16,10 +16,11 @@ class Journal:
         self._file = file
         self.prepared: dict[str, tuple[str, ...]] = {}  # acknowledged and not unprepared since
         self.open: dict[str, tuple[str, ...]] = {}  # requested, no answer yet: may or may not exist
-        self.acknowledged = 0
-        self.problems: list[str] = []
+        self.acknowledged = 0  # the number of answers
+        self.problems: list[str] = []  # wrong answers
 
     def asked(self, operation: str, uid: str, devices: Iterable[str]) -> None:
+        """Call this before a "prepare" or an "unprepare"."""
         self._write("asked", operation, uid)
         self.open[uid] = tuple(devices)
         if operation == "unprepare":

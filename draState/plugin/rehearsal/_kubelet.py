@@ -10,7 +10,6 @@ import fnmatch
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import grpc
@@ -54,7 +53,7 @@ class HealthReport(NamedTuple):
     """A driver's report about a device: 0 unknown, 1 healthy, 2 unhealthy."""
 
     health: int
-    message: str
+    message: str  # why, for people
     updated: int  # Unix seconds
     timeout: int  # seconds
 
@@ -84,12 +83,12 @@ class Kubelet:
         self._patience = patience
         self._wipe = wipe
         self._wipe_after = wipe_after
-        self.wiped = asyncio.Event()
+        self.wiped = asyncio.Event()  # set once `wipe` has been called
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._channel: grpc.aio.Channel | None = None  # of the registered plugin
         self._resumed = asyncio.Event()
         self._resumed.set()
-        self.retries = 0
+        self.retries = 0  # calls that had to be repeated
         self.versions: list[str] = []  # the services that the plugin advertised
 
     async def register(self) -> Any:
@@ -163,6 +162,7 @@ class Kubelet:
         return (await self._insist(LIST_POD_RESOURCES, LIST_POD_RESOURCES.request())).pod_resources
 
     async def pod(self, name: str, namespace: str = "default") -> Any:
+        """One pod, as the agent lists it."""
         request = GET_POD_RESOURCES.request(pod_name=name, pod_namespace=namespace)
         return (await self._insist(GET_POD_RESOURCES, request)).pod_resources
 
@@ -187,14 +187,17 @@ class Kubelet:
         self._resumed.clear()
 
     def resume(self) -> None:
+        """End a `pause`."""
         self._resumed.set()
 
     @property
     def channel(self) -> grpc.aio.Channel:
+        """The connection to the plugin that registered last."""
         assert self._channel, "not registered yet"
         return self._channel
 
     async def close(self) -> None:
+        """Close all connections."""
         self._channel = None
         while self._channels:
             await self._channels.popitem()[1].close()
@@ -210,9 +213,7 @@ class Kubelet:
             self._wipe()
             self.wiped.set()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def _insist(self, method: Method, request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A node in a folder: device file, kubeconfig, state, sockets, CDI folder; and agents as real processes on it."""
+"""A node in a folder: its root, kubeconfig, state, sockets, CDI folder; and drivers as real processes on it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from checkpointmanager import CheckpointManager
 
@@ -27,29 +26,38 @@ from .._settings import BOOT_ID_SWITCH
 
 LIMIT = 30.0  # seconds; only a failure takes this long
 ROOM = 60  # bytes that names below the node's folder may need in the path of a socket
+DRIVER, MOMENT, HOST = "REHEARSAL_DRIVER", "REHEARSAL_MOMENT", "HOST_ROOT"  # in the environment of a driver
+SERVED = ("-m", "draState.plugin", "draState.plugin.rehearsal._mortal:Mortal")
 _LISTENING = re.compile(r"listening on (http://\S+)")
 
 
+class NotReady(AssertionError):
+    """A process did not become ready. Read the reason, and what it logged."""
+
+
 class Node:
-    """Everything that outlives an agent. A reboot means another boot_id and an empty CDI folder."""
+    """Everything that outlives a driver's process. A reboot means another boot_id, and an empty CDI folder and root.
 
-    driver = "gpu.example.com"
-    pool = "node-1"
+    `served` is the driver, as module:Driver.
+    """
 
-    def __init__(
-        self, api_server: str, devices: int | Iterable[Mapping[str, Any]] = 8, *, state: Path | None = None
-    ) -> None:
+    driver = ""  # its name, for those who call it
+    pool = "node-1"  # and the name of the node
+
+    def __init__(self, api_server: str, served: str = "", *, state: Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="dra-", dir=short_folder()))
-        self.state = state or self.folder / "s"
-        self.cdi = self.folder / "cdi"
-        self.registry = str(self.folder / "r")
+        self.state = state or self.folder / "s"  # one file per claim
+        self.cdi = self.folder / "cdi"  # what the runtime reads
+        self.registry = str(self.folder / "r")  # where kubelet looks for plugins
         self.proc = self.folder / "proc"  # the processes that the agent can see
         (self.proc / "2").mkdir(parents=True)
         (self.proc / "2" / "comm").write_text("kthreadd\n")
+        self.host = self.folder / "host"  # its root, in which a driver finds its hardware
+        self.host.mkdir()
+        self.moment = self.folder / "moment"  # of the next kill, such as "after set_up"; empty for none
+        self.moment.touch()
         self.boot_id = "boot-1"
-        offered = [{"name": f"gpu-{n}"} for n in range(devices)] if isinstance(devices, int) else list(devices)
-        self.devices = [str(device["name"]) for device in offered]
-        self.write("devices.json", {"driver": self.driver, "devices": offered})
+        self._environment = {DRIVER: served, MOMENT: str(self.moment), HOST: str(self.host)}
         self.write(
             "kubeconfig",
             {
@@ -60,18 +68,16 @@ class Node:
         )
         self._agents: list[AgentProcess] = []
 
-    def start(
-        self, *options: str, program: Sequence[str] = ("-m", "dra_agent"), wait: bool = True, pod: str = ""
-    ) -> AgentProcess:
-        """Start an agent as a separate process; with `wait`, return when it is ready. `pod` is the UID of its pod."""
-        command = [sys.executable, *program, "--devices", str(self.folder / "devices.json"), "--node", self.pool]
+    def start(self, *options: str, program: Sequence[str] = SERVED, wait: bool = True, pod: str = "") -> AgentProcess:
+        """Start a separate process; with `wait`, return when it is ready. `pod` is the UID of its pod."""
+        command = [sys.executable, *program, "--node", self.pool]
         command += ["--plugin-dir", str(self.folder / "p"), "--state-dir", str(self.state)]
         command += ["--registry-dir", self.registry, "--cdi-dir", str(self.cdi), "--http", "127.0.0.1:0"]
         command += ["--proc-dir", str(self.proc)]
         command += ["--kubeconfig", str(self.folder / "kubeconfig"), "--api-timeout", "2", *options]
         log = self.folder / f"log-{len(self._agents) + 1}"
-        environment = {BOOT_ID_SWITCH: self.boot_id, "POD_NAME": f"agent-{len(self._agents) + 1}", "POD_UID": pod}
-        agent = AgentProcess(command, log, environment)
+        own = {BOOT_ID_SWITCH: self.boot_id, "POD_NAME": f"agent-{len(self._agents) + 1}", "POD_UID": pod}
+        agent = AgentProcess(command, log, {**self._environment, **own})
         self._agents.append(agent)
         if wait:
             agent.wait_until_ready()
@@ -97,9 +103,11 @@ class Node:
                 each.close()
 
     def reboot(self, boot_id: str) -> None:
-        """Do what a reboot does to the node. No agent may be running."""
+        """Do what a reboot does to the node. No process may be running."""
         self.boot_id = boot_id
         shutil.rmtree(self.cdi, ignore_errors=True)
+        shutil.rmtree(self.host)
+        self.host.mkdir()
 
     def claims(self) -> dict[str, ClaimInfoState]:
         """The claims on disk now; damaged files are left out."""
@@ -119,42 +127,50 @@ class Node:
             held[uid] = tuple(sorted(name.removeprefix(f"{uid}-") for name in names))
         return held
 
+    @property
+    def log(self) -> str:
+        """What the last process logged."""
+        return self._agents[-1].log
+
     def file_of(self, uid: str) -> Path:
+        """The file of a claim."""
         return self.state / f"{uid}.json"
 
     def write(self, name: str, content: object) -> None:
+        """Write JSON into a file of the node's folder."""
         (self.folder / name).write_text(json.dumps(content))
 
     def close(self) -> None:
+        """Kill all processes and remove the folder."""
         for agent in self._agents:
             agent.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def __enter__(self) -> Node:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 class AgentProcess:
-    """One run of the agent, which logs to a file."""
+    """One run of a driver, which logs to a file."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self._log = log
         with log.open("wb") as file:
             paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # it finds the same packages as we do
             self._process = subprocess.Popen(command, stderr=file, env={**os.environ, **paths, **environment})
-        self.pid = self._process.pid
+        self.pid = self._process.pid  # its process id
 
     @property
     def log(self) -> str:
+        """What it has logged so far."""
         return self._log.read_text(errors="replace")
 
     @property
     def running(self) -> bool:
+        """False once it has ended."""
         return self._process.poll() is None
 
     def get(self, path: str) -> tuple[int, str]:
@@ -181,7 +197,7 @@ class AgentProcess:
         end = time.monotonic() + LIMIT
         while not ((details := self.details()).get("ready") and phase in ("", details.get("phase"))):
             if not self.running or time.monotonic() > end:
-                raise AssertionError(f"the agent did not become ready ({phase}): {details}\n{self.log}")
+                raise NotReady(f"the process did not become ready ({phase}): {details}\n{self.log}")
             time.sleep(0.01)
 
     def kill(self) -> None:

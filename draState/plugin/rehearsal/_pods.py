@@ -36,7 +36,7 @@ class Pods:
         self._free = list(devices)
         self._chance = random.Random(1)
         self.errors: list[str] = []  # the errors that claims got before they succeeded
-        self.ended = asyncio.Event()
+        self.ended = asyncio.Event()  # set it to end `run`
 
     async def run(self, at_once: int) -> None:
         """Keep this many pods running, each followed by another, until `ended` is set; prepared claims stay so."""
