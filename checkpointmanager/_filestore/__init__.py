@@ -123,8 +123,7 @@ class FileStore:
 
     def keys(self) -> list[str]:
         with self._gate:
-            names = self._directory.names()
-            keys = {key for name in names if (key := key_in(name)) is not None}
+            keys = _keys_in(self._directory.names())
             for key in self._keys_elsewhere():
                 (keys.add if self._exists(key) else keys.discard)(key)
         return list(keys)
@@ -413,3 +412,8 @@ class FileStore:
         if ignores_case:
             detail = "names that differ only in upper and lower case are one file here, so use no such keys"
             self._emit(Event(EventKind.CASE_INSENSITIVE_FILE_SYSTEM, self.path, detail))
+
+
+def _keys_in(names: Iterable[str]) -> set[str]:
+    # Not inside a with block: from Python 3.13 on, a handler that raises in a comprehension there skips __exit__.
+    return {key for name in names if (key := key_in(name)) is not None}
