@@ -31,7 +31,7 @@ from ._claimschema import CLAIMS
 from ._claimstate import ClaimInfoState, ClaimPhase, Device, DriverState, NodeOperation, OpaqueConfig
 from ._devicehealth import DEVICE_HEALTH, DeviceHealth, DriverHealth, Health
 from ._dramanager import DRAManager
-from ._driver import ClaimRef, Driver, Prepared
+from ._draplugin import ClaimRef, DRAPlugin, PrepareResult
 from ._driverclaim import DriverClaim
 from ._driverhooks import DriverHooks
 from ._errors import (
@@ -49,20 +49,15 @@ from ._errors import (
     UnprepareFailed,
 )
 from ._healthstore import DeviceHealthStore, HealthChange
-from ._kubelet import (
-    KubeletDeviceHealth,
-    KubeletDRAState,
-    KubeletHealthState,
-    read_dra_health_state,
-    read_dra_manager_state,
-    write_dra_manager_state,
-)
 from ._pod import Allocation, ContainerClaim, Pod, ResourceClaim
 from ._podconfig import POD_CONFIGS, DeviceConfig, PodConfig
 from ._podconfigstore import PodConfigStore, PodSyncReport
 from ._resourcehealth import ResourceHealth, ResourceStatus, concerned_pods, pod_health
 from ._resources import ClaimResource, ContainerResources, DynamicResource, PodResources
 from ._review import Orphan, Review
+from .kubelet._healthfile import KubeletDeviceHealth, KubeletHealthState, read_dra_health_state
+from .kubelet._reader import KubeletDRAState, read_dra_manager_state
+from .kubelet._writer import write_dra_manager_state
 
 __all__ = [
     "CLAIMS",
@@ -88,12 +83,12 @@ __all__ = [
     "ContainerResources",
     "DRAError",
     "DRAManager",
+    "DRAPlugin",
     "Device",
     "DeviceConfig",
     "DeviceHealth",
     "DeviceHealthStore",
     "DeviceHeld",
-    "Driver",
     "DriverClaim",
     "DriverHealth",
     "DriverHooks",
@@ -114,7 +109,7 @@ __all__ = [
     "PodResources",
     "PodSyncReport",
     "PrepareFailed",
-    "Prepared",
+    "PrepareResult",
     "ReconcileRefused",
     "ResourceClaim",
     "ResourceHealth",

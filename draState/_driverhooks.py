@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ._claimstate import Device, DriverState
-from ._driver import ClaimRef
+from ._draplugin import ClaimRef
 from ._driverclaim import DriverClaim
 from ._errors import DRAError
 
@@ -20,6 +20,11 @@ class DriverHooks(ABC):
     """
 
     driver: str  # its name, as in ResourceClaims
+
+    @property
+    def chooses(self) -> bool:
+        """True if there is something to choose: then claims are recorded one at a time."""
+        return type(self).choose is not DriverHooks.choose
 
     @abstractmethod
     def look_up(self, ref: ClaimRef) -> DriverClaim:

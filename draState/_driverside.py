@@ -11,7 +11,7 @@ from checkpointmanager import DirectoryLocked, KeyLocks
 from ._claimcache import ClaimInfoCache
 from ._claimevents import ClaimEvent, ClaimEventKind, emit
 from ._claimstate import ClaimPhase
-from ._driver import Prepared
+from ._draplugin import PrepareResult
 from ._driverclaim import DriverClaim
 from ._driverhooks import DriverHooks
 from ._driverrecords import DriverRecords
@@ -36,7 +36,7 @@ class DriverSide:
         self.ready: set[str] = set()  # UIDs of claims that were set up or refreshed by this process
         self._on_event = on_event
 
-    def follow(self, old: DriverClaim, found: DriverClaim) -> Prepared:
+    def follow(self, old: DriverClaim, found: DriverClaim) -> PrepareResult:
         """Keep a claim that is already set up as allocated; pods and request names may have changed."""
         requests = {(*device.identity, device.admin_access): device.request_names for device in found.devices}
         devices = tuple(
@@ -45,7 +45,7 @@ class DriverSide:
         claim = replace(old, name=found.name, namespace=found.namespace, devices=devices, pods=found.pods)
         self.hooks.refresh(claim.copy())
         self.records.write(claim, ClaimPhase.PREPARED)
-        return Prepared(devices)
+        return PrepareResult(devices)
 
     @contextmanager
     def reported(self, uid: str, operation: str, failures: list[str] | None = None) -> Iterator[None]:

@@ -14,12 +14,12 @@ import pytest
 from checkpoint_verify.commands import restore
 from checkpoint_verify.remedies import quarantine
 from checkpoint_verify.remedies.restore import put_back
-from checkpoint_verify.remedies.step import Step
+from checkpoint_verify.remedies.steps import Step
 from checkpointmanager import CheckpointManager, Store
 from checkpointmanager.testing import damage
 
 from .claims import make_claims
-from .command import NOBODY, called, checkpoint_verify
+from .command import NOBODY, called, checkpoint_verify, on_terminal
 from .state import CLAIMS, crashed, make, snapshot
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
@@ -142,10 +142,21 @@ def test_both_need_the_lock_and_consent(directory: Path, tmp_path: Path, words: 
         held = called(command, "--yes", "-d", directory, *rest)
         assert snapshot(directory) == before
 
-    assert held.code == 3
+    assert held.code == 1  # claim-1 is still damaged
     assert held.lines[0].startswith("NOTHING DONE: the lock is held by 'the agent'")
     before = snapshot(directory)
     assert checkpoint_verify(command, "-d", directory, *rest).code == 2  # nobody can answer
+    assert snapshot(directory) == before
+
+
+def test_a_restore_that_is_declined_changes_nothing_and_is_not_good(directory: Path, tmp_path: Path) -> None:
+    backup = make(tmp_path / "backup")
+    (directory / "claim-1.json").unlink()
+    before = snapshot(directory)
+
+    ended = on_terminal("restore", "-d", directory, backup, typed=b"n\n")
+
+    assert (ended.code, ended.lines[-1]) == (3, "Nothing was changed.")
     assert snapshot(directory) == before
 
 
@@ -168,7 +179,7 @@ def test_an_interrupted_restore_says_what_was_done_and_what_not(
     document = ended.document
     assert (ended.code, document["interrupted"]) == (3, True)
     assert [step["action"] for step in document["steps"]] == ["restored", "restored", "left", "left"]
-    assert "look again" in document["steps"][2]["detail"]
+    assert document["steps"][2]["detail"] == "interrupted before it was changed"
     assert sorted(generations(directory)) == ["claim-0", "claim-1"]
 
 

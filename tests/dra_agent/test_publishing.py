@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dra_agent.rehearsal import Kubelet, LocalApiServer, Node
+from draState.plugin.rehearsal import Kubelet, LocalApiServer, Node
 
 from .conversation import LIMIT, claim_for, devices_of, prepare, talk, until
 
@@ -25,7 +25,7 @@ def looks(cluster: LocalApiServer) -> int:
 def after_two_looks(cluster: LocalApiServer, node: Node) -> None:
     """Let kubelet register the agent, and wait for the check that follows at once and the one a second later."""
     before = looks(cluster)
-    talk(node, lambda kubelet: kubelet.health())
+    talk(node, lambda kubelet: kubelet.pod_resources())
     until(lambda: looks(cluster) >= before + 2)
 
 
@@ -75,7 +75,7 @@ def test_a_feature_that_is_turned_on_later_is_noticed_when_kubelet_registers_the
         until(lambda: published(cluster) == node.devices)
         after_two_looks(cluster, node)
         cluster.disabled = set()
-        talk(node, lambda kubelet: kubelet.health())
+        talk(node, lambda kubelet: kubelet.pod_resources())
         until(lambda: "allowMultipleAllocations" in cluster.slices()[0]["spec"]["devices"][0])
 
 
@@ -114,7 +114,7 @@ def test_a_changed_device_file_is_published_without_a_restart(node: Node, cluste
     change(node, devices=[{"name": "gpu-0"}, {"name": "new"}])
     until(lambda: published(cluster) == ["gpu-0", "new"])
     assert cluster.slices()[0]["spec"]["pool"]["generation"] == 2
-    assert agent.details()["devices_file"] == "good"
+    assert agent.details()["inventory"] == "good"
 
 
 def test_a_standby_publishes_the_present_devices_when_it_takes_over(node: Node, cluster: LocalApiServer) -> None:
@@ -134,13 +134,13 @@ def test_a_broken_device_file_is_refused_and_the_devices_stay(node: Node, cluste
     agent = node.start()
     until(lambda: published(cluster) == node.devices)
     change(node, devices=[{"name": "gpu.0"}])
-    until(lambda: "devices[0].name" in agent.details()["devices_file"])
+    until(lambda: "devices[0].name" in agent.details()["inventory"])
     assert "not a DNS label" in agent.log
     assert agent.details()["ready"]
     assert devices_of(prepare(node, claim_for(cluster, node, "a", "gpu-0"))) == ["gpu-0"]
     assert published(cluster) == node.devices
     change(node)
-    until(lambda: agent.details()["devices_file"] == "good")
+    until(lambda: agent.details()["inventory"] == "good")
 
 
 @pytest.mark.parametrize("versions", [[], ["v1beta1", "v1beta2"]])
@@ -164,7 +164,7 @@ def test_an_outage_of_the_api_server_leaves_it_ready(node: Node, cluster: LocalA
     agent = node.start()
     until(lambda: published(cluster) == node.devices)
     cluster.failing = 503
-    talk(node, lambda kubelet: kubelet.health())  # registers, which is followed by a check
+    talk(node, lambda kubelet: kubelet.pod_resources())  # registers, which is followed by a check
     until(lambda: "503" in agent.details()["resource_slices"])
     assert agent.get("/readyz")[0] == 200
     cluster.failing = 0

@@ -16,8 +16,7 @@ from typing import TypeVar
 import pytest
 
 from checkpointmanager import ManagerClosed
-from checkpointmanager._callgate import CallGate
-from checkpointmanager._unbroken import is_mine
+from checkpointmanager._locks import CallGate, is_mine
 
 from ..processes import LIMIT, until
 from ..signals import called, everywhere, in_time, interrupted, locks_survive_handlers

@@ -23,7 +23,7 @@ from ..signals import locks_survive_handlers, no_collector, raised_everywhere
 
 pytestmark = [
     locks_survive_handlers,
-    pytest.mark.usefixtures("no_waiting_for_the_disk"),
+    pytest.mark.usefixtures("uncounted", "no_waiting_for_the_disk"),
     # What a handler raises in a finalizer, Python reports and forgets.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -26,7 +26,7 @@ from ..signals import Interrupted, everywhere, in_time, interrupted, locks_survi
 
 pytestmark = [
     locks_survive_handlers,
-    pytest.mark.usefixtures("no_waiting_for_the_disk"),
+    pytest.mark.usefixtures("uncounted", "no_waiting_for_the_disk"),
     # What a handler raises in a finalizer, Python reports and forgets.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -1,0 +1,140 @@
+"""gRPC servers on unix sockets.
+
+A socket is bound under its final name, and nothing else ever appears beside it: kubelet looks at every new name in its
+registry. A rename from another folder is impossible, because in a pod each hostPath is a separate mount. gRPC removes
+a stale socket before it binds, and when it stops, it removes whatever has that path then, which may be the socket of
+a successor. So gRPC gets a path through a descriptor of the folder, which is invalid once the descriptor is closed,
+and the socket is removed here, if it is still the same one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import os
+import socket
+from contextlib import suppress
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from .folders import make_folder
+from .wire import Handlers
+
+FLUSH_SECONDS = 0.5  # for answers and ends of streams that are still being sent
+MAX_PATH = 107  # bytes: the kernel's limit, which also applies to clients such as kubelet
+
+
+class SocketServer:
+    """One gRPC server with all the calls that it answers, by path. `mode` is for the folder, if it has to be made."""
+
+    def __init__(self, path: str, handlers: Handlers, mode: int = 0o700) -> None:
+        self.path = path
+        self._mode = mode
+        self._calls = _Calls()
+        self._server = grpc.aio.server()
+        self._handlers: dict[str, Any] = {}
+        self.serve(handlers)
+        self._server.add_generic_rpc_handlers((_Handlers(self._handlers),))
+        self._identity: tuple[int, int] | None = None
+
+    def serve(self, handlers: Handlers) -> None:
+        """Answer these calls from now on, in addition to the others or in their place."""
+        self._handlers.update({path: self._calls.counted(handler) for path, handler in handlers.items()})
+
+    async def start(self) -> None:
+        """Make the socket; once is enough."""
+        if self._identity:
+            return
+        folder, name = os.path.split(self.path)
+        make_folder(folder, self._mode)
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._server.add_insecure_port(f"unix:/proc/self/fd/{descriptor}/{name}")
+        finally:
+            os.close(descriptor)
+        os.chmod(self.path, 0o600)
+        status = os.stat(self.path)
+        self._identity = (status.st_dev, status.st_ino)
+        await self._server.start()
+
+    def in_place(self) -> bool:
+        """False if the socket was removed or replaced."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
+
+    def vanish(self) -> None:
+        """Remove the socket, so that no new client finds it; connected clients are still served."""
+        if self.in_place():
+            with suppress(OSError):
+                os.unlink(self.path)
+
+    async def stop(self, grace: float) -> None:
+        """Take no new calls and let those under way finish, for at most `grace` seconds.
+
+        Streams end by themselves or are cut off: a stream whose client does not read would take all of that time.
+        """
+        if not self._identity:
+            return
+        self.vanish()
+        stopping = asyncio.create_task(self._server.stop(grace))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._calls.none.wait(), grace)
+        await asyncio.wait({stopping}, timeout=FLUSH_SECONDS)
+        await self._server.stop(0)
+        await stopping
+
+
+def remove_dead(folder: str, pattern: str) -> None:
+    """Remove sockets that nobody listens on: a killed process cannot, and kubelet would go on trying."""
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in fnmatch.filter(os.listdir(folder), pattern):
+            with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(1)  # a standby that is busy is alive
+                try:
+                    client.connect(f"/proc/self/fd/{descriptor}/{name}")
+                except ConnectionRefusedError:
+                    os.unlink(name, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _Calls:
+    """Counts the running calls that end by themselves: all but streams."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self.none = asyncio.Event()
+        self.none.set()
+
+    def counted(self, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        answer: Any = handler.unary_unary
+        if answer is None:
+            return handler
+
+        async def counted_answer(request: Any, context: Any) -> Any:
+            self._under_way += 1
+            self.none.clear()
+            try:
+                return await answer(request, context)
+            finally:
+                self._under_way -= 1
+                if not self._under_way:
+                    self.none.set()
+
+        return grpc.unary_unary_rpc_method_handler(
+            counted_answer, handler.request_deserializer, handler.response_serializer
+        )
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        return self._handlers.get(handler_call_details.method)
