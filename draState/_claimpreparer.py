@@ -144,9 +144,7 @@ class ClaimPreparer:
             found = replace(found, driver_data=chosen)
         elif type(self.hooks).choose is not DriverHooks.choose:
             with self._choosing:  # until it is durable, so that the next choice sees it
-                held = {
-                    claim.uid: self._records.view(claim).copy() for claim in self._records if claim.uid != found.uid
-                }
+                held = {claim.uid: self._records.held(claim) for claim in self._records if claim.uid != found.uid}
                 found = replace(found, driver_data=self.hooks.choose(found.copy(), held))
                 self._records.hold(found)
                 return found
