@@ -91,11 +91,13 @@ class ClaimPreparer:
             claim = self._records.get(uid)
             if claim is None:
                 raise DRAError(f"claim {uid} is not known here: no device is held for it")
-            if not force and not self.review.why_orphan(claim):
+            why = "by force" if force else self.review.why_orphan(claim)
+            if not why:
                 raise ClaimInUse(f"claim {'/'.join(claim.name)} (UID {uid}) still has its devices in the API server")
             if not force:
                 self._refuse_if_used(self._records.view(claim))
             self._unprepare_known(uid)
+            self._side.emit(ClaimEventKind.RELEASED, uid, why, claim)
         return failures[0] if failures else ""
 
     def close(self) -> None:
@@ -202,6 +204,7 @@ class ClaimPreparer:
     def _restore(self, claim: ClaimInfo) -> None:
         phase = self._records.phase(claim)
         if claim.guessed:
+            self._side.emit(ClaimEventKind.UNKNOWN, claim.uid, f"its devices stay held: {claim.unknown}")
             self.review.restore(claim)
         elif phase is ClaimPhase.PREPARED:
             if claim.from_this_boot:

@@ -131,7 +131,7 @@ def test_a_damaged_record_is_healed_without_kubelet(node: DriverNode, ref: Claim
 
     assert not node.cache.report().degraded
     assert "is held by" in thief(node)
-    assert [event.kind for event in node.events if event.kind != "failed"] == ["healed"]
+    assert [event.kind for event in node.events if event.kind != "failed"] == ["unknown", "healed"]
     node.restart()
     assert not node.cache.report().degraded
     assert node.unprepare(ref) == ""
@@ -246,7 +246,7 @@ def test_if_nothing_is_known_the_api_server_says_what_to_hold(node: DriverNode, 
     lose(node, file=True, shows_traces=False)
     PreparerMetrics(node.preparer, registry)
     assert node.preparer.review.unknown_devices == {"a"}
-    assert node.kinds() == ["unknown-devices"]
+    assert node.kinds() == ["unknown", "unknown-devices"]
     assert 'dra_resource_claims_unknown_devices{claim_uid="a"} 1.0' in generate_latest(registry).decode()
 
     for _ in range(2):

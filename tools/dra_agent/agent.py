@@ -211,8 +211,6 @@ class Agent:
         """Make claims, CDI files and pod configs agree before the sockets appear."""
         settings = self._settings
         cdi = CdiFolder(settings.cdi, settings.devices.current.driver)
-        for uid, why in cache.cache.report().unknown.items():
-            logger.error("claim %s: its state cannot be trusted, so its devices stay held: %s", uid, why)
         # A file without a claim is no leftover: it shows that the claim's record was lost.
         for path, error in cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is False).items():
             logger.error("%s: leftover file cannot be removed (%s); remove it by hand", path, error)

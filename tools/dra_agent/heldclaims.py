@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import grpc
@@ -12,8 +11,6 @@ from draState.aio import AsyncClaimPreparer
 
 from .plugin import unary
 from .wire import LIST_CLAIMS, RELEASE_CLAIM
-
-logger = logging.getLogger("dra_agent")
 
 
 class HeldClaimsService:
@@ -39,10 +36,7 @@ class HeldClaimsService:
         return reply
 
     async def _release(self, request: Any, context: object) -> Any:
-        error = await self._preparer.release(request.uid, force=request.force)
-        if not error:
-            logger.warning("claim %s: released by hand", request.uid)
-        return RELEASE_CLAIM.reply(error=error)
+        return RELEASE_CLAIM.reply(error=await self._preparer.release(request.uid, force=request.force))
 
 
 def _described(claim: ClaimInfo, driver: str, unhealed: str) -> dict[str, Any]:
