@@ -144,7 +144,7 @@ class ClaimPreparer:
         chosen = self._records.view(known).driver_data if known else None
         if known and (chosen is not None or self._records.phase(known)):
             found = replace(found, driver_data=chosen)
-        elif type(self.hooks).choose is not DriverHooks.choose:
+        elif self.hooks.chooses:
             with self._choosing:  # until it is durable, so that the next choice sees it
                 held = {claim.uid: self._records.held(claim) for claim in self._records if claim.uid != found.uid}
                 found = replace(found, driver_data=self.hooks.choose(found.copy(), held))

@@ -21,6 +21,11 @@ class DriverHooks(ABC):
 
     driver: str  # its name, as in ResourceClaims
 
+    @property
+    def chooses(self) -> bool:
+        """True if there is something to choose: then claims are recorded one at a time."""
+        return type(self).choose is not DriverHooks.choose
+
     @abstractmethod
     def look_up(self, ref: ClaimRef) -> DriverClaim:
         """Return the current allocation from the API server: read_allocation reads it from a ResourceClaim object.

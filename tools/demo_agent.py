@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 
-from dra_agent.rehearsal import Claim, Journal, Kubelet, LocalApiServer, Node, Pods
+from draState.plugin.rehearsal import Claim, Journal, Kubelet, LocalApiServer, Node, Pods
 
 KILLS = 8
 PODS = 12  # at once

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dra_agent.rehearsal import LocalApiServer, Node
-from dra_agent.rehearsal.node import short_folder
+from draState.plugin.rehearsal import LocalApiServer, Node
+from draState.plugin.rehearsal._node import short_folder
 
 from .kubeconfigs import close_all
 from .tlsserver import Authority, TlsServer

@@ -7,8 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from dra_agent.rehearsal import Claim, Kubelet, LocalApiServer, Node
 from draState import Prepared
+from draState.plugin.rehearsal import Claim, Kubelet, LocalApiServer, Node
 
 R = TypeVar("R")
 LIMIT = 20.0  # seconds; only a failure takes that long

@@ -9,8 +9,8 @@ import sys
 from typing import Any
 from unittest import mock
 
-from dra_agent import podconfigs
 from dra_agent.cli import main
+from draState.plugin import _podconfigs as podconfigs
 
 
 def install() -> None:

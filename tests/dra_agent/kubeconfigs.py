@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from dra_agent.apiserver import ApiServer
-from dra_agent.credentials import Credentials
-from dra_agent.kubeconfig import from_kubeconfig
+from draState.plugin._apiserver.client import ApiServer
+from draState.plugin._apiserver.credentials import Credentials
+from draState.plugin._apiserver.kubeconfig import from_kubeconfig
 
 from .tlsserver import TlsServer
 

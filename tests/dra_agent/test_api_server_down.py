@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dra_agent.rehearsal import Kubelet, LocalApiServer, Node
+from draState.plugin.rehearsal import Kubelet, LocalApiServer, Node
 
 from .conversation import claim_for, devices_of, prepare, talk, unprepare, until
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from dra_agent.apiserver import ApiError, ApiServer
-from dra_agent.credentials import Credentials
-from dra_agent.inventory import SettingsError
-from dra_agent.kubeconfig import from_kubeconfig, in_cluster
-from dra_agent.rehearsal import LocalApiServer
+from draState.plugin import SettingsError
+from draState.plugin._apiserver.client import ApiError, ApiServer
+from draState.plugin._apiserver.credentials import Credentials
+from draState.plugin._apiserver.kubeconfig import from_kubeconfig, in_cluster
+from draState.plugin.rehearsal import LocalApiServer
 
 DRIVER = "gpu.example.com"
 

@@ -9,9 +9,9 @@ import re
 import pytest
 from prometheus_client import CollectorRegistry
 
-from dra_agent.calls import BUCKETS, KUBELET_BUCKETS, Calls
-from dra_agent.rehearsal import Claim, LocalApiServer, Node
-from dra_agent.wire import V1
+from draState.plugin._services.calls import BUCKETS, KUBELET_BUCKETS, Calls
+from draState.plugin._services.wire import V1
+from draState.plugin.rehearsal import Claim, LocalApiServer, Node
 
 from .conversation import claim_for, talk
 
@@ -55,7 +55,7 @@ def test_kubelets_buckets_are_among_ours() -> None:
 
 def test_each_call_is_logged_with_an_id_its_claims_its_outcome_and_its_time(caplog: pytest.LogCaptureFixture) -> None:
     calls = Calls(DRIVER, CollectorRegistry())
-    with caplog.at_level(logging.DEBUG, "dra_agent.calls"):
+    with caplog.at_level(logging.DEBUG, "draState.plugin.calls"):
         for _ in range(2):
             with calls.call(PATH, ["a", "b"]) as call:
                 call.failed.append("b")

@@ -10,8 +10,10 @@ from unittest import mock
 
 import pytest
 
-from dra_agent.cdi import CdiFolder, device_edits
 from draState import ClaimInvalid, Device
+from draState.plugin import Device as OfferedDevice
+from draState.plugin import PreparedDevice
+from draState.plugin._cdi import CdiFolder, device_edits
 
 from .cdirules import broken_rules
 
@@ -28,7 +30,8 @@ def folder(tmp_path: Path) -> CdiFolder:
 def edits(
     uid: str, *names: str, share_id: str | None = None, env: dict[str, str] | None = None
 ) -> list[dict[str, object]]:
-    return [device_edits(uid, Device("n", name, share_id), env or {}, ["/dev/null"]) for name in names]
+    offered = OfferedDevice("gpu", env=env or {}, device_nodes=("/dev/null",))
+    return [device_edits(uid, PreparedDevice(Device("n", name, share_id)), offered) for name in names]
 
 
 def content(folder: CdiFolder, uid: str) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def test_no_two_devices_of_a_container_have_a_variable_in_common() -> None:
     names = [
         line.partition("=")[0]
         for device in devices
-        for line in device_edits("u", device, {}, [])["containerEdits"]["env"]
+        for line in device_edits("u", PreparedDevice(device), OfferedDevice("gpu-0"))["containerEdits"]["env"]
     ]
     assert len(names) == len(set(names)) == 2 * len(devices)
 
@@ -76,7 +79,8 @@ def test_a_uid_that_cdi_would_not_accept_is_refused(folder: CdiFolder, uid: str)
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"devices": [{}]}', '{"devices": 7}'])
 def test_the_devices_of_a_file_are_used_only_if_it_can_be_read(folder: CdiFolder, text: str) -> None:
-    folder.write("u1", edits("u1", "gpu-0", "gpu-1") + edits("u1", "shared", share_id=SHARE))
+    folder.write("u1", edits("u1", "gpu-0", "gpu-1") + edits("u1", "shared", share_id=SHARE), {"vf": 3})
+    assert broken_rules(content(folder, "u1")) == []
     shown = folder.shown("u1", lambda name: "q" if name == "shared" else "p")
     assert shown
     assert [device.identity for device in shown.devices] == [
@@ -87,7 +91,7 @@ def test_the_devices_of_a_file_are_used_only_if_it_can_be_read(folder: CdiFolder
     assert [device.cdi_device_ids for device in shown.devices] == [
         (folder.device_id("u1", device),) for device in shown.devices
     ]
-    assert shown.driver_data == content(folder, "u1")["devices"]
+    assert shown.driver_data == {"devices": content(folder, "u1")["devices"], "data": {"vf": 3}}
     (Path(folder.path) / f"{DRIVER}-device_u1.json").write_text(text)
     assert folder.shown("u1", lambda _: "p") is folder.shown("none", lambda _: "p") is None
 
@@ -99,7 +103,7 @@ def test_two_shares_of_a_device_have_two_names(folder: CdiFolder) -> None:
 def test_a_failed_write_leaves_the_old_file_and_no_other(folder: CdiFolder) -> None:
     folder.write("u1", edits("u1", "gpu-0"))
     old = content(folder, "u1")
-    with mock.patch("dra_agent.cdi.os.rename", side_effect=OSError), pytest.raises(OSError):
+    with mock.patch("draState.plugin._cdi.os.rename", side_effect=OSError), pytest.raises(OSError):
         folder.write("u1", edits("u1", "gpu-1"))
     assert content(folder, "u1") == old
     assert len(list(Path(folder.path).iterdir())) == 1

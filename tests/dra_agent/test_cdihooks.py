@@ -12,17 +12,30 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import MemoryStore
-from dra_agent.apiserver import ApiError, ApiUnreachable
-from dra_agent.cdi import CdiFolder
-from dra_agent.cdihooks import CdiHooks
-from dra_agent.inventory import Inventory, OfferedDevice
-from dra_agent.users import Processes
 from draState import ClaimEvent, ClaimInfoCache, ClaimPreparer, ClaimRef, PodConfigStore, Prepared
 from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
+from draState.plugin import Device, Driver, DriverClaim, Inventory
+from draState.plugin._apiserver.client import ApiError, ApiUnreachable
+from draState.plugin._cdi import CdiFolder
+from draState.plugin._hooks import Caller, PluginHooks
+from draState.plugin._users import Processes
 
 DRIVER = "gpu.example.com"
-OFFERED = [OfferedDevice("gpu-0"), OfferedDevice("gpu-1"), OfferedDevice("shared", shared=True)]
-INVENTORY = Inventory(DRIVER, "n1", {device.name: device for device in OFFERED})
+OFFERED = (Device("gpu-0"), Device("gpu-1"), Device("shared", shared=True))
+INVENTORY = Inventory(DRIVER, "n1", OFFERED)
+
+
+class Gpus(Driver):
+    name = DRIVER
+
+    def devices(self) -> tuple[Device, ...]:
+        return OFFERED
+
+    def set_up(self, claim: DriverClaim) -> None:
+        pass
+
+    def tear_down(self, claim: DriverClaim) -> None:
+        pass
 
 
 def result(device: str, request: str = "r", **more: object) -> dict[str, object]:
@@ -72,7 +85,15 @@ class Desk:
         async with await AsyncClaimInfoCache.open(make) as cache:
             self.cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is False)
             pods = PodConfigStore(MemoryStore(), boot_id=boot_id)
-            hooks = CdiHooks(lambda: INVENTORY, self.cdi, pods, self, Processes("/proc", "/"))
+            hooks = PluginHooks(
+                Gpus(),
+                caller=Caller(),
+                inventory=lambda: INVENTORY,
+                cdi=self.cdi,
+                pods=pods,
+                server=self,
+                processes=Processes("/proc", "/"),
+            )
             preparer = AsyncClaimPreparer(ClaimPreparer(cache.cache, hooks, on_event=self.events.append), cache.threads)
             await preparer.restore()
             yield OneByOne(preparer)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
 from checkpointmanager import CheckpointWriteFailed, MemoryStore
-from dra_agent import podconfigs
+from dra_agent.driver import FileDriver
 from dra_agent.parameters import Parameters, check_parameters
-from dra_agent.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, Node
 from draState import ClaimInvalid, Device, DeviceConfig, DriverClaim, OpaqueConfig, PodConfigStore
+from draState.plugin import _podconfigs as podconfigs
+from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, Node
 
 from .cdirules import broken_rules
 from .conversation import prepare, talk, unprepare
@@ -268,7 +270,7 @@ def test_nothing_goes_while_a_claim_is_unknown(cluster: LocalApiServer, node: No
 def test_a_file_that_cannot_be_removed_fails_no_unprepare(caplog: pytest.LogCaptureFixture) -> None:
     store = PodConfigStore(MemoryStore())
     claim = DriverClaim("u", "c", "ns", (Device("n1", "gpu-0"),), (OpaqueConfig(FIRST),), {"p1": "pod-1"})
-    podconfigs.follow(store, claim)
+    podconfigs.follow(store, claim, {"gpu-0": FIRST})
     assert len(store) == 1
     failure = CheckpointWriteFailed("p1", "p1.json", OSError(errno.EROFS, "read-only"), in_doubt=False)
     with mock.patch.object(MemoryStore, "commit", return_value={"p1": failure}):
@@ -277,23 +279,21 @@ def test_a_file_that_cannot_be_removed_fails_no_unprepare(caplog: pytest.LogCapt
     assert "stay on disk until the next start" in caplog.text
 
 
-def test_configs_for_one_request_do_not_reach_another() -> None:
+def test_configs_for_one_request_do_not_reach_another(tmp_path: Path) -> None:
+    devices = tmp_path / "devices.json"
+    devices.write_text('{"driver": "a.b", "devices": []}')
     claim = DriverClaim(
         "u",
         "c",
         "ns",
         (Device("n1", "gpu-0", request_names=("one",)), Device("n1", "gpu-1", request_names=("two",))),
         (OpaqueConfig(FIRST, ("one",)), OpaqueConfig(SECOND, ("two",))),
-        {"p1": "pod-1"},
     )
-    store = PodConfigStore(MemoryStore())
-    podconfigs.follow(store, claim)
-    found = store.get_pod_config("p1")
-    assert found
-    assert {name: each.config["env"] for name, each in found.devices.items()} == {
-        "u/gpu-0": {"A": "1"},
-        "u/gpu-1": {"B": "2"},
-    }
+    prepared = FileDriver(str(devices), "n1").set_up(claim)
+    assert [(each.device.device_name, each.env, each.config["env"]) for each in prepared] == [
+        ("gpu-0", {"A": "1"}, {"A": "1"}),
+        ("gpu-1", {"B": "2"}, {"B": "2"}),
+    ]
 
 
 def test_many_claims_of_one_pod_at_once_lose_nothing(cluster: LocalApiServer, node: Node) -> None:

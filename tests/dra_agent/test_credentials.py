@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dra_agent import execplugin
-from dra_agent.apiserver import ApiError
-from dra_agent.inventory import SettingsError
-from dra_agent.kubeconfig import from_kubeconfig, in_cluster
+from draState.plugin import SettingsError
+from draState.plugin._apiserver import execplugin
+from draState.plugin._apiserver.client import ApiError
+from draState.plugin._apiserver.kubeconfig import from_kubeconfig, in_cluster
 
 from .kubeconfigs import SECRET, ask, asking, asking_as, encoded, written
 from .tlsserver import NAME, Authority, TlsServer, needs_openssl

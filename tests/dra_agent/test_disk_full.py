@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dra_agent import disk
-from dra_agent.rehearsal import LocalApiServer, Node
+from draState.plugin import _disk as disk
+from draState.plugin.rehearsal import LocalApiServer, Node
 
 from .conversation import claim_for, devices_of, prepare, unprepare, until
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dra_agent import execplugin
-from dra_agent.apiserver import ApiError, ApiServer
-from dra_agent.rehearsal import LocalApiServer, Node
+from draState.plugin._apiserver import execplugin
+from draState.plugin._apiserver.client import ApiError, ApiServer
+from draState.plugin.rehearsal import LocalApiServer, Node
 
 from .conversation import claim_for, devices_of, prepare, until
 from .kubeconfigs import SECRET, ask, asking, encoded, written

@@ -6,19 +6,19 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 import grpc
 import grpc.aio
 import pytest
 
-from dra_agent.devicehealth import DeviceHealth, Finding, Health, look_at
-from dra_agent.healthstream import HEARTBEAT_SECONDS, TIMEOUT_SECONDS, HealthStreamService
-from dra_agent.inventory import Inventory, OfferedDevice
-from dra_agent.rehearsal import AgentProcess, HealthReport, Kubelet, LocalApiServer, Node
-from dra_agent.sockets import SocketServer
-from dra_agent.wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth
+from draState.plugin import Device, Finding, Health, Inventory
+from draState.plugin._healthwatch import HealthWatch
+from draState.plugin._services.healthstream import HEARTBEAT_SECONDS, TIMEOUT_SECONDS, HealthStreamService
+from draState.plugin._services.sockets import SocketServer
+from draState.plugin._services.wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth
+from draState.plugin.rehearsal import AgentProcess, HealthReport, Kubelet, LocalApiServer, Node
 
 from .conversation import LIMIT, talk
 
@@ -169,7 +169,16 @@ def test_the_device_file_decides_what_is_listed(cluster: LocalApiServer, tmp_pat
 
 
 def inventory(*paths: Path | str) -> Inventory:
-    return Inventory("d", "p", {"gpu": OfferedDevice("gpu", device_nodes=tuple(map(str, paths)))})
+    return Inventory("d", "p", (Device("gpu", device_nodes=tuple(map(str, paths))),))
+
+
+def look_at(inventory: Inventory, host_root: str = "/") -> Mapping[tuple[str, str], Finding]:
+    async def look() -> Mapping[tuple[str, str], Finding]:
+        watch = HealthWatch(lambda: inventory, host_root)
+        await watch.look()
+        return watch.findings
+
+    return asyncio.run(look())
 
 
 def test_what_cannot_be_watched_is_unknown(tmp_path: Path) -> None:
@@ -209,7 +218,7 @@ def test_one_missing_node_of_several_makes_a_device_unhealthy(tmp_path: Path) ->
 
 def serve(
     socket_path: str,
-    health: DeviceHealth,
+    health: HealthWatch,
     heartbeat: float,
     say: Callable[[grpc.aio.Channel, HealthStreamService], Awaitable[None]],
 ) -> None:
@@ -231,7 +240,7 @@ def serve(
 
 
 def test_a_report_is_repeated_before_it_expires_only_after_a_new_check(socket_path: str) -> None:
-    health = DeviceHealth(inventory)
+    health = HealthWatch(inventory)
     assert HEARTBEAT_SECONDS * 2 < TIMEOUT_SECONDS
 
     async def say(channel: grpc.aio.Channel, service: HealthStreamService) -> None:
@@ -254,9 +263,9 @@ def test_for_a_client_that_never_reads_nothing_is_queued(socket_path: str) -> No
     def changing() -> Inventory:
         state["n"] += 1
         names = [f"gpu-{n}-{state['n']}" for n in range(4000)]
-        return Inventory("d", "p", {name: OfferedDevice(name) for name in names})
+        return Inventory("d", "p", tuple(map(Device, names)))
 
-    health = DeviceHealth(changing)
+    health = HealthWatch(changing)
 
     async def say(channel: grpc.aio.Channel, service: HealthStreamService) -> None:
         deaf = await unread(channel)

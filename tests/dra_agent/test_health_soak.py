@@ -11,8 +11,8 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from dra_agent.rehearsal import AgentProcess, HealthReport, Journal, Kubelet, LocalApiServer, Node, Pods
-from dra_agent.wire import HEALTH_V1
+from draState.plugin._services.wire import HEALTH_V1
+from draState.plugin.rehearsal import AgentProcess, HealthReport, Journal, Kubelet, LocalApiServer, Node, Pods
 
 from ..long import times
 from .conversation import LIMIT

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from dra_agent.rehearsal import Journal, Kubelet, LocalApiServer, Node, Pods
 from draState import ClaimPhase
+from draState.plugin.rehearsal import Journal, Kubelet, LocalApiServer, Node, Pods
 
 from ..long import times
 

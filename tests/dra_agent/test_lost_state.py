@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from dra_agent.rehearsal import AgentProcess, Claim, LocalApiServer, Node
+from draState.plugin.rehearsal import AgentProcess, Claim, LocalApiServer, Node
 
 from .conversation import claim_for, devices_of, prepare, unprepare, until
 

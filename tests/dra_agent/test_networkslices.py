@@ -11,13 +11,13 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from dra_agent.apiserver import ApiError, ApiServer
-from dra_agent.credentials import Credentials
-from dra_agent.inventory import Inventory, NetworkPool, OfferedDevice
-from dra_agent.rehearsal import LocalApiServer, Node
-from dra_agent.rehearsal.stored import refusal
-from dra_agent.resourceslices import ResourceSlices
-from dra_agent.sliceobjects import network_slices_of
+from draState.plugin import Device, Inventory, NetworkPool
+from draState.plugin._apiserver.client import ApiError, ApiServer
+from draState.plugin._apiserver.credentials import Credentials
+from draState.plugin._slices.objects import network_slices_of
+from draState.plugin._slices.resourceslices import ResourceSlices
+from draState.plugin.rehearsal import LocalApiServer, Node
+from draState.plugin.rehearsal._stored import refusal
 
 from .conversation import claim_for, devices_of, prepare, until
 
@@ -32,11 +32,11 @@ def server(cluster: LocalApiServer) -> Iterator[ApiServer]:
 
 
 def pool(*names: str, **more: Any) -> NetworkPool:
-    return NetworkPool("fabric", {name: OfferedDevice(name) for name in names}, **more)
+    return NetworkPool("fabric", tuple(map(Device, names)), **more)
 
 
 def file_with(*pools: NetworkPool, node: str = "n1") -> Inventory:
-    return Inventory(DRIVER, node, {}, pools)
+    return Inventory(DRIVER, node, (), pools)
 
 
 def network(cluster: LocalApiServer) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ def test_agents_with_the_same_file_write_it_once(cluster: LocalApiServer, server
             agent.publish(file_with(many, node=node))
     assert cluster.writes == 3 + len(agents), "three slices of the pool, and one of each node"
     assert len(network(cluster)) == 3
-    more = pool(*many.devices, "nic-300")
+    more = pool(*(f"nic-{n}" for n in range(301)))
     for node, agent in agents.items():
         agent.publish(file_with(more, node=node))
     assert {item["spec"]["pool"]["generation"] for item in network(cluster)} == {2}
@@ -181,7 +181,7 @@ def test_slices_of_a_controller_of_the_same_driver_are_left_alone(cluster: Local
 def test_they_fit_the_published_schema_and_the_rules_of_names(
     version: str, selector: dict[str, tuple[str, ...]] | None, name: str
 ) -> None:
-    described = NetworkPool(name, {"nic-0": OfferedDevice("nic-0")}, selector)
+    described = NetworkPool(name, (Device("nic-0"),), selector)
     for item in network_slices_of(DRIVER, described):
         assert kubernetes_validate.validate(item, version, strict=True) == version
         assert refusal(item, None) == ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dra_agent.rehearsal import Kubelet, LocalApiServer, Node
+from draState.plugin.rehearsal import Kubelet, LocalApiServer, Node
 
 from .conversation import LIMIT, claim_for, devices_of, prepare, talk, until
 
@@ -114,7 +114,7 @@ def test_a_changed_device_file_is_published_without_a_restart(node: Node, cluste
     change(node, devices=[{"name": "gpu-0"}, {"name": "new"}])
     until(lambda: published(cluster) == ["gpu-0", "new"])
     assert cluster.slices()[0]["spec"]["pool"]["generation"] == 2
-    assert agent.details()["devices_file"] == "good"
+    assert agent.details()["inventory"] == "good"
 
 
 def test_a_standby_publishes_the_present_devices_when_it_takes_over(node: Node, cluster: LocalApiServer) -> None:
@@ -134,13 +134,13 @@ def test_a_broken_device_file_is_refused_and_the_devices_stay(node: Node, cluste
     agent = node.start()
     until(lambda: published(cluster) == node.devices)
     change(node, devices=[{"name": "gpu.0"}])
-    until(lambda: "devices[0].name" in agent.details()["devices_file"])
+    until(lambda: "devices[0].name" in agent.details()["inventory"])
     assert "not a DNS label" in agent.log
     assert agent.details()["ready"]
     assert devices_of(prepare(node, claim_for(cluster, node, "a", "gpu-0"))) == ["gpu-0"]
     assert published(cluster) == node.devices
     change(node)
-    until(lambda: agent.details()["devices_file"] == "good")
+    until(lambda: agent.details()["inventory"] == "good")
 
 
 @pytest.mark.parametrize("versions", [[], ["v1beta1", "v1beta2"]])

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dra_agent.apiserver import ApiError, ApiServer
-from dra_agent.credentials import Credentials
-from dra_agent.rehearsal import LocalApiServer, NothingInjected, injected
-from dra_agent.rehearsal.stored import canonical
 from draState import Device, Prepared
+from draState.plugin._apiserver.client import ApiError, ApiServer
+from draState.plugin._apiserver.credentials import Credentials
+from draState.plugin.rehearsal import LocalApiServer, NothingInjected, injected
+from draState.plugin.rehearsal._stored import canonical
 
 DRIVER = "gpu.example.com"
 

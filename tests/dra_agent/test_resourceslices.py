@@ -8,14 +8,14 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from dra_agent.apiserver import ApiError, ApiServer
-from dra_agent.credentials import Credentials
-from dra_agent.inventory import Inventory, OfferedDevice
-from dra_agent.rehearsal import LocalApiServer
-from dra_agent.rehearsal.stored import refusal
-from dra_agent.resourceslices import ResourceSlices
-from dra_agent.sliceobjects import slices_of
-from dra_agent.slicewriter import NotServed
+from draState.plugin import Device, Inventory
+from draState.plugin._apiserver.client import ApiError, ApiServer
+from draState.plugin._apiserver.credentials import Credentials
+from draState.plugin._slices.objects import slices_of
+from draState.plugin._slices.resourceslices import ResourceSlices
+from draState.plugin._slices.writer import NotServed
+from draState.plugin.rehearsal import LocalApiServer
+from draState.plugin.rehearsal._stored import refusal
 
 DRIVER = "gpu.example.com"
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "controller": True}
@@ -29,13 +29,13 @@ def server(cluster: LocalApiServer) -> Iterator[ApiServer]:
     server.close()
 
 
-def inventory(*devices: OfferedDevice | str, pool: str = "n1") -> Inventory:
-    offered = [device if isinstance(device, OfferedDevice) else OfferedDevice(device) for device in devices]
-    return Inventory(DRIVER, pool, {device.name: device for device in offered})
+def inventory(*devices: Device | str, pool: str = "n1") -> Inventory:
+    offered = [device if isinstance(device, Device) else Device(device) for device in devices]
+    return Inventory(DRIVER, pool, tuple(offered))
 
 
 def many(count: int, **more: Any) -> Inventory:
-    return inventory(*(OfferedDevice(f"gpu-{n}", **more) for n in range(count)))
+    return inventory(*(Device(f"gpu-{n}", **more) for n in range(count)))
 
 
 def generations(cluster: LocalApiServer) -> list[int]:
@@ -43,7 +43,7 @@ def generations(cluster: LocalApiServer) -> list[int]:
 
 
 def with_memory(amount: object) -> Inventory:
-    return inventory(OfferedDevice("gpu-0", capacity={"memory": {"value": amount}}), "gpu-1")
+    return inventory(Device("gpu-0", capacity={"memory": {"value": amount}}), "gpu-1")
 
 
 def test_devices_are_published_changed_and_withdrawn(cluster: LocalApiServer, server: ApiServer) -> None:
@@ -229,7 +229,7 @@ def test_attributes_that_are_lists_make_smaller_slices() -> None:
 
 def tainted(*keys: str) -> Inventory:
     taints = tuple({"key": key, "value": "v", "effect": "NoSchedule"} for key in keys)
-    return inventory(OfferedDevice("gpu-0", taints=taints), "gpu-1")
+    return inventory(Device("gpu-0", taints=taints), "gpu-1")
 
 
 def times(cluster: LocalApiServer) -> dict[str, str]:
@@ -268,7 +268,7 @@ PUBLISHED: dict[str, Inventory] = {
     "no devices": inventory(),
     "many": many(130),
     "everything": inventory(
-        OfferedDevice(
+        Device(
             "gpu-0",
             shared=True,
             taints=({"key": "a.b/c", "value": "d", "effect": "NoExecute"}, {"key": "e", "effect": "NoSchedule"}),

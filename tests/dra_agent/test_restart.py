@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_agent.rehearsal import LocalApiServer, Node
+from draState.plugin.rehearsal import LocalApiServer, Node
 
 from .conversation import claim_for, devices_of, prepare, talk, unprepare, until
 

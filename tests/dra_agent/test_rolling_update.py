@@ -8,7 +8,7 @@ import time
 import grpc
 import pytest
 
-from dra_agent.rehearsal import Journal, Kubelet, LocalApiServer, Node, Pods
+from draState.plugin.rehearsal import Journal, Kubelet, LocalApiServer, Node, Pods
 
 from .conversation import claim_for, prepare, until
 

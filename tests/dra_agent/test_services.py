@@ -15,9 +15,9 @@ from typing import Any
 import grpc
 import pytest
 
-from dra_agent.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, Node
-from dra_agent.sockets import SocketServer
-from dra_agent.wire import HEALTH_WATCH, V1BETA1
+from draState.plugin._services.sockets import SocketServer
+from draState.plugin._services.wire import HEALTH_WATCH, V1BETA1
+from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, Node
 
 from .conversation import LIMIT, claim_for, devices_of, prepare, talk, unprepare, until
 

@@ -8,22 +8,28 @@ from pathlib import Path
 import pytest
 
 from dra_agent import cli
-from dra_agent.inventory import Inventory, InventoryFile, SettingsError
-from dra_agent.rehearsal.stored import refusal
-from dra_agent.sliceobjects import slices_of
+from dra_agent.driver import FileDriver
+from dra_agent.inventory import read_inventory
+from draState.plugin import Inventory, Settings, SettingsError
+from draState.plugin._slices.objects import slices_of
+from draState.plugin.rehearsal._stored import refusal
 
 
 def inventory(tmp_path: Path, content: object) -> Inventory:
     path = tmp_path / "devices.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return Inventory.read(str(path), "node-1")
+    return read_inventory(str(path), "node-1")
 
 
 def test_a_device_file_is_read(tmp_path: Path) -> None:
     devices = [{"name": "gpu-0", "env": {"A": 1}, "device_nodes": ["/dev/null"], "shared": True}, {"name": "gpu-1"}]
     read = inventory(tmp_path, {"driver": "gpu.example.com", "devices": devices})
-    assert (read.driver, read.pool, sorted(read.devices)) == ("gpu.example.com", "node-1", ["gpu-0", "gpu-1"])
-    assert (read.devices["gpu-0"].env, read.devices["gpu-0"].shared) == ({"A": "1"}, True)
+    assert (read.driver, read.pool, [each.name for each in read.devices]) == (
+        "gpu.example.com",
+        "node-1",
+        ["gpu-0", "gpu-1"],
+    )
+    assert (read.devices[0].env, read.devices[0].shared) == ({"A": "1"}, True)
     assert inventory(tmp_path, {"driver": "a.b", "pool": "p", "devices": []}).pool == "p"
 
 
@@ -69,7 +75,7 @@ WRONG: dict[str, tuple[object, str]] = {
     "a name that is no string": (device(name=7), "not a DNS label"),
     "two of a name": (device(name="x"), r"devices\[1\]\.name: two devices are called 'x'"),
     "shared as a word": (device(shared="no"), r"devices\[1\]\.shared: true or false"),
-    "nodes that are no list": (device(device_nodes="/dev/null"), r"devices\[1\]\.device_nodes: a list of paths"),
+    "nodes that are no list": (device(device_nodes="/dev/null"), r"devices\[1\]\.device_nodes: a list"),
     "a node without its folder": (device(device_nodes=["null"]), "not an absolute path"),
     "an empty node": (device(device_nodes=[""]), "not an absolute path"),
     "one variable with two values": (
@@ -90,7 +96,7 @@ WRONG: dict[str, tuple[object, str]] = {
     "an attribute of no kind": (device(attributes={"a": {}}), r"devices\[1\]\.attributes\.a: .* exactly one of"),
     "an attribute of two kinds": (device(attributes={"a": {"int": 1, "bool": True}}), "exactly one of"),
     "an attribute of another kind": (device(attributes={"a": {"float": 1}}), "exactly one of"),
-    "an attribute without a kind": (device(attributes={"a": "x"}), "exactly one of"),
+    "an attribute without a kind": (device(attributes={"a": 1.5}), "exactly one of"),
     "an int that is a bool": (device(attributes={"a": {"int": True}}), "whole number"),
     "an int of 65 bits": (device(attributes={"a": {"int": 2**63}}), "64 bits"),
     "a bool that is a word": (device(attributes={"a": {"bool": "true"}}), "true or false"),
@@ -172,7 +178,7 @@ def test_what_both_grammars_allow_is_accepted(tmp_path: Path, fields: dict[str, 
 def test_network_pools_are_read(tmp_path: Path) -> None:
     pools = [pool(), {**selected({"a.b/rack": ["7", "8"], "zone": "x"}), "pool": "rack", "devices": [{"name": "n"}]}]
     read = inventory(tmp_path, network(pools))
-    assert [(each.name, list(each.devices), each.node_selector) for each in read.network] == [
+    assert [(each.name, [device.name for device in each.devices], each.node_selector) for each in read.network] == [
         ("net", ["nic"], None),
         ("rack", ["n"], {"a.b/rack": ("7", "8"), "zone": ("x",)}),
     ]
@@ -212,52 +218,45 @@ def test_the_node_must_have_a_name_that_a_node_can_have(node: str, capsys: pytes
     assert "--node: " in capsys.readouterr().err
 
 
-def test_both_folders_of_kubelet_follow_from_its_root(tmp_path: Path) -> None:
-    inventory(tmp_path, {"driver": "a.b", "devices": []})
-    arguments = ["--node", "n", "--devices", str(tmp_path / "devices.json")]
-    found = cli._settings(cli._parser().parse_args(arguments))
+def test_both_folders_of_kubelet_follow_from_its_root() -> None:
+    found = Settings(node="n").places("a.b")
     assert (found.dra_socket, found.registration_socket) == (
         "/var/lib/kubelet/plugins/a.b/dra.sock",
         "/var/lib/kubelet/plugins_registry/a.b-reg.sock",
     )
-    found = cli._settings(cli._parser().parse_args([*arguments, "--kubelet-dir", "/var/lib/k0s/kubelet"]))
+    found = Settings(node="n", kubelet_dir="/var/lib/k0s/kubelet").places("a.b")
     assert (found.plugin, found.registry) == (
         "/var/lib/k0s/kubelet/plugins/a.b",
         "/var/lib/k0s/kubelet/plugins_registry",
     )
     assert found.state == "/var/lib/k0s/kubelet/plugins/a.b/claims"
-    found = cli._settings(cli._parser().parse_args([*arguments, "--registry-dir", "/r", "--plugin-dir", "/p"]))
+    found = Settings(node="n", registry_dir="/r", plugin_dir="/p").places("a.b")
     assert (found.plugin, found.registry) == ("/p", "/r")
 
 
+def test_every_option_has_the_default_of_its_setting() -> None:
+    options = cli._parser().parse_args(["--devices", "x", "--node", "n"])
+    assert Settings.of(options) == Settings(node="n")
+
+
 def test_a_changed_device_file_is_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "devices.json"
     inventory(tmp_path, {"driver": "a.b", "devices": [{"name": "x"}]})
-    file = InventoryFile(str(path), "node-1")
-    assert not file.refresh()
-    path.write_text(path.read_text() + "\n")
-    assert not file.refresh(), "the same devices"
-    inventory(tmp_path, {"driver": "a.b", "devices": [{"name": "x"}, {"name": "y"}]})
-    assert file.refresh()
-    assert list(file.current.devices) == ["x", "y"]
-    assert not file.error
+    driver = FileDriver(str(tmp_path / "devices.json"), "node-1")
+    assert (driver.name, driver.pool, len(driver.devices())) == ("a.b", "node-1", 1)
+    inventory(tmp_path, {"driver": "a.b", "pool": "p", "devices": [{"name": "x"}, {"name": "y"}]})
+    assert ([device.name for device in driver.devices()], driver.pool) == (["x", "y"], "p")
 
 
 @pytest.mark.parametrize("content", ["{", '{"driver": "other.driver", "devices": []}', device(name="gpu.0"), None])
 def test_a_device_file_that_went_bad_changes_nothing(tmp_path: Path, content: object) -> None:
     path = tmp_path / "devices.json"
-    good = {"driver": "a.b", "devices": [{"name": "x"}]}
-    inventory(tmp_path, good)
-    file = InventoryFile(str(path), "node-1")
-    before = file.current
+    inventory(tmp_path, {"driver": "a.b", "devices": [{"name": "x"}], "network_pools": [pool()]})
+    driver = FileDriver(str(path), "node-1")
     if content is None:
         path.unlink()
     else:
         path.write_text(content if isinstance(content, str) else json.dumps(content))
     for _ in range(2):
-        assert not file.refresh()
-        assert "devices.json" in file.error
-        assert file.current is before
-    inventory(tmp_path, good)
-    assert not file.refresh()
-    assert not file.error
+        with pytest.raises(SettingsError, match=r"devices\.json"):
+            driver.devices()
+        assert (driver.name, driver.pool, len(driver.network_pools())) == ("a.b", "node-1", 1)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dra_agent.rehearsal import Journal, Kubelet, LocalApiServer, Node, Pods
+from draState.plugin.rehearsal import Journal, Kubelet, LocalApiServer, Node, Pods
 
 CLAIMS = 1000
 AT_ONCE = 64

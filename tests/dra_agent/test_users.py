@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dra_agent.cdi import device_edits
-from dra_agent.users import Processes
 from draState import Device, DRAError, DriverClaim
+from draState.plugin import Device as OfferedDevice
+from draState.plugin import PreparedDevice
+from draState.plugin._cdi import device_edits
+from draState.plugin._users import Processes
 
 UID = "0c9f3a52-1111-2222-3333-444444444444"
 
@@ -24,9 +26,11 @@ def proc(tmp_path: Path) -> Path:
     return tmp_path / "proc"
 
 
-def claim(node: Path, **device: object) -> DriverClaim:
+def users(proc: Path, node: Path, **device: object) -> list[str]:
+    """Who uses a claim whose device has this device node."""
     given = Device("p", "gpu-0", **device)  # type: ignore[arg-type]
-    return DriverClaim(UID, "c", "ns", (given,), driver_data=[device_edits(UID, given, {}, [str(node)])])
+    edits = device_edits(UID, PreparedDevice(given), OfferedDevice("gpu-0", device_nodes=(str(node),)))
+    return Processes(str(proc), "/").using(DriverClaim(UID, "c", "ns", (given,)), [edits])
 
 
 @pytest.fixture
@@ -48,22 +52,22 @@ def user(proc: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_a_process_that_has_opened_the_device_node_is_a_user(
     proc: Path, tmp_path: Path, user: subprocess.Popen[bytes]
 ) -> None:
-    (found,) = Processes(str(proc), "/").using(claim(tmp_path / "gpu0"))
+    (found,) = users(proc, tmp_path / "gpu0")
     assert found.startswith(f"pid {user.pid} (")
-    assert Processes(str(proc), "/").using(claim(tmp_path / "another")) == []
+    assert users(proc, tmp_path / "another") == []
 
 
 @pytest.mark.parametrize("device", [{"share_id": "s"}, {"admin_access": True}])
 def test_the_node_of_a_shared_device_shows_no_user_of_this_claim(
     proc: Path, tmp_path: Path, user: subprocess.Popen[bytes], device: dict[str, object]
 ) -> None:
-    assert Processes(str(proc), "/").using(claim(tmp_path / "gpu0", **device)) == []
+    assert users(proc, tmp_path / "gpu0", **device) == []
 
 
 def test_dev_null_has_no_users(proc: Path, user: subprocess.Popen[bytes]) -> None:
     with subprocess.Popen(["sleep", "1000"], env={}, stdin=subprocess.DEVNULL) as process:
         (proc / str(process.pid)).symlink_to(f"/proc/{process.pid}")
-        found = Processes(str(proc), "/").using(claim(Path("/dev/null")))
+        found = users(proc, Path("/dev/null"))
         process.kill()
     assert found == []
 
@@ -74,13 +78,13 @@ def test_a_process_is_named_with_its_pod_and_one_that_ended_is_not(proc: Path, t
     (proc / "7" / "comm").write_text("python3\n")
     (proc / "7" / "environ").write_bytes(f"A=b\0DRA_CLAIM_GPU_0={UID}\0".encode())
     (proc / "7" / "cgroup").write_text(f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-1.scope\n")
-    assert Processes(str(proc), "/").using(claim(tmp_path / "none")) == [f"pid 7 (python3) of pod {UID}"]
+    assert users(proc, tmp_path / "none") == [f"pid 7 (python3) of pod {UID}"]
 
 
 def test_a_process_that_cannot_be_looked_at_may_be_a_user(proc: Path, tmp_path: Path) -> None:
     (proc / "7" / "environ").mkdir(parents=True)  # an error for any user, unlike missing rights
     with pytest.raises(DRAError, match="process 7 cannot be looked at"):
-        Processes(str(proc), "/").using(claim(tmp_path / "none"))
+        users(proc, tmp_path / "none")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +101,7 @@ def test_a_container_whose_spec_has_the_claim_is_a_user_whatever_its_process_did
     container.mkdir(parents=True)
     (container / "config.json").write_text(json.dumps({"process": {"env": ["A=b", f"DRA_CLAIM_GPU_0={UID}"]}}))
     (container / pid_file).write_text(str(user.pid))
-    (found,) = Processes(str(proc), "/").using(claim(tmp_path / "another"))
+    (found,) = users(proc, tmp_path / "another")
     assert found.startswith(f"pid {user.pid} (")
     (container / pid_file).write_text("4194305")  # it has ended, and the runtime has not noticed yet
-    assert Processes(str(proc), "/").using(claim(tmp_path / "another")) == []
+    assert users(proc, tmp_path / "another") == []

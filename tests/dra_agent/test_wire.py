@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dra_agent import wire
+from draState.plugin._services import wire
 
 
 @pytest.mark.parametrize("api", [wire.V1, wire.V1BETA1])

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from dra_agent.rehearsal import Claim, LocalApiServer, Node, injected
+from draState.plugin.rehearsal import Claim, LocalApiServer, Node, injected
 
 from .cdirules import broken_rules
 from .conversation import claim_for, devices_of, prepare, unprepare, until

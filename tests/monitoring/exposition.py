@@ -12,7 +12,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from checkpointmanager.testing import damage
-from dra_agent.rehearsal import Claim, Kubelet, LocalApiServer, Node
+from draState.plugin.rehearsal import Claim, Kubelet, LocalApiServer, Node
 
 # What Prometheus itself adds for every target.
 OF_PROMETHEUS = {"up": {"instance", "job"}}

@@ -11,15 +11,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
 
-import grpc
-
-from .wire import LIST_CLAIMS, RELEASE_CLAIM, Method
+from draState import DRAError
+from draState.plugin import HeldClaim, HeldClaims
 
 COMMANDS = ("claims", "release")
 SOCKETS = "/var/lib/kubelet/plugins/*/dra*.sock"
-SECONDS = 60.0  # the agent may have to ask the API server for every claim
 EXAMPLES = """examples:
   dra-agent claims                      claims that hold devices, and their pods
   dra-agent release 0c9f3a52-…          after asking; only if it is an orphan
@@ -38,21 +36,18 @@ def operate(argv: Sequence[str]) -> int:
     complaints = []
     for path in sockets:  # in a rolling update one of them belongs to an agent that stands by
         try:
-            with grpc.insecure_channel(f"unix:{path}") as channel:
-                claims = _call(channel, LIST_CLAIMS, LIST_CLAIMS.request()).claims
+            with HeldClaims(path) as held:
                 if arguments.command == "claims":
-                    return _show(claims, arguments.json)
-                return _release(channel, claims, arguments)
-        except grpc.RpcError as error:
-            complaints.append(f"{path}: the agent does not answer: {error.details()}")
+                    return _show(held.list(), arguments.json)
+                return _release(held, arguments)
+        except DRAError as error:
+            complaints.append(str(error))
     return _complain("; ".join(complaints))
 
 
-def _show(claims: Sequence[Any], as_json: bool) -> int:
-    fields = ("uid", "namespace", "name", "phase", "devices", "pods", "orphan", "unknown")
+def _show(claims: Sequence[HeldClaim], as_json: bool) -> int:
     if as_json:
-        rows = [{field: _plain(getattr(claim, field)) for field in fields} for claim in claims]
-        print(json.dumps(rows, indent=1))
+        print(json.dumps([asdict(claim) for claim in claims], indent=1))
         return 0
     for claim in claims:
         print(_line(claim))
@@ -60,9 +55,8 @@ def _show(claims: Sequence[Any], as_json: bool) -> int:
     return 0
 
 
-def _release(channel: grpc.Channel, claims: Sequence[Any], arguments: argparse.Namespace) -> int:
-    known = {claim.uid: claim for claim in claims}
-    claim = known.get(arguments.uid)
+def _release(held: HeldClaims, arguments: argparse.Namespace) -> int:
+    claim = next((claim for claim in held.list() if claim.uid == arguments.uid), None)
     if claim is None:
         return _complain(f"claim {arguments.uid} is not known here: no device is held for it; see dra-agent claims")
     print(_line(claim))
@@ -70,9 +64,8 @@ def _release(channel: grpc.Channel, claims: Sequence[Any], arguments: argparse.N
         return _complain("it is not an orphan: a pod may be using it. Nothing was changed; --force releases it anyway")
     if not arguments.yes and not _agreed():
         return _complain("Nothing was changed.")
-    reply = _call(channel, RELEASE_CLAIM, RELEASE_CLAIM.request(uid=claim.uid, force=arguments.force))
-    if reply.error:
-        return _complain(reply.error)
+    if error := held.release(claim.uid, force=arguments.force):
+        return _complain(error)
     print("released: its devices are free")
     return 0
 
@@ -88,7 +81,7 @@ def _agreed() -> bool:
         return False
 
 
-def _line(claim: Any) -> str:
+def _line(claim: HeldClaim) -> str:
     name = f"{claim.namespace}/{claim.name}" if claim.name else "(name not known)"
     parts = [claim.uid, name, claim.phase or "no phase", "devices: " + (", ".join(claim.devices) or "UNKNOWN")]
     if claim.pods:
@@ -98,17 +91,6 @@ def _line(claim: Any) -> str:
     if claim.unknown:
         parts.append(f"UNKNOWN: {claim.unknown}")
     return "  ".join(parts)
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str) else list(value)
-
-
-def _call(channel: grpc.Channel, method: Method, request: Any) -> Any:
-    call = channel.unary_unary(
-        method.path, request_serializer=method.request.SerializeToString, response_deserializer=method.reply.FromString
-    )
-    return call(request, timeout=SECONDS)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,9 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from draState import ClaimInvalid, DriverClaim, OpaqueConfig
-
-from . import grammar
-from .cdi import CLAIM, DEVICE
+from draState.plugin import check_edits
 
 MEMBERS = ("env", "annotations")
 SHOWN = 63  # characters of a member's name in an error
@@ -62,22 +60,4 @@ def _check(parameters: object) -> None:
         values = parameters.get(member) or {}
         if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
             raise ValueError(f"{member} must be an object whose values are strings")
-        for name, value in values.items():
-            _RULES[member](name, value)
-
-
-def _environment(name: str, value: str) -> None:
-    try:
-        grammar.environment(name, value)
-    except ValueError:
-        raise ValueError("env: a name is not empty and has no '=', and there is no NUL anywhere") from None
-    if name.startswith((DEVICE, CLAIM)):
-        raise ValueError(f"env: names that begin with {DEVICE} or {CLAIM} are the agent's own")
-
-
-def _annotation(name: str, _: str) -> None:
-    if not grammar.is_qualified_key(name):
-        raise ValueError("annotations: a name is one of Kubernetes' annotations, such as example.com/mode")
-
-
-_RULES = {"env": _environment, "annotations": _annotation}
+    check_edits(parameters.get("env") or {}, parameters.get("annotations") or {})

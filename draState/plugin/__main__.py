@@ -1,0 +1,42 @@
+"""`python -m draState.plugin MODULE:DRIVER …` serves drivers; also for the rehearsal, which starts them so."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+
+from checkpointmanager import CheckpointError
+
+from . import Driver, Settings, SettingsError, add_options, serve
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until stopped. Returns 0 after SIGTERM, 2 for settings that cannot work, 1 for other errors."""
+    parser = argparse.ArgumentParser("python -m draState.plugin", description="Serve DRA drivers as kubelet plugins.")
+    parser.add_argument("drivers", nargs="+", metavar="MODULE:DRIVER", help="subclasses of draState.plugin.Driver")
+    add_options(parser)
+    options = parser.parse_args(argv)
+    logging.basicConfig(
+        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    try:
+        serve([_driver(name) for name in options.drivers], Settings.of(options))
+    except (SettingsError, CheckpointError, OSError) as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2 if isinstance(error, SettingsError) else 1
+    return 0
+
+
+def _driver(name: str) -> Driver:
+    module, _, attribute = name.partition(":")
+    found = getattr(importlib.import_module(module), attribute, None)
+    if not (isinstance(found, type) and issubclass(found, Driver)):
+        raise SettingsError(f"{name}: not a subclass of draState.plugin.Driver")
+    return found()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

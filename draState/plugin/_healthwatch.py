@@ -1,0 +1,145 @@
+"""Watches the devices of this node: asks the driver, and checks the device nodes of all devices that it does not judge.
+
+A device whose node is gone is unhealthy until the node is back. It checks once a second, in a thread, with an lstat
+per node. inotify would be quicker and miss more: a node on devtmpfs or behind a mount may disappear without an event,
+and a missing folder cannot be watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .. import Health
+from .._errors import in_one_line
+from ._driver import Finding
+from ._inventory import Device, Inventory
+
+logger = logging.getLogger("draState.plugin")
+
+LOOK_SECONDS = 1.0  # between two checks
+MAX_LINKS = 40  # followed in a row: the kernel's limit
+NUMBERS = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.UNHEALTHY: 2}  # in the API and in the metric
+
+Findings = Mapping[tuple[str, str], Finding]  # by pool and device
+
+
+class HealthWatch:
+    """`run` it as a task. Findings are replaced as a whole, so readers in other threads need no lock."""
+
+    def __init__(
+        self,
+        inventory: Callable[[], Inventory],
+        host_root: str = "/",
+        ask: Callable[[], Mapping[str, Finding]] = dict,
+    ) -> None:
+        """`host_root` is where the root of the host is mounted; `ask` returns what the driver says, by device."""
+        self._inventory = inventory
+        self._host_root = host_root
+        self._ask = ask
+        self.findings: Findings = {}
+        self.looked = 0.0  # time.time() of the findings
+        self._changed = asyncio.Event()  # replaced after each change, so that every waiter sees it
+
+    async def run(self) -> None:
+        """Check for ever. If a check hangs, the findings get old, and kubelet treats old findings as unknown."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Check once, now."""
+        found = await asyncio.to_thread(self._look)
+        before, self.findings, self.looked = self.findings, found, time.time()
+        if found == before:
+            return
+        for key in found:
+            _log(key, before.get(key), found[key])
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def _look(self) -> Findings:
+        devices = self._inventory().all_devices()
+        try:
+            said = self._ask()
+        except Exception as error:  # noqa: BLE001  (a hook is foreign code)
+            failed = Finding(Health.UNKNOWN, f"the driver's health check failed: {in_one_line(error)}")
+            return dict.fromkeys(devices, failed)
+        return {key: said.get(key[1]) or _finding(device, self._host_root) for key, device in devices.items()}
+
+    async def changed(self, seen: Findings, limit: float) -> None:
+        """Wait until the findings differ from `seen`, or for `limit` seconds."""
+        if self.findings != seen:
+            return
+        try:
+            await asyncio.wait_for(self._changed.wait(), limit)
+        except TimeoutError:
+            return
+
+    def details(self) -> dict[str, object]:
+        """For /readyz: the number of devices in each state, and the unhealthy ones by name."""
+        findings = self.findings
+        counted = Counter(finding.health for finding in findings.values())
+        ill = {
+            "/".join(key): finding.message
+            for key, finding in sorted(findings.items())
+            if finding.health is Health.UNHEALTHY
+        }
+        return {**{health.name.lower(): counted[health] for health in Health}, "unhealthy_devices": ill}
+
+
+class HealthMetrics(Collector):
+    """One series per device, made at each scrape."""
+
+    def __init__(self, health: HealthWatch, registry: CollectorRegistry) -> None:
+        self._health = health
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily(
+            "dra_agent_device_health",
+            "Health of a device: 0 unknown, 1 healthy, 2 unhealthy.",
+            labels=["pool_name", "device_name"],
+        )
+        for key, finding in self._health.findings.items():
+            family.add_metric(key, NUMBERS[finding.health])
+        return [family]
+
+
+def _finding(device: Device, host_root: str) -> Finding:
+    if not device.device_nodes:
+        return Finding(Health.UNKNOWN, "the device has no device node to check")
+    for path in device.device_nodes:
+        try:
+            _find(path, host_root.rstrip("/"))
+        except (FileNotFoundError, NotADirectoryError):
+            return Finding(Health.UNHEALTHY, f"{path} is gone")
+        except OSError as error:
+            return Finding(Health.UNKNOWN, f"{path} cannot be checked: {error.strerror}")
+    return Finding(Health.HEALTHY)
+
+
+def _find(path: str, root: str) -> None:
+    """Raises OSError if the path is missing. Follows links as the host does: absolute ones would lead into our root."""
+    for _ in range(MAX_LINKS):
+        if not stat.S_ISLNK(os.lstat(root + path).st_mode):
+            return
+        path = os.path.join(os.path.dirname(path), os.readlink(root + path))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _log(key: tuple[str, str], before: Finding | None, now: Finding) -> None:
+    if before == now or (before is None and now.health is not Health.UNHEALTHY):
+        return
+    level = logging.WARNING if now.health is Health.UNHEALTHY else logging.INFO
+    logger.log(level, "device %s is %s%s", "/".join(key), now.health.name.lower(), now.message and f": {now.message}")

@@ -1,0 +1,185 @@
+"""Makes the hooks of a ClaimPreparer from a Driver: its own hooks, and around them what every driver needs: the API
+server for look-ups, one CDI file per claim, the configs of pods, and the processes that use a device.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, cast
+
+from .. import (
+    ClaimGone,
+    ClaimInvalid,
+    ClaimRef,
+    DRAError,
+    DriverClaim,
+    DriverHooks,
+    DriverState,
+    PodConfigStore,
+    ServerUnreachable,
+    read_allocation,
+)
+from . import _podconfigs as podconfigs
+from ._apiserver.client import CLAIMS, ApiError, ApiTimeout, ApiUnreachable
+from ._cdi import CdiFolder, device_edits
+from ._driver import Driver, Hook, PreparedDevice
+from ._inventory import Inventory
+from ._users import Processes
+
+T = TypeVar("T")
+
+
+class ClaimSource(Protocol):
+    """What is needed of an ApiServer."""
+
+    def claim(self, namespace: str, name: str) -> Mapping[str, Any]: ...
+    def claims(self) -> Iterator[Mapping[str, Any]]: ...
+
+
+class Caller:
+    """Calls the hooks of a driver from threads; coroutines run on the event loop that made this object."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def result(self, answer: Hook[T]) -> T:
+        """Wait for the answer of a hook. Not for the event loop itself."""
+        if isinstance(answer, Awaitable):
+            answer = cast("Awaitable[T]", answer)
+            return asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop).result()
+        return answer
+
+    async def call(self, hook: Callable[[], Hook[T]]) -> T:
+        """Call a hook from the event loop."""
+        return await asyncio.to_thread(lambda: self.result(hook()))
+
+
+async def _awaited(answer: Awaitable[T]) -> T:
+    return await answer
+
+
+class PluginHooks(DriverHooks):
+    """The `driver_data` of a claim is what the driver chose ("data"), the devices of the CDI file, and the configs.
+
+    So the file can be written again even if the driver offers other devices by then.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        caller: Caller,
+        inventory: Callable[[], Inventory],
+        cdi: CdiFolder,
+        pods: PodConfigStore,
+        server: ClaimSource,
+        processes: Processes,
+    ) -> None:
+        """`inventory` returns what the node offers now."""
+        self.driver = driver.name
+        self._driver = driver
+        self._result = caller.result
+        self._inventory = inventory
+        self._cdi = cdi
+        self._pods = pods
+        self._server = server
+        self._processes = processes
+
+    @property
+    def chooses(self) -> bool:
+        return type(self._driver).choose is not Driver.choose
+
+    def look_up(self, ref: ClaimRef) -> DriverClaim:
+        with _translated(f"claim {ref.namespace}/{ref.name} (UID {ref.uid})"):
+            found = self._server.claim(ref.namespace, ref.name)
+        return read_allocation(ref, found, self.driver)
+
+    def check(self, claim: DriverClaim) -> None:
+        where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"
+        inventory = self._inventory()
+        for device in claim.devices:
+            offered = inventory.offered(device.pool_name, device.device_name)
+            if not offered:
+                name = f"{device.pool_name}/{device.device_name}"
+                raise ClaimInvalid(f"{where} was given device {name}, which this node does not have")
+            if device.share_id and not offered.shared:
+                raise ClaimInvalid(f"{where} was given a share of {device.device_name}, which is not for sharing")
+        self._result(self._driver.check(claim))
+
+    def choose(self, claim: DriverClaim, held: Mapping[str, DriverClaim]) -> Any:
+        others = {uid: _for_driver(other) for uid, other in held.items()}
+        return {"data": self._result(self._driver.choose(claim, others))}
+
+    def set_up(self, claim: DriverClaim) -> DriverClaim:
+        given = self._result(self._driver.set_up(_for_driver(claim)))
+        prepared = [PreparedDevice(device) for device in claim.devices] if given is None else list(given)
+        inventory = self._inventory()
+        edits = []
+        for each in prepared:
+            offered = inventory.offered(each.device.pool_name, each.device.device_name)
+            if not offered:  # it has changed since it was checked
+                raise ClaimInvalid(f"device {each.device.pool_name}/{each.device.device_name} is not there any more")
+            edits.append(device_edits(claim.uid, each, offered))
+        configs = {podconfigs.key(each.device): each.config for each in prepared if each.config is not None}
+        data = _data(claim)
+        podconfigs.follow(self._pods, claim, configs)
+        self._cdi.write(claim.uid, edits, data)
+        devices = [each.device for each in prepared]
+        ready = [replace(each, cdi_device_ids=(self._cdi.device_id(claim.uid, each),)) for each in devices]
+        return replace(claim, devices=tuple(ready), driver_data={"data": data, "devices": edits, "configs": configs})
+
+    def refresh(self, claim: DriverClaim) -> None:
+        record = claim.driver_data
+        podconfigs.follow(self._pods, claim, record.get("configs") or {})
+        self._cdi.write(claim.uid, record["devices"], _data(claim))
+        self._result(self._driver.refresh(_for_driver(claim)))
+
+    def tear_down(self, claim: DriverClaim) -> None:
+        self._result(self._driver.tear_down(_for_driver(claim)))
+        self._cdi.remove(claim.uid)
+        podconfigs.forget(self._pods, claim.uid)
+
+    def users(self, claim: DriverClaim) -> list[str]:
+        record = claim.driver_data if isinstance(claim.driver_data, dict) else {}
+        return self._processes.using(claim, record.get("devices") or [])
+
+    def find(self, uid: str) -> ClaimRef | None:
+        with _translated(f"claim (UID {uid})"):
+            for claim in self._server.claims():
+                metadata = claim.get("metadata") or {}
+                if metadata.get("uid") == uid:
+                    return ClaimRef(uid, metadata["name"], metadata["namespace"])
+        raise ClaimGone(f"claim (UID {uid}): the API server has no claim with this UID")
+
+    def traces(self) -> Iterable[str]:
+        return self._cdi.uids()
+
+    def trace(self, uid: str) -> DriverState | None:
+        return self._cdi.shown(uid, self._inventory().pool_of)
+
+
+def _data(claim: DriverClaim) -> Any:
+    """What the driver chose."""
+    return claim.driver_data.get("data") if isinstance(claim.driver_data, dict) else None
+
+
+def _for_driver(claim: DriverClaim) -> DriverClaim:
+    return replace(claim, driver_data=_data(claim))
+
+
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    """Errors of the API server, as look_up raises them."""
+    try:
+        yield
+    except ApiTimeout:
+        raise
+    except ApiUnreachable as error:
+        raise ServerUnreachable(str(error)) from error
+    except ApiError as error:
+        if error.missing == CLAIMS:
+            raise ClaimGone(f"{where}: {error}") from error
+        raise DRAError(str(error)) from error

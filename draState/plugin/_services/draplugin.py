@@ -1,0 +1,100 @@
+"""The DRAPlugin service: kubelet's calls on one side, the preparer on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from checkpointmanager.aio import KeyedThreadsClosed
+
+from ... import ClaimRef, Prepared
+from ...aio import AsyncClaimPreparer
+from .calls import Calls
+from .wire import DRAPlugin, Method
+
+
+class PluginService:
+    """Every claim of a request has an entry in the reply, with its devices or its own error."""
+
+    def __init__(self, preparer: AsyncClaimPreparer, calls: Calls) -> None:
+        self._preparer = preparer
+        self._calls = calls
+
+    def handlers(self, api: DRAPlugin) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The two calls of one version of the service, by path."""
+
+        async def prepare(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            remaining = context.time_remaining()
+            deadline = None if remaining is None else time.monotonic() + remaining
+            refs = [_ref(claim) for claim in request.claims]
+            reply = api.prepare.reply()
+            with self._calls.call(api.prepare.path, (ref.uid for ref in refs)) as call:
+                answers = await asyncio.gather(*(self._prepare(ref, deadline) for ref in refs))
+                call.failed += [ref.uid for ref, answer in zip(refs, answers, strict=True) if answer.error]
+            for ref, prepared in zip(refs, answers, strict=True):
+                reply.claims[ref.uid].CopyFrom(_prepared(api, prepared))
+            return reply
+
+        async def unprepare(request: Any, _: object) -> Any:
+            refs = [_ref(claim) for claim in request.claims]
+            reply = api.unprepare.reply()
+            with self._calls.call(api.unprepare.path, (ref.uid for ref in refs)) as call:
+                errors = await asyncio.gather(*map(self._unprepare, refs))
+                call.failed += [ref.uid for ref, error in zip(refs, errors, strict=True) if error]
+            for ref, error in zip(refs, errors, strict=True):
+                reply.claims[ref.uid].error = error
+            return reply
+
+        return {
+            api.prepare.path: unary(api.prepare, prepare),
+            api.unprepare.path: unary(api.unprepare, unprepare),
+        }
+
+    async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
+        try:
+            return (await self._preparer.prepare([ref], deadline=deadline))[ref.uid]
+        except KeyedThreadsClosed as error:
+            return Prepared(error=str(error))
+
+    async def _unprepare(self, ref: ClaimRef) -> str:
+        try:
+            return (await self._preparer.unprepare([ref]))[ref.uid]
+        except KeyedThreadsClosed as error:
+            return str(error)
+
+
+def unary(method: Method, answer: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
+    """A call with one request and one reply."""
+    return grpc.unary_unary_rpc_method_handler(
+        answer, request_deserializer=method.request.FromString, response_serializer=method.reply.SerializeToString
+    )
+
+
+def stream(method: Method, answers: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
+    """A call with one request and replies until it ends."""
+    return grpc.unary_stream_rpc_method_handler(
+        answers, request_deserializer=method.request.FromString, response_serializer=method.reply.SerializeToString
+    )
+
+
+def _ref(claim: Any) -> ClaimRef:
+    return ClaimRef(claim.uid, claim.name, claim.namespace)
+
+
+def _prepared(api: DRAPlugin, prepared: Prepared) -> Any:
+    reply = api.Prepared(error=prepared.error)
+    for device in prepared.devices:
+        entry = reply.devices.add(
+            request_names=device.request_names,
+            pool_name=device.pool_name,
+            device_name=device.device_name,
+            cdi_device_ids=device.cdi_device_ids,
+        )
+        if device.share_id is not None:
+            entry.share_id = device.share_id
+    return reply

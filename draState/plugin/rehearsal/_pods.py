@@ -1,0 +1,84 @@
+"""Pods that come and go: the scheduler gives each a device, and kubelet has it prepared and later unprepared."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Iterable
+
+from ... import read_resource_claim
+from ._apiserver import LocalApiServer
+from ._journal import Journal
+from ._kubelet import Claim, Kubelet, names
+
+RETRY_SECONDS = 0.02
+
+
+class Pods:
+    """One claim per pod. Like a scheduler, it reuses a device only after the claim that had it is unprepared."""
+
+    def __init__(
+        self,
+        cluster: LocalApiServer,
+        kubelet: Kubelet,
+        journal: Journal,
+        *,
+        driver: str,
+        pool: str,
+        devices: Iterable[str],
+    ) -> None:
+        self._cluster = cluster
+        self._kubelet = kubelet
+        self._journal = journal
+        self._driver = driver
+        self._pool = pool
+        self._free = list(devices)
+        self._chance = random.Random(1)
+        self.errors: list[str] = []  # the errors that claims got before they succeeded
+        self.ended = asyncio.Event()
+
+    async def run(self, at_once: int) -> None:
+        """Keep this many pods running, each followed by another, until `ended` is set; prepared claims stay so."""
+        await asyncio.gather(*(self._one_after_the_other() for _ in range(at_once)))
+
+    async def start(self) -> Claim:
+        """Start one pod; its claim is prepared when this returns."""
+        device = self._free.pop(self._chance.randrange(len(self._free)))
+        uid = str(uuid.uuid4())
+        claim = Claim(uid, f"claim-{uid[:13]}")
+        self._cluster.allocate(uid, claim.name, [device], driver=self._driver, pool=self._pool, pods=[f"pod-{uid[:8]}"])
+        self._journal.asked("prepare", uid, self._given(claim))
+        while True:
+            prepared = (await self._kubelet.prepare(claim))[uid]
+            if not prepared.error:
+                break
+            self.errors.append(prepared.error)
+            await asyncio.sleep(RETRY_SECONDS)
+        self._journal.answered("prepare", uid, names(prepared.devices))
+        return claim
+
+    async def end(self, claim: Claim) -> None:
+        """End a pod; its claim is unprepared when this returns."""
+        devices = self._journal.prepared[claim.uid]
+        self._journal.asked("unprepare", claim.uid, devices)
+        while error := (await self._kubelet.unprepare(claim))[claim.uid]:
+            self.errors.append(error)
+            await asyncio.sleep(RETRY_SECONDS)
+        self._journal.answered("unprepare", claim.uid)
+        self._cluster.forget_claim(claim.name)
+        self._free += devices
+
+    def _given(self, claim: Claim) -> list[str]:
+        """The devices that kubelet reads from the API server before it calls the driver."""
+        read = read_resource_claim(self._cluster.claim(claim.name, claim.namespace))
+        allocations = read.allocations or {}
+        return [device.device_name for device in allocations[self._driver].devices]
+
+    async def _one_after_the_other(self) -> None:
+        while not self.ended.is_set():
+            claim = await self.start()
+            if self.ended.is_set():
+                return
+            await asyncio.sleep(self._chance.random() / 50)
+            await self.end(claim)

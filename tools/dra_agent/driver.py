@@ -1,0 +1,46 @@
+"""The driver of dra-agent: it offers the devices of the device file, and adds what the configs of a claim ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from draState.plugin import Device, Driver, DriverClaim, NetworkPool, PreparedDevice, SettingsError
+
+from .inventory import read_inventory
+from .parameters import Parameters, check_parameters
+
+
+class FileDriver(Driver):
+    """The device file is read again when it changes."""
+
+    def __init__(self, path: str, node: str) -> None:
+        self._path = path
+        self._node = node
+        self._inventory = read_inventory(path, node)
+        self.name = self._inventory.driver
+        self.pool = self._inventory.pool
+
+    def devices(self) -> Sequence[Device]:
+        found = read_inventory(self._path, self._node)
+        if found.driver != self.name:
+            raise SettingsError(f"{self._path}: driver: a different driver needs a restart of the agent")
+        self._inventory, self.pool = found, found.pool
+        return found.devices
+
+    def network_pools(self) -> Sequence[NetworkPool]:
+        return self._inventory.network
+
+    def check(self, claim: DriverClaim) -> None:
+        check_parameters(claim)
+
+    def set_up(self, claim: DriverClaim) -> list[PreparedDevice]:
+        prepared = []
+        for device in claim.devices:
+            configs = claim.configs_of(device)
+            asked = Parameters.merged(configs)
+            kept = asked.as_dict() if configs else None
+            prepared.append(PreparedDevice(device, asked.env, annotations=asked.annotations, config=kept))
+        return prepared
+
+    def tear_down(self, claim: DriverClaim) -> None:
+        """There is nothing beside the CDI file."""
