@@ -21,6 +21,7 @@ from ._apiserver.client import ApiError, ApiServer
 from ._apiserver.kubeconfig import from_kubeconfig, in_cluster
 from ._driver import Driver, Finding, PreparedDevice, check_edits
 from ._inventory import Device, Inventory, NetworkPool
+from ._reports.devicestatus import Condition, DeviceStatus, NetworkData
 from ._serve import serve
 from ._services.heldclaims import HeldClaim, HeldClaims
 from ._settings import Settings, SettingsError, add_options
@@ -29,7 +30,9 @@ __all__ = [
     "ApiError",
     "ApiServer",
     "ClaimInvalid",
+    "Condition",
     "Device",
+    "DeviceStatus",
     "Driver",
     "DriverClaim",
     "Finding",
@@ -37,6 +40,7 @@ __all__ = [
     "HeldClaim",
     "HeldClaims",
     "Inventory",
+    "NetworkData",
     "NetworkPool",
     "PreparedDevice",
     "Settings",

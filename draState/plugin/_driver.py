@@ -11,6 +11,7 @@ from .. import Device as ClaimDevice
 from .. import DriverClaim, Health
 from .._devicehealth import DEFAULT_TIMEOUT
 from ._inventory import Device, NetworkPool
+from ._reports.devicestatus import DeviceStatus
 from ._slices import grammar
 
 T = TypeVar("T")
@@ -24,7 +25,8 @@ class PreparedDevice:
     """What a container gets with one device of a claim, in addition to what the `Device` itself says.
 
     `mounts` and `hooks` are as in CDI 0.6.0, such as {"hostPath": …, "containerPath": …}. `config`, any JSON value,
-    is kept for each pod of the claim in the PodConfigStore below the plugin folder.
+    is kept for each pod of the claim in the PodConfigStore below the plugin folder. `status` is shown in the claim's
+    `status.devices` until the claim is given back.
     """
 
     device: ClaimDevice
@@ -34,6 +36,7 @@ class PreparedDevice:
     hooks: Sequence[Mapping[str, Any]] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)  # of the CDI device
     config: Any = None
+    status: DeviceStatus | None = None
 
     def __post_init__(self) -> None:
         check_edits(self.env, self.annotations)

@@ -27,6 +27,7 @@ from ._apiserver.client import CLAIMS, ApiError, ApiTimeout, ApiUnreachable
 from ._cdi import CdiFolder, device_edits
 from ._driver import Driver, Hook, PreparedDevice
 from ._inventory import Inventory
+from ._reports.devicestatus import DeviceStatuses
 from ._users import Processes
 
 T = TypeVar("T")
@@ -62,7 +63,8 @@ async def _awaited(answer: Awaitable[T]) -> T:
 
 
 class PluginHooks(DriverHooks):
-    """The `driver_data` of a claim is what the driver chose ("data"), the devices of the CDI file, and the configs.
+    """The `driver_data` of a claim is what the driver chose ("data"), the devices of the CDI file, the configs, and
+    whether the claim's status shows the devices.
 
     So the file can be written again even if the driver offers other devices by then.
     """
@@ -77,6 +79,7 @@ class PluginHooks(DriverHooks):
         pods: PodConfigStore,
         server: ClaimSource,
         processes: Processes,
+        statuses: DeviceStatuses,
     ) -> None:
         """`inventory` returns what the node offers now."""
         self.driver = driver.name
@@ -87,6 +90,7 @@ class PluginHooks(DriverHooks):
         self._pods = pods
         self._server = server
         self._processes = processes
+        self._statuses = statuses
 
     @property
     def chooses(self) -> bool:
@@ -127,9 +131,13 @@ class PluginHooks(DriverHooks):
         data = _data(claim)
         podconfigs.follow(self._pods, claim, configs)
         self._cdi.write(claim.uid, edits, data)
+        shown = [(each.device, each.status) for each in prepared if each.status]
+        if shown:
+            self._statuses.report(claim.ref, shown)
         devices = [each.device for each in prepared]
         ready = [replace(each, cdi_device_ids=(self._cdi.device_id(claim.uid, each),)) for each in devices]
-        return replace(claim, devices=tuple(ready), driver_data={"data": data, "devices": edits, "configs": configs})
+        record = {"data": data, "devices": edits, "configs": configs, "reported": bool(shown)}
+        return replace(claim, devices=tuple(ready), driver_data=record)
 
     def refresh(self, claim: DriverClaim) -> None:
         record = claim.driver_data
@@ -140,6 +148,8 @@ class PluginHooks(DriverHooks):
     def tear_down(self, claim: DriverClaim) -> None:
         self._result(self._driver.tear_down(_for_driver(claim)))
         self._cdi.remove(claim.uid)
+        if isinstance(claim.driver_data, dict) and claim.driver_data.get("reported"):
+            self._statuses.report(claim.ref, ())
         podconfigs.forget(self._pods, claim.uid)
 
     def users(self, claim: DriverClaim) -> list[str]:

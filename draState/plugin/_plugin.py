@@ -28,6 +28,9 @@ from ._healthwatch import HealthMetrics, HealthWatch
 from ._hooks import Caller, PluginHooks
 from ._inventory import Inventory
 from ._orphans import watch_orphans
+from ._reports.devicestatus import DeviceStatuses
+from ._reports.events import Events
+from ._reports.outbox import Outbox
 from ._services.calls import Calls
 from ._services.door import Door
 from ._services.draplugin import PluginService
@@ -69,6 +72,8 @@ class Plugin:
             from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster(), settings.api_timeout
         )
         self._publisher = Publisher(self._server, settings.node, lambda: self._inventory)
+        self._outbox = Outbox(self._server)
+        self._events = Events(self._outbox, driver.name, settings.node)
         registration = RegistrationService(
             driver.name, places.dra_socket, [each.version for each in SERVICES], self._publisher.registered
         )
@@ -194,6 +199,7 @@ class Plugin:
             logger.info("serving %d claims on %s", len(cache.cache), places.dra_socket)
             for work in (
                 self._publisher.run(),
+                self._outbox.run(),
                 watch_orphans(preparer, self._settings.release_orphans_after),
                 watch.run(),
                 _every(CONFIRM_SECONDS, preparer.confirm),
@@ -242,6 +248,7 @@ class Plugin:
             pods=pods,
             server=self._server,
             processes=processes,
+            statuses=DeviceStatuses(self._outbox, self.driver.name, settings.node),
         )
         sync = ClaimPreparer(cache.cache, hooks, look_up_seconds=settings.api_timeout, on_event=self._happened)
         PreparerMetrics(sync, self.registry)
@@ -253,6 +260,7 @@ class Plugin:
         return preparer
 
     def _happened(self, event: ClaimEvent) -> None:
+        self._events.happened(event)
         if event.kind is ClaimEventKind.STATE_LOST:
             self._lost(event.detail)
 

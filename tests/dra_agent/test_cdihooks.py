@@ -18,6 +18,8 @@ from draState.plugin import Device, Driver, DriverClaim, Inventory
 from draState.plugin._apiserver.client import ApiError, ApiUnreachable
 from draState.plugin._cdi import CdiFolder
 from draState.plugin._hooks import Caller, PluginHooks
+from draState.plugin._reports.devicestatus import DeviceStatuses
+from draState.plugin._reports.outbox import Outbox
 from draState.plugin._users import Processes
 
 DRIVER = "gpu.example.com"
@@ -93,6 +95,7 @@ class Desk:
                 pods=pods,
                 server=self,
                 processes=Processes("/proc", "/"),
+                statuses=DeviceStatuses(Outbox(self), DRIVER, "n1"),  # type: ignore[arg-type]  # nothing is sent here
             )
             preparer = AsyncClaimPreparer(ClaimPreparer(cache.cache, hooks, on_event=self.events.append), cache.threads)
             await preparer.restore()

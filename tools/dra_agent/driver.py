@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from draState.plugin import Device, Driver, DriverClaim, NetworkPool, PreparedDevice, SettingsError
+from draState.plugin import (
+    Condition,
+    Device,
+    DeviceStatus,
+    Driver,
+    DriverClaim,
+    NetworkPool,
+    PreparedDevice,
+    SettingsError,
+)
 
 from .inventory import read_inventory
 from .parameters import Parameters, check_parameters
+
+READY = DeviceStatus((Condition("Ready"),))
 
 
 class FileDriver(Driver):
@@ -39,7 +50,7 @@ class FileDriver(Driver):
             configs = claim.configs_of(device)
             asked = Parameters.merged(configs)
             kept = asked.as_dict() if configs else None
-            prepared.append(PreparedDevice(device, asked.env, annotations=asked.annotations, config=kept))
+            prepared.append(PreparedDevice(device, asked.env, annotations=asked.annotations, config=kept, status=READY))
         return prepared
 
     def tear_down(self, claim: DriverClaim) -> None:
