@@ -20,7 +20,7 @@ from .. import ClaimInvalid, DriverClaim, Health
 from ._apiserver.client import ApiError, ApiServer
 from ._apiserver.kubeconfig import from_kubeconfig, in_cluster
 from ._driver import Driver, Finding, PreparedDevice, check_edits
-from ._inventory import Device, Inventory, NetworkPool
+from ._inventory import Counters, Device, Inventory, NetworkPool
 from ._reports.devicestatus import Condition, DeviceStatus, NetworkData
 from ._serve import serve
 from ._services.heldclaims import HeldClaim, HeldClaims
@@ -31,6 +31,7 @@ __all__ = [
     "ApiServer",
     "ClaimInvalid",
     "Condition",
+    "Counters",
     "Device",
     "DeviceStatus",
     "Driver",

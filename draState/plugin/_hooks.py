@@ -126,7 +126,7 @@ class PluginHooks(DriverHooks):
             offered = inventory.offered(each.device.pool_name, each.device.device_name)
             if not offered:  # it has changed since it was checked
                 raise ClaimInvalid(f"device {each.device.pool_name}/{each.device.device_name} is not there any more")
-            edits.append(device_edits(claim.uid, each, offered))
+            edits.append(device_edits(claim.uid, each, offered, claim.result_of(each.device)))
         configs = {podconfigs.key(each.device): each.config for each in prepared if each.config is not None}
         data = _data(claim)
         podconfigs.follow(self._pods, claim, configs)

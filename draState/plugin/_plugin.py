@@ -24,7 +24,7 @@ from ._apiserver.client import ApiServer
 from ._apiserver.kubeconfig import from_kubeconfig, in_cluster
 from ._cdi import CdiFolder
 from ._driver import Driver
-from ._healthwatch import HealthMetrics, HealthWatch
+from ._healthwatch import HealthMetrics, HealthWatch, tainted
 from ._hooks import Caller, PluginHooks
 from ._inventory import Inventory
 from ._orphans import watch_orphans
@@ -71,7 +71,7 @@ class Plugin:
         self._server = ApiServer(
             from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster(), settings.api_timeout
         )
-        self._publisher = Publisher(self._server, settings.node, lambda: self._inventory)
+        self._publisher = Publisher(self._server, settings.node, self._published)
         self._outbox = Outbox(self._server)
         self._events = Events(self._outbox, driver.name, settings.node)
         registration = RegistrationService(
@@ -120,9 +120,13 @@ class Plugin:
         """What the driver offers now. Raises ValueError if it breaks a rule."""
         devices = tuple(await self._caller.call(self.driver.devices))
         network = tuple(await self._caller.call(self.driver.network_pools))
-        found = Inventory(self.driver.name, self.driver.pool or self._settings.node, devices, network)
+        counters = await self._caller.call(self.driver.shared_counters)
+        found = Inventory(self.driver.name, self.driver.pool or self._settings.node, devices, network, counters)
         found.check()
         return found
+
+    def _published(self) -> Inventory:
+        return tainted(self._inventory, self.status.health.findings if self.status.health else {})
 
     async def _take_over(self) -> AsyncClaimInfoCache | None:
         """The state once this process owns it; None if the plugin has to stop first."""
@@ -181,7 +185,10 @@ class Plugin:
     async def _serve_restored(self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer) -> None:
         places, status = self._places, self.status
         watch = HealthWatch(
-            lambda: self._inventory, self._settings.host_root, lambda: self._caller.result(self.driver.health())
+            lambda: self._inventory,
+            self._settings.host_root,
+            lambda: self._caller.result(self.driver.health()),
+            self._publisher.look,
         )
         HealthMetrics(watch, self.registry)
         await watch.look()  # before kubelet asks

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from draState.plugin import (
     Condition,
+    Counters,
     Device,
     DeviceStatus,
     Driver,
@@ -40,6 +41,9 @@ class FileDriver(Driver):
 
     def network_pools(self) -> Sequence[NetworkPool]:
         return self._inventory.network
+
+    def shared_counters(self) -> Counters:
+        return self._inventory.shared_counters
 
     def check(self, claim: DriverClaim) -> None:
         check_parameters(claim)

@@ -66,7 +66,8 @@ class HealthStreamService:
             if findings != sent or now > looked:
                 sent, looked = findings, now
                 yield
-            await self._health.changed(findings, self._heartbeat)
+            soonest = min((found.timeout / 3 for found in findings.values()), default=self._heartbeat)
+            await self._health.changed(findings, min(self._heartbeat, soonest))
 
     def _reply(self, api: DRAResourceHealth) -> Any:
         reply = api.watch.reply()
