@@ -31,7 +31,7 @@ from ._claimschema import CLAIMS
 from ._claimstate import ClaimInfoState, ClaimPhase, Device, DriverState, NodeOperation, OpaqueConfig
 from ._devicehealth import DEVICE_HEALTH, DeviceHealth, DriverHealth, Health
 from ._dramanager import DRAManager
-from ._driver import ClaimRef, Driver, Prepared
+from ._draplugin import ClaimRef, DRAPlugin, PrepareResult
 from ._driverclaim import DriverClaim
 from ._driverhooks import DriverHooks
 from ._errors import (
@@ -88,12 +88,12 @@ __all__ = [
     "ContainerResources",
     "DRAError",
     "DRAManager",
+    "DRAPlugin",
     "Device",
     "DeviceConfig",
     "DeviceHealth",
     "DeviceHealthStore",
     "DeviceHeld",
-    "Driver",
     "DriverClaim",
     "DriverHealth",
     "DriverHooks",
@@ -114,7 +114,7 @@ __all__ = [
     "PodResources",
     "PodSyncReport",
     "PrepareFailed",
-    "Prepared",
+    "PrepareResult",
     "ReconcileRefused",
     "ResourceClaim",
     "ResourceHealth",

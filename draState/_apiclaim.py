@@ -11,7 +11,7 @@ from typing import Any
 
 from ._apifields import mappings, text, texts
 from ._claimstate import Device, NodeOperation, OpaqueConfig
-from ._driver import ClaimRef
+from ._draplugin import ClaimRef
 from ._driverclaim import DriverClaim
 from ._errors import ClaimGone, ClaimInvalid
 from ._jsoncopy import copied

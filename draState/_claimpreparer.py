@@ -21,7 +21,7 @@ from ._claimcache import ClaimInfoCache
 from ._claimevents import ClaimEvent, ClaimEventKind
 from ._claiminfo import ClaimInfo
 from ._claimstate import ClaimPhase
-from ._driver import ClaimRef, Prepared, not_a
+from ._draplugin import ClaimRef, PrepareResult, not_a
 from ._driverclaim import DriverClaim
 from ._driverhooks import DriverHooks
 from ._driverside import DriverSide
@@ -35,7 +35,7 @@ GIVEN_UP = "the caller's deadline passed before the prepare began; nothing was d
 
 
 class ClaimPreparer:
-    """A Driver made of hooks. Safe for many threads; calls for one claim run one after the other.
+    """A DRAPlugin made of hooks. Safe for many threads; calls for one claim run one after the other.
 
     `unfinished` decides what happens to a claim whose set-up failed or was interrupted by a crash. "keep": it holds
     its devices, and set_up is called again when kubelet asks again. "tear_down": its devices are freed at once.
@@ -70,7 +70,7 @@ class ClaimPreparer:
                     self._restore(claim)
         self.review.restore_lost()
 
-    def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, PrepareResult]:
         """Returns the devices, or the error, by claim UID. `deadline` is the caller's own, in time.monotonic()."""
         with self._operations.locked(*{ref.uid for ref in claims}):
             started = [(ref, self.look_ups.start(ref)) for ref in claims]
@@ -104,21 +104,21 @@ class ClaimPreparer:
         """Stop asking the API server. The cache stays open: close it yourself."""
         self.look_ups.close()
 
-    def prepare_found(self, ref: ClaimRef, found: Found, deadline: float | None = None) -> Prepared:
+    def prepare_found(self, ref: ClaimRef, found: Found, deadline: float | None = None) -> PrepareResult:
         """The second half of a prepare: the caller has looked up the claim and lets no other call for it run."""
         with self._operations.locked(ref.uid):
             return self._prepare(ref, found, deadline)
 
-    def _prepare(self, ref: ClaimRef, found: Found, deadline: float | None) -> Prepared:
+    def _prepare(self, ref: ClaimRef, found: Found, deadline: float | None) -> PrepareResult:
         failures: list[str] = []
         with self._side.reported(ref.uid, "prepare", failures):
             check_uid(ref.uid)
             if deadline is not None and time.monotonic() >= deadline:
                 raise DRAError(GIVEN_UP)
             return self._prepare_found(ref, found)
-        return Prepared(error=failures[0])
+        return PrepareResult(error=failures[0])
 
-    def _prepare_found(self, ref: ClaimRef, found: Found) -> Prepared:
+    def _prepare_found(self, ref: ClaimRef, found: Found) -> PrepareResult:
         known = self._records.get(ref.uid)
         if isinstance(found, Unreached) and known and ref.uid in self._ready:
             return self._from_memory(known, found.why)
@@ -175,16 +175,16 @@ class ClaimPreparer:
         )
         return True
 
-    def _from_memory(self, known: ClaimInfo, why: str) -> Prepared:
+    def _from_memory(self, known: ClaimInfo, why: str) -> PrepareResult:
         """The API server cannot be reached: a claim that is set up in this boot is answered, and confirmed later."""
         served = self._records.view(replace(known, state=known.served))
         self.hooks.refresh(served.copy())
         self.answered_from_memory += 1
         self.review.served(known.uid)
         self._side.emit(ClaimEventKind.ANSWERED_FROM_MEMORY, known.uid, why)
-        return Prepared(served.devices)
+        return PrepareResult(served.devices)
 
-    def _set_up(self, claim: DriverClaim) -> Prepared:
+    def _set_up(self, claim: DriverClaim) -> PrepareResult:
         try:
             done = self.hooks.set_up(claim.copy())
             if not isinstance(done, DriverClaim):
@@ -199,7 +199,7 @@ class ClaimPreparer:
                 with self._side.reported(claim.uid, "tear down"):
                     self._unprepare_known(claim.uid)
             raise
-        return Prepared(done.devices)
+        return PrepareResult(done.devices)
 
     def _restore(self, claim: ClaimInfo) -> None:
         phase = self._records.phase(claim)

@@ -15,7 +15,7 @@ from checkpointmanager import BatchFailed, CheckpointError, KeyLocks
 from ._claimcache import ClaimInfoCache
 from ._claiminfo import ClaimInfo
 from ._claimstate import ClaimInfoState, DriverState, NodeOperation
-from ._driver import NOT_REGISTERED, ClaimRef, Driver, Prepared, error_in, not_a
+from ._draplugin import NOT_REGISTERED, ClaimRef, DRAPlugin, PrepareResult, error_in, not_a
 from ._errors import ClaimInvalid, DRAError, PrepareFailed, ReconcileRefused, UnprepareFailed
 from ._pod import Pod, ResourceClaim
 from ._resources import ContainerResources, PodResources, container_claim_infos, container_resources, pod_resources
@@ -29,7 +29,7 @@ NO_ANSWER = "the driver gave no answer"
 class DRAManager:
     """Safe for many threads. Operations on one claim wait for each other; reads never wait."""
 
-    def __init__(self, cache: ClaimInfoCache, drivers: Mapping[str, Driver]) -> None:
+    def __init__(self, cache: ClaimInfoCache, drivers: Mapping[str, DRAPlugin]) -> None:
         self.cache = cache  # the claims of this node
         self._drivers = drivers
         self._operations = KeyLocks()  # by claim UID, held across the driver calls
@@ -131,22 +131,22 @@ class DRAManager:
         claim = self.cache.get(uid)
         return claim is not None and claim.prepared
 
-    def _prepare(self, claims: Mapping[str, ResourceClaim]) -> tuple[dict[str, dict[str, Prepared]], Failures]:
+    def _prepare(self, claims: Mapping[str, ResourceClaim]) -> tuple[dict[str, dict[str, PrepareResult]], Failures]:
         """Call each driver once, with all its claims. Returns successes by claim and driver, and failures."""
-        answers: dict[str, dict[str, Prepared]] = {uid: {} for uid in claims}
+        answers: dict[str, dict[str, PrepareResult]] = {uid: {} for uid in claims}
         failures: Failures = {}
         for driver, uids in self._by_driver(claims, NodeOperation.PREPARE).items():
             call = self._drivers.get(driver, NOT_REGISTERED).prepare
-            reply = _called(call, self._refs(uids), lambda why: Prepared(error=why))
+            reply = _called(call, self._refs(uids), lambda why: PrepareResult(error=why))
             for uid in uids:
-                answer = reply.get(uid, Prepared(error=NO_ANSWER))
+                answer = reply.get(uid, PrepareResult(error=NO_ANSWER))
                 if why := error_in(answer):
                     _add_failure(failures, uid, driver, why)
                 else:
                     answers[uid][driver] = answer
         return answers, failures
 
-    def _record(self, answers: Mapping[str, Mapping[str, Prepared]], failures: Failures) -> Failures:
+    def _record(self, answers: Mapping[str, Mapping[str, PrepareResult]], failures: Failures) -> Failures:
         """Each driver's answer replaces what an earlier attempt recorded for it."""
 
         def recorded(known: Mapping[str, ClaimInfo]) -> Iterable[ClaimInfo]:

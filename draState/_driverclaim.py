@@ -9,7 +9,7 @@ from typing import Any
 
 from ._claiminfo import ClaimInfo
 from ._claimstate import ClaimInfoState, ClaimPhase, Device, DriverState, OpaqueConfig
-from ._driver import ClaimRef
+from ._draplugin import ClaimRef
 from ._jsoncopy import copied
 
 _NO_PODS: Mapping[str, str] = MappingProxyType({})

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ._claimstate import Device, DriverState
-from ._driver import ClaimRef
+from ._draplugin import ClaimRef
 from ._driverclaim import DriverClaim
 from ._errors import DRAError
 

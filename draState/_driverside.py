@@ -12,7 +12,7 @@ from ._claimcache import ClaimInfoCache
 from ._claimevents import ClaimEvent, ClaimEventKind, emit
 from ._claiminfo import ClaimInfo
 from ._claimstate import ClaimPhase
-from ._driver import Prepared
+from ._draplugin import PrepareResult
 from ._driverclaim import DriverClaim
 from ._driverhooks import DriverHooks
 from ._driverrecords import DriverRecords
@@ -37,7 +37,7 @@ class DriverSide:
         self.ready: set[str] = set()  # UIDs of claims that were set up or refreshed by this process
         self._on_event = on_event
 
-    def follow(self, old: DriverClaim, found: DriverClaim) -> Prepared:
+    def follow(self, old: DriverClaim, found: DriverClaim) -> PrepareResult:
         """Keep a claim that is already set up as allocated; pods and request names may have changed."""
         requests = {(*device.identity, device.admin_access): device.request_names for device in found.devices}
         devices = tuple(
@@ -46,7 +46,7 @@ class DriverSide:
         claim = replace(old, name=found.name, namespace=found.namespace, devices=devices, pods=found.pods)
         self.hooks.refresh(claim.copy())
         self.records.write(claim, ClaimPhase.PREPARED)
-        return Prepared(devices)
+        return PrepareResult(devices)
 
     @contextmanager
     def reported(self, uid: str, operation: str, failures: list[str] | None = None) -> Iterator[None]:

@@ -7,7 +7,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from ._driver import ClaimRef
+from ._draplugin import ClaimRef
 from ._driverclaim import DriverClaim
 from ._driverhooks import DriverHooks
 from ._errors import ClaimInvalid, ServerUnreachable, in_one_line

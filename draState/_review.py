@@ -15,7 +15,7 @@ from itertools import islice
 from ._claimevents import ClaimEventKind
 from ._claiminfo import ClaimInfo
 from ._claimstate import ClaimInfoState, DriverState
-from ._driver import ClaimRef
+from ._draplugin import ClaimRef
 from ._driverclaim import DriverClaim
 from ._driverside import DriverSide
 from ._errors import ClaimGone, DRAError, in_one_line

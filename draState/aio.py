@@ -5,9 +5,8 @@
     await manager.prepare_resources(pod)
     cache.cache.get(uid)
 
-    preparer = AsyncClaimPreparer(ClaimPreparer(cache.cache, hooks), cache.threads)    # the driver's side
-    await preparer.restore()
-    await preparer.prepare([ref])
+    async with await AsyncClaimPreparer.open("/var/lib/agent/claims", hooks) as preparer:    # the driver's side
+        await preparer.prepare([ref])
 
     health = await AsyncDeviceHealthStore.open(lambda: DeviceHealthStore("/var/lib/agent/health", on_change=changed))
     await health.follow(driver, stream)
@@ -19,18 +18,23 @@ See checkpointmanager.aio.KeyedThreads for what a cancellation does.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, Literal, Self, Unpack
 
+from checkpointmanager import FileOptions, Store
 from checkpointmanager.aio import AsyncCache, KeyedThreads
 
 from ._claimcache import Change, ClaimInfoCache, Name
+from ._claimevents import ClaimEvent
 from ._claiminfo import ClaimInfo
-from ._claimpreparer import ClaimPreparer
+from ._claimpreparer import LOOK_UP_SECONDS, ClaimPreparer
 from ._devicehealth import DeviceHealth
 from ._dramanager import ActivePods, DRAManager
-from ._driver import ClaimRef, Prepared
+from ._draplugin import ClaimRef, PrepareResult
 from ._driverclaim import DriverClaim
+from ._driverhooks import DriverHooks
 from ._healthstore import DeviceHealthStore
 from ._pod import Pod
 from ._podconfig import DeviceConfig
@@ -96,21 +100,60 @@ class AsyncDRAManager:
 
 
 class AsyncClaimPreparer:
-    """Wraps a ClaimPreparer; hooks are called in threads. Pass the `threads` of its AsyncClaimInfoCache.
+    """Wraps a ClaimPreparer and its cache; `open` creates both. Hooks are called in threads.
 
     Calls for one claim run in the order in which they were awaited. A call that is cancelled before its turn, or
     while its allocation is looked up, does nothing.
     """
 
     def __init__(self, preparer: ClaimPreparer, threads: KeyedThreads) -> None:
+        """`threads` are those of the AsyncClaimInfoCache that opened the preparer's cache."""
         self.preparer = preparer  # the synchronous one
         self._threads = threads
+
+    @classmethod
+    async def open(
+        cls,
+        directory: str | os.PathLike[str] | Store,
+        hooks: DriverHooks,
+        *,
+        boot_id: str | None = None,
+        unfinished: Literal["keep", "tear_down"] = "keep",
+        look_up_seconds: float = LOOK_UP_SECONDS,
+        on_event: Callable[[ClaimEvent], object] | None = None,
+        **options: Unpack[FileOptions],
+    ) -> Self:
+        """Load the claims of a directory and restore them. See ClaimPreparer and CheckpointManager for the options."""
+        cache = await AsyncClaimInfoCache.open(lambda: ClaimInfoCache(directory, boot_id=boot_id, **options))
+        preparer = ClaimPreparer(
+            cache.cache, hooks, unfinished=unfinished, look_up_seconds=look_up_seconds, on_event=on_event
+        )
+        opened = cls(preparer, cache.threads)
+        try:
+            await opened.restore()
+        except BaseException:
+            await opened.close()
+            raise
+        return opened
+
+    async def close(self) -> None:
+        """Wait for every call that was already awaited, then release the directory. May be called twice."""
+        self.preparer.close()
+        await self._threads.close(self.preparer.cache.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     async def restore(self) -> None:
         """See ClaimPreparer.restore."""
         await self._threads.call(self.preparer.restore)
 
-    async def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, Prepared]:
+    async def prepare(self, claims: Sequence[ClaimRef], *, deadline: float | None = None) -> dict[str, PrepareResult]:
         """See ClaimPreparer.prepare. The claims are prepared concurrently."""
         answers = await asyncio.gather(*(self._prepare(ref, deadline) for ref in claims))
         return {ref.uid: answer for ref, answer in zip(claims, answers, strict=True)}
@@ -136,7 +179,7 @@ class AsyncClaimPreparer:
         """See Review.confirm."""
         await asyncio.to_thread(self.preparer.review.confirm)
 
-    async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
+    async def _prepare(self, ref: ClaimRef, deadline: float | None) -> PrepareResult:
         async with self._threads.turn(_keys_of([ref.uid])):
             found = await self.preparer.look_ups.start(ref).found()
             return await self._threads.call(lambda: self.preparer.prepare_found(ref, found, deadline))

@@ -27,7 +27,7 @@ from draState import (
     Device,
     DRAManager,
     Pod,
-    Prepared,
+    PrepareResult,
     ResourceClaim,
 )
 
@@ -41,8 +41,8 @@ Journal = dict[str, set[str]]  # claim -> its pods
 class Gpus:
     """A driver with one device per claim."""
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
-        return {claim.uid: Prepared((Device("node", f"gpu-{claim.uid[-1]}"),)) for claim in claims}
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
+        return {claim.uid: PrepareResult((Device("node", f"gpu-{claim.uid[-1]}"),)) for claim in claims}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         return {claim.uid: "" for claim in claims}

@@ -31,7 +31,7 @@ from draState import (
     Device,
     DRAManager,
     Pod,
-    Prepared,
+    PrepareResult,
     ResourceClaim,
 )
 
@@ -104,8 +104,8 @@ class Worker:
 class Driver:
     """Prepares every claim."""
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
-        return {claim.uid: Prepared((Device("pool", claim.uid),)) for claim in claims}
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
+        return {claim.uid: PrepareResult((Device("pool", claim.uid),)) for claim in claims}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         return {claim.uid: "" for claim in claims}

@@ -13,42 +13,68 @@
 
     serve(Nic())
 
-The pieces can also be used one by one.
+Hooks are functions or coroutines. `python -m draState.plugin MODULE:DRIVER` serves a driver, and
+draState.plugin.rehearsal plays kubelet and the API server for it.
+
+The pieces of `serve` can be used one by one: AsyncClaimPreparer.open (draState.aio) with DriverHooks of your own, a
+SocketServer with a PluginService, a RegistrationService that lists what the socket serves, and a Publisher.
 """
 
 from .. import ClaimInvalid, DriverClaim, Health
 from ._apiserver.client import ApiError, ApiServer
+from ._apiserver.credentials import Credentials
 from ._apiserver.kubeconfig import from_kubeconfig, in_cluster
+from ._cdi import CdiFolder, device_edits
 from ._driver import Driver, Finding, PreparedDevice, check_edits
+from ._healthwatch import HealthWatch
 from ._inventory import Counters, Device, Inventory, NetworkPool
+from ._log import log_to_stderr
+from ._orphans import watch_orphans
 from ._reports.devicestatus import Condition, DeviceStatus, NetworkData
 from ._serve import serve
+from ._services.draplugin import PluginService
+from ._services.healthstream import HealthStreamService
 from ._services.heldclaims import HeldClaim, HeldClaims
-from ._settings import Settings, SettingsError, add_options
+from ._services.registration import RegistrationService
+from ._services.sockets import SocketServer
+from ._settings import Places, Settings, SettingsError, add_options
+from ._slices.publisher import Publisher
 
 __all__ = [
     "ApiError",
     "ApiServer",
+    "CdiFolder",
     "ClaimInvalid",
     "Condition",
     "Counters",
+    "Credentials",
     "Device",
     "DeviceStatus",
     "Driver",
     "DriverClaim",
     "Finding",
     "Health",
+    "HealthStreamService",
+    "HealthWatch",
     "HeldClaim",
     "HeldClaims",
     "Inventory",
     "NetworkData",
     "NetworkPool",
+    "Places",
+    "PluginService",
     "PreparedDevice",
+    "Publisher",
+    "RegistrationService",
     "Settings",
     "SettingsError",
+    "SocketServer",
     "add_options",
     "check_edits",
+    "device_edits",
     "from_kubeconfig",
     "in_cluster",
+    "log_to_stderr",
     "serve",
+    "watch_orphans",
 ]

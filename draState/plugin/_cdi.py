@@ -60,6 +60,7 @@ class CdiFolder:
             raise
 
     def remove(self, uid: str) -> None:
+        """Remove the claim's file, if it is there."""
         with suppress(FileNotFoundError):
             os.unlink(self._path_of(uid))
 

@@ -30,8 +30,8 @@ class PreparedDevice:
     """
 
     device: ClaimDevice
-    env: Mapping[str, str] = field(default_factory=dict)
-    device_nodes: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict)  # variables of the container
+    device_nodes: Sequence[str] = ()  # paths on the host
     mounts: Sequence[Mapping[str, Any]] = ()
     hooks: Sequence[Mapping[str, Any]] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)  # of the CDI device
@@ -58,7 +58,7 @@ class Finding:
     """The health of one device, and why. It counts for `timeout` seconds."""
 
     health: Health
-    message: str = ""
+    message: str = ""  # why, for people
     timeout: float = DEFAULT_TIMEOUT
 
 

@@ -55,7 +55,7 @@ class HealthWatch:
         self._inventory = inventory
         self._host_root = host_root
         self._ask = ask
-        self.findings: Findings = {}
+        self.findings: Findings = {}  # what is known now, by pool and device
         self.looked = 0.0  # time.time() of the findings
         self._changed = asyncio.Event()  # replaced after each change, so that every waiter sees it
 

@@ -32,11 +32,11 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPool:
-    """Devices that several nodes reach: nodes that have, for each label, one of its values; all nodes if None."""
+    """Devices that several nodes reach."""
 
     name: str
     devices: tuple[Device, ...]
-    node_selector: Mapping[str, tuple[str, ...]] | None = None
+    node_selector: Mapping[str, tuple[str, ...]] | None = None  # one of the values of each label; None for all nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,11 @@ class Inventory:
     driver: str
     pool: str
     devices: tuple[Device, ...]
-    network: tuple[NetworkPool, ...] = ()
+    network: tuple[NetworkPool, ...] = ()  # devices that belong to no single node
     shared_counters: Counters = field(default_factory=dict)  # of this node's pool
 
     def offered(self, pool: str, device: str) -> Device | None:
+        """One device, if it is offered."""
         return self.all_devices().get((pool, device))
 
     def all_devices(self) -> Mapping[tuple[str, str], Device]:

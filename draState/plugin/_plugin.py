@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 from prometheus_client import CollectorRegistry, Gauge
 
-from checkpointmanager import DirectoryLocked, FileOptions, MemoryStore
+from checkpointmanager import DirectoryLocked, FileOptions, MemoryStore, __version__
 from checkpointmanager.aio import KeyedThreads
 from checkpointmanager.metrics import CheckpointMetrics
 
@@ -31,17 +32,14 @@ from ._orphans import watch_orphans
 from ._reports.devicestatus import DeviceStatuses
 from ._reports.events import Events
 from ._reports.outbox import Outbox
-from ._services.calls import Calls
 from ._services.door import Door
 from ._services.draplugin import PluginService
 from ._services.folders import make_folder
-from ._services.grpchealth import HealthService
 from ._services.healthstream import HealthStreamService
 from ._services.heldclaims import HeldClaimsService
 from ._services.podresources import PodResourcesService
 from ._services.registration import RegistrationService
 from ._services.sockets import SocketServer, remove_dead
-from ._services.wire import HEALTH_V1, HEALTH_V1ALPHA1, V1, V1BETA1
 from ._settings import Settings, SettingsError
 from ._slices.publisher import Publisher
 from ._status import Phase, Status
@@ -49,7 +47,7 @@ from ._users import Processes
 
 logger = logging.getLogger("draState.plugin")
 
-SERVICES = (V1, V1BETA1, HEALTH_V1, HEALTH_V1ALPHA1)
+SERVICES = (*PluginService.services, *HealthStreamService.services)
 LOCK_SLICE_SECONDS = 0.5  # the length of one attempt of a standby, and so the longest delay before it notices SIGTERM
 CONFIRM_SECONDS = 1.0  # between two attempts to look up what was answered from memory
 HEAL_SECONDS = 10.0  # between two attempts to heal damaged claims
@@ -74,15 +72,15 @@ class Plugin:
         self._publisher = Publisher(self._server, settings.node, self._published)
         self._outbox = Outbox(self._server)
         self._events = Events(self._outbox, driver.name, settings.node)
-        registration = RegistrationService(
-            driver.name, places.dra_socket, [each.version for each in SERVICES], self._publisher.registered
-        )
+        registration = RegistrationService(driver.name, places.dra_socket, SERVICES, self._publisher.registered)
         self.status = Status(registration, self._publisher)
         self._door = Door()
         self._sockets = [
             SocketServer(places.dra_socket, self._door.handlers()),
             SocketServer(places.registration_socket, registration.handlers(), mode=0o755),  # as kubelet makes it
         ]
+        build = Gauge("dra_agent_build_info", "1, labelled with versions.", ["version", "python"], registry=registry)
+        build.labels(__version__, platform.python_version()).set(1)
         phase = Gauge(
             "dra_agent_phase", "1 for the current phase of the agent, 0 for the others.", ["phase"], registry=registry
         )
@@ -193,8 +191,8 @@ class Plugin:
         HealthMetrics(watch, self.registry)
         await watch.look()  # before kubelet asks
         status.health = watch
-        health, streams = HealthService(), HealthStreamService(watch)
-        handlers = {**self._handlers(cache, preparer), **health.handlers(), **streams.handlers()}
+        streams = HealthStreamService(watch)
+        handlers = {**self._handlers(cache, preparer), **streams.handlers()}
         tasks: list[asyncio.Task[None]] = []
         try:
             self._sockets[0].serve(handlers)
@@ -222,7 +220,6 @@ class Plugin:
             logger.info("stopping")
             for task in tasks:
                 task.cancel()
-            await health.stop()
             streams.stop()
             await self._stop_listening()
             preparer.preparer.close()
@@ -231,10 +228,8 @@ class Plugin:
         self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer
     ) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """The calls about claims, by path."""
-        plugin = PluginService(preparer, Calls(self.driver.name, self.registry))
         return {
-            **plugin.handlers(V1),
-            **plugin.handlers(V1BETA1),
+            **PluginService(preparer, self.registry).handlers(),
             **PodResourcesService(cache.cache).handlers(),
             **HeldClaimsService(preparer).handlers(),
         }

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from ._driver import Driver
 from ._plugin import Plugin
-from ._settings import Settings
+from ._settings import Settings, SettingsError
 from ._web import WebServer
 
 logger = logging.getLogger("draState.plugin")
@@ -24,8 +24,11 @@ def serve(drivers: Driver | Iterable[Driver], settings: Settings | None = None) 
     Raises SettingsError for settings that cannot work, and CheckpointError or OSError if the state cannot be used.
     """
     listed = [drivers] if isinstance(drivers, Driver) else list(drivers)
+    settings = settings or Settings()
+    if len(listed) > 1 and (settings.plugin_dir or settings.state_dir):
+        raise SettingsError("each of several drivers needs folders of its own: give only --kubelet-dir")
     os.umask(0o077)  # state, sockets and temp files are for this user alone
-    asyncio.run(_serve(listed, settings or Settings()))
+    asyncio.run(_serve(listed, settings))
 
 
 async def _serve(drivers: list[Driver], settings: Settings) -> None:

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field, fields
 
 from .. import DRAError
+from ._log import FORMATS
 from ._services.sockets import MAX_PATH
 from ._slices import grammar
 
@@ -15,7 +16,7 @@ INSTANCE = 8  # characters of the pod's UID in the names of sockets, whose lengt
 
 
 class SettingsError(DRAError):
-    """A plugin cannot start with these settings. The text says what is wrong, and where."""
+    """A plugin cannot start with these settings. The text says what to fix, and where."""
 
 
 def _from_environment(name: str) -> str:
@@ -26,7 +27,7 @@ def _from_environment(name: str) -> str:
 class Settings:
     """The defaults are those of a pod of a DaemonSet; each has an option of the same name (`add_options`)."""
 
-    node: str = _from_environment("NODE_NAME")
+    node: str = _from_environment("NODE_NAME")  # the name of this node
     kubelet_dir: str = "/var/lib/kubelet"  # kubelet's --root-dir
     plugin_dir: str = ""  # for dra.sock: KUBELET_DIR/plugins/DRIVER
     state_dir: str | None = None  # for claims: PLUGIN_DIR/claims; "" keeps nothing on disk
@@ -40,7 +41,7 @@ class Settings:
     http: str = "127.0.0.1:8080"  # /healthz, /readyz and /metrics
     grace: float = 10.0  # seconds for running calls at exit
     allow_insecure: bool = False  # accept a state directory that other users can write to
-    pod_name: str = _from_environment("POD_NAME")
+    pod_name: str = _from_environment("POD_NAME")  # shown as the owner of the state
     pod_uid: str = _from_environment("POD_UID")  # in the names of the sockets, so that two processes may serve at once
     boot_id: str = _from_environment(BOOT_ID_SWITCH)  # the kernel's if empty
 
@@ -88,13 +89,13 @@ class Settings:
 class Places:
     """Where one driver has what. `state` is empty if nothing is kept on disk."""
 
-    plugin: str
-    registry: str
+    plugin: str  # the folder of its socket
+    registry: str  # the folder that kubelet watches
     state: str
-    pods: str
-    cdi: str
-    dra_socket: str
-    registration_socket: str
+    pods: str  # the folder of the pods' configs
+    cdi: str  # the runtime's folder
+    dra_socket: str  # where it answers kubelet's calls
+    registration_socket: str  # where kubelet finds it
 
 
 def _socket(option: str, folder: str, name: str) -> str:
@@ -126,3 +127,4 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--grace", type=float, default=10.0, metavar=seconds, help=f"limit for running calls at exit{default}")
     add("--allow-insecure", action="store_true", help="accept a state directory that other users can write to")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    add("--log-format", default="text", choices=FORMATS, help="json: one object per line")

@@ -20,7 +20,7 @@ from draState import (
     Device,
     DRAManager,
     Pod,
-    Prepared,
+    PrepareResult,
     ResourceClaim,
 )
 from draState.aio import AsyncClaimInfoCache, AsyncDRAManager
@@ -37,10 +37,10 @@ class Gpus:
         self.gate = Gate()
         self.calls: list[str] = []
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         self.gate()
         self.calls += [f"prepare {claim.uid}" for claim in claims]
-        return {claim.uid: Prepared((Device("node", f"gpu-{claim.uid}"),)) for claim in claims}
+        return {claim.uid: PrepareResult((Device("node", f"gpu-{claim.uid}"),)) for claim in claims}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         self.gate()

@@ -17,7 +17,7 @@ from draState import (
     Device,
     DRAManager,
     Pod,
-    Prepared,
+    PrepareResult,
     ResourceClaim,
 )
 
@@ -34,9 +34,9 @@ class Gpus:
     def __init__(self) -> None:
         self.prepared: set[str] = set()
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         self.prepared |= {claim.uid for claim in claims}
-        return {claim.uid: Prepared((Device("pool", f"gpu-{claim.uid}"),)) for claim in claims}
+        return {claim.uid: PrepareResult((Device("pool", f"gpu-{claim.uid}"),)) for claim in claims}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         self.prepared -= {claim.uid for claim in claims}
@@ -96,7 +96,7 @@ def test_after_every_power_loss_reconcile_leaves_no_unused_device_prepared(check
 class AcknowledgingGpus(Gpus):
     """Acknowledges each prepare at the moment when the hardware does it."""
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         for claim in claims:
             acknowledge(claim.uid)
         return super().prepare(claims)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from draState import ClaimRef, Device, Prepared
+from draState import ClaimRef, Device, PrepareResult
 
 Hook = Callable[[str], object]
 
@@ -37,15 +37,15 @@ class RecordingDriver:
         self.before: Hook = lambda _: None
         self.after: Hook = lambda _: None
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         self._enter("prepare", claims)
         answers = {}
         for claim in claims:
             if error := self.errors.get(claim.uid):
-                answers[claim.uid] = Prepared(error=error)
+                answers[claim.uid] = PrepareResult(error=error)
             elif claim.uid not in self.silent:
                 self.prepared.add(claim.uid)
-                answers[claim.uid] = Prepared(self.devices.get(claim.uid, (self.device_of(claim.uid),)))
+                answers[claim.uid] = PrepareResult(self.devices.get(claim.uid, (self.device_of(claim.uid),)))
         self.after("prepare")
         return answers
 

@@ -21,7 +21,7 @@ from draState import (
     DriverClaim,
     DriverHooks,
     DriverState,
-    Prepared,
+    PrepareResult,
 )
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
@@ -178,7 +178,7 @@ class DriverNode:
         self.stop()
         self.start(boot_id, failing)
 
-    def prepare(self, ref: ClaimRef) -> Prepared:
+    def prepare(self, ref: ClaimRef) -> PrepareResult:
         return self.preparer.prepare([ref])[ref.uid]
 
     def unprepare(self, ref: ClaimRef) -> str:
@@ -243,7 +243,7 @@ class TwoDrivers:
         self.start(boot_id)
 
 
-def names(prepared: Prepared) -> list[str]:
+def names(prepared: PrepareResult) -> list[str]:
     """The devices of an answer that must be a success."""
     assert not prepared.error, prepared.error
     return [device.device_name for device in prepared.devices]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from checkpointmanager import CheckpointManager, FileStore
-from draState import CLAIMS, ClaimInfoCache, ClaimInfoState, DRAManager, Driver
+from draState import CLAIMS, ClaimInfoCache, ClaimInfoState, DRAManager, DRAPlugin
 
 from .claims import GPU, NIC
 from .drivers import RecordingDriver
@@ -22,7 +22,7 @@ class Node:
         self.boot_id = boot_id
         self.gpu = RecordingDriver(GPU)
         self.nic = RecordingDriver(NIC)
-        self.drivers: dict[str, Driver] = {GPU: self.gpu, NIC: self.nic}
+        self.drivers: dict[str, DRAPlugin] = {GPU: self.gpu, NIC: self.nic}
         self.start()
 
     def start(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager.testing import damage
-from draState import ClaimPhase, ClaimRef, DriverClaim, OpaqueConfig, Prepared
+from draState import ClaimPhase, ClaimRef, DriverClaim, OpaqueConfig, PrepareResult
 
 from .driverside import Choosing, DriverNode, names
 
@@ -145,7 +145,7 @@ def test_many_threads_never_choose_at_the_same_time(node: DriverNode, monkeypatc
 
     monkeypatch.setattr(Choosing, "choose", choosing)
     refs = [node.server.allocate(f"u{n}", f"gpu-{n}") for n in range(16)]
-    answers: list[Prepared] = []
+    answers: list[PrepareResult] = []
 
     def prepare(ref: ClaimRef) -> None:
         answers.append(node.prepare(ref))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointWriteFailed
-from draState import ClaimConflict, ClaimInvalid, Device, DriverState, Prepared, PrepareFailed, ResourceClaim
+from draState import ClaimConflict, ClaimInvalid, Device, DriverState, PrepareFailed, PrepareResult, ResourceClaim
 
 from .claims import GPU, NIC, claim_of, pod_of
 from .node import Node, assert_memory_equals_disk
@@ -287,7 +287,8 @@ def test_after_a_reboot_a_claim_that_cannot_be_prepared_stays_of_the_earlier_boo
 # A driver is foreign code
 
 NONSENSE: list[Any] = [None, {}, [], "prepared", 7]
-HALF: list[Any] = [Prepared((None,)), Prepared(({"pool": "p"},)), Prepared(None), Prepared(error=None)]  # type: ignore[arg-type]
+UNTYPED: Any = PrepareResult
+HALF: list[Any] = [UNTYPED((None,)), UNTYPED(({"pool": "p"},)), UNTYPED(None), UNTYPED(error=None)]
 
 
 @pytest.mark.parametrize("answer", [*NONSENSE, *HALF], ids=repr)

@@ -23,7 +23,7 @@ from draState import (
     DriverClaim,
     OpaqueConfig,
     Pod,
-    Prepared,
+    PrepareResult,
     ResourceClaim,
 )
 
@@ -226,7 +226,7 @@ def test_a_driver_whose_pools_have_devices_of_one_name_says_so(node: DriverNode)
 
 def test_of_many_threads_that_want_one_device_exactly_one_gets_it(node: DriverNode) -> None:
     refs = [node.server.allocate(f"u{n}", "gpu-0") for n in range(12)]
-    answers: list[Prepared] = []
+    answers: list[PrepareResult] = []
     threads = [threading.Thread(target=lambda ref=ref: answers.append(node.prepare(ref))) for ref in refs]
     for thread in threads:
         thread.start()

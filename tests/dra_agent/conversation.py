@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from draState import Prepared
+from draState import PrepareResult
 from draState.plugin.rehearsal import Claim, Kubelet, LocalApiServer, Node
 
 R = TypeVar("R")
@@ -31,7 +31,7 @@ def claim_for(cluster: LocalApiServer, node: Node, uid: str, *devices: str) -> C
     return claim
 
 
-def prepare(node: Node, claim: Claim) -> Prepared:
+def prepare(node: Node, claim: Claim) -> PrepareResult:
     return talk(node, lambda kubelet: kubelet.prepare(claim))[claim.uid]
 
 
@@ -47,6 +47,6 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def devices_of(prepared: Prepared) -> list[str]:
+def devices_of(prepared: PrepareResult) -> list[str]:
     assert not prepared.error, prepared.error
     return [device.device_name for device in prepared.devices]

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from checkpointmanager import MemoryStore
-from draState import ClaimEvent, ClaimInfoCache, ClaimPreparer, ClaimRef, PodConfigStore, Prepared
+from draState import ClaimEvent, ClaimInfoCache, ClaimPreparer, ClaimRef, PodConfigStore, PrepareResult
 from draState.aio import AsyncClaimInfoCache, AsyncClaimPreparer
 from draState.plugin import Device, Driver, DriverClaim, Inventory
 from draState.plugin._apiserver.client import ApiError, ApiUnreachable
@@ -61,7 +61,7 @@ class OneByOne:
         self._preparer = preparer
         self.cache = preparer.preparer.cache
 
-    async def prepare(self, ref: ClaimRef) -> Prepared:
+    async def prepare(self, ref: ClaimRef) -> PrepareResult:
         return (await self._preparer.prepare([ref]))[ref.uid]
 
     async def unprepare(self, ref: ClaimRef) -> str:
@@ -130,7 +130,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def names(prepared: Prepared) -> list[str]:
+def names(prepared: PrepareResult) -> list[str]:
     assert not prepared.error
     return [device.device_name for device in prepared.devices]
 

@@ -25,7 +25,7 @@ def looks(cluster: LocalApiServer) -> int:
 def after_two_looks(cluster: LocalApiServer, node: Node) -> None:
     """Let kubelet register the agent, and wait for the check that follows at once and the one a second later."""
     before = looks(cluster)
-    talk(node, lambda kubelet: kubelet.health())
+    talk(node, lambda kubelet: kubelet.pod_resources())
     until(lambda: looks(cluster) >= before + 2)
 
 
@@ -75,7 +75,7 @@ def test_a_feature_that_is_turned_on_later_is_noticed_when_kubelet_registers_the
         until(lambda: published(cluster) == node.devices)
         after_two_looks(cluster, node)
         cluster.disabled = set()
-        talk(node, lambda kubelet: kubelet.health())
+        talk(node, lambda kubelet: kubelet.pod_resources())
         until(lambda: "allowMultipleAllocations" in cluster.slices()[0]["spec"]["devices"][0])
 
 
@@ -164,7 +164,7 @@ def test_an_outage_of_the_api_server_leaves_it_ready(node: Node, cluster: LocalA
     agent = node.start()
     until(lambda: published(cluster) == node.devices)
     cluster.failing = 503
-    talk(node, lambda kubelet: kubelet.health())  # registers, which is followed by a check
+    talk(node, lambda kubelet: kubelet.pod_resources())  # registers, which is followed by a check
     until(lambda: "503" in agent.details()["resource_slices"])
     assert agent.get("/readyz")[0] == 200
     cluster.failing = 0

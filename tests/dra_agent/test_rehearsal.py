@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from draState import Device, Prepared
+from draState import Device, PrepareResult
 from draState.plugin._apiserver.client import ApiError, ApiServer
 from draState.plugin._apiserver.credentials import Credentials
 from draState.plugin.rehearsal import LocalApiServer, NothingInjected, injected
@@ -129,7 +129,7 @@ def test_a_claim_can_change_under_its_uid_and_lose_its_devices(cluster: LocalApi
 
 
 def test_a_container_gets_the_devices_of_its_request_and_of_none() -> None:
-    prepared = Prepared(
+    prepared = PrepareResult(
         (
             Device("p", "a", None, ("gpu",), ("id-a",)),
             Device("p", "b", None, ("nic",), ("id-b",)),
@@ -139,4 +139,4 @@ def test_a_container_gets_the_devices_of_its_request_and_of_none() -> None:
     assert injected(prepared) == ["id-a", "id-b", "id-c"]
     assert injected(prepared, "gpu") == ["id-a", "id-c"]
     with pytest.raises(NothingInjected, match="gpu/small"):
-        injected(Prepared((Device("p", "a", None, ("gpu/small",), ("id-a",)),)), "gpu")
+        injected(PrepareResult((Device("p", "a", None, ("gpu/small",), ("id-a",)),)), "gpu")

@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from draState.plugin._services.sockets import SocketServer
-from draState.plugin._services.wire import HEALTH_WATCH, V1BETA1
+from draState.plugin._services.wire import V1BETA1
 from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, Node
 
 from .conversation import LIMIT, claim_for, devices_of, prepare, talk, unprepare, until
@@ -179,18 +179,6 @@ def test_it_lists_which_pod_uses_which_device(node: Node, cluster: LocalApiServe
     assert unprepare(node, claim) == ""
 
 
-@pytest.mark.usefixtures("agent")
-def test_health_over_grpc(node: Node) -> None:
-    async def main(kubelet: Kubelet) -> None:
-        for service in ("", "v1.DRAPlugin", "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin"):
-            assert await kubelet.health(service) == 1
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await kubelet.health("other")
-        assert error.value.code() is grpc.StatusCode.NOT_FOUND
-
-    talk(node, main)
-
-
 def test_pages(agent: AgentProcess) -> None:
     assert agent.get("/healthz") == (200, "ok\n")
     assert agent.get("/readyz")[0] == 200
@@ -217,26 +205,10 @@ def test_its_devices_are_published(node: Node, cluster: LocalApiServer) -> None:
     assert [device["name"] for device in published["spec"]["devices"]] == node.devices
 
 
-def test_sigterm_ends_it_in_order_and_notifies_watching_clients(cluster: LocalApiServer) -> None:
+def test_sigterm_ends_it_in_order(cluster: LocalApiServer) -> None:
     with Node(cluster.address) as node:
         agent = node.start()
-
-        async def main(kubelet: Kubelet) -> list[int]:
-            watching = kubelet.channel.unary_stream(
-                HEALTH_WATCH.path,
-                request_serializer=HEALTH_WATCH.request.SerializeToString,
-                response_deserializer=HEALTH_WATCH.reply.FromString,
-            )(HEALTH_WATCH.request())
-            seen: list[int] = []
-            ending: asyncio.Task[int] | None = None
-            async for reply in watching:
-                seen.append(reply.status)
-                ending = ending or asyncio.create_task(asyncio.to_thread(agent.terminate))
-            assert ending
-            assert await ending == 0
-            return seen
-
-        assert talk(node, main) == [1, 2]
+        assert agent.terminate() == 0
         assert not list(node.folder.rglob("*.sock"))
         assert "ended" in agent.log
 
@@ -246,7 +218,7 @@ def test_a_socket_that_a_dead_agent_left_is_replaced(cluster: LocalApiServer) ->
         node.start().kill()
         assert len(list(node.folder.rglob("*.sock"))) == 2, "left behind"
         node.start()
-        assert talk(node, lambda kubelet: kubelet.health()) == 1
+        assert list(talk(node, lambda kubelet: kubelet.pod_resources())) == []
 
 
 def test_a_server_that_ends_leaves_the_socket_of_its_successor(socket_path: str) -> None:

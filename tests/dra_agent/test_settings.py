@@ -207,6 +207,13 @@ def test_network_pools_are_read(tmp_path: Path) -> None:
     assert [read.pool_of(name) for name in ("x", "nic", "n", "gone")] == ["node-1", "net", "rack", "node-1"]
 
 
+def test_the_driver_s_name_may_be_given_in_place_of_the_file_s(tmp_path: Path) -> None:
+    path = tmp_path / "devices.json"
+    for content in ('{"driver": "a.b", "devices": []}', '{"devices": []}'):
+        path.write_text(content)
+        assert FileDriver(str(path), "n1", "c.d").name == "c.d"
+
+
 def test_a_missing_device_file_ends_the_command_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--node", "n", "--devices", str(tmp_path / "none.json")]) == 2
     assert "none.json" in capsys.readouterr().err

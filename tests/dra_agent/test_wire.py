@@ -10,7 +10,7 @@ from draState.plugin._services import wire
 
 
 @pytest.mark.parametrize("api", [wire.V1, wire.V1BETA1])
-def test_a_claim_and_the_request_for_it(api: wire.DRAPlugin) -> None:
+def test_a_claim_and_the_request_for_it(api: wire.DRAPluginApi) -> None:
     claim = api.Claim(namespace="n", uid="u", name="c")
     assert claim.SerializeToString() == b"\x0a\x01n\x12\x01u\x1a\x01c"
     assert api.prepare.request(claims=[claim]).SerializeToString() == b"\x0a\x09\x0a\x01n\x12\x01u\x1a\x01c"
@@ -18,7 +18,7 @@ def test_a_claim_and_the_request_for_it(api: wire.DRAPlugin) -> None:
 
 
 @pytest.mark.parametrize("api", [wire.V1, wire.V1BETA1])
-def test_a_device_with_and_without_a_share(api: wire.DRAPlugin) -> None:
+def test_a_device_with_and_without_a_share(api: wire.DRAPluginApi) -> None:
     device = api.Device(request_names=["r"], pool_name="p", device_name="d", cdi_device_ids=["i"])
     assert device.SerializeToString() == b"\x0a\x01r\x12\x01p\x1a\x01d\x22\x01i"
     assert not device.HasField("share_id")
@@ -87,7 +87,6 @@ def test_the_paths_of_the_health_services_have_the_version_for_a_package() -> No
             ),
             b"\x0a\x03\x0a\x01x\x12\x01d\x1a\x01p\x22\x01v\x2a\x01s",
         ),
-        (wire.HEALTH_CHECK.reply(status=1), b"\x08\x01"),
     ],
 )
 def test_other_messages(message: Any, expected: bytes) -> None:

@@ -92,7 +92,7 @@ def test_a_device_that_left_the_device_file_stays_with_its_claim(node: Node, clu
     first = prepare(node, claim)
     devices = json.loads((node.folder / "devices.json").read_text())
     node.write("devices.json", {**devices, "devices": [{"name": "gpu-1"}, {"name": "new-0"}]})
-    until(lambda: "reloaded, 2 devices" in agent.log)
+    until(lambda: "2 devices are offered now" in agent.log)
 
     assert devices_of(prepare(node, claim_for(cluster, node, "b", "new-0"))) == ["new-0"]
     assert prepare(node, claim) == first

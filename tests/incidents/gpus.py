@@ -15,7 +15,7 @@ from draState import (
     Device,
     DRAManager,
     Pod,
-    Prepared,
+    PrepareResult,
     ResourceClaim,
 )
 
@@ -39,7 +39,7 @@ class GpuDriver:
         self.broken = ""  # why every call fails, if it does
         self.before_answer: Callable[[], object] = lambda: None
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         self.prepared += [claim.uid for claim in claims]
         self.before_answer()
         return {claim.uid: self._prepare(claim.uid) for claim in claims}
@@ -52,13 +52,13 @@ class GpuDriver:
             self.set_up = {device: uid for device, uid in self.set_up.items() if uid not in gone}
         return dict.fromkeys(gone, self.broken)
 
-    def _prepare(self, uid: str) -> Prepared:
+    def _prepare(self, uid: str) -> PrepareResult:
         device = self.allocations.get(uid, "gpu-0")
         if self.broken:
-            return Prepared(error=self.broken)
+            return PrepareResult(error=self.broken)
         if self.set_up.setdefault(device, uid) != uid:
-            return Prepared(error=f"device {device} is already allocated to different claim {self.set_up[device]}")
-        return Prepared((Device(POOL, device, cdi_device_ids=(f"{DRIVER}/gpu={device}",)),))
+            return PrepareResult(error=f"device {device} is already allocated to different claim {self.set_up[device]}")
+        return PrepareResult((Device(POOL, device, cdi_device_ids=(f"{DRIVER}/gpu={device}",)),))
 
 
 def pod(uid: str, **claims: str) -> Pod:

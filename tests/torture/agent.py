@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from draState import ClaimInfoCache, ClaimRef, Device, DRAManager, Pod, Prepared
+from draState import ClaimInfoCache, ClaimRef, Device, DRAManager, Pod, PrepareResult
 
 from ..draState.claims import GPU, NIC, claim_of, pod_of
 
@@ -31,10 +31,10 @@ class Hardware:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._name = name
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         for claim in claims:
             (self._folder / claim.uid).touch()
-        return {claim.uid: Prepared((Device("pool", f"{self._name}-{claim.uid}"),)) for claim in claims}
+        return {claim.uid: PrepareResult((Device("pool", f"{self._name}-{claim.uid}"),)) for claim in claims}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         for claim in claims:

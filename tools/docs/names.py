@@ -30,6 +30,7 @@ MODULES = (
     "draState",
     "draState.aio",
     "draState.metrics",
+    "draState.plugin",
 )
 # What a class does because a protocol asks for it is documented at the protocol.
 PROTOCOLS = ("Store", "MetricsSink")

@@ -25,15 +25,16 @@ READY = DeviceStatus((Condition("Ready"),))
 class FileDriver(Driver):
     """The device file is read again when it changes."""
 
-    def __init__(self, path: str, node: str) -> None:
+    def __init__(self, path: str, node: str, name: str = "") -> None:
         self._path = path
         self._node = node
-        self._inventory = read_inventory(path, node)
+        self._given = name
+        self._inventory = read_inventory(path, node, name)
         self.name = self._inventory.driver
         self.pool = self._inventory.pool
 
     def devices(self) -> Sequence[Device]:
-        found = read_inventory(self._path, self._node)
+        found = read_inventory(self._path, self._node, self._given)
         if found.driver != self.name:
             raise SettingsError(f"{self._path}: driver: a different driver needs a restart of the agent")
         self._inventory, self.pool = found, found.pool

@@ -26,15 +26,15 @@ from typing import Any
 from draState.plugin import Device, Inventory, NetworkPool, SettingsError
 
 
-def read_inventory(path: str, node: str) -> Inventory:
-    """The content of the device file. SettingsError names the file, the field and the rule."""
+def read_inventory(path: str, node: str, driver: str = "") -> Inventory:
+    """The content of the device file, for its own driver or this one. SettingsError names file, field and rule."""
     try:
         with open(path, "rb") as file:
             content = file.read()
     except OSError as error:
         raise SettingsError(f"{path}: the device file cannot be read: {error.strerror}") from error
     try:
-        inventory = _inventory(json.loads(content), node)
+        inventory = _inventory(json.loads(content), node, driver)
         inventory.check()
     except (KeyError, TypeError, ValueError) as error:
         missing = f"{error} is missing" if isinstance(error, KeyError) else error
@@ -42,11 +42,11 @@ def read_inventory(path: str, node: str) -> Inventory:
     return inventory
 
 
-def _inventory(document: object, node: str) -> Inventory:
+def _inventory(document: object, node: str, name: str) -> Inventory:
     if not isinstance(document, dict):
         raise TypeError("it must be an object with a driver and a list of devices")
     _only("", document, ("driver", "pool", "devices", "network_pools", "shared_counters"))
-    driver, pool = document["driver"], document.get("pool") or node
+    driver, pool = name or document["driver"], document.get("pool") or node
     pools = _list("network_pools", document, "network_pools")
     network = [_network_pool(f"network_pools[{number}]", each) for number, each in enumerate(pools)]
     counters = _counters("shared_counters", document, "shared_counters")

@@ -28,12 +28,12 @@ class Tls:
 class Credentials:
     """Without `tls`, requests use plain HTTP. The token comes from its file, `token` or the plugin, in this order."""
 
-    host: str
-    port: int
-    base: str = ""
+    host: str  # of the API server
+    port: int  # of the API server
+    base: str = ""  # the beginning of every path
     tls: Tls | None = None
     token: str = field(default="", repr=False)
-    token_file: str = ""
+    token_file: str = ""  # read for every request
     plugin: ExecPlugin | None = None
 
     def current(self) -> ExecCredential:

@@ -9,24 +9,31 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from prometheus_client import CollectorRegistry
 
 from checkpointmanager.aio import KeyedThreadsClosed
 
-from ... import ClaimRef, Prepared
+from ... import ClaimRef, PrepareResult
 from ...aio import AsyncClaimPreparer
 from .calls import Calls
-from .wire import DRAPlugin, Method
+from .wire import V1, V1BETA1, DRAPluginApi, Method
 
 
 class PluginService:
     """Every claim of a request has an entry in the reply, with its devices or its own error."""
 
-    def __init__(self, preparer: AsyncClaimPreparer, calls: Calls) -> None:
-        self._preparer = preparer
-        self._calls = calls
+    services = (V1.version, V1BETA1.version)  # for the registration
 
-    def handlers(self, api: DRAPlugin) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """The two calls of one version of the service, by path."""
+    def __init__(self, preparer: AsyncClaimPreparer, registry: CollectorRegistry | None = None) -> None:
+        """`registry` is for the metrics of the calls."""
+        self._preparer = preparer
+        self._calls = Calls(preparer.preparer.hooks.driver, registry)
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The two calls of both versions of the service, by path."""
+        return {**self._handlers(V1), **self._handlers(V1BETA1)}
+
+    def _handlers(self, api: DRAPluginApi) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
 
         async def prepare(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             remaining = context.time_remaining()
@@ -55,11 +62,11 @@ class PluginService:
             api.unprepare.path: unary(api.unprepare, unprepare),
         }
 
-    async def _prepare(self, ref: ClaimRef, deadline: float | None) -> Prepared:
+    async def _prepare(self, ref: ClaimRef, deadline: float | None) -> PrepareResult:
         try:
             return (await self._preparer.prepare([ref], deadline=deadline))[ref.uid]
         except KeyedThreadsClosed as error:
-            return Prepared(error=str(error))
+            return PrepareResult(error=str(error))
 
     async def _unprepare(self, ref: ClaimRef) -> str:
         try:
@@ -86,8 +93,8 @@ def _ref(claim: Any) -> ClaimRef:
     return ClaimRef(claim.uid, claim.name, claim.namespace)
 
 
-def _prepared(api: DRAPlugin, prepared: Prepared) -> Any:
-    reply = api.Prepared(error=prepared.error)
+def _prepared(api: DRAPluginApi, prepared: PrepareResult) -> Any:
+    reply = api.PrepareResult(error=prepared.error)
     for device in prepared.devices:
         entry = reply.devices.add(
             request_names=device.request_names,

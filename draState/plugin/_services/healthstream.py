@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 
 from .._healthwatch import NUMBERS, HealthWatch
+from .calls import logged_stream
 from .draplugin import stream
 from .wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth
 
@@ -23,6 +24,8 @@ MAX_MESSAGE = 1024  # characters; kubelet cuts longer ones
 
 class HealthStreamService:
     """Any number of streams at once."""
+
+    services = (HEALTH_V1.version, HEALTH_V1ALPHA1.version)  # for the registration
 
     def __init__(self, health: HealthWatch, heartbeat: float = HEARTBEAT_SECONDS) -> None:
         self._health = health
@@ -46,8 +49,9 @@ class HealthStreamService:
             assert task, "the server runs each stream as a task"
             self._streams.add(task)
             try:
-                async for _ in self._news():
-                    await context.write(self._reply(api))
+                with logged_stream(api.watch.path):
+                    async for _ in self._news():
+                        await context.write(self._reply(api))
             except asyncio.CancelledError:
                 if not self._stopped:  # the client is gone
                     raise

@@ -23,7 +23,7 @@ class HeldClaim:
     uid: str
     namespace: str
     name: str
-    phase: str
+    phase: str  # preparing, prepared or unpreparing
     devices: tuple[str, ...]
     pods: tuple[str, ...]  # by name, or by UID if the name is not known
     orphan: str  # why it is one, or ""

@@ -24,12 +24,13 @@ class RegistrationService:
 
         `on_registered` is called each time kubelet registers us, including after its own restarts.
         """
-        self.registered = False
-        self.status = "kubelet has not called yet"
+        self.registered = False  # whether kubelet has registered us
+        self.status = "kubelet has not called yet"  # what it said last, for people
         self._info = GET_INFO.reply(type="DRAPlugin", name=driver, endpoint=endpoint, supported_versions=services)
         self._on_registered = on_registered
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        """The two calls of the service, by path."""
         return {
             GET_INFO.path: unary(GET_INFO, self._get_info),
             NOTIFY_STATUS.path: unary(NOTIFY_STATUS, self._notify_status),

@@ -89,7 +89,7 @@ _DRA_FIELDS = {
 }
 
 
-class DRAPlugin:
+class DRAPluginApi:
     """One version of the service that kubelet calls; all versions have the same messages."""
 
     def __init__(self, version: str) -> None:
@@ -98,7 +98,7 @@ class DRAPlugin:
         self.version = f"{version}.DRAPlugin"  # as the registration lists it
         self.Claim = made["Claim"]
         self.Device = made["Device"]
-        self.Prepared = made["NodePrepareResourceResponse"]
+        self.PrepareResult = made["NodePrepareResourceResponse"]
         self.prepare = Method(
             f"/{package}.DRAPlugin/NodePrepareResources",
             made["NodePrepareResourcesRequest"],
@@ -111,8 +111,8 @@ class DRAPlugin:
         )
 
 
-V1 = DRAPlugin("v1")
-V1BETA1 = DRAPlugin("v1beta1")
+V1 = DRAPluginApi("v1")
+V1BETA1 = DRAPluginApi("v1beta1")
 
 _DEVICE_HEALTH_FIELDS = {
     "NodeWatchResourcesRequest": "",
@@ -179,13 +179,6 @@ LIST_POD_RESOURCES = Method(
 GET_POD_RESOURCES = Method(
     "/v1.PodResourcesLister/Get", POD_RESOURCES["GetPodResourcesRequest"], POD_RESOURCES["GetPodResourcesResponse"]
 )
-
-_health = messages(
-    "grpc.health.v1",
-    {"HealthCheckRequest": "string service = 1", "HealthCheckResponse": "int32 status = 1"},
-)
-HEALTH_CHECK = Method("/grpc.health.v1.Health/Check", _health["HealthCheckRequest"], _health["HealthCheckResponse"])
-HEALTH_WATCH = Method("/grpc.health.v1.Health/Watch", _health["HealthCheckRequest"], _health["HealthCheckResponse"])
 
 _claims = messages(
     "dra_agent.v1",

@@ -25,7 +25,7 @@ class Publisher:
     """`run` it as a task. The other methods are for the same event loop."""
 
     def __init__(self, server: ApiServer, node: str, inventory: Callable[[], Inventory]) -> None:
-        self.published = "not yet"
+        self.published = "not yet"  # how the last attempt ended, for people
         self.unserved = ""  # why this API server cannot be used at all; an outage does not count
         self._inventory = inventory
         self._slices = ResourceSlices(server, node)
@@ -46,6 +46,7 @@ class Publisher:
         self._wanted.set()
 
     async def run(self) -> None:
+        """Publish, and check for ever."""
         backoff = 1.0
         while True:
             self._wanted.clear()

@@ -16,17 +16,16 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 
-from ... import Device, Prepared
+from ... import Device, PrepareResult
 from .._services.wire import (
     GET_INFO,
     GET_POD_RESOURCES,
-    HEALTH_CHECK,
     HEALTH_V1,
     HEALTH_V1ALPHA1,
     LIST_POD_RESOURCES,
     NOTIFY_STATUS,
     V1,
-    DRAPlugin,
+    DRAPluginApi,
     DRAResourceHealth,
     Method,
 )
@@ -72,7 +71,7 @@ class Kubelet:
         registry: str,
         driver: str,
         *,
-        api: DRAPlugin = V1,
+        api: DRAPluginApi = V1,
         patience: float = 30.0,
         wipe: Callable[[], object] | None = None,
         wipe_after: float = 0.0,
@@ -139,17 +138,18 @@ class Kubelet:
         """The number of instances that watch_registry has registered."""
         return len(self._instances)
 
-    async def prepare_once(self, claim: Claim) -> Prepared:
+    async def prepare_once(self, claim: Claim) -> PrepareResult:
         """Prepare a claim in a single attempt. Raises AioRpcError, or AssertionError if no instance is registered."""
         reply = await _call(self.channel, self._api.prepare, self._prepare_request(claim))
         answer = reply.claims[claim.uid]
-        return Prepared(tuple(map(_device, answer.devices)), answer.error)
+        return PrepareResult(tuple(map(_device, answer.devices)), answer.error)
 
-    async def prepare(self, *claims: Claim) -> Mapping[str, Prepared]:
+    async def prepare(self, *claims: Claim) -> Mapping[str, PrepareResult]:
         """Prepare all claims in one call, as for a pod. Returns the answers by UID."""
         reply = await self._insist(self._api.prepare, self._prepare_request(*claims))
         return {
-            uid: Prepared(tuple(map(_device, answer.devices)), answer.error) for uid, answer in reply.claims.items()
+            uid: PrepareResult(tuple(map(_device, answer.devices)), answer.error)
+            for uid, answer in reply.claims.items()
         }
 
     async def unprepare(self, *claims: Claim) -> Mapping[str, str]:
@@ -165,11 +165,6 @@ class Kubelet:
     async def pod(self, name: str, namespace: str = "default") -> Any:
         request = GET_POD_RESOURCES.request(pod_name=name, pod_namespace=namespace)
         return (await self._insist(GET_POD_RESOURCES, request)).pod_resources
-
-    async def health(self, service: str = "") -> int:
-        """The health of a service; 1 means serving."""
-        status: int = (await self._insist(HEALTH_CHECK, HEALTH_CHECK.request(service=service))).status
-        return status
 
     async def watch_health(
         self, service: DRAResourceHealth | None = None
@@ -267,7 +262,7 @@ class NothingInjected(AssertionError):
     """A container asked for devices and would run without any; neither kubelet nor the runtime reports that."""
 
 
-def injected(prepared: Prepared, request: str = "") -> list[str]:
+def injected(prepared: PrepareResult, request: str = "") -> list[str]:
     """The CDI ids for a container that uses this request of the claim, or with "" the whole claim.
 
     Kubelet compares request names as written in the pod, where a prioritized list has one name: a device that was

@@ -27,7 +27,7 @@ from .._settings import BOOT_ID_SWITCH
 
 LIMIT = 30.0  # seconds; only a failure takes this long
 ROOM = 60  # bytes that names below the node's folder may need in the path of a socket
-_LISTENING = re.compile(r"listening on (http://\S+)")
+_LISTENING = re.compile(r"listening on (http://[^\s\"]+)")
 
 
 class Node:
@@ -179,7 +179,7 @@ class AgentProcess:
     def wait_until_ready(self, phase: str = "") -> None:
         """Wait until /readyz reports ready and, if given, this phase."""
         end = time.monotonic() + LIMIT
-        while not ((details := self.details()).get("ready") and phase in ("", details["phase"])):
+        while not ((details := self.details()).get("ready") and phase in ("", details.get("phase"))):
             if not self.running or time.monotonic() > end:
                 raise AssertionError(f"the agent did not become ready ({phase}): {details}\n{self.log}")
             time.sleep(0.01)

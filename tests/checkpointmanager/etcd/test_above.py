@@ -41,7 +41,7 @@ from draState import (
     DRAManager,
     Pod,
     PodConfigStore,
-    Prepared,
+    PrepareResult,
     ResourceClaim,
 )
 
@@ -191,8 +191,8 @@ def test_many_threads_update_one_counter(store: EtcdStore) -> None:
 class Gpus:
     """One device per claim."""
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
-        return {claim.uid: Prepared((Device("node", f"gpu-{claim.uid}"),)) for claim in claims}
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
+        return {claim.uid: PrepareResult((Device("node", f"gpu-{claim.uid}"),)) for claim in claims}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         return {claim.uid: "" for claim in claims}

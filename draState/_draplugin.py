@@ -1,4 +1,4 @@
-"""The interface of a driver: two calls, each for many claims, with one result per claim."""
+"""What kubelet sees of a driver: two calls, each for many claims, with one result per claim."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class ClaimRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PrepareResult:
     """A driver's answer for one claim: its devices, or an error."""
 
     devices: tuple[Device, ...] = ()
     error: str = ""  # "" for success
 
 
-class Driver(Protocol):
-    """Both calls must be idempotent: they are repeated after a restart, a reboot and a failure.
+class DRAPlugin(Protocol):
+    """A driver, as kubelet sees it. Both calls must be idempotent: restarts, reboots and failures repeat them.
 
     A claim without an entry in the answer has failed. If a call raises, all its claims have failed.
     """
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         """Return the answers by claim UID. For a claim that is already prepared, answer with the same devices."""
         ...
 
@@ -44,8 +44,8 @@ class Driver(Protocol):
 
 def error_in(answer: object) -> str:
     """The error in an answer, "" if there is none. A driver is foreign code, so the answer is checked first."""
-    if not isinstance(answer, Prepared):
-        return not_a(Prepared, answer)
+    if not isinstance(answer, PrepareResult):
+        return not_a(PrepareResult, answer)
     if not isinstance(answer.error, str):
         return not_a(str, answer.error)
     if not isinstance(answer.devices, Sequence):
@@ -61,11 +61,11 @@ def not_a(expected: type, answer: object) -> str:
 class _NotRegistered:
     """Stands in for a driver that is not, or no longer, registered: each of its claims fails."""
 
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         raise DRAError("the driver is not registered on this node")
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         raise DRAError("the driver is not registered on this node")
 
 
-NOT_REGISTERED: Driver = _NotRegistered()
+NOT_REGISTERED: DRAPlugin = _NotRegistered()
