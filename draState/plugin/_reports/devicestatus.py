@@ -24,30 +24,30 @@ MAX_INTERFACE, MAX_HARDWARE_ADDRESS, MAX_MANAGER = 256, 128, 128  # characters
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition of a device, such as Ready. `reason` is one word in CamelCase."""
+    """One condition of a device."""
 
-    type: str
-    status: bool = True
-    reason: str = "SetUp"
-    message: str = ""
+    type: str  # such as Ready
+    status: bool = True  # whether the condition holds
+    reason: str = "SetUp"  # one word in CamelCase
+    message: str = ""  # for people
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkData:
-    """Where a network device is found: the interface in the pod, addresses such as 10.0.0.7/24, and its MAC."""
+    """Where a network device is found."""
 
-    interface_name: str = ""
-    ips: tuple[str, ...] = ()
-    hardware_address: str = ""
+    interface_name: str = ""  # in the pod
+    ips: tuple[str, ...] = ()  # with their masks, such as 10.0.0.7/24
+    hardware_address: str = ""  # its MAC
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """The status of one device. `data` is any JSON object; everybody who may see the claim can read it."""
+    """The status of one device, for everybody who may see the claim."""
 
-    conditions: tuple[Condition, ...] = ()
-    data: Mapping[str, Any] | None = None
-    network: NetworkData = field(default_factory=NetworkData)
+    conditions: tuple[Condition, ...] = ()  # each of another type
+    data: Mapping[str, Any] | None = None  # any JSON object
+    network: NetworkData = field(default_factory=NetworkData)  # for a network device
 
     def __post_init__(self) -> None:
         """Raises ValueError if the API server would refuse it. The error quotes nothing."""
