@@ -6,9 +6,7 @@ import asyncio
 import logging
 import platform
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-import grpc
 from prometheus_client import CollectorRegistry, Gauge
 
 from checkpointmanager import DirectoryLocked, FileOptions, MemoryStore, __version__
@@ -40,6 +38,7 @@ from ._services.heldclaims import HeldClaimsService
 from ._services.podresources import PodResourcesService
 from ._services.registration import RegistrationService
 from ._services.sockets import SocketServer, remove_dead
+from ._services.wire import Handlers
 from ._settings import Settings, SettingsError
 from ._slices.publisher import Publisher
 from ._status import Phase, Status
@@ -224,9 +223,7 @@ class Plugin:
             await self._stop_listening()
             preparer.preparer.close()
 
-    def _handlers(
-        self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer
-    ) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def _handlers(self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer) -> Handlers:
         """The calls about claims, by path."""
         return {
             **PluginService(preparer, self.registry).handlers(),

@@ -14,13 +14,19 @@ from .programs import output_of
 PAGES = pages.all_pages()
 NEED_A_SERVER = ["checkpointmanager/ETCD.md"]  # see tests/checkpointmanager/etcd/test_page.py
 RUN = [page for page in PAGES if pages.blocks_of(page, "python") and page not in NEED_A_SERVER]
-SEPARATE = ["draState/README.md"]  # each block is a program of its own, as a restarted agent would be
+SEPARATE = [
+    "draState/README.md",
+    "tools/docs/guides/kubelet.md",
+]  # each block is a program of its own, as a restarted agent would be
 # What each page prints, with DIR for a directory of its own. A page that is not here prints nothing.
 PRINTED = {
     "README.md": ["pod-7 Lease(holder='node-a', renewals=1) 2 True"],
     "draState/README.md": [
-        *("devices: nic.example.com/nic=eth1", "after a restart: pod-7 {'mtu': 9000}", "gone: pod-7 0"),
+        "offers lo: True",
         *("set up: nic.example.com/nic=eth1", "torn down, vlan 7", "error: none"),
+    ],
+    "tools/docs/guides/kubelet.md": [
+        *("devices: nic.example.com/nic=eth1", "after a restart: pod-7 {'mtu': 9000}", "gone: pod-7 0"),
         *("needs: trainer-gpu-x7k2p", "main uses gpu of gpu-0 for gpu"),
         "refused: claim ml/trainer-gpu-x7k2p (UID 0c9f) was not created for pod ml/trainer, which does not own it",
         *("gpu-0 is Healthy for pod-7", "gpu-0 is Unhealthy for pod-7", "after a restart: ECC errors"),
@@ -57,7 +63,7 @@ PRINTED = {
     "tools/dra_agent/README.md": ["devices: gpu-2", "after a kill: gpu-2", "exit code: 0"],
 }
 LEFT = {  # what the programs leave in their working directory, apart from lock files
-    "draState/README.md": ["state/claims/0c9f.json"],  # of the device's health; the other programs clean up
+    "tools/docs/guides/kubelet.md": ["state/claims/0c9f.json"],  # of the device's health; the other programs clean up
     "tools/docs/guides/baseline.md": ["lease-baseline.json"],
 }
 

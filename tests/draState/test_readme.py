@@ -1,4 +1,4 @@
-"""The README's programs are short, and the modules that the README refers to exist."""
+"""The programs of the two pages are short, and the modules and names that they refer to exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import draState
 
 PACKAGE = Path(draState.__file__).parent
-README = (PACKAGE / "README.md").read_text(encoding="utf-8")
+ROOT = PACKAGE.parent
+PAGES = (PACKAGE / "README.md", ROOT / "tools" / "docs" / "guides" / "kubelet.md")
+README = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 
 def test_the_programs_of_the_readme_are_short() -> None:

@@ -23,7 +23,7 @@ MANIFEST = (PACKAGE / "daemonset.yaml").read_text(encoding="utf-8")
 
 def test_every_file_that_is_named_is_there() -> None:
     named = set(re.findall(r"`(\w+\.py)`", README))
-    assert named >= {"_hooks.py", "_cdi.py", "draplugin.py"}
+    assert named >= {"driver.py", "_cdi.py", "draplugin.py"}
     files = {path.name for package in (PACKAGE, LIBRARY) for path in package.rglob("*.py")}
     assert named <= files
     assert BOOT_ID_SWITCH in README

@@ -1,5 +1,5 @@
-"""A DRA kubelet plugin whose state is a ClaimInfoCache: a working model for agents on this library.
+"""A DRA driver whose devices are in a JSON file, and commands for operators, on draState.plugin.
 
-The life of a claim: plugin.py takes kubelet's call, draState.ClaimPreparer decides and records, cdihooks.py and cdi.py
-write the file for the container runtime. agent.py starts and stops everything; README.md says how to make your own.
+inventory.py reads the file, driver.py offers its devices, parameters.py says what a claim may ask for; cli.py serves
+them, and operate.py shows and releases claims.
 """

@@ -7,13 +7,13 @@ process and the registration of the new one would fail, and kubelet would repeat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import grpc
 
 from .draplugin import stream, unary
-from .wire import HEALTH_V1, HEALTH_V1ALPHA1, V1, V1BETA1
+from .wire import HEALTH_V1, HEALTH_V1ALPHA1, V1, V1BETA1, Handlers
 
 
 class Door:
@@ -21,9 +21,9 @@ class Door:
 
     def __init__(self) -> None:
         self._opened = asyncio.Event()
-        self._handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self._handlers: Handlers = {}
 
-    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self) -> Handlers:
         """For every call that kubelet may make to a registered plugin: a handler that waits, then passes it on."""
         methods = [method for api in (V1, V1BETA1) for method in (api.prepare, api.unprepare)]
         waiting = {method.path: unary(method, self._later(method.path)) for method in methods}
@@ -32,7 +32,7 @@ class Door:
         }
         return {**waiting, **streams}
 
-    def open(self, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]) -> None:
+    def open(self, handlers: Handlers) -> None:
         self._handlers = handlers
         self._opened.set()
 

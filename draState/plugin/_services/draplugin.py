@@ -16,7 +16,7 @@ from checkpointmanager.aio import KeyedThreadsClosed
 from ... import ClaimRef, PrepareResult
 from ...aio import AsyncClaimPreparer
 from .calls import Calls
-from .wire import V1, V1BETA1, DRAPluginApi, Method
+from .wire import V1, V1BETA1, DRAPluginApi, Handlers, Method
 
 
 class PluginService:
@@ -29,11 +29,11 @@ class PluginService:
         self._preparer = preparer
         self._calls = Calls(preparer.preparer.hooks.driver, registry)
 
-    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self) -> Handlers:
         """The two calls of both versions of the service, by path."""
         return {**self._handlers(V1), **self._handlers(V1BETA1)}
 
-    def _handlers(self, api: DRAPluginApi) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def _handlers(self, api: DRAPluginApi) -> Handlers:
 
         async def prepare(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             remaining = context.time_remaining()

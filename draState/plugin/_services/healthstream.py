@@ -15,7 +15,7 @@ import grpc
 from .._healthwatch import NUMBERS, HealthWatch
 from .calls import logged_stream
 from .draplugin import stream
-from .wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth
+from .wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth, Handlers
 
 TIMEOUT_SECONDS = 30  # kubelet treats a device without news for this long as unknown; also its default
 HEARTBEAT_SECONDS = TIMEOUT_SECONDS / 3  # between messages if nothing changes; two of them may be late
@@ -33,7 +33,7 @@ class HealthStreamService:
         self._streams: set[asyncio.Task[Any]] = set()
         self._stopped = False
 
-    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self) -> Handlers:
         """The call of both versions of the service, by path."""
         return {api.watch.path: stream(api.watch, self._watch(api)) for api in (HEALTH_V1, HEALTH_V1ALPHA1)}
 

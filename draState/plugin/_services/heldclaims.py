@@ -11,7 +11,7 @@ import grpc
 from ... import ClaimInfo, DRAError
 from ...aio import AsyncClaimPreparer
 from .draplugin import unary
-from .wire import LIST_CLAIMS, RELEASE_CLAIM, Method
+from .wire import LIST_CLAIMS, RELEASE_CLAIM, Handlers, Method
 
 SECONDS = 60.0  # the plugin may have to ask the API server for every claim
 
@@ -88,7 +88,7 @@ class HeldClaimsService:
     def __init__(self, preparer: AsyncClaimPreparer) -> None:
         self._preparer = preparer
 
-    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self) -> Handlers:
         return {
             LIST_CLAIMS.path: unary(LIST_CLAIMS, self._list),
             RELEASE_CLAIM.path: unary(RELEASE_CLAIM, self._release),

@@ -13,7 +13,7 @@ import grpc
 
 from ... import ClaimInfo, ClaimInfoCache
 from .draplugin import unary
-from .wire import GET_POD_RESOURCES, LIST_POD_RESOURCES, POD_RESOURCES
+from .wire import GET_POD_RESOURCES, LIST_POD_RESOURCES, POD_RESOURCES, Handlers
 
 
 class PodResourcesService:
@@ -22,7 +22,7 @@ class PodResourcesService:
     def __init__(self, cache: ClaimInfoCache) -> None:
         self._cache = cache
 
-    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self) -> Handlers:
         return {
             LIST_POD_RESOURCES.path: unary(LIST_POD_RESOURCES, self._list),
             GET_POD_RESOURCES.path: unary(GET_POD_RESOURCES, self._get),

@@ -6,10 +6,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import grpc
-
 from .draplugin import unary
-from .wire import GET_INFO, NOTIFY_STATUS
+from .wire import GET_INFO, NOTIFY_STATUS, Handlers
 
 logger = logging.getLogger("draState.plugin")
 
@@ -29,7 +27,7 @@ class RegistrationService:
         self._info = GET_INFO.reply(type="DRAPlugin", name=driver, endpoint=endpoint, supported_versions=services)
         self._on_registered = on_registered
 
-    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self) -> Handlers:
         """The two calls of the service, by path."""
         return {
             GET_INFO.path: unary(GET_INFO, self._get_info),

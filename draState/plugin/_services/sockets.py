@@ -13,7 +13,6 @@ import asyncio
 import fnmatch
 import os
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +20,7 @@ import grpc
 import grpc.aio
 
 from .folders import make_folder
+from .wire import Handlers
 
 FLUSH_SECONDS = 0.5  # for answers and ends of streams that are still being sent
 MAX_PATH = 107  # bytes: the kernel's limit, which also applies to clients such as kubelet
@@ -29,17 +29,17 @@ MAX_PATH = 107  # bytes: the kernel's limit, which also applies to clients such 
 class SocketServer:
     """One gRPC server with all the calls that it answers, by path. `mode` is for the folder, if it has to be made."""
 
-    def __init__(self, path: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]], mode: int = 0o700) -> None:
+    def __init__(self, path: str, handlers: Handlers, mode: int = 0o700) -> None:
         self.path = path
         self._mode = mode
         self._calls = _Calls()
         self._server = grpc.aio.server()
-        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self._handlers: dict[str, Any] = {}
         self.serve(handlers)
         self._server.add_generic_rpc_handlers((_Handlers(self._handlers),))
         self._identity: tuple[int, int] | None = None
 
-    def serve(self, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]) -> None:
+    def serve(self, handlers: Handlers) -> None:
         """Answer these calls from now on, in addition to the others or in their place."""
         self._handlers.update({path: self._calls.counted(handler) for path, handler in handlers.items()})
 
@@ -133,7 +133,7 @@ class _Calls:
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    def __init__(self, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]) -> None:
+    def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:

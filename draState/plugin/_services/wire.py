@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+if TYPE_CHECKING:
+    Handlers = Mapping[str, grpc.RpcMethodHandler[Any, Any]]
+else:  # the class takes no parameters at run time
+    Handlers = Mapping[str, grpc.RpcMethodHandler]
 
 _FIELD = re.compile(r"(?:(repeated|optional) )?(?:map<string, (\w+)>|(\w+)) (\w+) = (\d+)")
 _TYPES = descriptor_pb2.FieldDescriptorProto
