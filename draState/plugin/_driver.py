@@ -96,7 +96,8 @@ class Driver(ABC):
 
         The result, any JSON value, is durable as the claim's `driver_data` before set_up begins, and given to all
         later hooks, also after a kill or a reboot. It is made once per allocation, and one at a time: `held` has all
-        other claims of this driver, by UID, with what was chosen for them. Users of the node can read it.
+        other claims of this driver, by UID, with what was chosen for them. Of a damaged claim it has what its bytes
+        still show, or None: then raise, or ask the hardware. Users of the node can read what was chosen.
         """
         return None
 

@@ -134,7 +134,9 @@ def test_device_statuses_fit_the_published_schema(
     status: DeviceStatus, version: str, server: Server, outbox: Outbox
 ) -> None:
     device = ClaimDevice("pool", "nic-0", "1c5f4b1e-7b7d-4b0e-9d3c-000000000000")
-    DeviceStatuses(outbox, "nic.example.com", "n1").report(REF, [(device, status)])
+    statuses = DeviceStatuses(outbox, "nic.example.com", "n1")
+    for _ in range(2):  # once is enough
+        statuses.report(REF, statuses.entries([(device, status)]))
     outbox.send()
     ((method, target, patch, kind),) = server.sent
     assert (method, kind) == ("PATCH", "application/apply-patch+yaml")
@@ -171,6 +173,25 @@ def test_a_claim_shows_its_devices_until_it_is_given_back(node: Node, cluster: L
     assert [(each["type"], each["status"]) for each in ours["conditions"]] == [("Ready", "True")]
     assert unprepare(node, claim) == ""
     until(lambda: cluster.claim(claim.name)["status"]["devices"] == [theirs])
+
+
+@pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
+def test_a_killed_agent_s_reports_are_made_good_by_the_next_one(node: Node, cluster: LocalApiServer, boot: str) -> None:
+    def shown() -> list[Any]:
+        return list(cluster.claim(claim.name)["status"].get("devices") or [])
+
+    claim = claim_for(cluster, node, "a", "gpu-0")
+    agent = node.start()
+    prepare(node, claim)
+    agent.kill()
+    cluster.claim(claim.name)["status"]["devices"] = []  # as if it had been killed before it reported
+    agent = node.start()
+    until(lambda: len(shown()) == 1)
+    agent.terminate()
+    node.reboot(boot)
+    node.start()
+    assert unprepare(node, claim) == ""
+    until(lambda: shown() == [])
 
 
 def test_users_see_why_the_state_of_a_claim_is_unknown_healed_or_released(node: Node, cluster: LocalApiServer) -> None:

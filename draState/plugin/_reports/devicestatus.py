@@ -19,6 +19,7 @@ APPLY = "application/apply-patch+yaml"  # of which JSON is a part
 MAX_CONDITIONS = 8
 MAX_DATA = 10 << 10  # bytes
 MAX_IPS = 16
+Entries = list[dict[str, Any]]
 MAX_INTERFACE, MAX_HARDWARE_ADDRESS, MAX_MANAGER = 256, 128, 128  # characters
 
 
@@ -72,21 +73,37 @@ def _is_address(text: str) -> bool:
 
 
 class DeviceStatuses:
-    """The entries of one driver on one node; the API server leaves those of others alone."""
+    """The entries of one driver on one node; the API server leaves those of others alone. Safe for many threads."""
 
     def __init__(self, outbox: Outbox, driver: str, node: str) -> None:
         self._outbox = outbox
         self._driver = driver
+        self._reported: dict[str, Entries] = {}  # by claim UID, in this process
         self._query = urlencode({"fieldManager": f"{driver}/{node}"[:MAX_MANAGER], "force": "true"})
 
-    def report(self, claim: ClaimRef, statuses: Iterable[tuple[ClaimDevice, DeviceStatus]]) -> None:
-        """Show these, and no others; nothing for a claim that is given back."""
+    def entries(self, statuses: Iterable[tuple[ClaimDevice, DeviceStatus]]) -> Entries:
+        """What the API server is to show, with the time of now."""
+        return [self._entry(device, status) for device, status in statuses]
+
+    def withdraw(self, claim: ClaimRef, entries: Entries) -> None:
+        """Show these no longer."""
+        self._reported.setdefault(claim.uid, entries)
+        self.report(claim, [])
+
+    def report(self, claim: ClaimRef, entries: Entries) -> None:
+        """Show these and no others, unless this process has done so. Call it again after a restart: the last process
+        may have ended before it was sent."""
+        before = self._reported.pop(claim.uid, [])
+        if entries:
+            self._reported[claim.uid] = entries
+        if entries == before:
+            return
         path = f"{RESOURCE_API}/namespaces/{quote(claim.namespace, '')}/{CLAIMS}/{quote(claim.name, '')}/status"
         patch = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
             "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
-            "status": {"devices": [self._entry(device, status) for device, status in statuses]},
+            "status": {"devices": entries},
         }
         self._outbox.put(f"status/{claim.uid}", Letter("PATCH", f"{path}?{self._query}", patch, APPLY))
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from .._apiserver.client import CLAIMS, RESOURCE_API, RESOURCE_GROUP
-from ._reported import APPLY, EVENTS, DeviceStatuses, event_refusal
+from ._reported import APPLY, EVENTS, AppliedStatuses, event_refusal
 from ._stored import as_stored, refusal
 
 SLICES, NODES = "resourceslices", "nodes"
@@ -42,7 +42,7 @@ class LocalApiServer:
         self.requests: Counter[str] = Counter()
         self.writes = 0
         self.events: list[dict[str, Any]] = []
-        self._statuses = DeviceStatuses()
+        self._statuses = AppliedStatuses()
         self._objects: dict[str, dict[str, Any]] = {}  # by path below the resource API; guarded by _lock
         self._nodes: dict[str, str | None] = {}  # name to UID, None if deleted; guarded by _lock
         self._lock = threading.Lock()

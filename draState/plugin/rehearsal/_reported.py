@@ -27,7 +27,7 @@ def event_refusal(event: Object) -> str:
     return ""
 
 
-class DeviceStatuses:
+class AppliedStatuses:
     """Who applied which entries of a claim's status.devices: an apply replaces those of its own manager."""
 
     def __init__(self) -> None:
