@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -147,6 +148,19 @@ def test_a_claim_is_recorded_and_has_its_cdi_file_before_it_is_answered(desk: De
             assert desk.cdi.uids() == set()
 
     asyncio.run(main())
+
+
+def test_hooks_and_containers_see_what_the_scheduler_decided(desk: Desk) -> None:
+    decided = {"tolerations": [{"key": "ill", "operator": "Exists"}], "bindingConditions": ["Attached"]}
+
+    async def main() -> None:
+        async with desk.open() as preparer:
+            await preparer.prepare(desk.offer("a", result("gpu-0", **decided)))
+
+    asyncio.run(main())
+    (device,) = json.loads(desk.cdi_file("a").read_text())["devices"]
+    (shown,) = [line for line in device["containerEdits"]["env"] if line.startswith("DRA_ALLOCATION_")]
+    assert json.loads(shown.removeprefix("DRA_ALLOCATION_GPU_0=")) == decided
 
 
 def test_preparing_again_gives_the_same_answer_even_without_the_api_server(desk: Desk) -> None:
