@@ -58,7 +58,7 @@ def check_options(options: Mapping[str, object]) -> None:
     """Check the options of a directory."""
     for name, value in options.items():
         if name not in _OPTIONS:
-            raise TypeError(f"{name} is not an option of a directory; the options are {', '.join(_OPTIONS)}")
+            raise TypeError(f"{name} is not an option; the options are {', '.join([*_OPTIONS, 'metrics'])}")
         _OPTIONS[name](name, value)
     if options.get("sharing") and options.get("read_only"):
         raise ValueError("read_only takes no lock, so there is nothing to share: pass only one of the two")

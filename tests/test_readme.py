@@ -25,7 +25,7 @@ def test_the_folders_it_draws_are_there() -> None:
     contributing = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
     drawing = contributing[contributing.index("## Read the source") : contributing.index("## Run one rung")]
     for name in re.findall(r"^ {4,8}([a-z_A-Z]+(?:\.py|\.md|/))", drawing, flags=re.MULTILINE):
-        found = [ROOT / folder / name for folder in (".", "checkpointmanager", "tools")]
+        found = [ROOT / folder / name for folder in (".", "checkpointmanager", "draState", "tools")]
         assert any(path.exists() for path in found), name
 
 

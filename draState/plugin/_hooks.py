@@ -5,6 +5,7 @@ server for look-ups, one CDI file per claim, the configs of pods, and the proces
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -120,6 +121,8 @@ class PluginHooks(DriverHooks):
     def set_up(self, claim: DriverClaim) -> DriverClaim:
         given = self._result(self._driver.set_up(_for_driver(claim)))
         prepared = [PreparedDevice(device) for device in claim.devices] if given is None else list(given)
+        if Counter(each.device.identity for each in prepared) != Counter(each.identity for each in claim.devices):
+            raise DRAError("set_up must return one PreparedDevice for each device of the claim")
         inventory = self._inventory()
         edits = []
         for each in prepared:

@@ -63,7 +63,7 @@ class Plugin:
         self._settings = settings
         self._places = places = settings.places(driver.name)
         self._caller = Caller()
-        self._inventory = Inventory(driver.name, driver.pool or settings.node, ())
+        self._inventory = Inventory("", "", ())  # until the driver was asked
         self._metrics = CheckpointMetrics(registry)
         self._server = ApiServer(
             from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster(), settings.api_timeout
@@ -119,7 +119,8 @@ class Plugin:
         network = tuple(await self._caller.call(self.driver.network_pools))
         counters = await self._caller.call(self.driver.shared_counters)
         found = Inventory(self.driver.name, self.driver.pool or self._settings.node, devices, network, counters)
-        found.check()
+        if found != self._inventory:
+            found.check()
         return found
 
     def _published(self) -> Inventory:

@@ -106,25 +106,31 @@ def _socket(option: str, folder: str, name: str) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add an option for each of the Settings."""
-    add = parser.add_argument
-    folder, seconds, default = "DIR", "SECONDS", " (default: %(default)s)"
-    add("--node", default=os.environ.get("NODE_NAME", ""), help="name of this node (default: $NODE_NAME)")
-    add("--kubelet-dir", default="/var/lib/kubelet", metavar=folder, help=f"kubelet's --root-dir{default}")
-    add("--plugin-dir", default="", metavar=folder, help="folder for dra.sock (default: KUBELET_DIR/plugins/DRIVER)")
-    add("--state-dir", metavar=folder, help='folder for claims (default: PLUGIN_DIR/claims; "" keeps nothing on disk)')
-    registry = "where kubelet looks for plugins (default: KUBELET_DIR/plugins_registry)"
-    add("--registry-dir", default="", metavar=folder, help=registry)
-    add("--cdi-dir", default="/var/run/cdi", metavar=folder, help=f"the runtime's CDI folder{default}")
-    add("--host-root", default="/", metavar=folder, help=f"the host's root, for device nodes{default}")
-    add("--proc-dir", default="/proc", metavar=folder, help="the host's /proc, to see who uses a device")
-    add("--kubeconfig", default="", metavar="FILE", help="credentials (default: the pod's service account)")
-    add("--api-timeout", type=float, default=2.0, metavar=seconds, help=f"limit for the API server{default}")
-    after = "release orphaned claims this long after finding them (default: never)"
-    add("--release-orphans-after", type=float, metavar=seconds, help=after)
-    pages = f"/healthz, /readyz, /metrics{default}"
-    add("--http", default="127.0.0.1:8080", metavar="ADDRESS:PORT", help=pages)
-    add("--grace", type=float, default=10.0, metavar=seconds, help=f"limit for running calls at exit{default}")
-    add("--allow-insecure", action="store_true", help="accept a state directory that other users can write to")
-    add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    add("--log-format", default="text", choices=FORMATS, help="json: one object per line")
+    """Add an option for each of the Settings that is not a pod's own, and those of the log."""
+    defaults = {each.name: each.default for each in fields(Settings)} | {"node": os.environ.get("NODE_NAME", "")}
+    for name, (metavar, text) in _OPTIONS.items():
+        shown = "" if "default: " in text else " (default: %(default)s)"
+        kind = float if metavar == "SECONDS" else str
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=kind, default=defaults[name], metavar=metavar, help=text + shown)
+    insecure = "accept a state directory that other users can write to"
+    parser.add_argument("--allow-insecure", action="store_true", help=insecure)
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--log-format", default="text", choices=FORMATS, help="json: one object per line")
+
+
+_OPTIONS = {
+    "node": ("NAME", "name of this node (default: $NODE_NAME)"),
+    "kubelet_dir": ("DIR", "kubelet's --root-dir"),
+    "plugin_dir": ("DIR", "folder for dra.sock (default: KUBELET_DIR/plugins/DRIVER)"),
+    "state_dir": ("DIR", 'folder for claims (default: PLUGIN_DIR/claims; "" keeps nothing on disk)'),
+    "registry_dir": ("DIR", "where kubelet looks for plugins (default: KUBELET_DIR/plugins_registry)"),
+    "cdi_dir": ("DIR", "the runtime's CDI folder"),
+    "host_root": ("DIR", "the host's root, for device nodes"),
+    "proc_dir": ("DIR", "the host's /proc, to see who uses a device"),
+    "kubeconfig": ("FILE", "credentials (default: the pod's service account)"),
+    "api_timeout": ("SECONDS", "limit for the API server"),
+    "release_orphans_after": ("SECONDS", "release orphaned claims this long after finding them (default: never)"),
+    "http": ("ADDRESS:PORT", "/healthz, /readyz and /metrics"),
+    "grace": ("SECONDS", "limit for running calls at exit"),
+}

@@ -151,7 +151,7 @@ def test_a_claim_is_recorded_and_has_its_cdi_file_before_it_is_answered(desk: De
 
 
 def test_hooks_and_containers_see_what_the_scheduler_decided(desk: Desk) -> None:
-    decided = {"tolerations": [{"key": "ill", "operator": "Exists"}], "bindingConditions": ["Attached"]}
+    decided: dict[str, Any] = {"tolerations": [{"key": "ill", "operator": "Exists"}], "bindingConditions": ["Attached"]}
 
     async def main() -> None:
         async with desk.open() as preparer:

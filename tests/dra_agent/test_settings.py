@@ -9,7 +9,7 @@ import pytest
 
 from dra_agent import cli
 from dra_agent.driver import FileDriver
-from dra_agent.inventory import read_inventory
+from dra_agent.inventory import parse
 from draState.plugin import Inventory, Settings, SettingsError
 from draState.plugin._slices.objects import slices_of
 from draState.plugin.rehearsal._stored import refusal
@@ -18,7 +18,7 @@ from draState.plugin.rehearsal._stored import refusal
 def inventory(tmp_path: Path, content: object) -> Inventory:
     path = tmp_path / "devices.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return read_inventory(str(path), "node-1")
+    return parse(str(path), path.read_bytes(), "node-1")
 
 
 def test_a_device_file_is_read(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from draState.plugin import (
     SettingsError,
 )
 
-from .inventory import read_inventory
+from .inventory import parse, read_file
 from .parameters import Parameters, check_parameters
 
 READY = DeviceStatus((Condition("Ready"),))
@@ -29,16 +29,19 @@ class FileDriver(Driver):
         self._path = path
         self._node = node
         self._given = name
-        self._inventory = read_inventory(path, node, name)
+        self._content = read_file(path)
+        self._inventory = parse(path, self._content, node, name)
         self.name = self._inventory.driver
         self.pool = self._inventory.pool
 
     def devices(self) -> Sequence[Device]:
-        found = read_inventory(self._path, self._node, self._given)
-        if found.driver != self.name:
-            raise SettingsError(f"{self._path}: driver: a different driver needs a restart of the agent")
-        self._inventory, self.pool = found, found.pool
-        return found.devices
+        content = read_file(self._path)
+        if content != self._content:
+            found = parse(self._path, content, self._node, self._given)
+            if found.driver != self.name:
+                raise SettingsError(f"{self._path}: driver: a different driver needs a restart of the agent")
+            self._content, self._inventory, self.pool = content, found, found.pool
+        return self._inventory.devices
 
     def network_pools(self) -> Sequence[NetworkPool]:
         return self._inventory.network

@@ -26,13 +26,18 @@ from typing import Any
 from draState.plugin import Device, Inventory, NetworkPool, SettingsError
 
 
-def read_inventory(path: str, node: str, driver: str = "") -> Inventory:
-    """The content of the device file, for its own driver or this one. SettingsError names file, field and rule."""
+def read_file(path: str) -> bytes:
+    """The bytes of the device file. Raises SettingsError."""
     try:
         with open(path, "rb") as file:
-            content = file.read()
+            return file.read()
     except OSError as error:
         raise SettingsError(f"{path}: the device file cannot be read: {error.strerror}") from error
+
+
+def parse(path: str, content: bytes, node: str, driver: str = "") -> Inventory:
+    """What these bytes of the device file offer, for its own driver or this one. SettingsError names file, field and
+    rule."""
     try:
         inventory = _inventory(json.loads(content), node, driver)
         inventory.check()

@@ -69,11 +69,11 @@ def test_a_checkpoint_in_etcd_has_the_bytes_of_one_in_a_file_and_can_be_copied(
     manager = CheckpointManager(opening())
     assert manager.get_checkpoint("pod-7").data == {"holder": "node-a"}
     manager.update_checkpoint("pod-7", lambda data: {**data, "renewals": 1})
-    # As in FORMAT.md: etcdctl appends a newline, which `head -c -1` cuts off.
+    # As in ETCD.md: etcdctl appends a newline, which `head -c -1` cuts off.
     get = [*command, "get", "--print-value-only", f"{prefix}/pod-7.json"]
     shown = subprocess.run(get, check=True, capture_output=True, env=environment).stdout[:-1]
     assert shown[18:34].decode() == xxh3_64_hexdigest(shown[36:])
-    if shutil.which("xxhsum"):  # exactly as in FORMAT.md
+    if shutil.which("xxhsum"):  # exactly as in ETCD.md
         pipeline = f"{shlex.join(get)} | head -c -1 | tail -c +37 | xxhsum -H3"
         hashed = subprocess.run(["sh", "-c", pipeline], check=True, capture_output=True, env=environment).stdout
         assert shown[18:34] in hashed

@@ -41,7 +41,8 @@ class Gpu(Driver):
 
     def set_up(self, claim: DriverClaim) -> list[PreparedDevice]:
         (folder() / f"gpu-{claim.uid}").touch()
-        return [PreparedDevice(device, env={"MODE": "fast"}) for device in claim.devices]
+        prepared = [PreparedDevice(device, env={"MODE": "fast"}) for device in claim.devices]
+        return prepared * int(os.environ.get("TIMES", "1"))
 
     def tear_down(self, claim: DriverClaim) -> None:
         (folder() / f"gpu-{claim.uid}").unlink(missing_ok=True)

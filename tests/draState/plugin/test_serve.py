@@ -98,6 +98,18 @@ def test_an_error_of_a_hook_is_kubelets_answer_and_the_choice_stays(
     assert sorted(path.name for path in hardware.glob("vf-*")) == ["vf-0"]
 
 
+@pytest.mark.parametrize("times", ["0", "2"])
+def test_a_set_up_that_returns_other_devices_fails_before_a_container_can_get_them(
+    cluster: LocalApiServer, node: NicNode, monkeypatch: pytest.MonkeyPatch, times: str
+) -> None:
+    monkeypatch.setenv("TIMES", times)
+    node.driver = "gpu.example.com"
+    node.start(program=GPU)
+    error = prepare(node, claim_for(cluster, "u1", "gpu-0", "gpu.example.com"))
+    assert error == "set_up must return one PreparedDevice for each device of the claim"
+    assert node.cdi_holdings() == {}
+
+
 def test_a_lost_record_is_rebuilt_with_what_was_chosen(cluster: LocalApiServer, node: NicNode, hardware: Path) -> None:
     agent = node.start(program=NIC)
     claims = [claim_for(cluster, uid, device) for uid, device in (("u1", "eth1"), ("u2", "eth2"))]
