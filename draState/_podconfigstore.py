@@ -236,6 +236,7 @@ class PodConfigStore:
             removed = self._cache.retain(live, complete=True, at_most=at_most)
         except CheckpointWriteFailed as error:
             failures = error.failures if isinstance(error, BatchFailed) else dict.fromkeys(gone, error)
+            removed = list(gone.difference(failures, self._cache))
             for uid in gone:  # a removed config must not be served, even if its file stays
                 if (pod := self._pods.get(uid)) and uid in seen and pod.config is seen[uid].config:
                     self._swap(uid, None)

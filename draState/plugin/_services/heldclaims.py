@@ -109,13 +109,13 @@ class HeldClaimsService:
 
 
 def _described(claim: ClaimInfo, driver: str, unhealed: str) -> dict[str, Any]:
-    did = claim.state.driver_states.get(driver)
+    held = claim.held(driver)
     return {
         "uid": claim.uid,
         "name": claim.state.claim_name,
         "namespace": claim.state.namespace,
-        "phase": str(did.phase or "") if did else "",
-        "devices": [device.device_name for device in did.devices] if did else [],
+        "phase": str(held.phase or ""),
+        "devices": [device.device_name for device in held.devices],
         "pods": sorted(claim.annotations.get(uid, uid) for uid in claim.state.pod_uids),
         "unknown": "; not written anew: ".join(filter(None, [claim.unknown, unhealed])),
     }
