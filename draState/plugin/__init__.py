@@ -1,5 +1,7 @@
 """A DRA driver as a kubelet plugin: you write the hooks, `serve` does the rest (extra [agent]).
 
+For Go there is k8s.io/dynamic-resource-allocation/kubeletplugin; this is its place in Python, with durable state.
+
     class Nic(Driver):
         name = "nic.example.com"
 

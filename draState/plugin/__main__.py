@@ -29,7 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _driver(name: str) -> Driver:
     module, _, attribute = name.partition(":")
-    found = getattr(importlib.import_module(module), attribute, None)
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ImportError as error:
+        raise SettingsError(f"{name}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Driver)):
         raise SettingsError(f"{name}: not a subclass of draState.plugin.Driver")
     return found()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +15,10 @@ import pytest
 
 from draState import PodConfigStore
 from draState.plugin import Settings, SettingsError, serve
+from draState.plugin.__main__ import main
 from draState.plugin.rehearsal import Claim, HealthReport, Kubelet, LocalApiServer, Node
 
-from ...dra_agent.conversation import talk, until
+from ...dra_agent.conversation import LIMIT, talk, until
 from .drivers import FOLDER, Gpu, Nic
 
 GPU = ("-m", "tests.draState.plugin.drivers", "gpu")
@@ -191,6 +195,27 @@ def test_several_drivers_share_a_process_and_nothing_else(
 def test_several_drivers_cannot_have_one_folder(settings: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="each of several drivers"):
         serve([Gpu(), Nic()], Settings(node="n", **settings))
+
+
+def test_a_driver_is_served_by_its_name_alone(cluster: LocalApiServer, node: NicNode) -> None:
+    (node.folder / "nic.py").write_text("from tests.draState.plugin.drivers import Nic\n")
+    options = ["--node", "n1", "--kubelet-dir", str(node.folder), "--cdi-dir", str(node.cdi), "--http", "127.0.0.1:0"]
+    options += ["--kubeconfig", str(node.folder / "kubeconfig")]
+    paths = os.pathsep.join([str(node.folder), *filter(None, sys.path)])
+    command = [sys.executable, "-m", "draState.plugin", "nic:Nic", *options]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}) as process:
+        until((node.folder / "plugins_registry" / "nic.example.com-reg.sock").exists)
+        process.terminate()
+        assert process.wait(LIMIT) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("nowhere:Nic", "No module named 'nowhere'"), ("json:loads", "not a subclass"), ("json", "not a subclass")],
+)
+def test_what_is_no_driver_is_refused_by_name(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--node", "n"]) == 2
+    assert f"{name}: {said}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
