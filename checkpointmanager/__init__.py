@@ -45,7 +45,7 @@ from ._errors import (
 from ._events import Event, EventKind
 from ._filestore import FileStore
 from ._gcpause import gc_paused
-from ._keylocks import KeyLocks
+from ._locks import KeyLocks
 from ._manager import CheckpointManager, FileOptions
 from ._memorystore import MemoryStore
 from ._metricssink import MetricsSink

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from ._checkpoint import Checkpoint
-from ._errors import BatchFailed, CheckpointError
+from ._errors import BatchFailed
 from ._options import check_key
-from ._schema import Encoded, Schema
-from .format import Header
+from ._reader import Reader
+from ._schema import Schema
+from ._writer import Changes, Writer
 
 T = TypeVar("T")
-# By key: the new content (None: a removal), and the header of a good checkpoint that was just read.
-Changes = dict[str, tuple[Encoded | None, Header | None]]
-
-
-class Committed(NamedTuple):
-    """Headers that are durable now, keys that were already up to date, and failures."""
-
-    headers: Mapping[str, Header]
-    unchanged: frozenset[str]
-    failures: Mapping[str, CheckpointError]
 
 
 class Batch(Generic[T]):
@@ -32,17 +23,11 @@ class Batch(Generic[T]):
     even if it ended with BatchFailed, `written` has every checkpoint that is durable.
     """
 
-    def __init__(
-        self,
-        path: str,
-        schema: Schema[T],
-        commit: Callable[[Changes], Committed],
-        checkpoint: Callable[[Header, T, bool], Checkpoint[T]],
-    ) -> None:
+    def __init__(self, path: str, schema: Schema[T], reader: Reader[T], writer: Writer) -> None:
         self._path = path
         self._schema = schema
-        self._commit = commit
-        self._checkpoint = checkpoint
+        self._reader = reader
+        self._writer = writer
         self._changes: Changes = {}
         self._values: dict[str, T] = {}
         self.written: Mapping[str, Checkpoint[T]] = {}
@@ -74,9 +59,11 @@ class Batch(Generic[T]):
             return
         changes, self._changes = self._changes, {}
         values, self._values = self._values, {}
-        done = self._commit(changes)
+        with self._writer.changing(*changes):
+            done = self._writer.commit(changes, together=False)
         self.written = {
-            key: self._checkpoint(header, values[key], key in done.unchanged) for key, header in done.headers.items()
+            key: self._reader.checkpoint(header, values[key], key in done.unchanged)
+            for key, header in done.headers.items()
         }
         if done.failures:
             raise BatchFailed(self._path, done.failures)

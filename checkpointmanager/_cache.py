@@ -10,13 +10,11 @@ import errno
 import os
 import threading
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import Any, Literal, TypeVar, overload
 
-from ._batch import Batch
-from ._cacheentry import REMOVED, CacheEntry, InDoubt, Removal, problem_of, value_of
-from ._cacheviews import CacheItems, CacheValues
+from ._cacheentry import REMOVED, CacheEntry, CacheItems, CacheValues, InDoubt, Removal, problem_of, value_of
 from ._checkpoint import Checkpoint, Recovery
 from ._errors import (
     BatchFailed,
@@ -25,18 +23,18 @@ from ._errors import (
     CheckpointWriteFailed,
     CorruptCheckpoint,
     InvalidKey,
-    ManagerClosed,
     RetainRefused,
     TransactionFailed,
     UnstorableValue,
 )
 from ._gcpause import gc_paused
-from ._keylocks import KeyLocks
 from ._manager import CheckpointManager
+from ._options import check_key
 from ._reader import PROBLEMS
 from ._schema import Schema
 from ._store import Store
-from ._transaction import Transaction
+from ._writer import Changes
+from .format import Header
 
 T = TypeVar("T")
 
@@ -80,9 +78,7 @@ class CheckpointCache(Mapping[str, T]):
         if given and schema is not None:
             raise TypeError("a manager has its own schema: pass either the manager, or a directory and a schema")
         self._manager: CheckpointManager[T] = place if given else CheckpointManager(place, schema)
-        self._process = os.getpid()
         self._on_swap = on_swap
-        self._locks = KeyLocks()  # held while a key is written
         self._swapping = threading.Lock()  # guards changes of _entries; readers need no lock
         self._entries: dict[str, CacheEntry[T]] = {}
         self.recoveries: Mapping[str, Recovery] = {}
@@ -153,7 +149,7 @@ class CheckpointCache(Mapping[str, T]):
         on its own, and BatchFailed says which. Memory always matches what is durable.
         """
         wanted = key_list(keys)
-        with self._changing(wanted):
+        with self._manager._writer.changing(*wanted):
             before = {key: entry for key in wanted if (entry := self._entries.get(key))}
             outcomes = function(before)
             if not isinstance(outcomes, Mapping):
@@ -162,7 +158,7 @@ class CheckpointCache(Mapping[str, T]):
             if strangers := outcomes.keys() - set(wanted):
                 raise ValueError(f"the change function returned keys it was not given: {sorted(strangers)}")
             if outcomes:
-                self._write(outcomes, independent=independent)
+                self._write(outcomes, together=len(outcomes) > 1 and not independent)
 
     def retain(self, list_live: Callable[[], Iterable[str]], *, complete: bool, at_most: float = 0.5) -> Sequence[str]:
         """Remove every key that `list_live` does not return; returns the removed keys.
@@ -199,7 +195,7 @@ class CheckpointCache(Mapping[str, T]):
         For a key whose file could not be read when the cache was opened, or was mended since by another program. A key
         in doubt stays in doubt: only a change settles that.
         """
-        with self._changing([key]):
+        with self._manager._writer.changing(key):
             old = self._entries.get(key)
             if old is None or not old.in_doubt:
                 self._swap(key, old, self._read(key))
@@ -240,71 +236,66 @@ class CheckpointCache(Mapping[str, T]):
             if not repair or not isinstance(problem, CorruptCheckpoint):
                 return self._without_value(key, problem)
         with suppress(CheckpointWriteFailed, *PROBLEMS):  # then the damage is still there, and is what counts
-            self._manager.recover_checkpoint(key)
+            self._manager._recoverer.recover(key)
         return self._read(key, repair=False)
 
     def _without_value(self, key: str, problem: CheckpointError) -> CacheEntry[T]:
         previous = self._manager.previous_checkpoint(key)
         return CacheEntry(key, None, 0, None, problem, previous.data if previous else None)
 
-    def _changing(self, keys: Iterable[str]) -> AbstractContextManager[object]:
-        if os.getpid() != self._process:  # a lock held by another thread at the fork is never released in the child
-            raise ManagerClosed(self._manager.path, ManagerClosed.FORKED)
-        return self._locks.locked(*keys)
-
-    def _write(self, outcomes: Outcomes[T], *, independent: bool) -> None:
+    def _write(self, outcomes: Outcomes[T], *, together: bool) -> None:
         """Write to disk, then to memory. From the request to the disk until its answer, every change is in doubt."""
-        changes = self._manager.batch() if independent or len(outcomes) == 1 else self._manager.transaction()
-        failures: dict[str, CheckpointError] | None = None
-        asked = False
+        changes, failures = self._encode(outcomes, together=together)
+        headers: Mapping[str, Header] | None = None
         try:
-            with changes:
-                unstorable = self._stage(changes, outcomes)
-                asked = True
-            failures = unstorable
-        except BatchFailed as error:
-            failures = unstorable | error.failures
+            done = self._manager._writer.commit(changes, together=together)
+            failures |= done.failures
+            headers = done.headers
         except CheckpointError as error:  # the transaction or the directory as a whole
-            failures = dict.fromkeys(outcomes, error)
+            failures |= dict.fromkeys(changes, error)
+            headers = {}
         finally:
-            for key, outcome in outcomes.items() if asked else ():
-                failure = self._interrupted(key) if failures is None else failures.get(key)
-                self._conclude(key, outcome, changes.written.get(key), failure)
+            for key in changes:
+                failure = self._interrupted(key) if headers is None else failures.get(key)
+                self._conclude(key, outcomes[key], headers.get(key) if headers else None, failure)
         if failures:
             different = {id(failure): failure for failure in failures.values()}
             whole = len(different) == 1 and len(failures) == len(outcomes)
             raise next(iter(different.values())) if whole else BatchFailed(self._manager.path, failures)
 
-    def _stage(self, changes: Batch[T] | Transaction[T], outcomes: Outcomes[T]) -> dict[str, CheckpointError]:
-        """Encode everything. A value that cannot be stored fails a transaction; in a batch it fails alone."""
+    def _encode(self, outcomes: Outcomes[T], *, together: bool) -> tuple[Changes, dict[str, CheckpointError]]:
+        """A value that cannot be stored fails a transaction; in a batch it fails alone."""
+        changes: Changes = {}
         failures: dict[str, CheckpointError] = {}
         for key, outcome in outcomes.items():
             try:
-                if outcome is REMOVED:
-                    changes.remove_checkpoint(key)
-                else:
-                    changes.create_checkpoint(key, outcome)
+                encoded = None if outcome is REMOVED else self._manager._schema.encode(outcome)
+                changes[check_key(key)] = (encoded, None)
             except UnstorableValue as error:
-                if isinstance(changes, Transaction):
+                if together:
                     raise TransactionFailed(key, self._manager.path_of(key), error) from error
                 failures[key] = error
-        return failures
+        return changes, failures
 
     def _conclude(
         self,
         key: str,
         outcome: T | Literal[Removal.REMOVED],
-        written: Checkpoint[T] | None,
+        written: Header | None,
         failure: CheckpointError | None,
     ) -> None:
         """Store in memory what the disk certainly holds, and what it may hold instead."""
         old = self._entries.get(key)
         if failure is None:
-            self._swap(key, old, None if outcome is REMOVED else _entry(cast("Checkpoint[T]", written)))
+            entry = None if outcome is REMOVED or written is None else self._entry_of(written, outcome)
+            self._swap(key, old, entry)
         elif getattr(failure, "in_doubt", False) and (old or outcome is not REMOVED):
             known: CacheEntry[T] = old or CacheEntry(key, None, 0)
             earlier = known.in_doubt.outcomes if known.in_doubt else ()
             self._swap(key, old, known._replace(in_doubt=InDoubt(failure, (*earlier, outcome))))
+
+    def _entry_of(self, header: Header, value: T) -> CacheEntry[T]:
+        return _entry(self._manager._reader.checkpoint(header, value))
 
     def _swap(self, key: str, old: CacheEntry[T] | None, new: CacheEntry[T] | None) -> None:
         with self._swapping:

@@ -1,12 +1,19 @@
-"""What a cache knows about one key: its value, why it has none, or what a failed change may have left on disk."""
+"""What a cache knows about one key: its value, why it has none, or what a failed change may have left on disk.
+
+Also the views of all entries that items() and values() return.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import ItemsView, Iterator, ValuesView
 from enum import Enum
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
 from ._errors import CheckpointError
+
+if TYPE_CHECKING:
+    from ._cache import CheckpointCache
 
 T = TypeVar("T")
 
@@ -67,3 +74,28 @@ def value_of(entry: CacheEntry[T]) -> T:
 def problem_of(entry: CacheEntry[Any]) -> CheckpointError:
     assert entry.problem or entry.in_doubt
     return entry.problem or cast("InDoubt[Any]", entry.in_doubt).error
+
+
+class CacheItems(ItemsView[str, T]):
+    """Reads each entry once, so that a key which another thread deletes meanwhile raises nothing."""
+
+    def __init__(self, cache: CheckpointCache[T]) -> None:
+        super().__init__(cache)
+        self._cache = cache
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        return ((entry.key, value_of(entry)) for entry in self._cache.entries())
+
+
+class CacheValues(ValuesView[T]):
+    """The same for values."""
+
+    def __init__(self, cache: CheckpointCache[T]) -> None:
+        super().__init__(cache)
+        self._cache = cache
+
+    def __iter__(self) -> Iterator[T]:
+        return map(value_of, self._cache.entries())
+
+    def __contains__(self, value: object) -> bool:
+        return value in list(self)

@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 
 from ._interruption import pass_on_interruption
-from ._unbroken import is_mine
+from ._locks import KeyLocks
 from .format import Reason
 
 logger = logging.getLogger("checkpointmanager")
@@ -85,16 +84,20 @@ class Event:
 
 
 class Events:
-    """Delivers events in the thread that caused them, after that thread has released its locks.
+    """Delivers events in the thread that caused them, once that thread holds no keys.
 
     Only `metrics` receives them at once, so that it counts damage before it counts the replacement of the damage.
     """
 
     def __init__(
-        self, callback: Callable[[Event], object] | None = None, metrics: Callable[[Event], object] | None = None
+        self,
+        callback: Callable[[Event], object] | None = None,
+        metrics: Callable[[Event], object] | None = None,
+        locks: KeyLocks | None = None,
     ) -> None:
         self._callback = callback
         self._metrics = metrics
+        self._locks = locks
         self._thread = _Pending()
 
     def emit(self, event: Event) -> None:
@@ -103,27 +106,11 @@ class Events:
         self._thread.events.append(event)
         self.deliver()
 
-    def hold_back(self, lock: threading.RLock | None) -> None:
-        """From now on nothing is delivered in this thread while it holds `lock`."""
-        self._thread.lock = lock
-
     def deliver(self) -> None:
-        """Deliver held-back events, unless the lock is still held. Later events bring those of an interrupted call."""
-        pending = self._thread
-        while pending.events and not (pending.lock and is_mine(pending.lock)):
-            self._deliver(pending.events.popleft())
-
-    def __enter__(self) -> None:
-        """Events emitted inside the block are delivered at its end."""
-        lock = threading.RLock()
-        lock.acquire()
-        self.hold_back(lock)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._thread.lock = None
-        self.deliver()
+        """Deliver what waits, unless keys are held. Later events bring those of an interrupted call."""
+        events = self._thread.events
+        while events and not (self._locks and self._locks.are_held()):
+            self._deliver(events.popleft())
 
     def _deliver(self, event: Event) -> None:
         fields = {"event": event.kind, "key": event.key, "path": event.path, "reason": event.reason}
@@ -141,4 +128,3 @@ class Events:
 class _Pending(threading.local):
     def __init__(self) -> None:
         self.events: deque[Event] = deque()
-        self.lock: threading.RLock | None = None  # events wait while this thread holds it

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Generator
 from contextlib import AbstractContextManager
 
-from ._unbroken import Unbroken
+from ._locks import Unbroken
 
 
 def gc_paused() -> AbstractContextManager[None]:

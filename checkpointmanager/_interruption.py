@@ -7,8 +7,8 @@ exception for its own, such as an error of the data or of the disk, asks here fi
 from __future__ import annotations
 
 import contextlib
-import inspect
-from types import FrameType, TracebackType
+from inspect import CO_VARARGS
+from types import TracebackType
 
 
 def pass_on_interruption(error: Exception) -> None:
@@ -27,18 +27,17 @@ class ignored(contextlib.suppress):  # noqa: N801  (reads like contextlib.suppre
 
 
 def _is_interruption(error: BaseException | None) -> bool:
+    """Python calls a handler with the frame that it interrupts, which no other function gets as an argument."""
     trace = error.__traceback__ if error else None
     while trace:
-        if _is_handler(trace.tb_frame):
-            return True
-        trace = trace.tb_next
+        frame, trace = trace.tb_frame, trace.tb_next
+        code, given, interrupted = frame.f_code, frame.f_locals, frame.f_back
+        named = code.co_argcount + code.co_kwonlyargcount
+        for name in code.co_varnames[:named]:
+            if interrupted and given.get(name) is interrupted:
+                return True
+        if interrupted and code.co_flags & CO_VARARGS:
+            rest = given.get(code.co_varnames[named])
+            if isinstance(rest, tuple) and any(value is interrupted for value in rest):
+                return True
     return False
-
-
-def _is_handler(frame: FrameType) -> bool:
-    """True for a signal handler: Python calls it with the frame that it interrupts, which no other function gets."""
-    names, rest, _ = inspect.getargs(frame.f_code)
-    given = [frame.f_locals.get(name) for name in names]
-    more = frame.f_locals.get(rest) if rest else ()
-    given += more if isinstance(more, tuple) else ()
-    return frame.f_back is not None and any(value is frame.f_back for value in given)

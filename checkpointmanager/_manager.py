@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
-from ._batch import Batch, Changes, Committed
+from ._batch import Batch
 from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
 from ._errors import (
     CheckpointExists,
@@ -20,6 +20,7 @@ from ._errors import (
 )
 from ._events import Event, Events
 from ._filestore import Durability, FileStore
+from ._locks import KeyLocks
 from ._metricssink import MetricsSink
 from ._options import check_arguments, check_key
 from ._reader import Found, Reader
@@ -110,14 +111,18 @@ class CheckpointManager(Generic[T]):
         boot = boot_id_of_the_kernel() if boot_id is None else boot_id
         if boot and not is_name(boot):
             raise ValueError(f"boot_id {boot!r}: use letters, digits, '-', '_' and '.', as in a key")
-        self._events = Events(on_event, _measured(metrics, directory) if metrics else None)
+        locks = KeyLocks()
+        self._events = Events(on_event, _measured(metrics, directory) if metrics else None, locks)
         self._schema: Schema[T] = ANY_JSON if schema is None else schema
-        with self._events:
-            self._store = _opened(directory, options, self._events, metrics)
+        try:
+            with locks.locked("open"):  # any key: events wait while one is held
+                self._store = _opened(directory, options, self._events, metrics)
+        finally:
+            self._events.deliver()
         known: dict[str, Known] = {}
         self._reader: Reader[T] = Reader(self._store, self._schema, boot, self._events, known)
         self._writer = Writer(
-            self._store, self._schema.kind, self._reader, boot, self._events, known=known, metrics=metrics
+            self._store, self._schema.kind, self._reader, boot, self._events, known=known, locks=locks, metrics=metrics
         )
         self._recoverer = Recoverer(self._store, self._reader, self._writer, self._events)
         if metrics:
@@ -217,7 +222,7 @@ class CheckpointManager(Generic[T]):
 
         Each checkpoint is atomic, the batch as a whole is not: BatchFailed says what did not become durable.
         """
-        return Batch(self._store.path, self._schema, self._commit, self._reader.checkpoint)
+        return Batch(self._store.path, self._schema, self._reader, self._writer)
 
     def transaction(self) -> Transaction[T]:
         """Changes of several keys that belong together: when the with block ends all of them are durable, or none.
@@ -236,7 +241,7 @@ class CheckpointManager(Generic[T]):
         """
         check_key(key)
         with self._writer.changing(key):
-            return self._recoverer.carry_out(self._recoverer.plan(key), rollback=rollback)
+            return self._recoverer.recover(key, rollback=rollback)
 
     def plan_recovery(self, key: str) -> RecoveryPlan:
         """What recover_checkpoint could do, and what it would cost; plan.apply() does it.
@@ -289,10 +294,6 @@ class CheckpointManager(Generic[T]):
 
     def __repr__(self) -> str:
         return f"CheckpointManager({self._store.path!r}, {self._schema!r})"
-
-    def _commit(self, changes: Changes) -> Committed:
-        with self._writer.changing(*changes):
-            return self._writer.commit(changes, together=False)
 
 
 def _opened(

@@ -49,8 +49,8 @@ class Cure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRecovery:
-    """The facts of a plan.
+class RecoveryPlan:
+    """Made by plan_recovery, which takes no lock. Nothing has happened yet; apply() acts.
 
     `outcome` is what apply() returns without further consent: INTACT, REPAIRED, NEEDS_ROLLBACK or HOPELESS. `detail`
     says the same in words, and `lost` says what is lost at best. `reason` and `damage` say what is wrong with the file
@@ -65,21 +65,15 @@ class PlannedRecovery:
     reason: Reason | None = None
     damage: str = ""
     rollback_to: int = 0  # the generation that rollback=True restores, if there is no exact repair
+    _seen: bytes = field(kw_only=True, repr=False)  # the digest of the bytes that the plan is about
+    _cure: Cure | None = field(default=None, kw_only=True, repr=False)
+    _found: Found[Any] | None = field(default=None, kw_only=True, repr=False)  # set if the file is intact
+    _made_by: Recoverer[Any] = field(kw_only=True, repr=False, compare=False)
 
     @property
     def exact(self) -> bool:
         """True if apply() restores exactly the bytes that were written, as the checksum proves."""
         return self.outcome is Outcome.REPAIRED
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryPlan(PlannedRecovery):
-    """Made by plan_recovery, which takes no lock. Nothing has happened yet; apply() acts."""
-
-    _seen: bytes = field(kw_only=True, repr=False)  # the digest of the bytes that the plan is about
-    _cure: Cure | None = field(default=None, kw_only=True, repr=False)
-    _found: Found[Any] | None = field(default=None, kw_only=True, repr=False)  # set if the file is intact
-    _made_by: Recoverer[Any] = field(kw_only=True, repr=False, compare=False)
 
     def apply(
         self, *, rollback: bool = False, discard: bool = False, manager: CheckpointManager[Any] | None = None
@@ -147,6 +141,10 @@ class Recoverer(Generic[T]):
         with self._writer.changing(plan.key):
             self._refuse_if_outdated(plan)
             return self.carry_out(plan, rollback=rollback, discard=discard)
+
+    def recover(self, key: str, *, rollback: bool = False) -> Recovery:
+        """Plan and carry out. The caller holds the key."""
+        return self.carry_out(self.plan(key), rollback=rollback)
 
     def carry_out(self, plan: RecoveryPlan, *, rollback: bool = False, discard: bool = False) -> Recovery:
         """Carry out a plan. The caller holds the key, and nothing has changed since the plan was made."""

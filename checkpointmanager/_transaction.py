@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
-from ._batch import Changes
 from ._checkpoint import Checkpoint
 from ._errors import CheckpointError, CheckpointNotFound, TransactionFailed, UnstorableValue
 from ._options import check_key
 from ._reader import Found, Reader
 from ._schema import Encoded, Schema
 from ._store import Store
-from ._writer import Writer
+from ._writer import Changes, Writer
+from .format import Header
 
 T = TypeVar("T")
 
@@ -94,50 +94,50 @@ class Transaction(Generic[T]):
         outcomes: Changes = {}
         with self._writer.changing(*steps):
             for key in sorted(steps):
-                found, created, updates = self._start(key, steps[key])
-                outcomes[key], values[key] = self._after(key, found, created, updates)
+                outcomes[key], values[key] = self._outcome(key, steps[key])
             done = self._writer.commit(outcomes, together=True)
         self.written = {
             key: self._reader.checkpoint(header, values[key], key in done.unchanged)
             for key, header in done.headers.items()
         }
 
-    def _start(self, key: str, steps: list[_Step]) -> tuple[Found[Any] | None, _Create | None, list[_Update]]:
-        """What the change functions start from: the content on disk, what the transaction creates, or nothing."""
-        updates = [step for step in steps if isinstance(step, _Update)]
-        created = steps[0] if isinstance(steps[0], _Create) else None
-        if len(updates) < len(steps):
-            return None, created, updates
-        try:
-            return self._reader.read(key), None, updates
-        except CheckpointNotFound:
-            return None, None, updates
-        except CheckpointError as error:
-            raise self._failed(key, error) from error
-
-    def _after(
-        self, key: str, found: Found[Any] | None, created: _Create | None, updates: list[_Update]
-    ) -> tuple[tuple[Encoded | None, Any], Any]:
+    def _outcome(self, key: str, steps: list[_Step]) -> tuple[tuple[Encoded | None, Header | None], Any]:
         """The key's new content, for the writer and for the caller."""
-        if not updates:
-            return (created.encoded if created else None, None), created.data if created else None
-        unknowns = found.unknowns if found else None
+        first = steps[0]
+        if len(steps) == 1 and not isinstance(first, _Update):
+            return ((first.encoded, None), first.data) if first else ((None, None), None)
+        found = self._read(key) if isinstance(first, _Update) else None
         data: Any = found.data if found else NO_DEFAULT
-        if created:
-            data, unknowns = self._schema.decode(*created.encoded)  # a fresh copy, which the change function may mutate
-        for change, default in updates:
-            if data is NO_DEFAULT and default is NO_DEFAULT:
-                missing = CheckpointNotFound(key, self._store.path_of(key))
-                raise self._failed(key, missing) from missing
-            data = change(default if data is NO_DEFAULT else data)
-            if data is None:
-                none = UnstorableValue("$", "the change function returned None instead of the new value")
-                raise self._failed(key, none) from none
+        unknowns = found.unknowns if found else None
+        if isinstance(first, _Create):
+            data, unknowns = self._schema.decode(*first.encoded)  # a fresh copy, which the change function may mutate
+        for step in steps:
+            if isinstance(step, _Update):
+                data = self._changed(key, step, data)
         try:
             encoded = self._schema.encode(data, unknowns)
         except UnstorableValue as error:
             raise self._failed(key, error) from error
         return (encoded, found.header if found else None), data
+
+    def _read(self, key: str) -> Found[Any] | None:
+        try:
+            return self._reader.read(key)
+        except CheckpointNotFound:
+            return None
+        except CheckpointError as error:
+            raise self._failed(key, error) from error
+
+    def _changed(self, key: str, update: _Update, data: Any) -> Any:
+        """What the change function makes of `data`, or of its default if there is none."""
+        if data is NO_DEFAULT and update.default is NO_DEFAULT:
+            missing = CheckpointNotFound(key, self._store.path_of(key))
+            raise self._failed(key, missing) from missing
+        new = update.change(update.default if data is NO_DEFAULT else data)
+        if new is None:
+            none = UnstorableValue("$", "the change function returned None instead of the new value")
+            raise self._failed(key, none) from none
+        return new
 
     def _failed(self, key: str, error: CheckpointError) -> TransactionFailed:
         return TransactionFailed(key, self._store.path_of(key), error)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_128_digest
 
-from ._batch import Changes, Committed
 from ._errors import (
     CheckpointError,
     CheckpointNotFound,
@@ -31,13 +30,23 @@ from ._errors import (
 )
 from ._events import Event, EventKind, Events
 from ._interruption import pass_on_interruption
-from ._keylocks import KeyLocks
+from ._locks import KeyLocks, Unbroken
 from ._metricssink import MetricsSink
 from ._reader import Reader
 from ._schema import Encoded
 from ._store import Put, Remove, Replaces, Store
-from ._unbroken import Unbroken
 from .format import MAX_GENERATION, RETIRED, SHORTAGES, Damaged, Header, Reason, TooNew, open_sealed, seal
+
+# By key: the new content (None: a removal), and the header of a good checkpoint that was just read.
+Changes = dict[str, tuple[Encoded | None, Header | None]]
+
+
+class Committed(NamedTuple):
+    """Headers that are durable now, keys that were already up to date, and failures."""
+
+    headers: Mapping[str, Header]
+    unchanged: frozenset[str]
+    failures: Mapping[str, CheckpointError]
 
 
 class Known(NamedTuple):
@@ -60,6 +69,7 @@ class Writer:
         events: Events,
         *,
         known: dict[str, Known],
+        locks: KeyLocks,
         metrics: MetricsSink | None,
     ) -> None:
         self._store = store
@@ -69,7 +79,7 @@ class Writer:
         self._events = events
         self._known = known  # each entry guarded by its key's lock
         self._metrics = metrics
-        self._locks = KeyLocks()
+        self._locks = locks
 
     def changing(self, *keys: str) -> Unbroken:
         """No other writer changes these keys in the block; events wait until the locks are released."""
@@ -80,7 +90,6 @@ class Writer:
         try:
             # The store before its keys: a store that is closed, or was opened before a fork, must refuse at once.
             with self._store.writing(), self._locks.locked(*keys):
-                self._events.hold_back(self._locks.held)
                 if self._metrics:
                     self._metrics.waited(self._store.path, time.perf_counter() - started)
                 self._store.check_owner(keys)
@@ -98,7 +107,8 @@ class Writer:
             self._skip()
             return after.header, True
         self._commit_one(put)
-        self._remember(key, after)
+        if self._store.exclusive:  # else another process may write the key at any time
+            self._known[key] = after
         return after.header, False
 
     def remove(self, key: str) -> None:
@@ -129,8 +139,8 @@ class Writer:
                 self._skip()
         failures |= self._commit(made, together=together)
         durable = {key: after for key, after in written.items() if key not in failures}
-        for key, after in durable.items():
-            self._remember(key, after)
+        if self._store.exclusive:
+            self._known.update(durable)
         headers = {key: after.header for key, after in durable.items()}
         return Committed(headers, frozenset(unchanged), failures)
 
@@ -149,15 +159,14 @@ class Writer:
 
     def keep_retired(self, keys: Sequence[str]) -> None:
         """Copy whole checkpoints to quarantine, before they are removed. Raises CheckpointWriteFailed."""
-        with self.changing(*keys):
-            for key in keys:
-                try:
-                    self._store.quarantine(key, RETIRED)
-                except FileNotFoundError:  # removed by hand
-                    continue
-                except OSError as error:
-                    pass_on_interruption(error)
-                    raise CheckpointWriteFailed(key, self._store.path_of(key), error, in_doubt=False) from error
+        for key in keys:
+            try:
+                self._store.quarantine(key, RETIRED)
+            except FileNotFoundError:  # removed by hand
+                continue
+            except OSError as error:
+                pass_on_interruption(error)
+                raise CheckpointWriteFailed(key, self._store.path_of(key), error, in_doubt=False) from error
 
     def forget(self, key: str) -> None:
         """Let the next write learn from the file again. Always safe."""
@@ -172,7 +181,8 @@ class Writer:
         lowest = known.header.generation if known else 0
         if known and found and found != known.header:
             known = None  # another program or a person has replaced the file
-        if known and digest == known.digest and _versions(known.header) == (encoded.version, encoded.readable_by):
+        versions = (known.header.version, known.header.readable_by) if known else None
+        if known and digest == known.digest and versions == (encoded.version, encoded.readable_by):
             # Boot and durability are this owner's, so they are the same anyway.
             known = known if found else self._seen(key, known)
             if known:
@@ -301,16 +311,8 @@ class Writer:
         if self._metrics:
             self._metrics.unchanged(self._store.path)
 
-    def _remember(self, key: str, known: Known) -> None:
-        if self._store.exclusive:  # else another process may write the key at any time
-            self._known[key] = known
-
 
 def shortage(key: str, path: str, number: int | None) -> CheckpointWriteFailed:
     """The error for a process that lacks descriptors or memory at the moment; nothing was touched."""
     error = OSError(number, os.strerror(number or 0))
     return CheckpointWriteFailed(key, path, error, in_doubt=False)
-
-
-def _versions(header: Header) -> tuple[int, int]:
-    return header.version, header.readable_by

@@ -49,20 +49,15 @@ from ._errors import (
     UnprepareFailed,
 )
 from ._healthstore import DeviceHealthStore, HealthChange
-from ._kubelet import (
-    KubeletDeviceHealth,
-    KubeletDRAState,
-    KubeletHealthState,
-    read_dra_health_state,
-    read_dra_manager_state,
-    write_dra_manager_state,
-)
 from ._pod import Allocation, ContainerClaim, Pod, ResourceClaim
 from ._podconfig import POD_CONFIGS, DeviceConfig, PodConfig
 from ._podconfigstore import PodConfigStore, PodSyncReport
 from ._resourcehealth import ResourceHealth, ResourceStatus, concerned_pods, pod_health
 from ._resources import ClaimResource, ContainerResources, DynamicResource, PodResources
 from ._review import Orphan, Review
+from .kubelet._healthfile import KubeletDeviceHealth, KubeletHealthState, read_dra_health_state
+from .kubelet._reader import KubeletDRAState, read_dra_manager_state
+from .kubelet._writer import write_dra_manager_state
 
 __all__ = [
     "CLAIMS",

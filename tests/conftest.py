@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,3 +21,12 @@ def _collections_walk_only_what_tests_make() -> None:
     """The five thousand tests themselves are 180,000 objects, and a collection follows each simulated death."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def kit_standing_by() -> Iterator[None]:
+    """The kit searches all objects for those that hold a function of `os` once, and not for each watch or crash."""
+    from checkpointmanager.testing._oscalls import standing_by  # not before coverage has started
+
+    with standing_by():
+        yield

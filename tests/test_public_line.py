@@ -17,7 +17,8 @@ LIBRARIES = ("checkpointmanager", "draState")
 PUBLIC = (
     *("checkpointmanager", "checkpointmanager.aio", "checkpointmanager.etcd", "checkpointmanager.metrics"),
     *("checkpointmanager.format", "checkpointmanager.testing"),
-    *("draState", "draState.aio", "draState.metrics", "draState.plugin", "draState.plugin.rehearsal"),
+    *("draState", "draState.aio", "draState.kubelet", "draState.metrics"),
+    *("draState.plugin", "draState.plugin.rehearsal"),
 )
 # The functions of checkpointmanager.testing.damage are documented under this name.
 DOCUMENTED_MODULES = ("checkpointmanager.testing.damage",)
@@ -26,7 +27,7 @@ DOCUMENTED_MODULES = ("checkpointmanager.testing.damage",)
 ROOMS: dict[str, tuple[str, ...]] = {
     "draState": (),
     "tools/dra_agent": (),
-    "tools/checkpoint_verify": ("draState._kubelet",),
+    "tools/checkpoint_verify": (),
     "tools/bench": (),
     "tools/demo_kills.py": (),
     "tools/soak_run.py": (),

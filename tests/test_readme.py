@@ -1,4 +1,4 @@
-"""The README's example is short and comes early, and the folders that CONTRIBUTING draws exist."""
+"""The README's example is short and early, the file that it shows verifies, and CONTRIBUTING's folders exist."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from xxhash import xxh3_64_hexdigest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,6 +20,12 @@ def test_the_first_example_is_as_short_as_it_says() -> None:
 
 def test_the_first_code_comes_within_200_words() -> None:
     assert len(README[: README.index("```python")].split()) <= 200
+
+
+def test_the_file_that_it_shows_verifies() -> None:
+    (shown,) = re.findall(r'^(\{"checksum":.*?\}\})$', README, flags=re.MULTILINE | re.DOTALL)
+    line = shown.replace("\n", "").encode() + b"\n"
+    assert line[18:34].decode() == xxh3_64_hexdigest(line[36:])
 
 
 def test_the_folders_it_draws_are_there() -> None:

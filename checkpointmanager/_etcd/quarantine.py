@@ -14,8 +14,6 @@ from .ownership import Ownership
 from .pages import names
 from .wire import RANGE, TXN
 
-REPLACED = "replaced"  # the reason of a copy that restore() makes
-
 
 class Copy(NamedTuple):
     """Ordered by the revision that made it, which is more reliable than a clock."""
@@ -49,27 +47,11 @@ class Quarantine:
             if self._change(call, [seen], [operations.put(name, found[0].value), *surplus]):
                 return self._layout.below(name)
 
-    def restore(self, call: Call, name: str, path: str) -> str:
-        """Put a copy back in its key's place. Returns the name under which the replaced bytes are kept, "" if none."""
-        copy, key = self._named(name, path)
-        current = self._layout.current(key)
-        kept = b""
-        while True:
-            blob = self._value(call, copy)
-            if blob is None:
-                raise CheckpointNotFound(key, path)
-            now = self._client.ask(call, RANGE, RANGE.request(key=current)).kvs
-            if now and now[0].value == blob:
-                return self._layout.below(kept)  # it is there already, or an attempt without an answer put it there
-            kept = self._new_name(key, REPLACED, ()) if now else b""
-            keeping = [operations.put(kept, now[0].value)] if now else []
-            seen = operations.changed_at(current, now[0].mod_revision if now else 0)
-            if self._change(call, [seen], [operations.put(current, blob), *keeping]):
-                return self._layout.below(kept)
-
     def delete(self, call: Call, name: str, path: str) -> None:
         """Delete a copy for good."""
-        copy, _ = self._named(name, path)
+        if parse_copy(name) is None:
+            raise CheckpointNotFound(name, path)
+        copy = self._layout.quarantine + name.encode()
         while not self._change(call, [], [operations.delete(copy)]):
             pass  # `.lock` was written again meanwhile, by this owner
 
@@ -93,13 +75,6 @@ class Quarantine:
         if not reply.succeeded:
             self._ownership.learn(reply.responses[0].response_range.kvs, hold)
         return bool(reply.succeeded)
-
-    def _named(self, name: str, path: str) -> tuple[bytes, str]:
-        """The full name of a copy, and its key."""
-        copy = parse_copy(name)
-        if copy is None:
-            raise CheckpointNotFound(name, path)
-        return self._layout.quarantine + name.encode(), copy.key
 
     def _copies(self, call: Call, start: bytes, key: str | None = None) -> list[Copy]:
         copies = []

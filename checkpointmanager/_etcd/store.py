@@ -6,12 +6,11 @@ import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from .._callgate import CallGate
 from .._errors import CheckpointNotFound, CheckpointWriteFailed, TransactionFailed
 from .._filestore.ownership import ReadOnly
+from .._locks import CallGate, Unbroken
 from .._options import check_options
 from .._store import Put, Remove
-from .._unbroken import Unbroken
 from ..format import Damaged, Reason
 from .attempts import Attempts, NotAcknowledged
 from .client import Call, Client
@@ -175,15 +174,6 @@ class EtcdStore:
         with self._gate, self._calling() as call:
             kept = self._quarantine.kept(call)
         return {key: [f"{self.path}/{name}" for name in names] for key, names in kept.items()}
-
-    def restore_copy(self, copy: str) -> str:
-        """Put a copy from quarantined() back in its key's place, unchanged; the copy stays.
-
-        Returns the copy of the bytes that it replaced, "" if it replaced none.
-        """
-        with self.writing(), self._calling() as call:
-            kept = self._quarantine.restore(call, copy.rpartition("/")[2], copy)
-        return f"{self.path}/{kept}" if kept else ""
 
     def delete_copy(self, copy: str) -> None:
         """Delete a copy from quarantined() for good."""

@@ -86,11 +86,11 @@ class Directory:
 
     def write_temp(self, blob: bytes, *, synced: bool = False) -> str:
         """A new file with these bytes under a temp name. A failure leaves nothing behind."""
-        temp = self.new_temp()
+        temp = f"{TEMP}{self.token}-{next(_numbers)}"
         descriptors: list[int] = []
         try:
             try:
-                self.create(descriptors, temp)
+                descriptors.extend(map(partial(os.open, flags=CREATE, mode=0o600, dir_fd=self.descriptor), (temp,)))
                 write_all(descriptors[0], blob)
                 if synced:
                     sync(descriptors[0])
@@ -137,7 +137,7 @@ class Directory:
     def discard(self, name: str) -> bool:
         """Unlink a file that may be gone already. Never raises; False if the file is still there."""
         try:
-            self.unlink(name)
+            os.unlink(name, dir_fd=self.descriptor)
         except FileNotFoundError:
             return True
         except OSError as error:

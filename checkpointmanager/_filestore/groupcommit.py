@@ -8,32 +8,28 @@ are C objects in plain with statements, so a signal handler that raises leaves n
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
 from .._interruption import pass_on_interruption
-from ..format import Change
-from .names import Staged
+from ..format import Change, seal_record
+from .names import Errors, Staged
 
 GROUP_BYTES = 4 << 20  # of one group, unless a single call has more
-
-
-class Inherited(NamedTuple):
-    """What a journal says about a key whose files cannot be read or replaced at the moment."""
-
-    changes: Sequence[Change]
 
 
 class Group:
     """Submissions that are committed together, with one sync and one outcome."""
 
+    __slots__ = ("begun", "committed", "error", "failed", "has_ended", "members", "over", "seconds", "size")
+
     def __init__(self) -> None:
         self.over = threading.Lock()  # held by the leader until the outcome is known
-        self.members: list[Submission] = []  # guarded by the desk
+        self.members: list[Submission] = []  # guarded by the desk until the leader takes it
         self.size = 0  # likewise
         self.begun = False  # bytes may have reached the disk: unless it is committed, the group is in doubt
         self.committed = False
         self.error: OSError | None = None
+        self.failed: Errors = {}  # changes of a committed group that were not made: only without a journal
         self.has_ended = False
         self.seconds = 0.0  # that the sync took
 
@@ -43,41 +39,71 @@ class Group:
 
 
 class Submission:
-    """The changes of one call. After the commit each waits until it has its name."""
+    """The changes of one call: of a transaction, or some or all of a batch."""
 
-    def __init__(self, waiting: Mapping[str, Staged | Inherited], lines: bytes, *, together: bool = False) -> None:
-        self.keys = tuple(waiting)
-        self.waiting = dict(waiting)  # by key; guarded by `placing` once it is committed
-        self.lines = lines
+    __slots__ = ("group", "is_taken", "lines", "placing", "staged", "together", "waiting", "was_tried")
+
+    def __init__(self, staged: Sequence[Staged], lines: bytes, *, together: bool = False) -> None:
+        self.staged = staged
+        self.lines = lines  # of the journal
         self.together = together
         self.group = _NONE
         self.is_taken = False  # by the leader of its group: from then on it may be committed; guarded by the desk
-        self.placing = threading.Lock()
-        self.was_tried = False  # some names may have been changed already; guarded by `placing`
+        self.placing = threading.Lock()  # guards what follows
+        self.waiting: dict[str, Staged | Sequence[Change]] = {}  # by key: the changes without their names
+        for each in staged:
+            self.waiting[each.change.key] = each
+        self.was_tried = False  # some names may have been changed already
 
 
-_NONE, _EARLIER = Group(), Group()  # before a submission has a group; of what was committed by other means
-_EARLIER.committed = True
+_NONE = Group()  # of a submission that has not joined one yet
+
+
+def submissions(staged: Sequence[Staged], numbers: Iterator[int], *, together: bool) -> list[Submission]:
+    """One for a transaction, which is one record; as many as its size needs for a batch."""
+    if together and len(staged) > 1:
+        return [Submission(staged, seal_record([each.change for each in staged], next(numbers)), together=True)]
+    found: list[Submission] = []
+    members: list[Staged] = []
+    lines: list[bytes] = []
+    size = 0
+    for each in staged:
+        line = seal_record((each.change,), next(numbers))
+        if members and size + len(line) > GROUP_BYTES:
+            found.append(Submission(members, b"".join(lines)))
+            members, lines, size = [], [], 0
+        members.append(each)
+        lines.append(line)
+        size += len(line)
+    if members:
+        found.append(Submission(members, b"".join(lines)))
+    return found
 
 
 class GroupCommit:
-    """The groups of one journal, and what they owe: changes that are submitted and not known to have their names."""
+    """The groups of one journal."""
 
-    def __init__(self, write: Callable[[Group, Sequence[Submission]], None]) -> None:
+    def __init__(self) -> None:
         self.turn = threading.Lock()  # held by the one thread that writes, settles or closes
-        self._write = write  # commits the members of a group; called while holding `turn`
         self._desk = threading.Lock()  # guards what follows
         self._open: Group | None = None
-        self._owed: dict[str, Submission] = {}  # by key
 
-    def submit(self, submission: Submission) -> Group:
-        """Lead a group or join one; returns it when its outcome is known."""
+    def submit(self, submission: Submission, write: Callable[[Group], None]) -> Group:
+        """Lead a group or join one; returns it when its outcome is known. `write` commits a group, in its turn."""
         while True:
             mine = Group()
             with mine.over:
-                group, has_joined = self._join_or_open(mine, submission)
+                with self._desk:
+                    group = self._open
+                    if group is None:
+                        group = self._open = mine
+                    has_joined = group is mine or group.size + len(submission.lines) <= GROUP_BYTES
+                    if has_joined:
+                        group.members.append(submission)
+                        group.size += len(submission.lines)
+                        submission.group, submission.is_taken = group, False
                 if group is mine:
-                    self._lead(mine)
+                    self._lead(mine, write)
             if group is not mine:
                 with group.over:  # waits for the leader
                     pass
@@ -92,77 +118,26 @@ class GroupCommit:
                 return False
             if submission in submission.group.members:
                 submission.group.members.remove(submission)
-        self.forget(submission)
         return True
 
-    def owed(self, key: str) -> Submission | None:
-        return self._owed.get(key)
-
-    def owed_and_committed(self) -> list[Submission]:
-        if not self._owed:
-            return []
-        with self._desk:
-            return [each for each in set(self._owed.values()) if each.group.committed]
-
-    def owe(self, key: str, changes: Sequence[Change]) -> None:
-        """Committed earlier, perhaps by another process, and not to be put in place now."""
-        submission = Submission({key: Inherited(changes)}, b"")
-        submission.group = _EARLIER
-        with self._desk:
-            self._owed[key] = submission
-
-    def forget(self, submission: Submission, keys: Iterable[str] | None = None) -> None:
-        """Nothing is owed for these keys any more, by default for all."""
-        with self._desk:
-            for key in submission.keys if keys is None else keys:
-                if self._owed.get(key) is submission:
-                    del self._owed[key]
-
-    def _join_or_open(self, mine: Group, submission: Submission) -> tuple[Group, bool]:
-        with self._desk:
-            group = self._open
-            if group is None:
-                group = self._open = mine
-            elif group.size + len(submission.lines) > GROUP_BYTES:
-                return group, False
-            group.members.append(submission)
-            group.size += len(submission.lines)
-            submission.group, submission.is_taken = group, False
-            for key in submission.waiting:
-                self._owed[key] = submission
-        return group, True
-
-    def _lead(self, group: Group) -> None:
+    def _lead(self, group: Group, write: Callable[[Group], None]) -> None:
         try:
             with self.turn:
-                members = self._take(group)
+                with self._desk:  # from now on nobody joins and nobody withdraws
+                    self._open = None
+                    for member in group.members:
+                        member.is_taken = True
                 try:
-                    self._write(group, members)
+                    write(group)
                 except OSError as error:
                     pass_on_interruption(error)
                     group.error = error
         finally:
             group.has_ended = True
-            self._close(group)
-
-    def _take(self, group: Group) -> Sequence[Submission]:
-        """From now on nobody joins and nobody withdraws."""
-        with self._desk:
-            self._open = None
-            for member in group.members:
-                member.is_taken = True
-            return group.members
+            if self._open is group:  # interrupted before its turn
+                self._close(group)
 
     def _close(self, group: Group) -> None:
         with self._desk:
             if self._open is group:
                 self._open = None
-
-
-def waiting_changes(submissions: Iterable[Submission]) -> list[Change]:
-    """Every change that has not got its name yet."""
-    found: list[Change] = []
-    for submission in submissions:
-        for waiting in list(submission.waiting.values()):
-            found.extend(waiting.changes if isinstance(waiting, Inherited) else (waiting.change,))
-    return found

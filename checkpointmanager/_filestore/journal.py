@@ -22,38 +22,26 @@ import errno
 import itertools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 
 from .._interruption import pass_on_interruption
-from .._store import Replaces
-from ..format import (
-    BLOCK_BYTES,
-    JOURNAL,
-    Change,
-    Damaged,
-    JournalContent,
-    current_name,
-    encode_key,
-    padded,
-    previous_name,
-    reason_of,
-    seal_record,
-    truth,
-)
+from ..format import BLOCK_BYTES, JOURNAL, Change, JournalContent, padded, reason_of, seal_record
 from .directory import Directory
-from .groupcommit import GROUP_BYTES, Group, GroupCommit, Inherited, Submission, waiting_changes
+from .groupcommit import Group, GroupCommit, Submission, submissions
 from .journalfile import JournalFile
-from .names import Outcome, Staged, discard_temps, put_in_place, take_away
+from .names import Errors, Staged
+from .owed import Owed, changes_of
 from .plain import PlainChanges
-from .reading import read_file
 from .settling import find_blocked, rewrite_files, sync_files
 from .system import NO_ROOM
-from .takeover import put_names_right, read_change
 
 FIRST_BYTES = 256 << 10  # the size of the first journal; each next one is twice as large
 LAST_BYTES = 4 << 20
 DIRTY_KEYS = 256  # changed since the last settle; bounds how long a settle takes
+
+_lines = attrgetter("lines")
 
 
 class Journal:
@@ -69,21 +57,21 @@ class Journal:
         size: int | None = None,
     ) -> None:
         self._directory = directory
-        self._max_bytes = max_bytes
         self._report = report
         self._on_settle = on_settle
         self._numbers = itertools.count(1)
-        self._groups = GroupCommit(self._write)
+        self._groups = GroupCommit()
+        self._owed = Owed(directory, max_bytes, report)
         # Guarded by the turn of the groups:
         self._file: JournalFile | None = None
         self._usable = False  # the file may be appended to
         self._exists = False  # there may be a file of this name
         self._size = FIRST_BYTES if size is None else size  # of the next file
-        self._inherited: dict[str, Change] = {}  # by key: what was committed before the first group of `_written`
-        self._written: list[tuple[Group, Sequence[Change]]] = []  # since the last settle; not all may be committed
+        self._written: list[Group] = []  # since the last settle; not all may be committed
         self._highest: dict[str, int] = {}  # by key: the highest generation that the journal may bring back
         self._distrust = False
         self._doubt: Group | None = None  # the last group, as long as it is not known to be committed
+        self._rewritten: dict[str, Change] = {}  # removals whose names are made again at the moment
 
     def inherit(self, content: JournalContent) -> None:
         """Take over the journal of an owner that has died, before anything is served. Raises OSError."""
@@ -99,37 +87,37 @@ class Journal:
             self._file = JournalFile.reopen(self._directory, content.end)
         for key, changes in content.by_key().items():
             self._highest[key] = max(change.generation for change in changes)
-            try:
-                self._inherited[key] = put_names_right(self._directory, key, changes, self._max_bytes)
-            except OSError as error:
-                pass_on_interruption(error)
-                self._groups.owe(key, changes)
-                self._report_unplaced(key, error)
+            self._owed.inherit(key, changes)
         self._file.lock()
         self._exists = self._usable = True  # last: a close after a failure must not end what was not taken over
 
-    def commit(self, staged: Sequence[Staged], outcome: Outcome, *, together: bool) -> None:
-        """Commit and apply. Returns when the changes are durable, also if they cannot be put in place yet."""
-        for submission in self._submissions(staged, together=together):
+    def commit(self, staged: Sequence[Staged], errors: Errors, *, together: bool) -> float:
+        """Commit and apply; returns how long the sync took. The changes are durable then, also if not in place yet."""
+        seconds = 0.0
+        for submission in submissions(staged, self._numbers, together=together):
             try:
-                group = self._groups.submit(submission)
+                self._owed.add(submission)
+                group = self._groups.submit(submission, self._write)
             except BaseException:
                 if self._groups.withdraw(submission):
-                    self._discard(submission)
+                    self._owed.discard(submission)
                 raise
-            outcome.seconds = max(outcome.seconds, group.seconds)
+            seconds = max(seconds, group.seconds)
             if group.committed:
-                self._apply(submission)
+                self._owed.place(submission)
+                if group.failed:
+                    keys = [each.change.key for each in submission.staged]
+                    errors.update((key, group.failed[key]) for key in keys if key in group.failed)
                 continue
             error = group.error or OSError(errno.EINTR, "the thread that wrote the journal was interrupted")
-            outcome.errors.update(dict.fromkeys(submission.keys, (error, group.begun)))
-            self._groups.forget(submission)
-            self._discard(submission)
+            errors.update((each.change.key, (error, group.begun)) for each in submission.staged)
+            self._owed.discard(submission)
+        return seconds
 
     def finish(self, keys: Sequence[str]) -> None:
         """Finish what earlier calls left of these keys. After a doubt, settle: then it is over. Raises OSError."""
         for key in keys:
-            if submission := self._groups.owed(key):
+            if submission := self._owed.by_key.get(key):
                 self._finish(key, submission)
         doubt = self._doubt
         if doubt and not doubt.is_under_way():  # a sync that is under way is no reason to wait
@@ -138,22 +126,16 @@ class Journal:
                     self._settle_files()
                     self._renew()
 
-    def waiting(self, key: str) -> Change | None:
-        """The change of a key that is committed but has not got its name yet.
+    def change(self, key: str, *, previous: bool = False) -> Change | None:
+        """What counts instead of what is under a name, without a blob if the checkpoint is gone. None: the name counts.
 
-        Raises OSError if that depends on a file that cannot be read.
+        Raises Damaged if that depends on a file that cannot be read.
         """
-        submission = self._groups.owed(key)
-        found = submission.waiting.get(key) if submission and submission.group.committed else None
-        if isinstance(found, Inherited):
-            names = (current_name(key), previous_name(key))
-            files = [read_change(self._directory, name, key, self._max_bytes) for name in names]
-            return truth(found.changes, *files)[0] or Change(key, 0, None)
-        return found.change if found else None
+        return None if previous else self._owed.change(key) or self._rewritten.get(key)
 
-    def keys_waiting(self) -> list[str]:
-        """Those of waiting()."""
-        return [change.key for change in waiting_changes(self._groups.owed_and_committed())]
+    def keys(self) -> list[str]:
+        """Those of change()."""
+        return [*self._owed.keys(), *self._rewritten]
 
     def highest_generation(self, key: str) -> int:
         return self._highest.get(key, 0)
@@ -164,7 +146,7 @@ class Journal:
             try:
                 if self._exists:
                     self._settle_files()
-                    if not self._groups.owed_and_committed():
+                    if not self._owed.committed():
                         self._end()
             except OSError as error:
                 pass_on_interruption(error)
@@ -179,132 +161,58 @@ class Journal:
 
     # Commit
 
-    def _submissions(self, staged: Sequence[Staged], *, together: bool) -> list[Submission]:
-        """One for a transaction, which is one record; as many as its size needs for a batch."""
-        if together and len(staged) > 1:
-            line = seal_record([each.change for each in staged], next(self._numbers))
-            return [Submission({each.change.key: each for each in staged}, line, together=True)]
-        found: list[Submission] = []
-        waiting: dict[str, Staged] = {}
-        lines = b""
-        for each in staged:
-            line = seal_record((each.change,), next(self._numbers))
-            if waiting and len(lines) + len(line) > GROUP_BYTES:
-                found.append(Submission(waiting, lines))
-                waiting, lines = {}, b""
-            waiting[each.change.key] = each
-            lines += line
-        return [*found, Submission(waiting, lines)] if waiting else found
-
-    def _write(self, group: Group, members: Sequence[Submission]) -> None:
+    def _write(self, group: Group) -> None:
         """Commit a group. An interrupt or a failure after `begun` leaves it in doubt."""
-        changes = waiting_changes(members)
-        lines = padded(b"".join(member.lines for member in members))
-        if self._doubt or not self._has_room(len(lines)):
+        lines = padded(b"".join(map(_lines, group.members)))
+        has_room = self._usable and self._file and self._file.has_room(len(lines)) and len(self._highest) < DIRTY_KEYS
+        if self._doubt or not has_room:
             self._settle_files()
-            self._renew(group, lines, changes)
+            self._renew(group, lines)
         if self._file is None:
-            self._write_plainly(group, members)
+            self._write_plainly(group)
             return
         if not group.begun:
-            self._begin(group, changes)
+            self._begin(group)
             group.seconds = self._file.append(lines)
         group.committed = True
         self._doubt = None
 
-    def _has_room(self, size: int) -> bool:
-        file = self._file
-        return self._usable and file is not None and file.has_room(size) and len(self._highest) < DIRTY_KEYS
-
-    def _begin(self, group: Group, changes: Sequence[Change]) -> None:
+    def _begin(self, group: Group) -> None:
         """From now on the group is in doubt, until one assignment makes it committed."""
         self._doubt = group
         group.begun = True
-        for change in changes:
-            self._highest[change.key] = change.generation
-        self._written.append((group, changes))
+        for member in group.members:
+            for change, _, _ in member.staged:
+                self._highest[change.key] = change.generation
+        self._written.append(group)
 
-    def _committed(self) -> dict[str, Change]:
-        """The last committed change of each key since the last settle."""
-        found = dict(self._inherited)
-        for group, changes in self._written:
-            if group.committed:
-                found.update((change.key, change) for change in changes)
-        return found
-
-    def _write_plainly(self, group: Group, members: Sequence[Submission]) -> None:
-        """There is no room for a journal. Single changes need none."""
-        if any(member.together for member in members):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        staged = [each for member in members for each in member.waiting.values() if isinstance(each, Staged)]
-        outcome = Outcome()
+    def _write_plainly(self, group: Group) -> None:
+        """There is no room for a journal. Single changes need none; a transaction does."""
+        staged: list[Staged] = []
         group.begun = True
-        PlainChanges(self._directory, durable=True).commit(staged, outcome)
-        for error, _ in outcome.errors.values():
-            raise error
+        for member in group.members:
+            if member.together:
+                full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                group.failed.update((each.change.key, (full, False)) for each in member.staged)
+                self._owed.discard(member)
+            else:
+                staged.extend(member.staged)
+        group.seconds = PlainChanges(self._directory, durable=True).commit(staged, group.failed)
         group.committed = True
-        for member in members:
-            member.waiting.clear()
-            self._groups.forget(member)
-
-    # Apply
-
-    def _apply(self, submission: Submission) -> None:
-        """Give committed changes their names. What fails stays owed; the change is durable all the same."""
-        placed: list[str] = []
-        with submission.placing:
-            again, submission.was_tried = submission.was_tried, True
-            for key, waiting in list(submission.waiting.items()):
-                try:
-                    self._place(key, waiting, again=again)
-                except OSError as error:
-                    pass_on_interruption(error)
-                    self._report_unplaced(key, error)
-                    continue
-                del submission.waiting[key]
-                placed.append(key)
-        self._groups.forget(submission, placed)
-
-    def _place(self, key: str, waiting: Staged | Inherited, *, again: bool) -> None:
-        if isinstance(waiting, Inherited):
-            self._inherited[key] = put_names_right(self._directory, key, waiting.changes, self._max_bytes)
-        elif waiting.change.blob is None:
-            take_away(self._directory, key)
-        elif again:
-            self._place_again(key, waiting, waiting.change.blob)
-        else:
-            put_in_place(self._directory, key, waiting.temp, waiting.replaces)
-
-    def _place_again(self, key: str, staged: Staged, blob: bytes) -> None:
-        """Go on where an interrupted or failed attempt stopped, as the names show."""
-        temp, replaces = staged.temp, staged.replaces
-        if not self._directory.exists(temp):
-            with suppress(FileNotFoundError, Damaged):
-                if read_file(self._directory, current_name(key), len(blob)) == blob:
-                    return
-            temp = self._directory.write_temp(blob)
-        if replaces is Replaces.WHOLE and self._directory.is_same(current_name(key), previous_name(key)):
-            replaces = Replaces.DAMAGED  # the previous generation is in place already
-        put_in_place(self._directory, key, temp, replaces)
+        for member in group.members:
+            self._owed.forget(member)
 
     def _finish(self, key: str, submission: Submission) -> None:
         """The caller has the key, so the thread that submitted this has left it."""
         with submission.group.over:
             pass
         if not submission.group.committed:
-            self._groups.forget(submission)
-            self._discard(submission)
+            self._owed.discard(submission)
             return
-        with self._groups.turn:  # guards _inherited
-            self._apply(submission)
+        with self._groups.turn:  # guards what was inherited
+            self._owed.place(submission)
         if key in submission.waiting:
             raise OSError(errno.EBUSY, "an earlier change is committed, and something is in its place; move it away")
-
-    def _discard(self, submission: Submission) -> None:
-        discard_temps(self._directory, [each for each in submission.waiting.values() if isinstance(each, Staged)])
-
-    def _report_unplaced(self, key: str, error: OSError) -> None:
-        self._report(f"{encode_key(key)}: {reason_of(error)}: its change is safe in the journal, but not in place yet")
 
     # Settle
 
@@ -312,25 +220,42 @@ class Journal:
         """Steps 1 to 3. If a sync fails the journal stays, and the next settle distrusts."""
         started = time.perf_counter()
         self._distrust |= self._doubt is not None
-        for submission in self._groups.owed_and_committed():
-            self._apply(submission)
+        for submission in self._owed.committed():
+            self._owed.place(submission)
         committed = self._committed()
-        waiting = {change.key for change in waiting_changes(self._groups.owed_and_committed())}
-        todo = {key: change for key, change in committed.items() if key not in waiting}
+        todo = {key: change for key, change in committed.items() if key not in {*self._owed.keys()}}
         for change in find_blocked(self._directory, todo.values()):
-            self._groups.owe(change.key, (todo.pop(change.key),))
+            self._owed.owe(change.key, (todo.pop(change.key),))
         if todo:
             distrusted, self._distrust = self._distrust, True
-            (rewrite_files if distrusted else sync_files)(self._directory, todo.values())
+            self._make_durable(todo, distrusted=distrusted)
             self._directory.sync()
-        self._inherited = {key: change for key, change in committed.items() if key not in todo}
+        self._owed.inherited = {key: change for key, change in committed.items() if key not in todo}
         self._written = []
         self._distrust = False
         self._on_settle(time.perf_counter() - started)
 
-    def _renew(self, group: Group | None = None, lines: bytes = b"", changes: Sequence[Change] = ()) -> None:
+    def _make_durable(self, changes: Mapping[str, Change], *, distrusted: bool) -> None:
+        if not distrusted:
+            sync_files(self._directory, changes.values())
+            return
+        self._rewritten = {key: change for key, change in changes.items() if change.blob is None}
+        try:
+            rewrite_files(self._directory, changes.values())
+        finally:
+            self._rewritten = {}
+
+    def _committed(self) -> dict[str, Change]:
+        """The last committed change of each key since the last settle."""
+        found = dict(self._owed.inherited)
+        for group in self._written:
+            if group.committed:
+                found.update((each.change.key, each.change) for member in group.members for each in member.staged)
+        return found
+
+    def _renew(self, group: Group | None = None, lines: bytes = b"") -> None:
         """Step 4. A group that would not fit is committed by becoming part of the new journal."""
-        kept = waiting_changes(self._groups.owed_and_committed())
+        kept = changes_of(self._owed.committed())
         carried = b"".join(seal_record((change,), next(self._numbers)) for change in kept)
         is_large = 2 * BLOCK_BYTES + len(carried) + len(lines) > self._size and bool(lines)
         self._usable = False
@@ -343,38 +268,37 @@ class Journal:
             self._do_without()
             return
         if is_large and group:
-            self._begin(group, changes)  # after the settle, which clears what was written before
+            self._begin(group)  # after the settle, which clears what was written before
         self._exists = True
         file.lock()
         file.put_in_place()
         self.abandon()
         self._file, self._usable = file, True
         self._size = min(2 * self._size, max(LAST_BYTES, self._size))
-        self._highest = {change.key: change.generation for change in (*kept, *(changes if is_large else ()))}
+        new = [each.change for member in group.members for each in member.staged] if is_large and group else []
+        self._highest = {change.key: change.generation for change in (*kept, *new)}
         self._doubt = group if is_large else None  # until it is committed
 
     def _do_without(self) -> None:
-        """As in _end, an empty file takes the place of the journal before it goes; most full disks have room for it."""
-        if self._exists:
-            try:
-                self._directory.rename(self._directory.write_temp(b""), JOURNAL)
-                self._directory.sync()
-            except OSError as error:
-                if error.errno not in NO_ROOM:
-                    raise
+        """No room for a journal. Most full disks have room for the empty file."""
+        try:
+            self._end()
+        except OSError as error:
+            pass_on_interruption(error)
+            if error.errno not in NO_ROOM:
+                raise
             with suppress(FileNotFoundError):
                 self._directory.unlink(JOURNAL)
             self._directory.sync()
+            self._exists = False
         self.abandon()
-        self._file, self._exists = None, False
-        self._doubt = None
+        self._file = self._doubt = None
         self._highest.clear()
 
     def _end(self) -> None:
-        """An empty journal takes the place of the old one before it goes: the old one must never come back."""
+        """An empty file takes the place of the journal before it goes: the journal must never come back."""
         if self._exists:
-            file = JournalFile.write(self._directory, b"", 0)
-            file.put_in_place()
-            file.close()
+            self._directory.rename(self._directory.write_temp(b"", synced=True), JOURNAL)
+            self._directory.sync()
             self._directory.unlink(JOURNAL)
             self._exists = False

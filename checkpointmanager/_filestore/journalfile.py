@@ -11,13 +11,11 @@ import os
 import time
 from datetime import UTC, datetime
 
-from filelock import lock_descriptor
-
-from .._fork import tell_of_forks
 from .._interruption import ignored
+from .._locks import tell_of_forks
 from ..format import JOURNAL, padded, seal_journal
 from .directory import Directory
-from .system import sync, sync_data, write_all
+from .system import sync, sync_data, try_lock, write_all
 
 BLANKS = b"\n" * (1 << 20)
 LOCK_SECONDS = 10.0  # a reader that looks for an owner holds the lock for microseconds
@@ -84,7 +82,7 @@ class JournalFile:
         """From now on readers trust the names. Released when the journal is closed or its process ends."""
         deadline = time.monotonic() + LOCK_SECONDS
         try:
-            while not lock_descriptor(self._descriptors[0], blocking=False):
+            while not try_lock(self._descriptors[0]):
                 if time.monotonic() > deadline:
                     raise TimeoutError("another process holds the lock of the journal")
                 time.sleep(POLL_SECONDS)

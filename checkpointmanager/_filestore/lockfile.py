@@ -10,12 +10,11 @@ import os
 import time
 import weakref
 
-from filelock import lock_descriptor, unlock_descriptor
-
-from .._fork import tell_of_forks
 from .._interruption import ignored
+from .._locks import tell_of_forks
 from ..format import LOCK
 from .directory import Directory
+from .system import try_lock, unlock
 
 POLL_SECONDS = 0.01  # between attempts: the kernel does not wake a waiter
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -57,7 +56,7 @@ class LockFile:
         if self.descriptor >= 0:
             try:
                 with ignored(OSError):  # closing unlocks too, unless a forked child has the descriptor
-                    unlock_descriptor(self.descriptor)
+                    unlock(self.descriptor)
             finally:
                 self.close()
 
@@ -75,7 +74,7 @@ class LockFile:
         self.close()
         self.descriptor = os.open(LOCK, FLAGS, 0o600, dir_fd=self._directory.descriptor)
         # A file that was unlinked meanwhile guards nothing.
-        return lock_descriptor(self.descriptor, blocking=False) and os.fstat(self.descriptor).st_nlink > 0
+        return try_lock(self.descriptor) and os.fstat(self.descriptor).st_nlink > 0
 
 
 _all: weakref.WeakSet[LockFile] = weakref.WeakSet()

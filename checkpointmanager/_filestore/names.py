@@ -1,5 +1,6 @@
-"""Gives checkpoints their names, and takes them away. Syncs nothing: the callers know when.
+"""The files of a change: written under temp names first, given their names later. Syncs nothing: the callers know when.
 
+write   .tmp-N                      a full disk shows here, before anything is promised
 link    key.json -> .tmp-M          the current generation keeps a second name
 rename  .tmp-M -> .previous-key
 unlink  .tmp-M                      still there if both were names of one file
@@ -8,13 +9,17 @@ rename  .tmp-N -> key.json          readers see the new generation from here on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from .._interruption import pass_on_interruption
-from .._store import Replaces
-from ..format import Change, current_name, previous_name
+from .._store import Put, Remove, Replaces
+from ..format import Change, Damaged, current_name, previous_name
 from .directory import Directory
+from .reading import read_change
+from .system import NO_ROOM
+
+Errors = dict[str, tuple[OSError, bool]]  # by key: what went wrong with its change; True: the change is in doubt
 
 
 class Staged(NamedTuple):
@@ -25,12 +30,53 @@ class Staged(NamedTuple):
     temp: str  # "" for a removal
 
 
-class Outcome:
-    """What went wrong with some changes, and how long the slowest sync took."""
+def stage(directory: Directory, changes: Sequence[Put | Remove], errors: Errors, max_bytes: int) -> list[Staged]:
+    """Write the new files, and return the changes whose files could be written."""
+    staged: list[Staged] = []
+    try:
+        for change in changes:
+            if isinstance(change, Remove):
+                staged.append(Staged(Change(change.key, change.generation, None), Replaces.WHOLE, ""))
+                continue
+            try:
+                temp = _write(directory, change, max_bytes)
+            except OSError as error:
+                pass_on_interruption(error)
+                errors[change.key] = (error, False)
+                continue
+            staged.append(Staged(Change(change.key, change.generation, change.blob), change.replaces, temp))
+    except BaseException:
+        discard_temps(directory, staged)
+        raise
+    return staged
 
-    def __init__(self) -> None:
-        self.errors: dict[str, tuple[OSError, bool]] = {}  # by key; True: in doubt
-        self.seconds = 0.0
+
+def discard_temps(directory: Directory, staged: Iterable[Staged]) -> None:
+    """Remove the new files of changes that were not made."""
+    for each in staged:
+        if each.temp:
+            directory.discard(each.temp)
+
+
+def _write(directory: Directory, put: Put, max_bytes: int) -> str:
+    """On a full disk the previous generation, which the write replaces anyway, makes room for it."""
+    try:
+        return directory.write_temp(put.blob)
+    except OSError as error:
+        is_full = error.errno in NO_ROOM and put.replaces is Replaces.WHOLE
+        if not is_full or not _has_spare_previous(directory, put.key, max_bytes):
+            raise
+        directory.discard(previous_name(put.key))
+        return directory.write_temp(put.blob)
+
+
+def _has_spare_previous(directory: Directory, key: str, max_bytes: int) -> bool:
+    """False also if the current file has rotted: then the previous generation may be the only good one."""
+    try:
+        is_whole = read_change(directory, current_name(key), key, max_bytes) is not None
+    except Damaged:
+        return False
+    return is_whole and directory.exists(previous_name(key))
 
 
 def put_in_place(directory: Directory, key: str, temp: str, replaces: Replaces) -> None:
@@ -63,10 +109,3 @@ def _keep_previous(directory: Directory, key: str) -> None:
         pass_on_interruption(error)
     finally:
         directory.discard(temp)  # a rename over another name of the same file does nothing, and leaves this one
-
-
-def discard_temps(directory: Directory, staged: Iterable[Staged]) -> None:
-    """Remove the new files of changes that were not made."""
-    for each in staged:
-        if each.temp:
-            directory.discard(each.temp)

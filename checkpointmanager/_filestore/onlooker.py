@@ -7,14 +7,15 @@ for the journal (truth) decides in memory what the next owner will put in place.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .._errors import CheckpointTooNew, DirectoryUnusable
 from .._interruption import pass_on_interruption
-from ..format import JOURNAL, Change, Damaged, Reason, current_name, previous_name, truth
+from ..format import JOURNAL, Change, current_name, previous_name, truth
 from .directory import Directory
+from .reading import read_change
 from .system import is_locked
-from .takeover import inherited_journal, read_change
+from .takeover import inherited_journal
 
 Waiting = Mapping[str, Sequence[Change]]
 
@@ -27,21 +28,23 @@ class Onlooker:
         self._max_bytes = max_bytes
         self._seen: tuple[object, Waiting] = (None, {})  # which journal was read, and its changes by key
 
-    def counts(self, key: str, *, previous: bool) -> tuple[bool, bytes | None]:
-        """True with the bytes that count, or with None for a checkpoint that is gone; False if the name counts."""
-        changes = self.waiting().get(key)
-        if not changes:
-            return False, None
-        try:
-            names = (current_name(key), previous_name(key))
-            files = [read_change(self._directory, name, key, self._max_bytes) for name in names]
-        except OSError as error:
-            pass_on_interruption(error)
-            raise Damaged(Reason.UNREADABLE, str(error.strerror), errno=error.errno) from error
-        found = truth(changes, *files)[previous]
-        return True, found.blob if found else None
+    def change(self, key: str, *, previous: bool = False) -> Change | None:
+        """What counts instead of what is under a name, without a blob if the checkpoint is gone. None: the name counts.
 
-    def waiting(self) -> Waiting:
+        Raises Damaged if that depends on a file that cannot be read.
+        """
+        changes = self._waiting().get(key)
+        if not changes:
+            return None
+        names = (current_name(key), previous_name(key))
+        files = [read_change(self._directory, name, key, self._max_bytes) for name in names]
+        return truth(changes, *files)[previous] or Change(key, 0, None)
+
+    def keys(self) -> Iterable[str]:
+        """Those that a journal without an owner names."""
+        return self._waiting().keys()
+
+    def _waiting(self) -> Waiting:
         """The changes of each key in a journal without an owner. Raises DirectoryUnusable if it cannot be read."""
         try:
             status = self._directory.stat(JOURNAL)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from .._errors import CheckpointWriteFailed, DirectoryLocked, DirectoryUnusable, InsecureDirectory
 from .._interruption import ignored, pass_on_interruption
-from .._unbroken import Unbroken, is_mine
+from .._locks import Unbroken, is_mine
 from ..format import LOCK, MAX_LOCK_TEXT_BYTES, Damaged, LockOwner
 from .directory import Directory
 from .lockfile import LockFile

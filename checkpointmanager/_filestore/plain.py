@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from .._interruption import pass_on_interruption
 from ..format import LOCK
 from .directory import Directory
-from .names import Outcome, Staged, discard_temps, put_in_place, take_away
+from .names import Errors, Staged, discard_temps, put_in_place, take_away
 from .settling import SYNC_THREADS
 from .sidebyside import side_by_side
 
@@ -24,23 +24,23 @@ class PlainChanges:
         self._durable = durable
         self.has_failed = False  # a sync of the directory, or an interrupt before it: names may not be durable
 
-    def commit(self, staged: Sequence[Staged], outcome: Outcome) -> None:
-        """Each change is atomic, all together are not."""
+    def commit(self, staged: Sequence[Staged], errors: Errors) -> float:
+        """Each change is atomic, all together are not. Returns how many seconds it took."""
         started = time.perf_counter()
-        self._sync_files(staged, outcome)
+        self._sync_files(staged, errors)
         was_failed, self.has_failed = self.has_failed, True
-        placed = self._place([each for each in staged if each.change.key not in outcome.errors], outcome)
+        placed = self._place([each for each in staged if each.change.key not in errors], errors)
         if placed and self._durable:
             try:
                 sync_names(self._directory)
             except OSError as error:
                 pass_on_interruption(error)
-                outcome.errors.update(dict.fromkeys(placed, (error, True)))
+                errors.update(dict.fromkeys(placed, (error, True)))
                 was_failed = True
         self.has_failed = was_failed
-        outcome.seconds = time.perf_counter() - started
+        return time.perf_counter() - started
 
-    def _sync_files(self, staged: Sequence[Staged], outcome: Outcome) -> None:
+    def _sync_files(self, staged: Sequence[Staged], errors: Errors) -> None:
         def sync(each: Staged) -> None:
             try:
                 if each.temp:
@@ -48,7 +48,7 @@ class PlainChanges:
             except OSError as error:
                 pass_on_interruption(error)
                 self._directory.discard(each.temp)
-                outcome.errors[each.change.key] = (error, False)
+                errors[each.change.key] = (error, False)
 
         try:
             side_by_side(sync, staged, SYNC_THREADS)
@@ -56,7 +56,7 @@ class PlainChanges:
             discard_temps(self._directory, staged)
             raise
 
-    def _place(self, staged: Sequence[Staged], outcome: Outcome) -> list[str]:
+    def _place(self, staged: Sequence[Staged], errors: Errors) -> list[str]:
         placed: list[str] = []
         for change, replaces, temp in staged:
             try:
@@ -67,7 +67,7 @@ class PlainChanges:
             except OSError as error:
                 pass_on_interruption(error)
                 self._directory.discard(temp)
-                outcome.errors[change.key] = (error, False)
+                errors[change.key] = (error, False)
             else:
                 placed.append(change.key)
         return placed

@@ -7,7 +7,7 @@ import os
 import stat
 
 from .._interruption import pass_on_interruption
-from ..format import Damaged, Reason, reason_of
+from ..format import MAX_BYTES, PREVIOUS, Change, Damaged, Reason, change_in, reason_of
 from .directory import Directory
 
 PIECE_BYTES = 1 << 20
@@ -32,6 +32,23 @@ def read_file(directory: Directory, name: str, max_bytes: int) -> bytes:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise Damaged(Reason.NOT_A_FILE, "a link, socket or device stands in its place") from None
         raise _unreadable(error) from error
+
+
+def read_change(directory: Directory, name: str, key: str, max_bytes: int) -> Change | None:
+    """What a file of this key counts as beside a journal; None if it is absent or not whole.
+
+    Raises Damaged if it cannot be read: then nothing may be concluded from it.
+    """
+    is_previous = name.startswith(PREVIOUS)
+    try:
+        blob = read_file(directory, name, max(max_bytes, MAX_BYTES))
+    except FileNotFoundError:
+        return None
+    except Damaged as damage:
+        if is_previous and damage.reason is Reason.NOT_A_FILE:
+            return None
+        raise
+    return change_in(blob, key, is_previous=is_previous)
 
 
 def _read_all(descriptor: int, max_bytes: int) -> bytes:

@@ -7,6 +7,7 @@ import os
 import sys
 import types
 
+from .._events import EventKind
 from .._interruption import ignored, pass_on_interruption
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})  # the errors of a full disk
@@ -34,6 +35,20 @@ else:
 def sync_data(descriptor: int) -> None:
     """Like sync, for the bytes of a file and its size if that has changed, but not its times."""
     os.fdatasync(descriptor) if hasattr(os, "fdatasync") else sync(descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the kernel's exclusive lock of a file; False if another process or descriptor holds it."""
+    from filelock import lock_descriptor  # noqa: PLC0415  (a program that opens no directory need not wait for it)
+
+    return lock_descriptor(descriptor, blocking=False)
+
+
+def unlock(descriptor: int) -> None:
+    """Give the lock back."""
+    from filelock import unlock_descriptor  # noqa: PLC0415
+
+    unlock_descriptor(descriptor)
 
 
 def is_locked(descriptor: int) -> bool:
@@ -69,6 +84,20 @@ _UNRELIABLE = frozenset(
         *("virtiofs", "vboxsf", "vmhgfs", "prl_fs"),  # the host's file system, seen from a guest
     }
 )
+
+
+def shortcoming(file_system: str, device: int) -> tuple[EventKind, str] | None:
+    """What an owner should know about the file system of its directory."""
+    if file_system in FORGETFUL:
+        detail = f"{file_system} does not survive a reboot, so neither does what is written here"
+        return EventKind.FORGETFUL_FILE_SYSTEM, detail
+    if is_unreliable(file_system):
+        detail = f"{file_system} may report a sync or a lock that it did not make; use a local disk"
+        return EventKind.UNRELIABLE_FILE_SYSTEM, detail
+    if file_system == "ext4" and has_fast_commit(device):
+        detail = "ext4 with fast_commit may lose what was synced; turn it off: tune2fs -O ^fast_commit"
+        return EventKind.UNRELIABLE_FILE_SYSTEM, detail
+    return None
 
 
 def is_unreliable(file_system: str) -> bool:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from .._errors import CheckpointTooNew, DirectoryUnusable
-from .._interruption import pass_on_interruption
+from .._events import Event, EventKind
+from .._interruption import ignored
 from ..format import (
     JOURNAL,
-    MAX_BYTES,
     MAX_JOURNAL_BYTES,
     TEMP,
     Change,
@@ -27,15 +27,13 @@ from ..format import (
     Reason,
     TooNew,
     current_name,
-    generation_in,
-    open_file,
     previous_name,
     read_journal,
     truth,
 )
 from .directory import Directory
 from .names import take_away
-from .reading import read_file
+from .reading import read_change, read_file
 
 EARLIER = (".spares", ".transaction")  # names of a version that was never released
 
@@ -67,50 +65,40 @@ def inherited_journal(directory: Directory) -> JournalContent:
         raise DirectoryUnusable(path, OSError(damage.errno, damage.detail)) from damage
 
 
+def report_journal(content: JournalContent, path: str, emit: Callable[[Event], object]) -> None:
+    """What an owner found in the journal of its directory."""
+    if keys := len(content.by_key()):
+        detail = f"an earlier process had committed changes of {keys} keys, which are in place now"
+        emit(Event(EventKind.JOURNAL_REPLAYED, path, detail))
+    if content.damaged:
+        detail = f"{content.damaged} records are damaged; if the power failed as well, their changes are lost"
+        emit(Event(EventKind.DAMAGE, os.path.join(path, JOURNAL), detail, reason=Reason.CHECKSUM_MISMATCH))
+
+
 def put_names_right(directory: Directory, key: str, changes: Sequence[Change], max_bytes: int) -> Change:
     """Give a key of the journal the files that count, without a sync; returns the change that counts.
 
-    Raises OSError if its file cannot be read or replaced: nothing may be concluded from what was not read.
+    Raises OSError if its files cannot be read or replaced: nothing may be concluded from what was not read.
     """
-    current = read_change(directory, current_name(key), key, max_bytes)
-    before, is_known = None, True
     try:
+        current = read_change(directory, current_name(key), key, max_bytes)
         before = read_change(directory, previous_name(key), key, max_bytes)
-    except OSError as error:  # costs only the previous generation
-        pass_on_interruption(error)
-        is_known = False
+    except Damaged as damage:
+        number = errno.EISDIR if damage.reason is Reason.NOT_A_FILE else damage.errno
+        raise OSError(number, damage.detail) from damage
     newest, previous = truth(changes, current, before)
     if newest is None:
         take_away(directory, key)
         return Change(key, max(change.generation for change in changes), None)
-    if previous is None and is_known:
+    if previous is None:
         directory.discard(previous_name(key))
-    elif previous is not None and previous != before:
-        _set_previous(directory, previous, is_current=previous == current)
+    elif previous != before:
+        with ignored(OSError):  # costs only the previous generation, as in every update
+            _set_previous(directory, previous, is_current=previous == current)
     if newest != current:
         assert newest.blob is not None
         directory.rename(directory.write_temp(newest.blob), current_name(key))
     return newest
-
-
-def read_change(directory: Directory, name: str, key: str, max_bytes: int) -> Change | None:
-    """What a file of this key holds; None if it is absent or not whole, which is usual after a power loss.
-
-    Raises OSError if it cannot be read.
-    """
-    try:
-        blob = read_file(directory, name, max(max_bytes, MAX_BYTES))
-    except FileNotFoundError:
-        return None
-    except Damaged as damage:
-        number = errno.EISDIR if damage.reason is Reason.NOT_A_FILE else damage.errno
-        raise OSError(number, f"{name}: {damage.detail}") from damage
-    try:
-        return open_file(blob, key)
-    except Damaged:
-        return None
-    except TooNew:
-        return Change(key, generation_in(blob), blob)
 
 
 def _set_previous(directory: Directory, previous: Change, *, is_current: bool) -> None:
@@ -120,4 +108,8 @@ def _set_previous(directory: Directory, previous: Change, *, is_current: bool) -
     else:
         assert previous.blob is not None
         temp = directory.write_temp(previous.blob)
-    directory.rename(temp, previous_name(previous.key))
+    try:
+        directory.rename(temp, previous_name(previous.key))
+    except OSError:
+        directory.discard(temp)
+        raise

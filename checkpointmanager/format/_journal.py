@@ -26,6 +26,7 @@ from ._envelope import (
 )
 from ._keys import encode_key, is_key
 from ._reason import Damaged, Reason, TooNew
+from ._repair import generation_in
 
 JOURNAL_FORMAT = 1
 BLOCK_BYTES = 4096  # each group of records starts at a multiple, so no sector with acknowledged bytes is written again
@@ -99,11 +100,12 @@ def seal_journal(since: datetime) -> bytes:
 
 def seal_record(changes: Sequence[Change], number: int) -> bytes:
     """One line with all these changes. The number is for people: the order of records has no meaning."""
-    parts = [_removal(change) if change.blob is None else change.blob[:-1] for change in changes]
-    sizes = ",".join(str(len(part)) for part in parts)
-    return _sealed(
-        b"".join((b'"record":%d,"sizes":[%b],"changes":[' % (number, sizes.encode()), b",".join(parts), _END))
-    )
+    parts = []
+    for change in changes:
+        parts.append(_removal(change) if change.blob is None else change.blob[:-1])
+    sizes = ",".join(map(str, map(len, parts)))
+    body = b"".join((b'"record":%d,"sizes":[%b],"changes":[' % (number, sizes.encode()), b",".join(parts), _END))
+    return checksum_of(body) + body
 
 
 def seal_removal(change: Change) -> bytes:
@@ -111,8 +113,19 @@ def seal_removal(change: Change) -> bytes:
     return _sealed(_removal(change)[1:-1] + CLOSING)
 
 
-def open_file(blob: bytes, key: str) -> Change:
-    """The change that the file of a key holds: a checkpoint or a removal. Raises Damaged or TooNew."""
+def change_in(blob: bytes, key: str, *, is_previous: bool) -> Change | None:
+    """What a file of a key counts as beside a journal; None if it is not whole, which is usual after a power loss."""
+    try:
+        return _open_file(blob, key)
+    except Damaged:
+        return None
+    except TooNew:
+        if stated := generation_in(blob):
+            return Change(key, stated, blob)
+        return None if is_previous else Change(key, MAX_GENERATION, blob)  # never replaced by what may be older
+
+
+def _open_file(blob: bytes, key: str) -> Change:
     change = _open_removal(blob) if blob.startswith(_REMOVED, CHECKSUM_BYTES) else _open_checkpoint(blob)
     if change.key != key:
         raise Damaged(Reason.WRONG_KEY, f"the file is whole, but of key {encode_key(change.key)}")

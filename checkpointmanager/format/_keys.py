@@ -14,7 +14,7 @@ MAX_NAME_BYTES = 200  # leaves room in a 255-byte file name for the suffix of a 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 _UNSAFE = re.compile(rb"^[.-]|[^A-Za-z0-9._-]")
-_CACHED = 16384  # the same keys are used again and again
+CACHED_KEYS = 16384  # the same keys are used again and again
 
 
 def is_key(text: object) -> bool:
@@ -28,7 +28,7 @@ def is_name(text: object) -> bool:
     return type(text) is str and len(text) <= MAX_NAME_BYTES and _NAME.fullmatch(text) is not None
 
 
-@lru_cache(maxsize=_CACHED)
+@lru_cache(maxsize=CACHED_KEYS)
 def encode_key(key: str) -> str:
     """The name of a key in files, screens and logs."""
     return _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], key.encode()).decode()
@@ -43,7 +43,7 @@ def decode_key(name: str) -> str | None:
     return key if is_key(key) and encode_key(key) == name else None
 
 
-@lru_cache(maxsize=_CACHED)
+@lru_cache(maxsize=CACHED_KEYS)
 def _is_key(text: str) -> bool:
     try:
         return 0 < len(encode_key(text)) <= MAX_NAME_BYTES

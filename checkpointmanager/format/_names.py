@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ._keys import decode_key, encode_key
+from functools import lru_cache
+
+from ._keys import CACHED_KEYS, decode_key, encode_key
 
 SUFFIX = ".json"  # <key>.json
 PREVIOUS = ".previous-"  # .previous-<key>: the previous generation
@@ -12,11 +14,13 @@ LOCK = ".lock"
 QUARANTINE = ".quarantine"  # .quarantine/<key>.<time>.<reason>.json
 
 
+@lru_cache(maxsize=CACHED_KEYS)
 def current_name(key: str) -> str:
     """The file of a checkpoint."""
     return encode_key(key) + SUFFIX
 
 
+@lru_cache(maxsize=CACHED_KEYS)
 def previous_name(key: str) -> str:
     """The file of its previous generation."""
     return PREVIOUS + encode_key(key)

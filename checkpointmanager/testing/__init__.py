@@ -23,9 +23,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .._schema.baseline import BaselineChanged, check_baseline
     from . import damage
     from ._acknowledgements import acknowledge
+    from ._baseline import BaselineChanged, check_baseline
     from ._conformance import StoreConformance
     from ._crashes import Crash, Crashes, every_crash
     from ._faults import Fault, Faults, every_fault
@@ -64,7 +64,7 @@ __all__ = [
 # Imported on first use: pytest loads the plugin, and with it this package, in runs that do not need it.
 _HOMES = {
     "_acknowledgements": ("acknowledge",),
-    "._schema.baseline": ("BaselineChanged", "check_baseline"),
+    "_baseline": ("BaselineChanged", "check_baseline"),
     "_conformance": ("StoreConformance",),
     "_crashes": ("Crash", "Crashes", "every_crash"),
     "damage": ("Damage", "every_damage"),

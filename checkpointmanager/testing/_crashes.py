@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -20,18 +22,24 @@ T = TypeVar("T")
 IGNORED = (".lock",)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Crash:
     """A directory as a power loss may have left it. str(crash) says how it came about and what it holds."""
 
-    directory: Path
+    _place: Path
     acknowledged: tuple[Any, ...]  # what had been promised before the power failed, in order
     state: State  # how the disk came about, for printing
     options: dict[str, Any]  # those of every_crash: a second power loss follows the same model
 
+    @cached_property
+    def directory(self) -> Path:
+        """Written when it is first asked for, so a check of a few crashes among many costs only these few."""
+        self._place.mkdir(mode=0o700)
+        return self._restore(self._place)
+
     def again(self, recover: Callable[[Path], object], **options: Any) -> Crashes:
         """A second power loss, during what `recover` does with the directory."""
-        crashes = Crashes(self._restore, recover, folder=str(self.directory.parent), **{**self.options, **options})
+        crashes = Crashes(self._restore, recover, folder=str(self._place.parent), **{**self.options, **options})
         crashes.promised = self.acknowledged + crashes.promised
         return crashes
 
@@ -86,12 +94,12 @@ class Crashes:
     def __iter__(self) -> Iterator[Crash]:
         losses = PowerLoss(self._recording, **self._options)
         self.states = self.left_out = 0
-        with standing_by():
+        with standing_by(), folder_in(self._folder) as workspace:
             for state in losses:
                 self.states += 1
-                with folder_in(self._folder) as directory:
-                    state.image.write(str(directory))
-                    yield Crash(directory, self.promised + state.acknowledged, state, self._options)
+                place = workspace / str(self.states)
+                yield Crash(place, self.promised + state.acknowledged, state, self._options)
+                shutil.rmtree(place, ignore_errors=True)
         self.left_out = losses.left_out
 
     def check(self, check: Callable[[Crash], object]) -> Crashes:

@@ -7,9 +7,7 @@ import shutil
 from contextlib import suppress
 from typing import Any
 
-from .._filestore import FileStore
-from .._manager import CheckpointManager
-from .._memorystore import MemoryStore
+from .. import CheckpointManager, FileStore, MemoryStore
 from ..format import current_name, previous_name
 
 Target = CheckpointManager[Any] | FileStore | MemoryStore | str | os.PathLike[str]

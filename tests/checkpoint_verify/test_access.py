@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify.findings.access import acting_as_agent, refusal_of_file
+from checkpoint_verify.findings.agent import acting_as_agent, refusal_of_file
 from checkpointmanager import ANY_KIND, CheckpointManager, InsecureDirectory, Schema
 from draState import CLAIMS, POD_CONFIGS
 

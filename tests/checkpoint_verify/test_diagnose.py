@@ -15,6 +15,7 @@ import pytest
 from checkpointmanager.testing import damage
 
 from .command import NOBODY, called, checkpoint_verify
+from .state import claim
 
 
 def diagnosis(path: Path) -> dict[str, Any]:
@@ -75,6 +76,21 @@ def _large_checkpoint(directory: Path) -> bytes:
     with CheckpointManager(directory) as manager:
         manager.create_checkpoint("large", {"filler": "x" * 9000})
     return (directory / "large.json").read_bytes()
+
+
+def test_what_can_still_be_read_of_a_damaged_checkpoint_is_shown_and_marked(directory: Path) -> None:
+    path = directory / "claim-1.json"
+    path.write_bytes(path.read_bytes().replace(b'"generation":1', b'"generation":7'))
+
+    document, screen = diagnosis(path), called("diagnose", path).out
+
+    assert document["unverified_data"] == claim(1)
+    assert "Can be read    but nothing vouches for it" in screen
+    assert '"token": "secret-1"' in screen
+    damage.flip_bit(directory, "claim-2")
+    assert diagnosis(directory / "claim-2.json")["unverified_data"] is None  # its repair is exact
+    damage.truncate(directory, "claim-3", 60)
+    assert diagnosis(directory / "claim-3.json")["unverified_data"] is None
 
 
 def test_an_edit_by_hand_is_distinguished_from_rot_also_by_the_time_of_the_file(directory: Path) -> None:
@@ -154,7 +170,7 @@ def test_a_running_agent_is_to_be_stopped_first(directory: Path) -> None:
 
     damage.truncate(directory, "claim-1", 80)
     with CheckpointManager(directory, owner="the agent"):
-        ended = checkpoint_verify("diagnose", directory, "claim-1")
+        ended = called("diagnose", directory, "claim-1")
 
     assert "Stop the agent first; the lock is held by 'the agent'" in ended.out
 

@@ -14,7 +14,7 @@ import pytest
 from checkpoint_verify.screens.documents import replaced
 from checkpointmanager.testing import damage
 
-from .command import called, checkpoint_verify
+from .command import called
 
 PREAMBLE = {"schema", "tool", "command", "time", "exit_code"}
 FINDING = {"path", "state", "reason", "detail", "key", "bytes", "waits_in_journal", "header", "kubelet"}
@@ -31,13 +31,16 @@ VERIFY: dict[str, Any] = {
 def test_the_document_of_verify_has_these_members_and_no_others(directory: Path) -> None:
     damage.flip_bit(directory, "claim-1")
 
-    document = checkpoint_verify("--json", directory).document
+    document = called("--json", directory).document
 
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert set(document) == VERIFY[""]
     assert set(document["paths"][0]) == VERIFY["paths"]
     assert set(document["problems"][0]) == VERIFY["problems"]
     assert (document["verdict"], document["exit_code"]) == ("damaged", 1)
+
+
+DIAGNOSIS = {"cause", "certainty", "evidence", "place", "repairable", "remedies", "subject", "unverified_data"}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +50,7 @@ def test_the_document_of_verify_has_these_members_and_no_others(directory: Path)
         (("show", "claim-1"), PREAMBLE | FINDING | {"data"}),
         (
             ("diagnose", "claim-1"),
-            PREAMBLE | FINDING | {"cause", "certainty", "evidence", "place", "repairable", "remedies", "subject"},
+            PREAMBLE | FINDING | DIAGNOSIS,
         ),
         (("diff", "claim-1", "claim-2"), PREAMBLE | {"before", "after", "compared", "changes"}),
         (("repair", "claim-1"), PREAMBLE | {"dry_run", "blocked", "interrupted", "steps"}),
@@ -61,7 +64,7 @@ def test_the_documents_of_the_others(directory: Path, words: tuple[str, ...], me
 
     document = called(command, "--json", directory, *keys, *output).document
 
-    assert (set(document), document["command"], document["schema"]) == (members, command, 1)
+    assert (set(document), document["command"], document["schema"]) == (members, command, 2)
 
 
 def test_the_verdicts(directory: Path, tmp_path: Path) -> None:
@@ -82,7 +85,7 @@ def test_metrics_are_readable_by_all_complete_and_without_keys(directory: Path, 
     target = tmp_path / "metrics.prom"
     os.umask(0o077)
 
-    ended = checkpoint_verify("--quiet", "--prometheus", target, directory)
+    ended = called("--quiet", "--prometheus", target, directory)
     os.umask(0o022)
     text = target.read_text()
 

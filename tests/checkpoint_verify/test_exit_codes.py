@@ -34,9 +34,9 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become ano
 def test_every_subcommand_ends_with_0_for_good_and_1_for_damage(directory: Path, words: tuple[str, ...]) -> None:
     filled = [word.format(d=directory) for word in words]
 
-    assert checkpoint_verify(*filled).code == 0
+    assert called(*filled).code == 0
     damage.edit_by_hand(directory, "claim-1")
-    assert checkpoint_verify(*filled).code == 1
+    assert called(*filled).code == 1
 
 
 @pytest.mark.parametrize(
@@ -56,17 +56,18 @@ def test_every_subcommand_ends_with_0_for_good_and_1_for_damage(directory: Path,
         ("--print-completion", "teletype"),
     ],
 )
-def test_usage_errors_end_with_2(words: tuple[str, ...], tmp_path: Path) -> None:
-    ended = checkpoint_verify(*words, cwd=tmp_path)
+def test_usage_errors_end_with_2(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    ended = called(*words)
 
     assert ended.code == 2
     assert ended.err
-    assert "Traceback" not in ended.err
 
 
 @pytest.mark.parametrize("command", ["verify", "list", "show", "diagnose"])
 def test_a_missing_path_ends_with_3(command: str) -> None:
-    assert checkpoint_verify(command, "/nonexistent/claims").code == 3
+    assert called(command, "/nonexistent/claims").code == 3
 
 
 @as_root
@@ -161,27 +162,6 @@ def test_an_interrupt_ends_with_3(tmp_path: Path) -> None:
 
     assert process.returncode == 3 != -signal.SIGINT
     assert process.stderr.startswith(b"checkpoint-verify: interrupted")
-
-
-@pytest.mark.parametrize(
-    ("word", "meant"), [("lsit", "list"), ("veriyf", "verify"), ("diagnoze", "diagnose"), ("quarantin", "quarantine")]
-)
-def test_a_misspelt_subcommand_gets_a_suggestion(word: str, meant: str) -> None:
-    ended = called(word, ".")
-
-    assert ended.code == 2
-    assert ended.err == f"checkpoint-verify: {word} is neither a subcommand nor a path; did you mean {meant}?\n"
-
-
-def test_a_path_that_looks_like_a_misspelt_subcommand_is_a_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "lists").mkdir()
-
-    monkeypatch.chdir(tmp_path)
-
-    assert called("lists").lines[0].startswith("NOTHING FOUND")
-    assert called("nowhere").code == 3
 
 
 @pytest.mark.parametrize(

@@ -128,4 +128,4 @@ def test_a_bar_while_it_takes_long_and_only_on_a_terminal(node: Path) -> None:
         (node / "empty" / str(number)).mkdir()
 
     assert "searching" in on_terminal("--find", node, columns=200).out
-    assert "searching" not in checkpoint_verify("--find", node).out + checkpoint_verify("--find", node).err
+    assert "searching" not in called("--find", node).out + called("--find", node).err

@@ -25,7 +25,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make devic
 
 
 def reasons(*words: object) -> dict[str, str]:
-    return {problem["key"]: problem["reason"] for problem in checkpoint_verify("--json", *words).document["problems"]}
+    return {problem["key"]: problem["reason"] for problem in called("--json", *words).document["problems"]}
 
 
 def test_a_fifo_a_socket_a_folder_and_a_link_in_a_checkpoint_s_place_are_named_and_not_waited_for(
@@ -54,7 +54,7 @@ def test_a_fifo_that_takes_a_file_s_place_just_before_it_is_opened_is_not_waited
 def test_a_fifo_named_on_the_command_line_is_not_waited_for(tmp_path: Path, command: str) -> None:
     os.mkfifo(tmp_path / "fifo")
 
-    assert checkpoint_verify(command, tmp_path / "fifo").code == 1
+    assert called(command, tmp_path / "fifo").code == 1
 
 
 @as_root
@@ -74,7 +74,7 @@ def test_a_device_is_not_opened(directory: Path, monkeypatch: pytest.MonkeyPatch
 
     assert [problem["reason"] for problem in (*found, *by_path)] == ["not-a-file", "not-a-file"]
     assert not [path for path in opened if str(path).endswith("device.json")]
-    assert checkpoint_verify("/dev/zero").code == 1
+    assert called("/dev/zero").code == 1
 
 
 def test_names_that_are_no_utf8_or_hold_commands_for_the_terminal_are_escaped(directory: Path) -> None:
@@ -115,8 +115,8 @@ def test_a_directory_may_be_named_through_a_link_but_repair_wants_the_real_path(
     damage.flip_bit(directory, "claim-1")
     before = snapshot(directory)
 
-    assert checkpoint_verify(tmp_path / "link").code == 1
-    refused = checkpoint_verify("repair", "--all", "--yes", tmp_path / "link")
+    assert called(tmp_path / "link").code == 1
+    refused = called("repair", "--all", "--yes", tmp_path / "link")
 
     assert refused.code == 2
     assert str(directory) in refused.err
@@ -145,8 +145,8 @@ def test_quarantine_and_device_plugins_behind_a_link_are_left_out_and_said_so(di
     (kubelet / "device-plugins").symlink_to(directory)
     (directory / ".quarantine").symlink_to("/etc")
 
-    assert "was not checked" in checkpoint_verify(kubelet).out
-    assert "could not be counted" in checkpoint_verify(directory).out
+    assert "was not checked" in called(kubelet).out
+    assert "could not be counted" in called(directory).out
 
 
 def test_a_file_that_is_different_at_each_look_is_not_called_damaged(
@@ -193,7 +193,7 @@ def test_a_sparse_file_of_a_terabyte_takes_no_time(tmp_path: Path) -> None:
             file.write(head)
             file.truncate(1 << 40)
 
-        ended = checkpoint_verify(tmp_path / name)
+        ended = called(tmp_path / name)
 
         assert ended.code == 1
         assert "too-large" in ended.out

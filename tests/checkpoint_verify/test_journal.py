@@ -175,5 +175,5 @@ def test_drop_refuses_a_torn_file_and_a_live_owner(waiting: Path) -> None:
         finishing = called("repair", "--all", "--yes", waiting)
 
     assert torn.code == 3
-    assert "cannot be gone back to" in torn.out
+    assert "cannot be used" in torn.out
     assert held.lines[0] == finishing.lines[0] == "GOOD: nothing to do"  # the owner has put everything in place

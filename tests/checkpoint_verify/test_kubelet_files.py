@@ -71,7 +71,7 @@ def kubelet(tmp_path: Path) -> Path:
 
 
 def test_the_whole_picture_of_a_node(kubelet: Path) -> None:
-    ended = checkpoint_verify(kubelet)
+    ended = called(kubelet)
 
     assert ended.code == 0
     assert ended.lines[0].startswith("GOOD: 5 kubelet state files in ")
@@ -82,8 +82,8 @@ def test_the_whole_picture_of_a_node(kubelet: Path) -> None:
 def test_one_damaged_file_is_named_with_both_checksums_and_the_versions_that_load_it(kubelet: Path) -> None:
     (kubelet / "cpu_manager_state").write_bytes(blob_of("cpu_manager_state/v4-several.corrupt-flip"))
 
-    ended = checkpoint_verify(kubelet)
-    listed = checkpoint_verify("--json", kubelet).document["paths"][0]["kubelet"]
+    ended = called(kubelet)
+    listed = called("--json", kubelet).document["paths"][0]["kubelet"]
     found = next(one for one in listed if one["kind"] == "cpu_manager_state")
 
     assert ended.code == 1

@@ -8,13 +8,13 @@ import pytest
 
 from checkpointmanager.testing import damage
 
-from .command import called, checkpoint_verify
+from .command import called
 
 
 def test_list_has_a_row_for_every_checkpoint_also_for_damaged_ones(directory: Path) -> None:
     damage.truncate(directory, "claim-2", 90)
 
-    ended = checkpoint_verify("list", directory)
+    ended = called("list", directory)
 
     assert ended.code == 1
     assert ended.lines[0].split() == ["key", "kind", "version", "gen", "age", "boot", "size", "state"]
@@ -54,7 +54,7 @@ def test_a_filter_does_not_hide_damage_from_the_exit_code(directory: Path) -> No
 
 
 def test_diff_with_the_previous_generation_goes_path_by_path(directory: Path) -> None:
-    ended = checkpoint_verify("diff", directory, "claim-0", "--previous")
+    ended = called("diff", directory, "claim-0", "--previous")
 
     assert ended.code == 0
     assert "~ $.generation: 1 → 2" in ended.lines

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_verify.remedies import repair as repairs
-from checkpoint_verify.remedies.step import Step
+from checkpoint_verify.remedies.steps import Step, read_back
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage, failing
 
@@ -32,7 +32,7 @@ def test_a_flipped_bit_is_turned_back_exactly_and_the_damaged_bytes_are_kept(dir
     damage.flip_bit(directory, "claim-1", -160)
     damaged = path.read_bytes()
 
-    ended = checkpoint_verify("repair", "--yes", path)
+    ended = called("repair", "--yes", path)
 
     assert ended.code == 0
     assert path.read_bytes() == good
@@ -46,7 +46,7 @@ def test_without_rollback_what_cannot_be_repaired_exactly_is_left_alone(director
     damage.edit_by_hand(directory, "claim-0")
     before = snapshot(directory)
 
-    ended = checkpoint_verify("repair", "--yes", "-d", directory, "claim-0")
+    ended = called("repair", "--yes", "-d", directory, "claim-0")
 
     assert ended.code == 1
     assert "with --rollback generation 1" in ended.out
@@ -56,7 +56,7 @@ def test_without_rollback_what_cannot_be_repaired_exactly_is_left_alone(director
 def test_rollback_brings_the_previous_generation_and_says_what_is_lost(directory: Path) -> None:
     damage.edit_by_hand(directory, "claim-0")
 
-    ended = checkpoint_verify("repair", "--rollback", "--yes", "-d", directory, "claim-0")
+    ended = called("repair", "--rollback", "--yes", "-d", directory, "claim-0")
 
     assert ended.code == 0
     assert "what was written after it is lost" in ended.out
@@ -71,7 +71,7 @@ def test_discard_removes_only_what_is_beyond_repair_and_keeps_its_bytes(director
         damage.truncate(directory, key, 60)
     hopeless = (directory / "claim-1.json").read_bytes()
 
-    ended = checkpoint_verify("repair", "--all", "--discard", "--yes", directory)
+    ended = called("repair", "--all", "--discard", "--yes", directory)
 
     assert ended.code == 1  # claim-0 has a previous generation, so it is not beyond repair
     assert (directory / "claim-0.json").exists()
@@ -85,11 +85,11 @@ def test_all_at_once(directory: Path) -> None:
     damage.edit_by_hand(directory, "claim-0")
     damage.edit_by_hand(directory, "claim-2")
 
-    ended = checkpoint_verify("repair", "--all", "--rollback", "--discard", "--yes", directory)
+    ended = called("repair", "--all", "--rollback", "--discard", "--yes", directory)
 
     assert ended.code == 0
     assert ended.lines[0] == "DONE: 1 discarded, 1 repaired, 1 rolled back"
-    assert checkpoint_verify("--strict", directory).code == 0
+    assert called("--strict", directory).code == 0
     assert len(kept(directory)) == 3
 
 
@@ -98,7 +98,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(directory: Path) -> None:
     (directory / ".tmp-dead-1").write_bytes(b"half")
     before = snapshot(directory)
 
-    ended = checkpoint_verify("repair", "--all", "--dry-run", directory)
+    ended = called("repair", "--all", "--dry-run", directory)
 
     assert ended.code == 1
     assert ended.lines[0] == "PLAN: 1 will be repaired; nothing was changed"
@@ -109,7 +109,7 @@ def test_in_a_pipe_no_user_can_answer_so_yes_is_needed(directory: Path) -> None:
     damage.flip_bit(directory, "claim-1")
     before = snapshot(directory)
 
-    ended = checkpoint_verify("repair", "--all", directory)
+    ended = called("repair", "--all", directory)
 
     assert ended.code == 2
     assert "--yes" in ended.err
@@ -130,13 +130,13 @@ def test_on_a_terminal_it_asks_and_obeys_the_answer(directory: Path, typed: byte
 
 
 def test_nothing_to_repair_is_good(directory: Path) -> None:
-    assert checkpoint_verify("repair", "--all", directory).out == "GOOD: nothing to do\n"
-    assert checkpoint_verify("repair", directory / "claim-1.json").code == 0
+    assert called("repair", "--all", directory).out == "GOOD: nothing to do\n"
+    assert called("repair", directory / "claim-1.json").code == 0
 
 
 def test_a_missing_directory_is_not_made(tmp_path: Path) -> None:
-    assert checkpoint_verify("repair", "--all", "--yes", tmp_path / "nowhere").code == 3
-    assert checkpoint_verify("repair", "--yes", tmp_path / "nowhere" / "claim-1.json").code == 3
+    assert called("repair", "--all", "--yes", tmp_path / "nowhere").code == 3
+    assert called("repair", "--yes", tmp_path / "nowhere" / "claim-1.json").code == 3
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -144,7 +144,7 @@ def test_kubelet_s_files_are_never_touched(tmp_path: Path) -> None:
     (tmp_path / "cpu_manager_state").write_bytes(b"half")
 
     for words in (("--all", tmp_path), (tmp_path / "cpu_manager_state",)):
-        ended = checkpoint_verify("repair", "--yes", "--discard", "--rollback", *words)
+        ended = called("repair", "--yes", "--discard", "--rollback", *words)
         assert ended.code == 1
         assert "kubelet's own file" in ended.out
     assert os.listdir(tmp_path) == ["cpu_manager_state"]
@@ -271,7 +271,7 @@ def test_without_the_right_to_the_directory_nothing_is_changed(reachable_directo
 def test_the_json_document_of_a_repair(directory: Path) -> None:
     damage.flip_bit(directory, "claim-1")
 
-    document = checkpoint_verify("repair", "--all", "--yes", "--json", directory).document
+    document = called("repair", "--all", "--yes", "--json", directory).document
 
     assert document["dry_run"] is False
     assert [(step["key"], step["action"]) for step in document["steps"]] == [("claim-1", "repaired")]
@@ -288,8 +288,10 @@ def test_while_the_lock_is_held_one_line_names_the_holder_and_nothing_is_asked(
         before = snapshot(directory)
         ended = called("repair", "--all", directory, *words)
         document = called("repair", "--all", "--yes", "--json", directory).document
+        planned = called("repair", "--all", "--dry-run", directory)
         after = snapshot(directory)
 
+    assert "Stop the agent first: the lock is held by 'the agent'" in planned.out
     assert ended.code == document["exit_code"] == 1
     [line] = ended.lines
     assert line.startswith(f"NOTHING DONE: the lock is held by 'the agent', pid {os.getpid()} on ")
@@ -365,14 +367,14 @@ def test_an_interrupted_repair_says_what_was_done_and_what_not(
 ) -> None:
     for number in range(4):
         damage.flip_bit(directory, f"claim-{number}")
-    real, calls = repairs._read_back, itertools.count(1)
+    calls = itertools.count(1)
 
     def interrupted(step: Step) -> None:
         if next(calls) == 3:
             raise KeyboardInterrupt
-        real(step)
+        read_back(step)
 
-    monkeypatch.setattr(repairs, "_read_back", interrupted)
+    monkeypatch.setattr(repairs, "read_back", interrupted)
     ended = called("repair", "--all", "--yes", "--json", directory)
 
     document = ended.document
@@ -392,7 +394,7 @@ def test_an_interrupted_repair_says_what_was_done_and_what_not(
 def test_a_long_repair_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     directory = hurt_many(tmp_path / "claims", 70)
 
-    assert "repairing" in on_terminal("repair", "--all", "--yes", directory).out
+    assert "repair " in on_terminal("repair", "--all", "--yes", directory).out
 
 
 def test_a_full_disk_is_named_in_the_first_line(directory: Path) -> None:

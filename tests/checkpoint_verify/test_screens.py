@@ -101,9 +101,9 @@ def test_no_screen_breaks_a_path_or_a_key(tmp_path: Path, columns: int) -> None:
 def test_columns_go_also_where_there_are_very_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import io
 
-    from checkpoint_verify.screens import terminal
+    from checkpoint_verify.screens import screen, terminal
 
-    monkeypatch.setattr(terminal, "MANY_ROWS", 1)
+    monkeypatch.setattr(screen, "MANY_ROWS", 1)
     monkeypatch.setenv("COLUMNS", "38")
     stream = io.StringIO()
 

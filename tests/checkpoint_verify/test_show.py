@@ -14,7 +14,7 @@ from .state import claim
 
 
 def test_a_good_checkpoint_is_shown_with_header_and_data(directory: Path) -> None:
-    ended = checkpoint_verify("show", directory / "claim-1.json")
+    ended = called("show", directory / "claim-1.json")
 
     assert ended.code == 0
     for part in ("GOOD", "ClaimInfo, version 3", "in the current boot", '"name": "claim-1"', '"token": "secret-1"'):

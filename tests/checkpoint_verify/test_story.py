@@ -9,7 +9,7 @@ from pathlib import Path
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage
 
-from .command import NAME, Ended, checkpoint_verify, on_terminal
+from .command import NAME, Ended, called, checkpoint_verify, on_terminal
 from .state import CLAIMS, claim, crashed, make
 
 COMMAND = re.compile(rf"{re.escape(NAME)} .+$", re.MULTILINE)
@@ -49,13 +49,13 @@ def test_power_loss_damage_repair_restore_and_a_bundle(tmp_path: Path) -> None:
 
     verbs = {shlex.split(command)[3] for command in done}
     assert verbs == {"diagnose", "repair", "restore"}
-    assert checkpoint_verify("--strict", directory).code == 0
+    assert called("--strict", directory).code == 0
     # The wrong claim is removed by mistake, and comes back from the bundle.
     assert on_terminal("remove", "-d", directory, "claim-1", typed=b"y\n").code == 0
     back = on_terminal("restore", "-d", directory, "claim-1", f"{bundle}/claim-1.json", typed=b"y\n")
     assert back.code == 0, back.out
-    assert checkpoint_verify("--strict", directory).code == 0
-    assert checkpoint_verify(bundle).lines[0].startswith("DAMAGED: 2 of 4 checkpoints")
+    assert called("--strict", directory).code == 0
+    assert called(bundle).lines[0].startswith("DAMAGED: 2 of 4 checkpoints")
     with CheckpointManager(directory, CLAIMS) as manager:
         served = {key: one.data for key, one in manager.load().checkpoints.items()}
     assert served == {

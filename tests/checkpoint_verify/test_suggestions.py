@@ -145,13 +145,10 @@ def test_every_printed_command_begins_with_the_name_that_was_called(directory: P
         "checkpoint-verify": (["checkpoint-verify"], on_path),
     }
     for name, (words, env) in calls.items():
-        steps = [["--", directory], ["diagnose", directory / f"{KEY}.json"], ["repair", "-n", "--all", directory]]
-        for step in steps:
-            run = [*words, *map(str, step)]
-            out = subprocess.run(run, env=env, cwd=tmp_path, check=False, capture_output=True, timeout=60).stdout
-            printed = re.findall(r"(?:Next: |next +|^ {5})(.*?) (?:repair|diagnose) ", out.decode(), re.MULTILINE)
-            assert printed, step
-            assert set(printed) == {name}
+        run = [*words, "--", str(directory)]
+        out = subprocess.run(run, env=env, cwd=tmp_path, check=False, capture_output=True, timeout=60).stdout
+        printed = re.findall(r"(?:Next: |next +)(.*?) (?:repair|diagnose) ", out.decode())
+        assert (len(printed), set(printed)) == (2, {name})
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")

@@ -12,14 +12,14 @@ import pytest
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage
 
-from .command import NAME, called, checkpoint_verify
+from .command import called
 from .state import make, snapshot
 
 
 def test_a_good_directory_is_good_and_stays_untouched(directory: Path) -> None:
     before = snapshot(directory)
 
-    ended = checkpoint_verify(directory)
+    ended = called(directory)
 
     assert ended.code == 0
     assert ended.lines[0].startswith("GOOD: 4 checkpoints in ")
@@ -28,7 +28,7 @@ def test_a_good_directory_is_good_and_stays_untouched(directory: Path) -> None:
 
 
 def test_the_summary_shows_counts_kinds_generations_boots_and_the_lock(directory: Path) -> None:
-    out = checkpoint_verify(directory).out
+    out = called(directory).out
 
     for part in (
         "4 good",
@@ -45,7 +45,7 @@ def test_each_damaged_file_is_one_line_with_reason_meaning_and_next_step(directo
     damage.flip_bit(directory, "claim-1")
     damage.truncate(directory, "claim-2", 100)
 
-    ended = checkpoint_verify(directory)
+    ended = called(directory)
 
     assert ended.code == 1
     assert ended.lines[0] == f"DAMAGED: 2 of 4 checkpoints in {directory}"[:80] or len(ended.lines[0]) <= 80
@@ -53,7 +53,7 @@ def test_each_damaged_file_is_one_line_with_reason_meaning_and_next_step(directo
     assert len(problems) == 2
     assert "claim-1.json: checksum-mismatch: " in problems[0]
     assert "Bytes were changed after the file was written" in problems[0]
-    assert problems[0].endswith(f"Next: {NAME} diagnose {shlex.quote(f'{directory}/claim-1.json')}")
+    assert problems[0].endswith(f"Next: checkpoint-verify diagnose {shlex.quote(f'{directory}/claim-1.json')}")
     assert "claim-2.json: truncated: " in problems[1]
 
 

@@ -11,9 +11,9 @@ import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import CheckpointManager, Event
-from checkpointmanager.testing._oscalls import standing_by
 
 from .leases import BOOT, LEASES, LeaseManager
+from .signals import untraced
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture
-def kit_standing_by() -> Iterator[None]:
-    """The kit searches once for objects that hold a function of `os`, not at each of a thousand failures."""
-    with standing_by():
+def uncounted() -> Iterator[None]:
+    """Without coverage, for tests that run the same lines thousands of times."""
+    with untraced():
         yield
 
 

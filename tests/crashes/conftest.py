@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import _keylocks
+from checkpointmanager import _locks
 from checkpointmanager._filestore import journal
 from checkpointmanager.format import BLOCK_BYTES
 from checkpointmanager.testing._plugin import checkpoint_chaos, checkpoint_faults
@@ -20,12 +20,17 @@ DIRTY_KEYS = 3
 
 
 @pytest.fixture(autouse=True)
+def _one_search(kit_standing_by: None) -> None:
+    """For all crashes of a module."""
+
+
+@pytest.fixture(autouse=True)
 def small_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     """So small that short stories fill it, and that thousands of disks are cheap to write."""
     monkeypatch.setattr(journal, "FIRST_BYTES", BLOCKS * BLOCK_BYTES)
     monkeypatch.setattr(journal, "LAST_BYTES", BLOCKS * BLOCK_BYTES)
     monkeypatch.setattr(journal, "DIRTY_KEYS", DIRTY_KEYS)
-    monkeypatch.setattr(_keylocks, "STRIPES", 16)  # a thousand locks take longer than the restart that is examined
+    monkeypatch.setattr(_locks, "STRIPES", 16)  # a thousand locks take longer than the restart that is examined
 
 
 @pytest.fixture(params=[False, True], ids=["any names", "names in order"])

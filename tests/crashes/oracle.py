@@ -7,8 +7,8 @@ here knows how the store does it: only managers are used, with and without an ow
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,24 +33,20 @@ Values = frozenset[tuple[str, object]]  # of all keys that exist
 
 
 @dataclass(frozen=True)
-class Begun:
+class _About:
+    changes: Changes
+
+
+class Begun(_About):
     """From now on all of these changes may be found."""
 
-    changes: Changes
 
-
-@dataclass(frozen=True)
-class Done:
+class Done(_About):
     """All of these changes are found from now on."""
 
-    changes: Changes
 
-
-@dataclass(frozen=True)
-class Failed:
+class Failed(_About):
     """None of these changes is found: the failure was certain."""
-
-    changes: Changes
 
 
 @dataclass(frozen=True)
@@ -69,25 +65,20 @@ class Broken:
 
 
 def put(manager: Manager, key: str, value: object) -> None:
-    _change(manager, key, value)
+    with _recorded(((key, value),)):
+        manager.create_checkpoint(key, value)
 
 
 def remove(manager: Manager, key: str) -> None:
-    _change(manager, key, GONE)
+    with _recorded(((key, GONE),)):
+        manager.remove_checkpoint(key)
 
 
 def transact(manager: Manager, **changes: object) -> None:
-    """GONE stands for a removal. Failures are recorded as the outcome that they claim, and not raised."""
+    """GONE stands for a removal."""
     items = tuple(changes.items())
-    acknowledge(Begun(items))
-    try:
-        with manager.transaction() as transaction:
-            _fill(transaction, items)
-    except CheckpointWriteFailed as failure:
-        if not failure.in_doubt:
-            acknowledge(Failed(items))
-    else:
-        acknowledge(Done(items))
+    with _recorded(items), manager.transaction() as transaction:
+        _fill(transaction, items)
 
 
 def batch(manager: Manager, **changes: object) -> None:
@@ -225,12 +216,12 @@ def shown(values: Values) -> str:
     return ", ".join(f"{key}={str(value)[:20]}" for key, value in sorted(values, key=str)) or "nothing"
 
 
-def _change(manager: Manager, key: str, value: object) -> None:
+@contextmanager
+def _recorded(changes: Changes) -> Iterator[None]:
     """Failures are recorded as the outcome that they claim, and not raised."""
-    changes = ((key, value),)
     acknowledge(Begun(changes))
     try:
-        _fill(manager, changes)
+        yield
     except CheckpointWriteFailed as failure:
         if not failure.in_doubt:
             acknowledge(Failed(changes))

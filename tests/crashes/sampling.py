@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from checkpointmanager.testing import every_crash
 from tests.long import LONG
 
-T = TypeVar("T")
+from .oracle import check
 
-FIRST = 30  # are all examined: small scenarios have no more
-EACH = 13  # of the others, one in thirteen
+T = TypeVar("T")
+# The n-th disturbance of a scenario, and a list that tells, once it has run, whether it had so many calls.
+Disturbed = tuple[Callable[[Any], object], list[bool]]
+
+FIRST = 12  # are all examined
+EACH = 29  # of the others, one in so many
 
 
 def some(found: Iterable[T]) -> Iterator[T]:
@@ -29,3 +34,15 @@ def sampled(check: Callable[[T], object], *, first: int = FIRST, each: int = EAC
             check(found)
 
     return examine
+
+
+def states_after(disturbed: Callable[[int], Disturbed], numbers: Iterable[int], **options: Any) -> tuple[int, int]:
+    """Check the power losses after each disturbance until there is none: the number of disks, and the last number."""
+    states = number = 0
+    for number in numbers:
+        act, met = disturbed(number)
+        crashes = every_crash(act, **options)
+        if not met[0]:
+            break
+        states += crashes.check(sampled(check, first=0)).states
+    return states, number

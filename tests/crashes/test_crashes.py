@@ -6,6 +6,7 @@ Each test prints how many different disks it checked; pytest -rP shows it.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.long import times
 
 from .journal_scenarios import JOURNAL_SCENARIOS
 from .oracle import Begun, Manager, check, folder_of, possible, serve, serve_and_write, values_of
-from .sampling import sampled
+from .sampling import sampled, states_after
 from .scenarios import (
     SCENARIOS,
     closed,
@@ -57,13 +58,8 @@ def test_a_second_power_loss_during_the_restart_breaks_none_of_them(name: str, d
 
 
 def test_what_an_owner_served_after_a_kill_survives_the_power_loss_after_it(disk: dict[str, Any]) -> None:
-    states = 0
-    for nth in itertools.count(1, times(5, 1)):
-        act, died = killed_and_restarted(two_updates, nth)
-        crashes = every_crash(act, setup=closed, **disk)
-        if not died[0]:
-            break
-        states += crashes.check(sampled(check, first=0)).states
+    killed = partial(killed_and_restarted, two_updates)
+    states, nth = states_after(killed, itertools.count(1, times(5, 1)), setup=closed, **disk)
     print(f"killed at one of {nth - 1} calls, restarted, power loss: {states} states")
     assert nth >= 30
     assert states > nth
@@ -131,12 +127,7 @@ def test_an_owner_that_dies_at_any_call_while_it_opens_is_followed_by_another(di
         act(closed(directory))
         return directory
 
-    states = 0
-    for nth in itertools.count(1, times(4, 1)):
-        again, died = killed_and_restarted(lambda manager: None, nth, then=serve)
-        crashes = every_crash(again, setup=half_done, **disk)
-        if not died[0]:
-            break
-        states += crashes.check(sampled(check, first=0)).states
+    killed = partial(killed_and_restarted, lambda manager: None, then=serve)
+    states, nth = states_after(killed, itertools.count(1, times(4, 1)), setup=half_done, **disk)
     print(f"killed at one of {nth - 1} calls of an open: {states} states")
     assert nth >= 10

@@ -11,6 +11,7 @@ import errno
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from checkpointmanager.testing import Crash, every_crash, failing
 from tests.long import LONG, times
 
 from .oracle import GONE, Manager, check, put, remove, serve, transact
-from .sampling import sampled
+from .sampling import Disturbed, sampled, states_after
 from .scenarios import LARGE, killed_and_restarted, new, three, three_closed
 
 Step = Callable[[Manager, int], None]
@@ -101,20 +102,21 @@ def test_nor_does_one_while_an_owner_closes_and_opens_again(story: tuple[str, ..
 @each_short_story
 def test_nor_does_one_after_a_sync_that_failed_in_between(story: tuple[str, ...], disk: dict[str, Any]) -> None:
     """In the first life or in its close, in the next open or after it."""
+
+    def failed_sync(call: str, nth: int) -> Disturbed:
+        failed: list[bool] = []
+
+        def act(directory: Path) -> None:
+            with failing(directory, call, errno.EIO, nth=nth) as injector:
+                twice(story)(directory)
+            failed.append(bool(injector.failed))
+
+        return act, failed
+
     states = 0
     for call in ("fsync", "fdatasync"):
-        for nth in itertools.count(1, times(7, 1)):
-            failed: list[bool] = []
-
-            def act(directory: Path, call: str = call, nth: int = nth, failed: list[bool] = failed) -> None:
-                with failing(directory, call, errno.EIO, nth=nth) as injector:
-                    twice(story)(directory)
-                failed.append(bool(injector.failed))
-
-            crashes = every_crash(act, setup=three_closed, **disk)
-            if not failed[0]:
-                break
-            states += crashes.check(sampled(check, first=0, each=29)).states
+        numbers = itertools.count(1, times(7, 1))
+        states += states_after(partial(failed_sync, call), numbers, setup=three_closed, **disk)[0]
     print(f"{' '.join(story)}: {states} states after a failed sync")
     assert states
 
@@ -123,22 +125,23 @@ def test_nor_does_one_after_a_sync_that_failed_in_between(story: tuple[str, ...]
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
 def test_nor_does_one_after_a_sync_that_failed(story: tuple[str, ...], lasting: bool, disk: dict[str, Any]) -> None:
     """The kernel forgets: no later sync makes durable what this one should have. The owner goes on, or closes."""
+
+    def failed_sync(call: str, nth: int) -> Disturbed:
+        failed: list[bool] = []
+
+        def act(manager: Manager) -> None:
+            with failing(manager.path, call, errno.EIO, nth=nth, lasting=lasting) as injector:
+                lived(story)(manager)
+            failed.append(bool(injector.failed))
+            lived(AFTERMATH[nth % len(AFTERMATH)])(manager)
+            manager.close()
+
+        return act, failed
+
     states = 0
     for call in ("fsync", "fdatasync"):
-        for nth in itertools.count(1, times(3, 1) if lasting else 1):
-            failed: list[bool] = []
-
-            def act(manager: Manager, call: str = call, nth: int = nth, failed: list[bool] = failed) -> None:
-                with failing(manager.path, call, errno.EIO, nth=nth, lasting=lasting) as injector:
-                    lived(story)(manager)
-                failed.append(bool(injector.failed))
-                lived(AFTERMATH[nth % len(AFTERMATH)])(manager)
-                manager.close()
-
-            crashes = every_crash(act, setup=busy, **disk)
-            if not failed[0]:
-                break
-            states += crashes.check(sampled(check, first=0, each=17)).states
+        numbers = itertools.count(1, times(3, 1) if lasting else 1)
+        states += states_after(partial(failed_sync, call), numbers, setup=busy, **disk)[0]
     print(f"{' '.join(story)}: {states} states after a failed sync")
     assert states
 
@@ -147,24 +150,23 @@ def test_nor_does_one_after_a_sync_that_failed(story: tuple[str, ...], lasting: 
 @pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
 def test_nor_does_one_after_an_interrupt(story: tuple[str, ...], after: bool, disk: dict[str, Any]) -> None:
     """A signal handler that raises, at any call; the same owner goes on."""
-    states = 0
-    for nth in itertools.count(1, times(13, 1)):
-        interrupted: list[bool] = []
 
-        def act(manager: Manager, nth: int = nth, interrupted: list[bool] = interrupted) -> None:
+    def interrupted(nth: int) -> Disturbed:
+        met: list[bool] = []
+
+        def act(manager: Manager) -> None:
             interrupt = KeyboardInterrupt()
             with (
                 suppress(KeyboardInterrupt),
                 failing(manager.path, failure=interrupt, nth=nth, after=after) as injector,
             ):
                 lived(story)(manager)
-            interrupted.append(bool(injector.failed))
+            met.append(bool(injector.failed))
             lived(AFTERMATH[nth % len(AFTERMATH)])(manager)
 
-        crashes = every_crash(act, setup=busy, **disk)
-        if not interrupted[0]:
-            break
-        states += crashes.check(sampled(check, first=0, each=17)).states
+        return act, met
+
+    states, nth = states_after(interrupted, itertools.count(1, times(13, 1)), setup=busy, **disk)
     print(f"{' '.join(story)}: {states} states after {nth - 1} interrupts")
     assert nth > 4
 
@@ -172,12 +174,8 @@ def test_nor_does_one_after_an_interrupt(story: tuple[str, ...], after: bool, di
 @each_short_story
 def test_nor_does_one_after_a_death_and_a_restart(story: tuple[str, ...], disk: dict[str, Any]) -> None:
     """What the next owner has served must not be lost."""
-    states = 0
-    for nth in itertools.count(1 if LONG else 15, times(17, 1)):
-        act, died = killed_and_restarted(lived(story), nth, then=serve)
-        crashes = every_crash(act, setup=three_closed, **disk)
-        if not died[0]:
-            break
-        states += crashes.check(sampled(check, first=0)).states
+    killed = partial(killed_and_restarted, lived(story), then=serve)
+    numbers = itertools.count(1 if LONG else 15, times(17, 1))
+    states, nth = states_after(killed, numbers, setup=three_closed, **disk)
     print(f"{' '.join(story)}: {states} states after deaths at up to {nth} calls")
     assert states

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from draState._kubelet.decoded import Decoded, spelled
-from draState._kubelet.gotypes import (
+from draState.kubelet._decoded import Decoded, spelled
+from draState.kubelet._gotypes import (
     INT,
     STRING,
     STRINGS,
@@ -27,7 +27,7 @@ from draState._kubelet.gotypes import (
     Value,
     decode,
 )
-from draState._kubelet.syntax import (
+from draState.kubelet._syntax import (
     MAX_DEPTH,
     Escaped,
     Missing,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from checkpointmanager import CheckpointError, CheckpointWriteFailed
+from checkpointmanager import CheckpointError
 from draState import ClaimNotPrepared
 from tests.checkpointmanager.processes import Child
 
 from .disk import Disk
 from .gpus import DRIVER, POOL, GpuDriver, node, pod
-from .sandboxes import Sandbox, names, opened
 
 POD = pod("pod-1", gpu="uid-1")
 
@@ -32,23 +30,6 @@ def test_kubernetes_85831_a_full_disk_fails_nothing_that_changes_nothing(
     with node(directory, driver) as agent:  # and neither does a restart need space
         agent.prepare_resources(POD)
         assert agent.get_resources(POD, "main").cdi_devices == (f"{DRIVER}/gpu=gpu-0",)
-
-
-def test_kubernetes_94305_what_needs_space_fails_and_succeeds_when_there_is_some(directory: Path, disk: Disk) -> None:
-    """Pods that failed for want of disk space stayed failed after the space was there again."""
-    with opened(directory) as manager:
-        manager.create_checkpoint("pod-1", Sandbox("pod-1", ports=[80]))
-        disk.fill(leaving=100)
-
-        with pytest.raises(CheckpointWriteFailed) as failure:
-            manager.create_checkpoint("pod-1", Sandbox("pod-1", ports=[80, 443]))
-
-        assert (failure.value.errno, failure.value.in_doubt) == (errno.ENOSPC, False)
-        assert manager.get_checkpoint("pod-1").data.ports == [80]
-        disk.free()
-        manager.create_checkpoint("pod-1", Sandbox("pod-1", ports=[80, 443]))
-    with opened(directory) as manager:
-        assert manager.get_checkpoint("pod-1").data.ports == [80, 443]
 
 
 def test_kubernetes_141206_a_write_that_failed_is_reported_and_memory_stays_as_the_disk(
@@ -76,27 +57,6 @@ def test_kubernetes_141206_a_write_that_failed_is_reported_and_memory_stays_as_t
         disk.free()
         agent.prepare_resources(other)
         assert agent.cache.holders(DRIVER, POOL, "gpu-1") == {"uid-2"}
-
-
-def test_cni_plugins_498_a_full_disk_leaves_no_empty_reservations(directory: Path, disk: Disk) -> None:
-    """Creating the file succeeded, writing it failed, removing it failed: empty files until the range was used up."""
-    naive = directory.parent / "naive"
-    naive.mkdir()
-    with opened(directory) as manager:
-        disk.fill(leaving=8)
-        for number in range(1, 51):
-            address = f"10.0.0.{number}"
-            with pytest.raises(OSError, match="No space left"):
-                (naive / address).write_text("container-0123456789")
-            with pytest.raises(CheckpointWriteFailed):
-                manager.create_checkpoint(address, Sandbox("pod-1"), overwrite=False)
-
-        assert len(names(naive)) == 50, "the way that failed: every address is taken, and none is used"
-        assert manager.list_checkpoints() == []
-        assert names(directory) == [".lock"], "a name appears only with its bytes, and no temp file stays"
-        disk.free()
-        manager.create_checkpoint("10.0.0.1", Sandbox("pod-1"), overwrite=False)
-        assert manager.list_checkpoints() == ["10.0.0.1"]
 
 
 def test_dranet_89_what_was_prepared_is_known_to_the_next_process(real_directory: Path) -> None:

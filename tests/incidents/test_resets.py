@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from checkpointmanager import (
-    CheckpointExists,
-    CheckpointManager,
-    CheckpointNotFound,
-    CheckpointUnreadable,
-    CheckpointWriteFailed,
     Event,
     EventKind,
     Reason,
@@ -23,7 +15,7 @@ from checkpointmanager import (
 from checkpointmanager.testing import damage
 
 from .gpus import DRIVER, POOL, GpuDriver, node, pod
-from .sandboxes import Sandbox, naive_load, opened, quarantined, reason_for
+from .sandboxes import quarantined
 
 PODS = {number: pod(f"pod-{number}", **{f"gpu_{number}": f"uid-{number}"}) for number in range(3)}
 
@@ -146,69 +138,3 @@ def test_rocm_78_one_bad_entry_costs_one_claim(
         for healthy in (PODS[0], PODS[2]):
             agent.prepare_resources(healthy)
             assert agent.get_resources(healthy, "main").cdi_devices
-
-
-def test_nomad_1367_an_empty_state_file_fails_one_task_not_the_client(directory: Path) -> None:
-    """One empty file among the states of many tasks kept the whole client from starting."""
-    with opened(directory) as manager, manager.batch() as batch:
-        for number in range(50):
-            batch.create_checkpoint(f"task-{number}", Sandbox("pod"))
-    (directory / "task-7.json").write_bytes(b"")
-    with pytest.raises(ValueError):
-        naive_load(directory)
-
-    with opened(directory) as manager:
-        loaded = manager.load()
-
-    assert len(loaded.checkpoints) == 49
-    assert {key: reason_for(problem) for key, problem in loaded.problems.items()} == {"task-7": Reason.EMPTY}
-
-
-@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.EMFILE, errno.ESTALE])
-def test_tencentdb_agent_memory_770_a_read_error_is_not_a_first_run(real_directory: Path, code: int) -> None:
-    """Any error while reading was taken for a first run, and the next save destroyed what had only been unreadable."""
-    with CheckpointManager(real_directory) as manager:
-        manager.create_checkpoint("memory", {"facts": 1})
-        with (
-            mock.patch.object(os, "read", side_effect=OSError(code, os.strerror(code))),
-            pytest.raises(CheckpointUnreadable) as error,
-        ):
-            manager.get_checkpoint("memory")
-        with pytest.raises(CheckpointNotFound):
-            manager.get_checkpoint("never-written")
-        assert (error.value.reason, error.value.errno) == (Reason.UNREADABLE, code)
-        assert not isinstance(error.value, KeyError), "only what is not there means new"
-        assert manager.get_checkpoint("memory").data == {"facts": 1}, "the trouble is over, and so is the error"
-
-
-def test_tencentdb_agent_memory_770_a_save_keeps_the_damaged_bytes_first(directory: Path) -> None:
-    """The damaged file could have been rescued, but the agent wrote its empty state over it."""
-    with CheckpointManager(directory) as manager:
-        manager.create_checkpoint("memory", {"facts": ["a", "b", "c", "d", "e", "f"]})
-    damage.ruin(directory, "memory")
-    bad = (directory / "memory.json").read_bytes()
-
-    with CheckpointManager(directory) as manager:
-        with pytest.raises(CheckpointExists):
-            manager.create_checkpoint("memory", {}, overwrite=False)
-        manager.create_checkpoint("memory", {"facts": []})
-        assert quarantined(directory) == [bad]
-
-
-def test_tencentdb_agent_memory_770_bytes_that_cannot_be_kept_are_not_replaced(real_directory: Path) -> None:
-    """The same on a disk that has no room for a copy: then even less may be written over the only one."""
-    with CheckpointManager(real_directory) as manager:
-        manager.create_checkpoint("memory", {"facts": ["a", "b", "c", "d", "e", "f"]})
-    damage.ruin(real_directory, "memory")
-    bad = (real_directory / "memory.json").read_bytes()
-
-    no_room = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    with CheckpointManager(real_directory) as manager:
-        with mock.patch.object(os, "mkdir", side_effect=no_room), pytest.raises(CheckpointWriteFailed) as failure:
-            manager.create_checkpoint("memory", {"facts": []})
-
-        assert (failure.value.errno, failure.value.in_doubt) == (errno.ENOSPC, False)
-        assert (real_directory / "memory.json").read_bytes() == bad
-        with mock.patch.object(os, "mkdir", side_effect=no_room):
-            manager.remove_checkpoint("memory")
-        assert "memory" not in manager, "removing it must always be possible"

@@ -1,4 +1,4 @@
-"""Files that a crash left empty, full of NULs, too long or half written."""
+"""Files that a crash left empty, full of NULs, too long or under a temporary name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import pytest
 
 from checkpoint_verify.kubelet import Verdict
 from checkpointmanager import CheckpointManager, Event, EventKind, Outcome, Reason, Schema
-from checkpointmanager.testing import Call, watching
+from checkpointmanager.testing import acknowledge, every_crash
 
 from . import kubelets
-from .sandboxes import Sandbox, data_in, naive_load, names, opened, quarantined, reason_for
+from .naive import rename_without_sync
+from .sandboxes import Sandbox, naive_load, names, opened, quarantined, reason_for
 
 
 @pytest.fixture
@@ -148,23 +149,35 @@ def test_moby_34840_a_monstrous_state_file_ends_neither_memory_nor_start(real_di
     assert peak < 1 << 20, "it was not read"
 
 
-def test_cilium_12367_readers_never_see_half_a_file(real_directory: Path) -> None:
-    """An agent killed while it wrote left half an endpoint file; elsewhere a runtime read a half-written conflist."""
-    path = real_directory / "pod-a.json"
-    seen: list[str] = []
-    with opened(real_directory) as manager:
-        manager.create_checkpoint("pod-a", Sandbox("pod-a", "old"))
-        old = data_in(path)
+def test_amazon_ecs_agent_1301_stop_and_start_leaves_an_empty_state_file() -> None:
+    """An EC2 stop and start left an empty state file more often than not, and the agent went round in circles."""
 
-        def look(_: Call) -> None:
-            seen.append(data_in(path))
+    def work(directory: Path) -> None:
+        rename_without_sync(directory / "naive.json", b'{"cluster":"default"}')
+        with opened(directory) as manager:
+            for network in ("bridge", "host"):
+                manager.create_checkpoint("agent", Sandbox("agent", network))
+        acknowledge("done")
 
-        with watching(real_directory, before=look, after=look):
-            manager.create_checkpoint("pod-a", Sandbox("pod-a", "new"))
-        new = data_in(path)
+    left = set()
+    for crash in every_crash(work):
+        if not crash.acknowledged:
+            continue
+        left.add((crash.directory / "naive.json").read_bytes())  # its name is there, since we synced the directory
+        with opened(crash.directory) as manager:
+            assert manager.get_checkpoint("agent").data == Sandbox("agent", "host")
+    assert {b"", bytes(21)} < left, "empty, or nothing but NUL bytes"
 
-    assert set(seen) == {old, new}, "at each moment of the write it is the old one or the new one"
-    assert seen == sorted(seen, key=[old, new].index), "and never the old one again"
-    with path.open("w") as conflist:
-        conflist.write(new)
-        assert path.read_bytes() == b"", "written in place there is a moment with nothing"
+
+@pytest.mark.parametrize("name", [".tmp-0badcafe-1", ".state.json", ".Radicale.tmp-x.json", "state.json.tmp", "state~"])
+def test_radicale_443_a_leftover_temp_file_is_never_loaded_as_an_item(directory: Path, name: str) -> None:
+    """A temp file that a crash had left was listed, parsed and served as if it were an item."""
+    with opened(directory) as manager:
+        manager.create_checkpoint("state", Sandbox("pod"))
+    (directory / name).write_bytes((directory / "state.json").read_bytes())  # a whole checkpoint, unluckily
+
+    with opened(directory) as manager:
+        loaded = manager.load()
+
+    assert list(loaded.checkpoints) == ["state"]
+    assert not loaded.problems

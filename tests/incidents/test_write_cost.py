@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from unittest import mock
 
-from checkpointmanager import CheckpointWriteFailed, Event, EventKind, MemoryStore, Put, Remove
+from checkpointmanager import CheckpointWriteFailed, MemoryStore, Put, Remove
 from checkpointmanager.testing import Call, watching
 from draState import ClaimInfo, ClaimInfoCache, ClaimInfoState, DRAManager
-from tests.checkpointmanager.contents import names
-from tests.checkpointmanager.processes import LIMIT, until
+from tests.checkpointmanager.processes import LIMIT
 from tests.long import times
 
 from .gpus import DRIVER, GpuDriver, pod
-from .sandboxes import Sandbox, Sandboxes, opened
+from .sandboxes import Sandbox, opened
 
 SAVES = times(30, 100)
 
@@ -79,62 +77,6 @@ def test_navide_11_a_big_state_costs_what_changes_in_it(real_directory: Path) ->
 
     assert size > 800_000
     assert written < size / 50, "one change of a small item in ten saves of everything, in blocks of the journal"
-
-
-def test_opensandbox_1613_while_one_sync_hangs_readers_go_on_and_writers_share_the_next(real_directory: Path) -> None:
-    """One fsync on the start path blocked for 6.26 seconds, and each of those behind it waited for one of its own."""
-    hanging, free = threading.Event(), threading.Event()
-
-    def hang(call: Call) -> None:
-        if call.name == "fdatasync":
-            hanging.set()
-            assert free.wait(LIMIT)
-
-    def write(manager: Sandboxes, key: str) -> threading.Thread:
-        thread = threading.Thread(target=manager.create_checkpoint, args=(key, Sandbox("after")))
-        thread.start()
-        return thread
-
-    with opened(real_directory) as manager:
-        manager.create_checkpoint("slow", Sandbox("before"))
-        with watching(real_directory, before=hang) as calls:
-            slow = write(manager, "slow")
-            assert hanging.wait(LIMIT)
-
-            assert manager.get_checkpoint("slow").data == Sandbox("before"), "readers do not wait"
-            others = [write(manager, f"other-{number}") for number in range(20)]
-            until(lambda: len(names(real_directory, ".tmp-")) == 21)
-
-            free.set()
-            for thread in (slow, *others):
-                thread.join(LIMIT)
-        assert len(manager) == 21
-        assert manager.get_checkpoint("slow").data == Sandbox("after")
-    assert sum(call.name == "fdatasync" for call in calls) < 10, "one for many"
-
-
-def test_opensandbox_1613_a_slow_sync_is_reported(real_directory: Path, events: list[Event]) -> None:
-    """The same fsync of 6.26 seconds: the operator of such a disk wants to know."""
-    clock = time.perf_counter
-    late = 0.0
-    real = os.fdatasync
-
-    def fdatasync(descriptor: int) -> None:
-        nonlocal late
-        real(descriptor)
-        late += 6.26
-
-    def now() -> float:
-        return clock() + late
-
-    with opened(real_directory, on_event=events.append) as manager:
-        events.clear()
-        with mock.patch.object(os, "fdatasync", fdatasync), mock.patch.object(time, "perf_counter", now):
-            manager.create_checkpoint("state", Sandbox("pod"))
-
-    assert [event.kind for event in events] == [EventKind.SLOW_SYNC]
-    assert 6.2 < events[0].seconds < 7
-    assert "6.3 s" in events[0].detail
 
 
 def test_opensandbox_1613_lookups_of_claims_wait_for_no_disk(real_directory: Path) -> None:

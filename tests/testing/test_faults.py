@@ -33,6 +33,8 @@ from checkpointmanager.testing import (
     watching,
 )
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 
 def two_generations(directory: Path) -> CheckpointManager[Any]:
     manager = CheckpointManager(directory)

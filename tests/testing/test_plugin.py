@@ -60,7 +60,6 @@ def test_it_is_found_where_the_package_is_installed(tmp_path: Path) -> None:
 def test_naming_it_as_well_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "test_agent.py").write_text(AGENT_TEST.format(durability="full"))
     assert "2 passed" in pytest_run(tmp_path, "-p", PLUGIN, path=installed(tmp_path))
-    assert "2 passed" in pytest_run(tmp_path, "-p", PLUGIN)
 
 
 def test_a_failure_reports_the_story_of_the_crash(tmp_path: Path) -> None:

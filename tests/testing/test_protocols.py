@@ -22,6 +22,8 @@ from .protocols import (
     setup,
 )
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 Protocol = Callable[[Path], None]
 
 

@@ -21,6 +21,8 @@ from checkpointmanager.testing._powerloss import MAX_CHOICES
 
 from .protocols import opened, sync, write
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 
 def operations(scenario: Callable[[Path], object]) -> list[str]:
     return [operation.text for operation in every_crash(scenario).operations]

@@ -13,6 +13,8 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 from checkpointmanager import CheckpointError, CheckpointManager, CheckpointWriteFailed
 from checkpointmanager.testing import Call, acknowledge, every_crash, failing, watching
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 
 def save(path: Path, text: str = "text") -> None:
     """A correct writer."""
@@ -199,8 +201,8 @@ def test_an_interrupt_before_a_sync_is_no_failed_sync() -> None:
         os.close(folder)
         acknowledge("text")
 
-    crashes = [crash for crash in every_crash(interrupted) if crash.acknowledged]
-    assert [(crash.directory / "file").name for crash in crashes] == ["file"]
+    found = [(crash.directory / "file").read_bytes() for crash in every_crash(interrupted) if crash.acknowledged]
+    assert found == [b"text"]
 
 
 def test_it_works_on_pyfakefs(fs: FakeFilesystem) -> None:

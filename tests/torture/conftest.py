@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-
-from checkpointmanager.testing._oscalls import standing_by
 
 from ..checkpointmanager.conftest import no_waiting_for_the_disk
 
@@ -14,7 +10,5 @@ __all__ = ["no_waiting_for_the_disk"]
 
 
 @pytest.fixture(autouse=True)
-def _stood_in_for() -> Iterator[None]:
-    """The kit searches for references to functions of `os` once, not in each child that will be killed."""
-    with standing_by():
-        yield
+def _one_search(kit_standing_by: None) -> None:
+    """For all children of a module, not one in each of them."""

@@ -18,8 +18,9 @@ from ..draState.node import assert_indexes_agree
 from ..long import times
 from .agent import DRIVERS, PODS, Hardware, live
 
-KILLS = times(30, 2000)
-STEPS = times(60, 1200)  # the last kill comes after twice as many system calls
+KILLS = times(12, 2000)
+STEPS = times(20, 1200)
+STRIDE = times(6, 2)  # system calls from one kill to the next
 
 
 class Ledger:
@@ -113,7 +114,7 @@ def test_kills_at_random_moments_lose_no_claim_and_leak_no_device(tmp_path: Path
 @pytest.mark.usefixtures("no_waiting_for_the_disk")
 def test_kills_before_each_system_call_lose_no_claim_and_leak_no_device(tmp_path: Path) -> None:
     def life(ledger: Ledger, step: int, agent: Callable[[int], None]) -> None:
-        with Child(lambda say: die_before_call(2 * step, tmp_path, partial(agent, say))) as child:
+        with Child(lambda say: die_before_call(STRIDE * step, tmp_path, partial(agent, say))) as child:
             ledger.read(child.read_to_end())
             assert child.wait() == -signal.SIGKILL
 

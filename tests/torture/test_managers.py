@@ -18,16 +18,16 @@ import pytest
 from checkpointmanager import CheckpointManager, FileStore, Put, Remove
 
 from ..checkpointmanager.journal import Journal
-from ..checkpointmanager.processes import Child
+from ..checkpointmanager.processes import LIMIT, Child
 from ..checkpointmanager.programs import die_before_call, write_without_end
 from ..long import times
 from .programs import COUNTER, batch_without_end, count_without_end, write_in_threads
 
 Program = Callable[..., None]
 
-KILLS = times(30, 2500)  # of each program
-STEPS = times(120, 1500)  # the last kill comes after this many system calls
-ROUNDS = times(4, 400)
+KILLS = times(12, 2500)  # of each program
+STEPS = range(1, times(121, 1501), times(5, 1))  # kills come before these system calls
+ROUNDS = times(2, 400)
 SHARERS = 3
 
 
@@ -78,14 +78,14 @@ def test_kills_at_random_moments_lose_nothing_that_was_acknowledged(directory: P
 @pytest.mark.parametrize("program", [write_without_end, batch_without_end], ids=["one by one", "batches"])
 def test_kills_before_each_system_call_lose_nothing_that_was_acknowledged(directory: Path, program: Program) -> None:
     journal = Journal()
-    for step in range(1, STEPS + 1):
+    for step in STEPS:
         work = partial(program, directory, seed=step, first=journal.last + 1)
         with Child(_dying(directory, step, work)) as writer:
             journal.read(writer.read_to_end())
             assert writer.wait() == -signal.SIGKILL
         if directory.exists():
             _check(directory, journal)
-    assert journal.acknowledged > STEPS // 10
+    assert journal.acknowledged > len(STEPS) // 10
 
 
 def _dying(directory: Path, step: int, work: Callable[[int], object]) -> Callable[[int], None]:
@@ -109,7 +109,7 @@ def _overwrite_in_place(
 @pytest.mark.usefixtures("no_waiting_for_the_disk")
 def test_the_same_kills_do_find_a_writer_that_overwrites_in_place(directory: Path) -> None:
     journal, losses = Journal(), 0
-    for step in range(1, STEPS + 1):
+    for step in STEPS:
         work = partial(write_without_end, directory, seed=step, first=journal.last + 1)
         with (
             mock.patch.object(FileStore, "commit", _overwrite_in_place),
@@ -135,7 +135,7 @@ def test_sharers_that_are_killed_lose_no_count_and_stop_no_other(directory: Path
         for sharer in sharers:  # the remaining ones continue
             output = b""
             while output.count(b"done") < 2:
-                piece = sharer.read(20.0)
+                piece = sharer.read(LIMIT)
                 assert piece, "a sharer has ended, or waits for a dead one"
                 output += piece
             sharer.kill()

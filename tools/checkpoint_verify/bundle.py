@@ -31,6 +31,7 @@ from checkpointmanager.format import (
     TooNew,
     open_any,
     padded,
+    parse_copy,
     read_journal,
     reason_of,
     seal,
@@ -38,12 +39,12 @@ from checkpointmanager.format import (
     seal_record,
 )
 
+from .exitcodes import UsageError
 from .findings import disk
-from .findings.examine import COPY_NAME, key_of
+from .findings.examine import key_of
 from .findings.scan import DEVICE_PLUGINS
 from .registry import KUBELET_NAMES
 from .screens import phrases
-from .targets import UsageError
 
 SCHEME = "bundle://"  # how a bundle's files are named on screens: bundle:///root/claims.tar/pod-7.json
 MANIFEST = "manifest.json"
@@ -163,7 +164,7 @@ def _sort_of(name: str) -> str:
     """What a file is by its name; "" if it does not belong in a bundle."""
     folder, _, last = name.rpartition("/")
     if folder == QUARANTINE:
-        return "copy" if COPY_NAME.fullmatch(last) else ""
+        return "copy" if parse_copy(last) else ""
     if last in KUBELET_NAMES and folder in ("", DEVICE_PLUGINS):
         return "kubelet"
     if folder:

@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = run(given)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return _complain("interrupted; whatever was not checked yet is unknown")
+        return _complain("interrupted; what was not checked yet is unknown")
     except OSError as error:
         _flush_or_forget()
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""

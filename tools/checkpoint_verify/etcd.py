@@ -8,23 +8,20 @@ ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkpointmanager import DirectoryUnusable
 from checkpointmanager.format import LOCK, PREVIOUS, QUARANTINE, SUFFIX, LockOwner, decode_key, key_in
 
-from .findings import lock
-from .findings.lock import Held, LockState
-from .targets import UsageError
+from .exitcodes import UsageError
+from .findings import agent
+from .findings.agent import Held, LockState
 
 if TYPE_CHECKING:
-    from checkpointmanager.etcd import EtcdStore
+    pass
 
 SCHEME = "etcd://"
-_COPY_TRIES = 5
 _FILE = re.compile(rf"/(?:[^/]+{re.escape(SUFFIX)}|{re.escape(PREVIOUS)}[^/]+|{re.escape(QUARANTINE)}(?:/[^/]*)?)/?$")
 _COPY = re.compile(rf"{re.escape(QUARANTINE)}/[A-Za-z0-9%_][A-Za-z0-9%._-]*{re.escape(SUFFIX)}")
 
@@ -85,44 +82,25 @@ def refresh(path: str) -> None:
 
 
 def copy(word: str) -> None:
-    """Copy what a URL names into the current directory, below the URL as a path."""
-    _copy(place_in(word))
+    """Copy what a URL names, as of one moment, into the current directory, below the URL as a path.
 
-
-def _copy(place: Place) -> None:
-    """Copy as of one moment. If that is compacted before the last page, copy as of a later one."""
+    Names that are not ours are left out: nothing in etcd may choose a path here.
+    """
+    place = place_in(word)
     store = place.open(read_only=True)
     os.makedirs(os.path.join(str(place), QUARANTINE), mode=0o700)
     try:
-        for _ in range(_COPY_TRIES):
-            written: list[str] = []
-            try:
-                _write_files(store, str(place), written)
-            except DirectoryUnusable as error:
-                if error.errno != errno.ERANGE:
-                    raise
-                refusal = error
-                for path in written:
-                    os.unlink(path)
-            else:
-                return
-        raise refusal
+        for name, blob in store.snapshot():
+            key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else name.removeprefix(PREVIOUS)
+            if name == LOCK or (key != name and decode_key(key) is not None) or _COPY.fullmatch(name):
+                path = os.path.join(str(place), name)
+                with open(path, "xb", opener=_private) as file:
+                    file.write(blob)
+                os.utime(path, (0, 0))  # no time at all: that of the copy would be taken for that of the writing
+                if name == LOCK:
+                    _note_owner(path, blob)
     finally:
         store.close()
-
-
-def _write_files(store: EtcdStore, folder: str, written: list[str]) -> None:
-    """Names that are not ours are left out: nothing in etcd may choose a path here."""
-    for name, blob in store.snapshot():
-        key = name.removesuffix(SUFFIX) if name.endswith(SUFFIX) else name.removeprefix(PREVIOUS)
-        if name == LOCK or (key != name and decode_key(key) is not None) or _COPY.fullmatch(name):
-            path = os.path.join(folder, name)
-            with open(path, "xb", opener=_private) as file:
-                file.write(blob)
-            written.append(path)
-            os.utime(path, (0, 0))  # no time at all: that of the copy would be taken for that of the writing
-            if name == LOCK:
-                _note_owner(path, blob)
 
 
 def _note_owner(path: str, text: bytes) -> None:
@@ -130,7 +108,7 @@ def _note_owner(path: str, text: bytes) -> None:
     owner = LockOwner.parse(text)
     status = os.stat(path)
     pids = (owner.pid,) if owner else ()
-    lock.elsewhere[status.st_dev, status.st_ino] = LockState(Held.HELD, pids, owner)
+    agent.elsewhere[status.st_dev, status.st_ino] = LockState(Held.HELD, pids, owner)
 
 
 def _credentials() -> dict[str, Any]:

@@ -8,6 +8,10 @@ USAGE = 2
 COULD_NOT_LOOK = 3
 
 
+class UsageError(Exception):
+    """The arguments do not fit together; the exit code is USAGE."""
+
+
 def worst(codes: list[int]) -> int:
     """The worst code: damage wins over "could not look", which wins over good."""
     return next((code for code in (DAMAGE, COULD_NOT_LOOK) if code in codes), GOOD)

@@ -23,6 +23,7 @@ from checkpointmanager.format import (
     SearchBudget,
     TooNew,
     decode_key,
+    legible_data,
     open_sealed,
     repair,
 )
@@ -64,6 +65,7 @@ NEWEST_KUBELET = version_name(NEWEST)
 BY_PREVIOUS = "as of the generation before"
 BY_DAMAGED = "by its damaged bytes"
 _KIND = re.compile(rb'"kind":"([A-Za-z]+)"')
+_VERSIONS = re.compile(rb'"version":(\d{1,9}),"readable_by":(\d{1,9})')
 _MEMBERS = {name: re.compile(rb'"' + name.encode() + rb'":"([^"\\]{1,253})"') for name in ("claim_name", "namespace")}
 
 
@@ -79,7 +81,7 @@ def subject_of(header: Header, data: bytes | memoryview) -> Subject | None:
             return _of_claim(CLAIMS.decode(data, header.version, header.readable_by)[0])
         if header.kind == POD_CONFIGS.kind:
             return _of_pod(header.key, POD_CONFIGS.decode(data, header.version, header.readable_by)[0])
-    except Exception:  # noqa: BLE001 - whatever does not fit is shown without a subject, and judged elsewhere
+    except Exception:  # noqa: BLE001 - data that does not fit is shown without a subject, and judged elsewhere
         return None
     return None
 
@@ -151,9 +153,9 @@ def _of_damaged(blob: bytes, key: str) -> Subject | None:
     if kind is None or kind[1].decode() != CLAIMS.kind:
         return None
     try:
-        document = orjson.loads(blob)
-        versions = int(document["version"]), int(document["readable_by"])
-        return _of_claim(CLAIMS.decode(orjson.dumps(document["data"]), *versions)[0])
+        versions = _VERSIONS.search(blob, 0, HEADER_BYTES)
+        version, readable_by = map(int, versions.groups()) if versions else (CLAIMS.version, CLAIMS.version)
+        return _of_claim(CLAIMS.decode(orjson.dumps(legible_data(blob)), version, readable_by)[0])
     except Exception:  # noqa: BLE001 - it is damaged: anything may be wrong with it
         found = {name: match[1].decode("utf-8", "replace") for name, p in _MEMBERS.items() if (match := p.search(blob))}
     return Subject((f"{found['namespace']}/{found['claim_name']}",)) if len(found) == len(_MEMBERS) else None

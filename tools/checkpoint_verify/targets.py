@@ -3,23 +3,33 @@
 A KEY is written as file names and screens show it (`%2F` for a slash). It is looked up in the directory named before it
 (`-d DIR KEY`, `DIR KEY`), by default the current one. An argument with a slash, or the name of an existing file, is a
 FILE.
+
+What is not a directory, an etcd:// prefix or a bundle, is copied into a private folder in which its name on the command
+line is a path, so every command reads it like one. Commands that change something open the store in etcd itself; a
+bundle is never changed.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from checkpointmanager.format import PREVIOUS, SUFFIX, decode_key
 
+from . import bundle, etcd
+from .exitcodes import UsageError
+from .findings import agent
 from .findings.examine import key_at, key_of
 from .findings.scan import DEVICE_PLUGINS
 from .registry import KUBELET_NAMES
 
-
-class UsageError(Exception):
-    """The arguments do not fit together; the exit code is 2."""
+_WORDS = ("paths", "targets", "directory")  # arguments that may name a directory or a file in it
+_OUTPUTS = ("output", "prometheus")  # arguments that name a file to write
+_SCHEMES = (etcd.SCHEME, bundle.SCHEME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +96,57 @@ def _keyed(key: str, directory: str) -> Target:
     if not os.path.lexists(path) and key.endswith(SUFFIX):  # the file's name instead of the key
         return Target(os.path.join(directory, key), key_at(key))
     return Target(path, key)
+
+
+@contextmanager
+def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
+    """Inside the block, every URL and bundle of the command line is also the path of a copy."""
+    for name in _WORDS:
+        value = getattr(arguments, name, None)
+        if isinstance(value, list):
+            setattr(arguments, name, [_as_url(word) for word in value])
+        elif isinstance(value, str):
+            setattr(arguments, name, _as_url(value))
+    words = [word for word in _words(arguments) if word.startswith(_SCHEMES)]
+    if not words:
+        yield
+        return
+    _make_absolute(arguments)
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix="checkpoint-verify-") as folder:
+        os.chdir(folder)
+        try:
+            for place in dict.fromkeys(str(etcd.place_in(word)) for word in words if word.startswith(etcd.SCHEME)):
+                etcd.copy(place)
+            for path in dict.fromkeys(bundle.bundle_in(word) for word in words if word.startswith(bundle.SCHEME)):
+                bundle.unpack(path, bundle.SCHEME + path)
+            yield
+        finally:
+            os.chdir(before)
+            agent.elsewhere.clear()
+
+
+def _words(arguments: argparse.Namespace) -> list[str]:
+    given = [getattr(arguments, name, None) for name in _WORDS]
+    return [word for value in given for word in (value if isinstance(value, list) else [value]) if word]
+
+
+def _as_url(word: str) -> str:
+    """A bundle, or a file in one, as a URL with an absolute path; anything else as it is."""
+    if word.startswith(etcd.SCHEME) or not bundle.bundle_in(word):
+        return word
+    return bundle.SCHEME + os.path.abspath(word.removeprefix(bundle.SCHEME))
+
+
+def _make_absolute(arguments: argparse.Namespace) -> None:
+    """Make the other paths of the command line absolute: they are relative to the current directory."""
+    for name in (*_WORDS, *_OUTPUTS):
+        value = getattr(arguments, name, None)
+        if isinstance(value, list):
+            setattr(arguments, name, [_absolute(word) for word in value])
+        elif isinstance(value, str) and (name != "directory" or not value.startswith(_SCHEMES)):
+            setattr(arguments, name, os.path.abspath(value))
+
+
+def _absolute(word: str) -> str:
+    return os.path.abspath(word) if not word.startswith(_SCHEMES) and os.path.lexists(word) else word

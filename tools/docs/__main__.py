@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from . import site
+from . import api, site
 from .pages import ROOT
 
 
 def main() -> None:
-    """Build the site and print where it starts."""
+    """Build the site and print where it starts, or write the page of the API."""
     parser = argparse.ArgumentParser(
         "tools/docs/build",
         description="Builds the documentation: the pages of this repository and the reference of the API. The result "
@@ -18,7 +18,12 @@ def main() -> None:
     )
     default = ROOT / "tools/docs/site"
     parser.add_argument("out", nargs="?", type=Path, default=default, help="folder to write (default: tools/docs/site)")
-    out = parser.parse_args().out.resolve()
+    parser.add_argument("--api", action="store_true", help="only write tools/docs/api.md again, and build no site")
+    given = parser.parse_args()
+    if given.api:
+        api.PAGE.write_text(api.text(), encoding="utf-8")
+        return
+    out = given.out.resolve()
     count = site.build(out)
     print(f"{count} pages; open {out / 'index.html'}")
 

@@ -36,8 +36,8 @@ def build(wheel: Path, target: Path, tools: Toolbox, work: Path, epoch: int) -> 
     # PyInstaller stores sets in the order of their hashes, so these must not be random.
     same = {"SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "1"}
     toolbox.run([tools.python, "-m", "PyInstaller", *words, *folders, *unused, start], cwd=work, **same)
-    dated = Path(__file__).with_name("staticx_dated.py")
-    toolbox.run([tools.python, dated, work / "checkpoint-verify", target], cwd=work, **same)
+    adapted = Path(__file__).with_name("staticx_adapted.py")
+    toolbox.run([tools.python, adapted, work / "checkpoint-verify", target], cwd=work, **same)
     target.chmod(0o755)
     texts = licences.inside(work / "work" / "checkpoint-verify", tools.packages)
     target.with_name(f"{target.name}.licences.txt").write_text(licences.document(texts), encoding="utf-8")

@@ -7,9 +7,7 @@ import pytest
 from checkpoint_verify.kubelet import cpu, memory
 from checkpoint_verify.kubelet.checksum import dump_pointer, dump_value, fnv32a, fnv32a_of_string
 from checkpoint_verify.kubelet.policy import Forms, Reading
-from draState._kubelet.gotypes import STRINGS, Bytes, Map
-from draState._kubelet.statefile import checksum
-from draState._kubelet.syntax import parse
+from draState.kubelet import STRINGS, Bytes, Map, parse
 
 
 def dump_of(forms: Forms, text: str) -> str:
@@ -20,7 +18,6 @@ def dump_of(forms: Forms, text: str) -> str:
 def test_the_checksums_match_published_test_values() -> None:
     assert fnv32a("") == 0x811C9DC5
     assert fnv32a("foobar") == 0xBF9CF968
-    assert checksum("123456789") == 0xCBF43926
 
 
 def test_a_string_is_hashed_with_its_type() -> None:

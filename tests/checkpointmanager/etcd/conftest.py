@@ -37,7 +37,7 @@ def opening(cluster: Cluster, prefix: str) -> Iterator[Opening]:
     with ExitStack() as opened:
 
         def open_store(**options: Any) -> EtcdStore:
-            arguments = {"endpoints": cluster.endpoints, "prefix": prefix, "ttl": 5, "lock_timeout": 0, **options}
+            arguments = {"endpoints": cluster.endpoints, "prefix": prefix, "ttl": 60, "lock_timeout": 0, **options}
             store = EtcdStore(arguments.pop("endpoints"), arguments.pop("prefix"), **arguments)
             opened.callback(store.close)
             return store

@@ -8,7 +8,7 @@ import pytest
 
 from checkpoint_verify.cli import main
 from checkpoint_verify.etcd import Place, place_in
-from checkpoint_verify.targets import UsageError
+from checkpoint_verify.exitcodes import UsageError
 from checkpointmanager.etcd import EtcdStore
 
 

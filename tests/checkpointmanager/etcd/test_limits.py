@@ -250,26 +250,3 @@ def test_quarantine_keeps_the_value_at_the_moment_of_the_copy(
     monkeypatch.setattr(Client, "ask", asking)
     kept = store.quarantine("a", Reason.CHECKSUM_MISMATCH)
     assert dict(store.snapshot())[kept.removeprefix(f"{store.path}/")] == b"bad 2"
-
-
-def test_restore_keeps_the_value_at_the_moment_at_which_it_is_replaced(
-    store: EtcdStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.commit([Put("a", b"bad", 1, Replaces.ABSENT)])
-    copy = store.quarantine("a", Reason.CHECKSUM_MISMATCH)
-    store.commit([Put("a", b"new 1", 1, Replaces.DAMAGED)])
-    current = store._layout.current("a")
-    ask = Client.ask
-    changed: list[Any] = []
-
-    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
-        reply = ask(client, call, method, request, **options)
-        if not changed and method is RANGE and request.key == current:
-            changed.append(reply)
-            ask(client, call, TXN, operations.txn([], [operations.put(current, b"new 2")]))
-        return reply
-
-    monkeypatch.setattr(Client, "ask", asking)
-    kept = store.restore_copy(copy)
-    assert store.read("a") == b"bad"
-    assert dict(store.snapshot())[kept.removeprefix(f"{store.path}/")] == b"new 2"

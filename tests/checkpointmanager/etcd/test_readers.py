@@ -36,7 +36,6 @@ def test_no_call_of_a_reader_changes_anything(opening: Opening, owned: bool) -> 
         lambda: reader.commit([Put("a", b"new", 1, Replaces.DAMAGED)]),
         lambda: reader.commit([Put("a", b"new", 1, Replaces.DAMAGED)], together=True),
         lambda: reader.quarantine("a", Reason.NOT_JSON),
-        lambda: reader.restore_copy(copy),
         lambda: reader.delete_copy(copy),
     ]
     for act in acts:

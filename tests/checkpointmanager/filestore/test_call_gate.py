@@ -16,11 +16,10 @@ from typing import TypeVar
 import pytest
 
 from checkpointmanager import ManagerClosed
-from checkpointmanager._callgate import CallGate
-from checkpointmanager._unbroken import is_mine
+from checkpointmanager._locks import CallGate, is_mine
 
 from ..processes import LIMIT, until
-from ..signals import called, everywhere, in_time, interrupted
+from ..signals import called, everywhere, in_time, interrupted, locks_survive_handlers
 
 R = TypeVar("R")
 
@@ -283,6 +282,7 @@ def test_a_signal_handler_that_closes_keeps_its_thread_out_or_is_refused() -> No
     assert set(outcomes) == {"closed", "refused"}
 
 
+@locks_survive_handlers
 def test_a_handler_that_raises_anywhere_leaves_no_thread_inside() -> None:
     gate = CallGate("/var/lib/claims")
 
@@ -299,6 +299,7 @@ def test_a_handler_that_raises_anywhere_leaves_no_thread_inside() -> None:
         assert everywhere(lambda: twice, check, more) > 8
 
 
+@locks_survive_handlers
 def test_closing_that_is_interrupted_anywhere_can_be_repeated_in_another_thread() -> None:
     for more in range(4):
         for at in itertools.count():

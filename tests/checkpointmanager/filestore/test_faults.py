@@ -30,7 +30,7 @@ from checkpointmanager import (
 )
 from checkpointmanager.testing import Call, failing
 
-from ...long import LONG
+from ...long import LONG, sample
 from ..contents import names, quarantined
 from ..leases import LEASES, NEW, OLD, LeaseManager
 from ..processes import open_descriptors, open_journals
@@ -52,7 +52,7 @@ pytestmark = pytest.mark.usefixtures("kit_standing_by", "no_waiting_for_the_disk
 
 ERRORS = [errno.EIO, errno.ENOSPC, errno.EINTR, errno.ENOENT]
 ERRORS += [errno.EROFS, errno.EMFILE, errno.EACCES, errno.EDQUOT] if LONG else []
-by_errno = pytest.mark.parametrize("number", ERRORS, ids=lambda number: errno.errorcode[number])
+by_errno = pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)
 by_mode = pytest.mark.parametrize("mode", MODES)
 
 
@@ -129,14 +129,18 @@ def check_error(outcome: CheckpointError, tried: Attempt, mode: str) -> None:
         assert tried.failed.name in ("lseek", "write", "fdatasync"), "only the append may leave a doubt"
 
 
-@by_errno
-@pytest.mark.parametrize(
-    ("preparation", "mode"), [*((each, "owner") for each in PREPARATIONS), ("found", "sharer"), ("found", "atomic")]
-)
-@pytest.mark.parametrize("name", CHANGES)
+def _shown(value: object) -> str | None:
+    return errno.errorcode[value] if isinstance(value, int) else " ".join(value) if isinstance(value, tuple) else None
+
+
+OWNERS = [*((each, "owner") for each in PREPARATIONS), ("found", "sharer"), ("found", "atomic")]
+
+
+@pytest.mark.parametrize(("number", "name", "owner"), sample(itertools.product(ERRORS, CHANGES, OWNERS), 7), ids=_shown)
 def test_a_change_that_fails_at_any_call_says_the_truth_and_the_next_one_works(
-    tmp_path: Path, name: str, preparation: str, mode: str, number: int
+    tmp_path: Path, number: int, name: str, owner: tuple[str, str]
 ) -> None:
+    preparation, mode = owner
     for nth in itertools.count(1):
         directory = tmp_path / str(nth)
         descriptors = open_descriptors()

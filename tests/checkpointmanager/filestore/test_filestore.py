@@ -54,26 +54,11 @@ def test_on_a_system_without_posix_files_the_error_says_what_works(
         FileStore(directory)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_an_interrupted_opening_leaves_neither_lock_nor_descriptor(
-    real_directory: Path, error: type[BaseException]
-) -> None:
-    FileStore(real_directory).close()
-    before = open_files()
-
-    with mock.patch.object(FileStore, "_take_over", side_effect=error), pytest.raises(error) as caught:
-        FileStore(real_directory)
-
-    assert open_files() == before
-    FileStore(real_directory).close()
-    assert caught.type is error  # and its traceback, which still holds the store, is no hindrance
-
-
 @pytest.mark.parametrize(("sharing", "seconds"), [(False, 0.0), (True, 10.0)], ids=["owner", "sharer"])
 def test_by_default_an_owner_does_not_wait_for_the_lock_and_a_sharer_waits_ten_seconds(
     directory: Path, sharing: bool, seconds: float
 ) -> None:
-    with mock.patch("checkpointmanager._filestore.Ownership", wraps=Ownership) as ownership:
+    with mock.patch("checkpointmanager._filestore.store.Ownership", wraps=Ownership) as ownership:
         store = FileStore(directory, sharing=sharing)
     store.close()
 

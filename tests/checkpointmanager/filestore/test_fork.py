@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointManager, DirectoryLocked, ManagerClosed
-from checkpointmanager._callgate import CallGate
+from checkpointmanager._locks import CallGate
 from checkpointmanager.testing import Call, watching
 
 from ..processes import LIMIT, Agent, in_forked_child
@@ -269,26 +269,6 @@ def test_worker_processes_are_refused_the_directory_while_the_parent_has_it(
         manager.close()
         assert pool.submit(open_and_close, directory).result(LIMIT) != os.getpid()
     gc.collect()  # the processes of the pool, while `os` is the real one
-
-
-def test_a_forked_worker_is_refused_the_manager_of_its_parent(manager: Manager) -> None:
-    context = multiprocessing.get_context("fork")
-    reading, writing = context.Pipe(duplex=False)
-
-    def work() -> None:
-        try:
-            manager.create_checkpoint("claim", 2)
-        except ManagerClosed as error:
-            writing.send(error)
-
-    worker = context.Process(target=work)
-    worker.start()
-    assert reading.poll(LIMIT)
-    assert isinstance(reading.recv(), ManagerClosed)
-    worker.join(LIMIT)
-    assert worker.exitcode == 0
-    worker.close()
-    assert manager.create_checkpoint("claim", 2).generation == 2
 
 
 def test_a_manager_cannot_be_sent_to_a_spawned_worker(manager: Manager) -> None:

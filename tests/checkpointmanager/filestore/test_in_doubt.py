@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from checkpointmanager import BatchFailed, CheckpointExists, CheckpointManager, CheckpointWriteFailed, TransactionFailed
+from checkpointmanager._filestore.journalfile import JournalFile
 from checkpointmanager.testing import failing, watching
 
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
@@ -161,3 +163,14 @@ def test_durability_atomic_needs_no_sync_of_names(real_directory: Path) -> None:
             manager.create_checkpoint("a", NEW)
             manager.remove_checkpoint("a")
         assert "a" not in manager
+
+
+def test_without_room_for_a_journal_a_file_that_cannot_be_synced_fails_alone(real_directory: Path) -> None:
+    with CheckpointManager(real_directory) as manager:
+        no_room = mock.patch.object(JournalFile, "write", side_effect=OSError(errno.ENOSPC, "full"))
+        failed_sync = failing(real_directory, "fsync", errno.EIO)
+        with no_room, failed_sync, pytest.raises(BatchFailed) as failed, manager.batch() as batch:
+            batch.create_checkpoint("a", 1)
+            batch.create_checkpoint("b", 1)
+        assert (len(failed.value.failures), failed.value.in_doubt) == (1, False)
+        assert manager.list_checkpoints() == sorted({"a", "b"} - failed.value.failures.keys())

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import random
 import signal
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checkpointmanager import CheckpointManager
-from tests.long import times
+from tests.long import sample, times
 
-from ..journal import Journal
 from ..leases import LEASES
 from ..processes import Child
-from ..programs import die_before_call, write_without_end
+from ..programs import die_before_call
 from ..scenarios import CHANGES as CHANGED
-from ..scenarios import leave_as_killed
+from ..scenarios import MODES, leave_as_killed
 
-pytestmark = pytest.mark.usefixtures("kit_standing_by")
+pytestmark = pytest.mark.usefixtures("uncounted", "kit_standing_by")
 
-KILLS = 60
 OLD, NEW = "old", "new"
-ATOMIC = {"durability": "atomic"}
 MOST_CALLS = 200  # at most, in one operation
 
 Manager = CheckpointManager[Any]
@@ -39,25 +35,6 @@ def directory(tmp_path: Path) -> Path:
 
 def _unfinished(directory: Path) -> list[str]:
     return [name for name in os.listdir(directory) if name.startswith(".tmp-")]
-
-
-@pytest.mark.parametrize("options", [{}, {"sharing": True}], ids=["owner", "sharer"])
-def test_a_writer_killed_again_and_again_loses_nothing_it_acknowledged(
-    directory: Path, options: dict[str, bool]
-) -> None:
-    """Few kills come amid a write, which takes microseconds; the next test aims."""
-    dice, journal = random.Random(1), Journal()
-    for kill in range(KILLS):
-        with Child(partial(write_without_end, directory, seed=kill, first=journal.last + 1, **options)) as writer:
-            journal.follow(writer, acknowledgements=dice.randrange(8), seconds=dice.random() * 0.003)
-            writer.kill()
-            assert writer.wait() == -signal.SIGKILL
-            journal.read(writer.read_to_end())
-        with CheckpointManager(directory) as manager:
-            assert not _unfinished(directory)
-            assert not manager.verify().problems
-            assert journal.losses(manager) == []
-    assert journal.last > KILLS, "hardly anything was acknowledged, so this shows little"
 
 
 def _kill_before_each_call(
@@ -118,20 +95,12 @@ CHANGES: dict[str, tuple[Callable[[Manager], object], dict[str, str]]] = {
 
 
 @pytest.mark.usefixtures("no_waiting_for_the_disk")
-@pytest.mark.parametrize(("change", "after"), CHANGES.values(), ids=CHANGES)
-@pytest.mark.parametrize(
-    "options", [{}, {"sharing": True}, {"durability": "atomic"}], ids=["owner", "sharer", "atomic"]
-)
-@pytest.mark.parametrize("ours", [False, True], ids=["found", "ours"])
-def test_a_kill_before_any_system_call_leaves_old_or_new(
-    tmp_path: Path,
-    change: Callable[[Manager], object],
-    after: dict[str, str],
-    options: dict[str, Any],
-    ours: bool,
-) -> None:
+@pytest.mark.parametrize(("name", "mode", "ours"), sample(itertools.product(CHANGES, MODES, [False, True]), 5))
+def test_a_kill_before_any_system_call_leaves_old_or_new(tmp_path: Path, name: str, mode: str, ours: bool) -> None:
+    change, after = CHANGES[name]
+
     def work(directory: Path) -> Callable[[], object]:
-        manager: Manager = CheckpointManager(directory, **options)
+        manager: Manager = CheckpointManager(directory, **MODES[mode])
         for key in BEFORE if ours else ():
             manager.create_checkpoint(key, "between")
             manager.create_checkpoint(key, OLD)

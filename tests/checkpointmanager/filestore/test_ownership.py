@@ -178,14 +178,6 @@ def test_a_label_and_a_command_outside_unicode_are_no_obstacle(
         CheckpointManager(directory)
 
 
-@pytest.mark.parametrize("lock_timeout", [0, 0.05])
-def test_a_second_manager_in_the_same_process_is_refused(directory: Path, lock_timeout: float) -> None:
-    with CheckpointManager(directory) as manager:
-        with pytest.raises(DirectoryLocked, match=f"pid {os.getpid()} "):
-            CheckpointManager(directory, lock_timeout=lock_timeout)
-        manager.create_checkpoint("claim", 1)
-
-
 def test_the_lock_is_one_for_all_paths_of_a_directory(directory: Path, first: Agent) -> None:
     first.ask("open", directory)
     by_link = directory.with_name("link")

@@ -25,7 +25,7 @@ from ..programs import change_in_threads, write_without_end
 from ..volume import Volume, mounted_volume
 
 THREADS = 8
-CUTS = times(15, 1000)
+CUTS = times(6, 1000)
 CUTS_THAT_SHOW_A_LOSS = 60  # at most; usually the first few show it
 KINDS = ("ext4", "ext4-writeback", "ext4-inline", "ext4-no-journal", "xfs")
 
@@ -103,7 +103,7 @@ def _settle_no_files() -> AbstractContextManager[Any]:
 def _settle_before_apply() -> AbstractContextManager[Any]:
     """A settle that takes for settled what other threads are about to put in place."""
     stack = ExitStack()
-    stack.enter_context(mock.patch("checkpointmanager._filestore.journal.GroupCommit.owed_and_committed", _none))
+    stack.enter_context(mock.patch("checkpointmanager._filestore.owed.Owed.committed", _none))
     stack.enter_context(mock.patch("checkpointmanager._filestore.journal.DIRTY_KEYS", 4))
     return stack
 

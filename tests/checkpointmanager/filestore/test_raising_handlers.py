@@ -19,10 +19,11 @@ from checkpointmanager import CheckpointManager, CheckpointUnreadable, Checkpoin
 from checkpointmanager.testing import failing
 
 from ..leases import LEASES, NEW, OLD, LeaseManager
-from ..signals import no_collector, raised_everywhere
+from ..signals import locks_survive_handlers, no_collector, raised_everywhere
 
 pytestmark = [
-    pytest.mark.usefixtures("no_waiting_for_the_disk"),
+    locks_survive_handlers,
+    pytest.mark.usefixtures("uncounted", "no_waiting_for_the_disk"),
     # What a handler raises in a finalizer, Python reports and forgets.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

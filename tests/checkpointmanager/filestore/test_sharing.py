@@ -225,9 +225,3 @@ def test_what_a_killed_child_left_does_not_hinder_its_parent(sharer: CheckpointM
     assert len(_temps(directory)) == 2
     for number in range(2, 12):
         assert sharer.create_checkpoint("claim", number).generation == number
-
-
-def test_sharing_and_read_only_exclude_each_other(directory: Path) -> None:
-    with pytest.raises(ValueError, match="pass only one of the two"):
-        CheckpointManager(directory, sharing=True, read_only=True)
-    assert not directory.exists()

@@ -22,10 +22,11 @@ from checkpointmanager.testing import damage
 
 from ...long import times
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
-from ..signals import Interrupted, everywhere, in_time, interrupted, untraced
+from ..signals import Interrupted, everywhere, in_time, interrupted, locks_survive_handlers, untraced
 
 pytestmark = [
-    pytest.mark.usefixtures("no_waiting_for_the_disk"),
+    locks_survive_handlers,
+    pytest.mark.usefixtures("uncounted", "no_waiting_for_the_disk"),
     # What a handler raises in a finalizer, Python reports and forgets.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

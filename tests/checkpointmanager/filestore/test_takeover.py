@@ -154,13 +154,14 @@ def test_a_journal_that_cannot_be_read_refuses_the_open_and_says_so(directory: P
         assert seen(manager) == ("6", "5")
 
 
+@pytest.mark.parametrize("name", ["a.json", ".previous-a"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
 @pytest.mark.parametrize("options", [{}, {"read_only": True}], ids=["owner", "reader"])
 def test_a_file_that_cannot_be_read_costs_its_key_and_no_other(
-    directory: Path, options: dict[str, Any], number: int
+    directory: Path, options: dict[str, Any], number: int, name: str
 ) -> None:
     left(directory, ".journal", journal_of([put("a", 6), put("b", 1)]))
-    with failing(directory, "open", number, about="a.json", lasting=True), opened(directory, **options) as manager:
+    with failing(directory, "open", number, about=name, lasting=True), opened(directory, **options) as manager:
         with pytest.raises(CheckpointUnreadable) as caught:
             manager.get_checkpoint("a")
         assert caught.value.errno == number
@@ -248,3 +249,52 @@ def test_it_works_on_pyfakefs(fs: FakeFilesystem) -> None:
         assert seen(reader) == ("6", "5")
     with opened(Path("/claims")) as manager:
         assert seen(manager) == ("6", "5")
+
+
+def test_a_folder_in_place_of_a_previous_generation_costs_only_that(directory: Path) -> None:
+    left(directory, ".journal", journal_of([put("a", 6)]))
+    (directory / ".previous-a").unlink()
+    (directory / ".previous-a").mkdir()
+    with reader_of(directory) as reader:
+        assert seen(reader) == ("6", "5")
+    with opened(directory) as manager:
+        assert seen(manager) == ("6", None)
+    assert names(directory, ".journal") == names(directory, ".tmp-") == []
+
+
+def test_a_newer_release_s_file_that_states_no_generation_is_never_replaced(directory: Path) -> None:
+    body = b'"format":2,"kind":"JSON","data":1' + CLOSING
+    left(directory, "a.json", checksum_of(body) + body)
+    left(directory, ".journal", journal_of([put("a", 6)]))
+    for opening in (reader_of, opened):
+        with opening(directory) as manager, pytest.raises(CheckpointTooNew):
+            manager.get_checkpoint("a")
+    assert (directory / "a.json").read_bytes() == checksum_of(body) + body
+
+
+def test_a_newer_release_s_previous_generation_that_states_no_generation_does_not_count(directory: Path) -> None:
+    body = b'"format":2,"kind":"JSON","data":1' + CLOSING
+    left(directory, ".previous-a", checksum_of(body) + body)
+    left(directory, ".journal", journal_of([put("a", 6)]))
+    for opening in (reader_of, opened):
+        with opening(directory) as manager:
+            assert seen(manager) == ("6", "5")
+
+
+def test_a_removed_key_stays_absent_while_its_removal_is_made_durable_again(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checkpointmanager._filestore.journal.DIRTY_KEYS", 1)  # the next write settles
+    left(directory, ".journal", journal_of([gone("a", 6)]))
+    found: list[tuple[bool, list[str]]] = []
+    with opened(directory) as manager:
+        unlink = os.unlink
+
+        def look_and_unlink(name: str, **options: Any) -> None:
+            if name == "a.json":
+                found.append(("a" in manager, manager.list_checkpoints()))
+            unlink(name, **options)
+
+        monkeypatch.setattr(os, "unlink", look_and_unlink)
+        manager.create_checkpoint("b", 1)
+    assert found == [(False, [])]

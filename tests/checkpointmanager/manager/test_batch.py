@@ -1,100 +1,18 @@
-"""Batches: many changes, each atomic; afterwards memory holds exactly what is durable."""
+"""Batches: many changes, each atomic; afterwards memory holds exactly what is durable. See test_several_changes.py."""
 
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
 
 from checkpointmanager import BatchFailed, CheckpointManager, CheckpointTooNew, CheckpointWriteFailed, Schema
 from checkpointmanager import UnstorableValue as Unstorable
-from checkpointmanager.testing import damage, failing
+from checkpointmanager.testing import failing
 
-from ..contents import names, quarantined
+from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
-
-
-def test_a_batch_writes_and_removes(manager: LeaseManager) -> None:
-    manager.create_checkpoint("going", OLD)
-
-    with manager.batch() as batch:
-        batch.create_checkpoint("a", OLD)
-        batch.create_checkpoint("b", NEW)
-        batch.remove_checkpoint("going")
-        batch.remove_checkpoint("never-there")
-        assert len(batch) == 4
-        assert list(manager) == ["going"], "nothing happens before the block ends"
-
-    assert {key: found.data for key, found in manager.load().checkpoints.items()} == {"a": OLD, "b": NEW}
-
-
-def test_the_last_change_of_a_key_counts(manager: LeaseManager) -> None:
-    with manager.batch() as batch:
-        batch.create_checkpoint("a", OLD)
-        batch.create_checkpoint("a", NEW)
-        batch.create_checkpoint("b", OLD)
-        batch.remove_checkpoint("b")
-
-    assert manager.get_checkpoint("a").data == NEW
-    assert manager.get_checkpoint("a").generation == 1
-    assert "b" not in manager
-
-
-def test_what_is_changed_after_the_call_is_not_written(manager: LeaseManager) -> None:
-    lease = Lease("a")
-    with manager.batch() as batch:
-        batch.create_checkpoint("a", lease)
-        lease.tags.append("late")
-
-    assert manager.get_checkpoint("a").data.tags == []
-
-
-def test_an_empty_batch_touches_nothing(manager: LeaseManager, directory: Path) -> None:
-    with manager.batch():
-        pass
-    assert names(directory) == [".lock"]
-
-
-def test_an_exception_in_the_block_writes_nothing(manager: LeaseManager) -> None:
-    with pytest.raises(RuntimeError, match="mine"), manager.batch() as batch:
-        batch.create_checkpoint("a", OLD)
-        raise RuntimeError("mine")
-
-    assert len(manager) == 0
-
-
-def test_a_value_that_cannot_be_stored_is_refused_at_once_and_nothing_is_written(manager: LeaseManager) -> None:
-    with pytest.raises(Unstorable), manager.batch() as batch:
-        batch.create_checkpoint("a", OLD)
-        batch.create_checkpoint("b", Lease("b", 2**70))
-
-    assert len(manager) == 0
-
-
-def test_unchanged_checkpoints_are_skipped(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("a", OLD)
-    inode = os.stat(directory / "a.json").st_ino
-
-    with manager.batch() as batch:
-        batch.create_checkpoint("a", OLD)
-        batch.create_checkpoint("b", OLD)
-
-    assert os.stat(directory / "a.json").st_ino == inode
-    assert manager.create_checkpoint("b", OLD).unchanged, "what a batch wrote is known as well"
-
-
-def test_a_batch_over_damage_keeps_the_bytes(manager: LeaseManager, directory: Path) -> None:
-    (directory / "a.json").write_bytes(b"damaged a")
-    (directory / "b.json").write_bytes(b"damaged b")
-
-    with manager.batch() as batch:
-        batch.create_checkpoint("a", OLD)
-        batch.remove_checkpoint("b")
-
-    assert sorted(quarantined(directory)) == [b"damaged a", b"damaged b"]
-    assert list(manager) == ["a"]
 
 
 def test_a_large_batch_keeps_few_files_open(real_directory: Path) -> None:
@@ -183,18 +101,3 @@ def test_a_batch_may_be_used_again(manager: LeaseManager) -> None:
         batch.create_checkpoint("b", OLD)
 
     assert list(manager) == ["a", "b"]
-
-
-def test_damage_found_by_a_batch_leaves_the_previous_generation(directory: Path) -> None:
-    with CheckpointManager(directory, LEASES) as manager:
-        manager.create_checkpoint("a", OLD)
-        manager.create_checkpoint("a", NEW)
-    damage.flip_bit(directory, "a")
-
-    with CheckpointManager(directory, LEASES) as manager:
-        with manager.batch() as batch:
-            batch.create_checkpoint("a", Lease("third"))
-        previous = manager.previous_checkpoint("a")
-
-    assert previous is not None
-    assert previous.data == OLD

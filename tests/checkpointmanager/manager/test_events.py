@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointmanager import CheckpointManager, CorruptCheckpoint, Event, EventKind, Reason
+from checkpointmanager import CheckpointManager, CorruptCheckpoint, Event, EventKind, KeyLocks, Reason
 from checkpointmanager._events import LEVELS, Events
 from checkpointmanager.testing import damage, failing
 
@@ -73,7 +73,7 @@ def test_each_thing_is_reported_once(directory: Path, action: str) -> None:
 def test_a_slow_sync_is_reported_with_its_seconds(
     manager: LeaseManager, directory: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkpointmanager._filestore.SLOW_SYNC_SECONDS", -1.0)
+    monkeypatch.setattr("checkpointmanager._filestore.store.SLOW_SYNC_SECONDS", -1.0)
     manager.create_checkpoint("a", OLD)
 
     (event,) = events
@@ -201,10 +201,13 @@ def test_an_interrupt_in_the_callback_costs_no_other_event() -> None:
         if len(seen) == 1:
             raise KeyboardInterrupt
 
-    events = Events(interrupt)
-    with pytest.raises(KeyboardInterrupt), events:
+    locks = KeyLocks()
+    events = Events(interrupt, locks=locks)
+    with locks.locked("a"):
         for number in range(3):
             events.emit(Event(EventKind.SLOW_SYNC, "/claims", str(number)))
+    with pytest.raises(KeyboardInterrupt):
+        events.deliver()
     events.emit(Event(EventKind.SLOW_SYNC, "/claims", "3"))
     assert seen == ["0", "1", "2", "3"]
 

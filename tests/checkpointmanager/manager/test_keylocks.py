@@ -15,7 +15,7 @@ import pytest
 from checkpointmanager import KeyLocks
 
 from ..processes import LIMIT, in_forked_child
-from ..signals import Interrupted, everywhere, in_time
+from ..signals import Interrupted, everywhere, in_time, locks_survive_handlers
 
 MANY = [f"key-{number}" for number in range(5000)]  # more than there are locks
 
@@ -132,6 +132,7 @@ def test_a_caller_interrupted_while_waiting_gives_back_what_it_held() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+@locks_survive_handlers
 def test_a_handler_that_raises_anywhere_leaves_no_key_held() -> None:
     locks = KeyLocks()
 

@@ -14,7 +14,6 @@ from checkpointmanager import (
     CheckpointNotFound,
     CheckpointTooNew,
     CorruptCheckpoint,
-    ManagerClosed,
     MemoryStore,
     Reason,
     Schema,
@@ -277,40 +276,6 @@ def test_a_checkpoint_of_a_newer_program_is_not_overwritten(directory: Path) -> 
         assert quarantined(directory) == []
         manager.remove_checkpoint("a")
         assert len(manager) == 0
-
-
-def test_create_over_damage_keeps_the_bytes_and_the_previous_generation(directory: Path) -> None:
-    with CheckpointManager(directory, LEASES) as manager:
-        manager.create_checkpoint("a", OLD)
-        manager.create_checkpoint("a", NEW)
-    damage.flip_bit(directory, "a")
-    damaged = (directory / "a.json").read_bytes()
-
-    with CheckpointManager(directory, LEASES) as manager:
-        assert manager.create_checkpoint("a", Lease("third")).generation == 3
-        previous = manager.previous_checkpoint("a")
-
-    assert quarantined(directory) == [damaged]
-    assert previous is not None
-    assert previous.data == OLD
-
-
-def test_a_closed_manager_says_so(manager: LeaseManager) -> None:
-    manager.close()
-    manager.close()
-    with pytest.raises(ManagerClosed, match="is closed"):
-        manager.get_checkpoint("a")
-    with pytest.raises(ManagerClosed):
-        manager.create_checkpoint("a", OLD)
-
-
-def test_options_make_sense(directory: Path) -> None:
-    with pytest.raises(ValueError, match="durability"):
-        CheckpointManager(directory, durability="half")  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match="read_only takes no lock"):
-        CheckpointManager(directory, sharing=True, read_only=True)
-    with pytest.raises(ValueError, match="boot_id"):
-        CheckpointManager(directory, boot_id='"')
 
 
 def test_an_empty_manager_is_true(manager: LeaseManager) -> None:

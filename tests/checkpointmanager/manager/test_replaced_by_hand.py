@@ -97,12 +97,6 @@ def test_update_writes_what_it_computed_from_an_older_generation(
         assert manager.get_checkpoint("a").data == {"renewals": 2}
 
 
-def test_an_update_that_changes_nothing_writes_nothing(directory: Path) -> None:
-    with written(directory) as manager:
-        assert manager.update_checkpoint("a", lambda lease: lease).unchanged
-        assert manager.get_checkpoint("a").generation == 2
-
-
 def test_the_same_bytes_in_another_file_are_written_again(directory: Path) -> None:
     """The copy may not have been synced."""
     with written(directory) as manager:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,36 +11,10 @@ from checkpointmanager import FileStore, MemoryStore, Reason, Store
 from checkpointmanager.testing import StoreConformance
 
 
-class TestFileStoreOnDisk(StoreConformance):
-    @pytest.fixture
-    def store(self, real_directory: Path) -> Iterator[Store]:
-        store = FileStore(real_directory)
-        yield store
-        store.close()
-
-
-class TestFileStoreOnPyfakefs(StoreConformance):
-    @pytest.fixture
-    def store(self, directory: Path) -> Iterator[Store]:
-        store = FileStore(directory)
-        yield store
-        store.close()
-
-
 class TestMemoryStore(StoreConformance):
     @pytest.fixture
     def store(self) -> Store:
         return MemoryStore()
-
-
-def test_a_file_store_keeps_the_bytes_of_the_newest_four(directory: Path) -> None:
-    with closing(FileStore(directory)) as store:
-        for number in range(6):
-            (directory / "a.json").unlink(missing_ok=True)  # a copy may be a second name of the same file
-            (directory / "a.json").write_bytes(b"bad %d" % number)
-            store.quarantine("a", Reason.CHECKSUM_MISMATCH)
-        kept = [Path(path).read_bytes() for path in store.quarantined()["a"]]
-    assert kept == [b"bad 2", b"bad 3", b"bad 4", b"bad 5"]
 
 
 def test_a_memory_store_keeps_the_bytes_of_the_newest_four() -> None:

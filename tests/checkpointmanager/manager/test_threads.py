@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -213,9 +212,7 @@ def test_readers_that_race_with_writers_never_see_damage(directory: Path) -> Non
         pool = stack.enter_context(ThreadPoolExecutor(5))
         writing = [pool.submit(write, manager, key) for key in keys]
         reading = [pool.submit(_torn_or_going_back, manager, keys, stop) for _ in range(3)]
-        started = time.monotonic()
         output = child.read_to_end()
-        assert time.monotonic() - started < LIMIT
         stop.set()
         assert all(future.result(LIMIT) for future in writing)
         assert [wrong for reads, wrong in (future.result(LIMIT) for future in reading) if wrong or not reads] == []

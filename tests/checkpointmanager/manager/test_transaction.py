@@ -1,4 +1,4 @@
-"""Transactions: several changes that are made together or not at all."""
+"""Transactions: several changes that are made together or not at all. See also test_several_changes.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from checkpointmanager import (
     Event,
     EventKind,
     FileOptions,
-    InvalidKey,
     ManagerClosed,
     Schema,
     TransactionFailed,
@@ -28,7 +27,7 @@ from checkpointmanager import (
 )
 from checkpointmanager.testing import Call, damage, failing, watching
 
-from ..contents import names, quarantined
+from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 from ..processes import LIMIT
 
@@ -62,15 +61,6 @@ def test_it_creates_updates_and_removes(manager: LeaseManager) -> None:
     assert previous.data == OLD
 
 
-def test_it_leaves_nothing_but_checkpoints(manager: LeaseManager, directory: Path) -> None:
-    with manager.transaction() as transaction:
-        transaction.create_checkpoint("a", OLD)
-        transaction.create_checkpoint("b", OLD)
-    manager.close()
-
-    assert names(directory) == [".lock", "a.json", "b.json"]
-
-
 def test_changes_of_one_key_are_made_one_after_the_other(manager: LeaseManager) -> None:
     manager.create_checkpoint("a", OLD)
     given = Lease("given")
@@ -91,16 +81,6 @@ def test_changes_of_one_key_are_made_one_after_the_other(manager: LeaseManager) 
     assert manager.get_checkpoint("a").generation == 2
 
 
-def test_what_is_changed_after_the_call_is_not_written(manager: LeaseManager) -> None:
-    lease = Lease("a")
-    with manager.transaction() as transaction:
-        transaction.create_checkpoint("a", lease)
-        transaction.create_checkpoint("b", NEW)
-        lease.tags.append("late")
-
-    assert manager.get_checkpoint("a").data.tags == []
-
-
 def test_a_default_is_for_what_is_missing_only(manager: LeaseManager) -> None:
     manager.create_checkpoint("a", OLD)
 
@@ -109,24 +89,6 @@ def test_a_default_is_for_what_is_missing_only(manager: LeaseManager) -> None:
         transaction.update_checkpoint("b", lambda lease: lease or NEW, None)
 
     assert loaded(manager) == {"a": Lease("old", 61), "b": NEW}
-
-
-def test_an_empty_one_touches_nothing(manager: LeaseManager, directory: Path) -> None:
-    with manager.transaction():
-        pass
-    assert names(directory) == [".lock"]
-
-
-def test_a_block_that_raises_changes_nothing(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("a", OLD)
-    before = {name: (directory / name).read_bytes() for name in names(directory)}
-
-    with pytest.raises(RuntimeError, match="mine"), manager.transaction() as transaction:
-        transaction.create_checkpoint("b", NEW)
-        transaction.remove_checkpoint("a")
-        raise RuntimeError("mine")
-
-    assert {name: (directory / name).read_bytes() for name in names(directory)} == before
 
 
 def test_what_a_change_function_raises_goes_to_the_caller_and_nothing_is_changed(manager: LeaseManager) -> None:
@@ -271,41 +233,6 @@ def test_what_a_change_function_must_not_return_changes_nothing(manager: LeaseMa
     assert "a" not in manager
 
 
-def test_a_bad_key_or_value_is_refused_at_once(manager: LeaseManager) -> None:
-    transaction = manager.transaction()
-    calls: list[Callable[[], None]] = [
-        lambda: transaction.create_checkpoint("", OLD),
-        lambda: transaction.update_checkpoint("", longer),
-        lambda: transaction.remove_checkpoint(""),
-    ]
-    for call in calls:
-        with pytest.raises(InvalidKey):
-            call()
-    with pytest.raises(UnstorableValue):
-        transaction.create_checkpoint("a", Lease(7))  # type: ignore[arg-type]
-    assert len(transaction) == 0
-
-
-def test_damaged_bytes_are_kept_before_they_are_replaced_or_removed(manager: LeaseManager, directory: Path) -> None:
-    for key in "ab":
-        manager.create_checkpoint(key, Lease(f"oldest {key}"))
-        manager.create_checkpoint(key, OLD)
-        damage.ruin(directory, key)
-    manager.close()
-    bad = {(directory / f"{key}.json").read_bytes() for key in "ab"}
-
-    with CheckpointManager(directory, LEASES) as again:
-        with again.transaction() as transaction:
-            transaction.create_checkpoint("a", NEW)
-            transaction.remove_checkpoint("b")
-
-        assert set(quarantined(directory)) == bad
-        assert loaded(again) == {"a": NEW}
-        previous = again.previous_checkpoint("a")
-        assert previous
-        assert previous.data == Lease("oldest a")
-
-
 @pytest.mark.parametrize("remove", [True, False])
 def test_a_folder_in_a_checkpoints_place_fails_all_of_it(real_directory: Path, remove: bool) -> None:
     with CheckpointManager(real_directory, LEASES) as manager:
@@ -329,7 +256,7 @@ def test_a_folder_in_a_checkpoints_place_fails_all_of_it(real_directory: Path, r
 def test_a_transaction_that_no_journal_could_hold_is_refused(
     manager: LeaseManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkpointmanager._filestore.LARGEST_BYTES", 1000)
+    monkeypatch.setattr("checkpointmanager._filestore.store.LARGEST_BYTES", 1000)
     manager.create_checkpoint("a", OLD)
 
     with pytest.raises(TransactionFailed, match=r"over the limit of 1000; use batch\(\)") as failed:  # noqa: SIM117

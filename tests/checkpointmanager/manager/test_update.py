@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from checkpointmanager import (
     CheckpointManager,
     CheckpointNotFound,
     CorruptCheckpoint,
-    ManagerClosed,
     UnstorableValue,
 )
 from checkpointmanager.testing import damage
@@ -129,32 +127,3 @@ def test_a_damaged_checkpoint_is_not_updated(manager: LeaseManager, directory: P
 
     with pytest.raises(CorruptCheckpoint):
         manager.update_checkpoint("a", longer)
-
-
-def test_closing_from_within_is_refused(manager: LeaseManager) -> None:
-    manager.create_checkpoint("a", OLD)
-
-    def close(lease: Lease) -> Lease:
-        manager.close()
-        return lease
-
-    with pytest.raises(ManagerClosed, match="from within"):
-        manager.update_checkpoint("a", close)
-    assert manager.get_checkpoint("a").data == OLD
-
-
-def test_closing_waits_for_a_running_update(real_directory: Path) -> None:
-    manager = CheckpointManager(real_directory, LEASES)
-    manager.create_checkpoint("a", OLD)
-    closing = threading.Thread(target=manager.close)
-
-    def slow(lease: Lease) -> Lease:
-        closing.start()
-        closing.join(0.1)
-        assert closing.is_alive()
-        return longer(lease)
-
-    assert manager.update_checkpoint("a", slow).data == longer(OLD)
-    closing.join(20)
-    with CheckpointManager(real_directory, LEASES) as reopened:
-        assert reopened.get_checkpoint("a").data == longer(OLD)

@@ -24,6 +24,7 @@ from checkpointmanager import (
 from checkpointmanager._schema import Misfit
 from checkpointmanager.format import TooNew
 
+from ...long import times
 from .test_jsonvalues import json_values, text
 
 
@@ -165,7 +166,7 @@ anything = st.recursive(
 
 
 @given(anything, st.sampled_from([STATE, GROUP]), st.integers(1, 2))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=times(100, 1000), deadline=None)
 def test_any_json_is_read_and_written_the_same_or_refused(plain: Any, schema: Schema[Any], version: int) -> None:
     try:
         value, unknowns = schema.decode(orjson.dumps(plain), version, 1)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-import os
 import sys
 from types import ModuleType
 
 from checkpointmanager import CheckpointError, __version__
 
 from .. import exitcodes
-from ..mirror import mirrored
+from ..exitcodes import UsageError
 from ..registry import NEWEST_KUBELET, parse_version
 from ..screens import phrases
-from ..targets import UsageError
+from ..targets import mirrored
 from . import bundle, diagnose, diff, quarantine, remove, repair, restore, show, verify
 from . import list as list_
 
@@ -90,10 +88,6 @@ def run(argv: list[str]) -> int:
     if argv[:1] == ["help"]:
         argv = [*argv[1:], "--help"]
     if argv and argv[0] not in COMMANDS and argv[0] not in _OWN_OPTIONS and not argv[0].startswith("--print-"):
-        if meant := _meant(argv[0]):
-            what = f"{phrases.shown(argv[0])} is neither a subcommand nor a path"
-            print(f"checkpoint-verify: {what}; did you mean {meant}?", file=sys.stderr)
-            return exitcodes.USAGE
         argv = ["verify", *argv]
     try:
         arguments = parser.parse_args(argv)
@@ -113,13 +107,6 @@ def run(argv: list[str]) -> int:
         print(f"checkpoint-verify {arguments.command}: {phrases.shown(str(error))}", file=sys.stderr)
         return exitcodes.COULD_NOT_LOOK
     return code
-
-
-def _meant(word: str) -> str:
-    """The subcommand that a mistyped word probably means; "" if there is none."""
-    if not word.isalpha() or os.path.lexists(word):
-        return ""
-    return next(iter(difflib.get_close_matches(word, COMMANDS, 1)), "")
 
 
 def _sentence(text: str) -> str:

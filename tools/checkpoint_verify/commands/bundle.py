@@ -6,13 +6,13 @@ import argparse
 import os
 
 from .. import bundle, exitcodes
+from ..exitcodes import UsageError
 from ..findings import disk
 from ..findings.summary import summary_of
 from ..screens import phrases
 from ..screens.documents import path_members, preamble, print_document, verify_document
 from ..screens.report import verdict_of
 from ..screens.screen import BAD, FAINT, FINE, screen
-from ..targets import UsageError
 
 HELP = "put a whole directory into one file"
 EXAMPLES = """\

@@ -20,9 +20,9 @@ from ..registry import subject_at
 from ..remedies.choices import Remedy, for_checkpoint, for_kubelet, for_unreadable, for_unverified_driver
 from ..screens import phrases
 from ..screens.documents import finding_document, print_document, problem_document, subject_document
-from ..screens.report import STATE_STYLES, header_pairs, kubelet_pairs, print_claims, print_spot
 from ..screens.screen import BAD, FAINT, ODD, STRONG, Screen, screen
 from ..targets import Target
+from .show import STATE_STYLES, header_pairs, kubelet_pairs, print_claims, print_spot
 
 HELP = "explain what happened to a damaged file, and what you can do"
 EXAMPLES = """\
@@ -69,7 +69,7 @@ def _offer(directory: str, arguments: argparse.Namespace) -> int:
     for problem in damaged:
         holds = f", holds {problem.subject}" if problem.subject else ""
         shown.say(f"{phrases.shown(problem.key or phrases.base_name(problem.path))}: {problem.reason}{holds}", indent=2)
-        shown.verbatim(f"     {problem.next}", STRONG)
+        shown.line((f"     {problem.next}", STRONG))
     return code
 
 
@@ -136,6 +136,10 @@ def _print(
         screen.say()
         screen.say((f"Where          offset {diagnosis.spot.offset} of {len(found.blob)}", FAINT))
         print_spot(found.blob, diagnosis.spot, screen)
+    if diagnosis.unverified_data is not None:
+        screen.say()
+        screen.say(("Can be read    ", FAINT), "but nothing vouches for it: a hint for what to hold, or to look for")
+        screen.line(phrases.pretty_json(diagnosis.unverified_data))
     if remedies:
         screen.say()
         screen.say(("What to do", FAINT))
@@ -145,7 +149,7 @@ def _print(
         mark = "" if remedy.is_preparation else f"{number}. "
         screen.say((mark, FAINT), (phrases.shown(remedy.what), ODD if remedy.is_preparation else ""), indent=2)
         for command in remedy.commands:
-            screen.verbatim(f"     {command}", STRONG)
+            screen.line((f"     {command}", STRONG))
     if found.state is State.DAMAGED:
         screen.say()
         screen.say(("The file was not touched.", BAD if not remedies else FAINT))
@@ -161,5 +165,6 @@ def _document(found: Finding, diagnosis: Diagnosis, remedies: list[Remedy], subj
         else None,
         "repairable": diagnosis.cure is not None,
         "subject": subject_document(subject),
+        "unverified_data": diagnosis.unverified_data,
         "remedies": [{"what": remedy.what, "commands": list(remedy.commands)} for remedy in remedies],
     }

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from .. import exitcodes, targets
+from ..exitcodes import UsageError
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import Finding, State
-from ..jsonpath import ADDED, CHANGED, REMOVED, Change, differences
 from ..screens import phrases
 from ..screens.documents import finding_document, print_document
 from ..screens.screen import BAD, FAINT, FINE, ODD, STRONG, Screen, screen
-from ..targets import Target, UsageError
+from ..targets import Target
 
 HELP = "show what changed between two checkpoints"
 EXAMPLES = """\
@@ -23,6 +26,8 @@ EXAMPLES = """\
 Differences do not change the exit code: 0 means that both files could be read.
 """
 
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 _SIGNS = {ADDED: ("+", FINE), REMOVED: ("-", BAD), CHANGED: ("~", ODD)}
 
 
@@ -91,3 +96,44 @@ def _values(change: Change) -> str:
     if change.what == REMOVED:
         return f": {phrases.compact_json(change.before)}"
     return f": {phrases.compact_json(change.before)} → {phrases.compact_json(change.after)}"
+
+
+class Change(NamedTuple):
+    """One place that differs."""
+
+    what: str
+    path: str
+    before: Any
+    after: Any
+
+
+def differences(before: Any, after: Any, path: str = "$") -> Iterator[Change]:
+    """The changes in the order of the first document, additions last. Lists are compared by position."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name, value in before.items():
+            below = _below(path, name)
+            if name in after:
+                yield from differences(value, after[name], below)
+            else:
+                yield Change(REMOVED, below, value, None)
+        for name in after:
+            if name not in before:
+                yield Change(ADDED, _below(path, name), None, after[name])
+    elif isinstance(before, list) and isinstance(after, list):
+        for index in range(max(len(before), len(after))):
+            below = _below(path, index)
+            if index >= len(after):
+                yield Change(REMOVED, below, before[index], None)
+            elif index >= len(before):
+                yield Change(ADDED, below, None, after[index])
+            else:
+                yield from differences(before[index], after[index], below)
+    elif type(before) is not type(after) or before != after:
+        yield Change(CHANGED, path, before, after)
+
+
+def _below(path: str, step: str | int) -> str:
+    """The path one step further down."""
+    if isinstance(step, int):
+        return f"{path}[{step}]"
+    return f"{path}.{step}" if _PLAIN.fullmatch(step) else f"{path}[{json.dumps(step, ensure_ascii=False)}]"

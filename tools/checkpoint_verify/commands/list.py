@@ -30,7 +30,7 @@ EXAMPLES = """\
 
 _HEADINGS = ("key", "kind", "version", "gen", "age", "boot", "size", "state")
 _WITH_SUBJECT = ("key", "claim", "pods", "devices", *_HEADINGS[1:])
-_NUMBERS = frozenset({"version", "gen", "age", "size"})
+_NUMBERS = ("version", "gen", "age", "size")
 _SPARE = ("size", "boot", "kind", "version", "pods", "gen", "devices", "age", "claim")  # dropped in this order
 _STATES = [state.value for state in State if state is not State.FOREIGN]
 _STYLES = {State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _findings(path: str, kubelet_version: str | None, closed: set[str]) -> list[Finding]:
     try:
         wanted = Circumstances(kubelet_version=kubelet_version, subjects=True)
-        return list(findings_at(path, Surroundings(path), wanted, with_previous=False))
+        return list(findings_at(path, Surroundings(path), wanted))
     except OSError as error:
         print(f"checkpoint-verify: {phrases.shown(path)}: {reason_of(error)}", file=sys.stderr)
         closed.add(path)
@@ -125,8 +125,7 @@ def _print(rows: list[Row], screen: Screen) -> None:
         return
     headings = _WITH_SUBJECT if any(row["subject"] for row in rows) else _HEADINGS
     cells = [[_cell(row, heading) for heading in headings] for row in rows]
-    right = [number for number, heading in enumerate(headings) if heading in _NUMBERS]
-    screen.table(headings, cells, right, _SPARE)
+    screen.table(headings, cells, _NUMBERS, _SPARE)
     screen.say((phrases.count(len(rows), "checkpoint"), FAINT))
 
 

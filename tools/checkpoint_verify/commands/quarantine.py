@@ -11,18 +11,19 @@ from typing import Any
 from checkpointmanager.format import QUARANTINE, SearchBudget, decode_key, reason_of
 
 from .. import exitcodes
+from ..exitcodes import UsageError
 from ..findings.examine import examine_path
 from ..findings.finding import Finding, State, Subject, listed
 from ..findings.summary import SEARCH_COST
 from ..registry import subject_at
 from ..remedies import quarantine
 from ..remedies.quarantine import Copy
-from ..remedies.step import Step
+from ..remedies.steps import Step
 from ..screens import phrases
 from ..screens.documents import path_members, print_document, subject_document
 from ..screens.screen import FAINT, Screen, screen
-from ..targets import Target, UsageError, add_directory
-from .restore import add_consent, carry_out
+from ..targets import Target, add_directory
+from .change import Change, add_consent
 
 HELP = "list or delete the copies of damaged files"
 EXAMPLES = """\
@@ -94,7 +95,9 @@ def _print_list(rows: list[tuple[Copy, Finding | None, Subject | None]], screen:
         for copy, present, subject in rows
     ]
     if rows:
-        screen.table(("copy", "claim", "age", "size", "its key is now"), cells, (2, 3), ("size", "claim", "age"))
+        screen.table(
+            ("copy", "claim", "age", "size", "its key is now"), cells, ("age", "size"), ("size", "claim", "age")
+        )
     screen.say((phrases.count(len(rows), "copy", "copies"), FAINT))
 
 
@@ -113,7 +116,8 @@ def _purge(arguments: argparse.Namespace) -> int:
     if len(directories) > 1:
         raise UsageError("all copies must belong to one directory, because its lock is needed")
     steps = [_step(copy, is_needed=copy.path in needed) for copy in chosen]
-    return carry_out(arguments, "quarantine purge", directories.pop(), steps, quarantine.delete, keeps=False)
+    change = Change("quarantine purge", directories.pop(), steps, arguments)
+    return change.carry_out(change.on_store(quarantine.delete), keeps=False)
 
 
 def _step(copy: Copy, *, is_needed: bool) -> Step:
@@ -148,7 +152,6 @@ def _document(copy: Copy, present: Finding | None, subject: Subject | None) -> d
         "time": copy.time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "reason": copy.reason,
         "bytes": copy.size,
-        "folder": False,  # since version 0.1 only files are kept
         "now": present.state if present else "gone",
         "subject": subject_document(subject),
     }

@@ -6,10 +6,12 @@ import argparse
 import errno
 
 from .. import targets
+from ..exitcodes import UsageError
 from ..remedies.restore import take_away
-from ..remedies.step import Step, step_for
-from ..targets import Target, UsageError
-from .restore import add_consent, carry_out, refuse_what_is_not_ours
+from ..remedies.steps import Step, step_for
+from ..targets import Target
+from .change import Change, add_consent
+from .restore import refuse_what_is_not_ours
 
 HELP = "remove checkpoints (needs the lock)"
 EXAMPLES = """\
@@ -32,13 +34,14 @@ def run(arguments: argparse.Namespace) -> int:
     if any(target.directory != directory for target in given):
         raise UsageError("all files must be in one directory: its lock is needed")
     refuse_what_is_not_ours(directory)
-    return carry_out(arguments, "remove", directory, [_step(target) for target in given], take_away)
+    change = Change("remove", directory, [_step(target) for target in given], arguments)
+    return change.carry_out(change.on_store(take_away))
 
 
 def _step(target: Target) -> Step:
     if not target.key:
         raise UsageError(f"{target.path} is not the file of a key")
-    step = step_for(target, "removed", "the agent starts this key anew")
+    step = step_for(target, "removed", "the agent starts this key from scratch")
     if step.found.errno == errno.ENOENT:
         step.action, step.detail = "good", "there is no such checkpoint"
     return step

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
+from functools import partial
 
 from checkpointmanager import Outcome, Reason
 from checkpointmanager.format import LOCK, SUFFIX
 
-from .. import exitcodes, targets
+from .. import targets
 from ..etcd import SCHEME
+from ..exitcodes import UsageError
 from ..findings import disk
 from ..findings.damage import looks_ours
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import State
-from ..findings.lock import Held, lock_of
 from ..findings.scan import Surroundings, scan
-from ..remedies.owner import Blocked, refuse_if_held
-from ..remedies.quarantine import refuse_if_too_many
-from ..remedies.repair import Repairer, foresee_drop
-from ..remedies.step import Step, finish
+from ..remedies.repair import apply_plans, drop_changes, foresee_drop, plan_repairs
+from ..remedies.steps import Blocked, Step, finish
 from ..screens import phrases
-from ..screens.screen import (
-    BAD,
-    ODD,
-    Answer,
-    Screen,
-    ask,
-    check_that_a_user_can_answer,
-    progress,
-    screen,
-)
-from ..screens.steps import code_of, print_steps, print_steps_document, verdict_of_steps
-from ..targets import Target, UsageError
+from ..screens.screen import Progress, progress
+from ..targets import Target
+from .change import MANY_CHANGES, Change, add_consent
 
 HELP = "repair damaged checkpoints, finish a journal (needs the lock)"
 EXAMPLES = """\
@@ -42,7 +33,6 @@ EXAMPLES = """\
   checkpoint-verify repair --drop -d /var/lib/agent/claims pod-7      without its change in the journal
   checkpoint-verify repair --all --rollback --discard --yes /var/lib/agent/claims
 """
-MANY_REPAIRS = 50  # with fewer, a progress bar would vanish before it could be read
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,41 +53,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--drop", action="store_true", help="go back to what the files hold: drop the changes in the journal"
     )
     parser.add_argument("--dry-run", "-n", action="store_true", help="show the plan, take no lock, change nothing")
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_consent(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.drop and (arguments.all or arguments.rollback or arguments.discard):
         raise UsageError("--drop takes KEYs or FILEs, and no other remedy")
     directory, steps = _steps(arguments)
-    shown = screen(quiet=arguments.json)
-    repairer = Repairer(directory, rollback=arguments.rollback, discard=arguments.discard)
     if arguments.drop:
-        chosen = [step for step in steps if foresee_drop(step)]
-    else:
-        chosen = [step for step in steps if step.action == "finished" or _can_be_worked_on(step)]
-        damaged = [step for step in chosen if not step.action]
-        if damaged:
-            with progress("planning", MANY_REPAIRS) as bar:
-                repairer.plan(damaged, bar)
-    changes = [step for step in chosen if step.is_change]
-    if arguments.dry_run or not changes:
-        return _report(repairer, steps, arguments, shown, planned=True)
-    try:
-        refuse_if_held(directory)
-        refuse_if_too_many(directory, changes)
-        answer = _answer(chosen, arguments, shown)
-    except Blocked as why:
-        repairer.block(chosen, str(why))
-        return _report(repairer, steps, arguments, shown, planned=False)
-    if answer is Answer.INTERRUPTED:
-        return exitcodes.COULD_NOT_LOOK
-    if answer is Answer.NO:
-        return code_of(steps, planned=True)
-    with progress("repairing", MANY_REPAIRS) as bar:
-        (repairer.drop if arguments.drop else repairer.operate)(changes, bar)
-    return _report(repairer, steps, arguments, shown, planned=False)
+        for step in steps:
+            foresee_drop(step)
+        return _Repair("repair", directory, steps, arguments).carry_out(partial(drop_changes, directory))
+    consent = {"rollback": arguments.rollback, "discard": arguments.discard}
+    damaged = [step for step in steps if not step.action and _can_be_worked_on(step)]
+    if damaged:
+        try:
+            with progress("planning", MANY_CHANGES) as bar:
+                plan_repairs(directory, damaged, bar, **consent)
+        except Blocked as why:
+            return _Repair("repair", directory, steps, arguments).block(why)
+
+    def make(changes: Sequence[Step], bar: Progress) -> int:
+        done = apply_plans(directory, changes, bar, **consent)
+        for step in changes:
+            if step.action == "finished" and os.path.lexists(step.target.path):
+                step.leave("the journal is still there; the agent's next start tries again")
+        return done
+
+    return _Repair("repair", directory, steps, arguments).carry_out(make)
 
 
 def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
@@ -109,7 +92,7 @@ def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
     if arguments.all:
         directory = named or "."
         around = Surroundings(directory)
-        found = list(scan(directory, around, Circumstances(), with_previous=False))
+        found = list(scan(directory, around, Circumstances()))
         damaged = [f for f in found if f.state in (State.DAMAGED, State.UNREADABLE)]
         steps = [finish(around.journal)] if around.journal else []
         steps += [Step(Target(f.path, "" if f.kubelet else f.key), f) for f in damaged]
@@ -166,56 +149,18 @@ def _is_ours(target: Target) -> bool:
         return False
 
 
-def _answer(steps: list[Step], arguments: argparse.Namespace, screen: Screen) -> Answer:
-    if arguments.yes:
-        return Answer.YES
-    check_that_a_user_can_answer("--yes, or --dry-run to see the plan", json=arguments.json)
-    print_steps(steps, screen, planned=True)
-    number = sum(step.is_change for step in steps)
-    return ask(f"Change {phrases.count(number, 'file')}? What is replaced goes to quarantine first.")
-
-
-def _report(
-    repairer: Repairer, steps: list[Step], arguments: argparse.Namespace, screen: Screen, *, planned: bool
-) -> int:
-    if arguments.json:
-        return print_steps_document(
-            "repair", steps, planned=planned, blocked=repairer.blocked, interrupted=repairer.interrupted
-        )
-    code = code_of(steps, planned=planned)
-    if repairer.blocked:
-        screen.say(("NOTHING DONE", BAD), f": {phrases.shown(repairer.blocked)}")
-        return code
-    verdict, style = verdict_of_steps(steps, planned=planned, interrupted=repairer.interrupted)
-    screen.say((verdict, style))
-    print_steps(steps, screen, planned=planned)
-    if planned and any(step.is_change for step in steps):
-        _print_lock(steps[0].target.directory, screen)
-    if command := _next(steps, arguments, planned=planned, interrupted=repairer.interrupted):
-        screen.verbatim(f"next  {command}")
-    return code
-
-
-def _next(steps: list[Step], arguments: argparse.Namespace, *, planned: bool, interrupted: bool) -> str:
-    """The same command for real, or again; or the one that deals with what is left; "" if there is none."""
-    options = [f"--{name}" for name in ("rollback", "discard", "drop") if getattr(arguments, name)]
-    if not interrupted and not (planned and any(step.is_change for step in steps)):
-        outcomes = {step.plan.outcome for step in steps if step.is_open and step.plan and not step.failed}
-        more = [
-            option
-            for option, outcome in (("--rollback", Outcome.NEEDS_ROLLBACK), ("--discard", Outcome.HOPELESS))
-            if outcome in outcomes
-        ]
-        if not more:
-            return ""
-        options = ["--dry-run", *more]
-    if arguments.all:
-        return phrases.command(" ".join(["repair", "--all", *options]), steps[0].target.directory)
-    *others, last = [step.target.path for step in steps]
-    return phrases.command(" ".join(["repair", *options, *map(phrases.quoted, others)]), last)
-
-
-def _print_lock(directory: str, screen: Screen) -> None:
-    lock = lock_of(directory)
-    if lock.held in (Held.HELD, Held.UNKNOWN):
-        screen.say((f"Stop the agent first: the lock is {lock}", ODD))
+class _Repair(Change):
+    def next_command(self) -> str:
+        """The same command for real, or again; or the one that deals with what is left; "" if there is none."""
+        options = [f"--{name}" for name in ("rollback", "discard", "drop") if getattr(self.arguments, name)]
+        if not self.is_interrupted and not (self.is_plan and self.changes):
+            outcomes = {step.plan.outcome for step in self.steps if step.is_open and step.plan and not step.failed}
+            more = {"--rollback": Outcome.NEEDS_ROLLBACK, "--discard": Outcome.HOPELESS}
+            options = [option for option, outcome in more.items() if outcome in outcomes]
+            if not options:
+                return ""
+            options.insert(0, "--dry-run")
+        if self.arguments.all:
+            return phrases.command(" ".join(["repair", "--all", *options]), self.directory)
+        *others, last = [step.target.path for step in self.steps]
+        return phrases.command(" ".join(["repair", *options, *map(phrases.quoted, others)]), last)

@@ -1,27 +1,23 @@
-"""restore: put back one checkpoint from a file, or all of a backup; whatever they replace goes to quarantine."""
+"""restore: put back one checkpoint from a file, or all of a backup; what they replace goes to quarantine."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 
-from checkpointmanager import Store
 from checkpointmanager.format import LOCK, SUFFIX, Damaged, TooNew, open_sealed, repair
 
-from .. import bundle, exitcodes, targets
-from ..etcd import SCHEME, refresh
+from .. import bundle, targets
+from ..etcd import SCHEME
+from ..exitcodes import UsageError
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import Finding, State
 from ..findings.scan import Surroundings, scan
-from ..remedies.owner import Blocked, each_step, leave_the_rest, owned_store, refuse_if_held
-from ..remedies.quarantine import refuse_if_too_many
 from ..remedies.restore import put_back
-from ..remedies.step import Step, step_for
+from ..remedies.steps import Step, step_for
 from ..screens import phrases
-from ..screens.screen import BAD, Answer, ask, check_that_a_user_can_answer, progress, screen
-from ..screens.steps import code_of, print_steps, print_steps_document, verdict_of_steps
-from ..targets import Target, UsageError
+from ..targets import Target
+from .change import Change, add_consent
 
 HELP = "put back a checkpoint from a file, or all of a backup (needs the lock)"
 EXAMPLES = """\
@@ -32,10 +28,7 @@ EXAMPLES = """\
 
 A FILE may also be a previous generation or a copy in quarantine. A whole restore changes only what the backup has.
 """
-MANY = 50  # with fewer, a progress bar would vanish before it could be read
 _CONTENT = Circumstances(named=True, content=True)
-
-Work = Callable[[Store, Step], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,11 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     targets.add_directory(parser)
     add_consent(parser)
-
-
-def add_consent(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -64,54 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("give a KEY and a FILE, or one backup and with -d the directory that it goes to")
     refuse_what_is_not_ours(directory)
     blobs = {step.target.path: blob for step, blob in chosen}
-    return carry_out(
-        arguments,
-        "restore",
-        directory,
-        [step for step, _ in chosen],
-        lambda store, step: put_back(store, step, blobs[step.target.path]),
-    )
-
-
-def carry_out(
-    arguments: argparse.Namespace, command: str, directory: str, steps: list[Step], work: Work, *, keeps: bool = True
-) -> int:
-    """Ask, take the lock, make every change, and report. Returns the exit code. `keeps`: what is replaced, first."""
-    shown = screen(quiet=arguments.json)
-    changes = [step for step in steps if step.is_change]
-    blocked, done = "", len(changes)
-    try:
-        if changes:
-            refuse_if_held(directory)
-            if keeps:
-                refuse_if_too_many(directory, changes)
-            if not arguments.yes:
-                check_that_a_user_can_answer("--yes", json=arguments.json)
-                print_steps(steps, shown, planned=True)
-                number = phrases.count(len(changes), "file")
-                kept = f"Change {number}? What is replaced goes to quarantine first."
-                answer = ask(kept if keeps else f"Delete {number} for good?")
-                if answer is not Answer.YES:
-                    return exitcodes.COULD_NOT_LOOK
-            with progress(command, MANY) as bar, owned_store(directory, f"checkpoint-verify {command}") as store:
-                done = each_step(changes, lambda step: work(store, step), bar)
-    except Blocked as why:
-        blocked = str(why)
-        for step in changes:
-            step.leave(blocked)
-    leave_the_rest(changes[done:])
-    for step in changes:
-        _read_back(step)
-    interrupted = done < len(changes)
-    if arguments.json:
-        return print_steps_document(command, steps, planned=False, blocked=blocked, interrupted=interrupted)
-    if blocked:
-        shown.say(("NOTHING DONE", BAD), f": {phrases.shown(blocked)}")
-        return exitcodes.COULD_NOT_LOOK
-    verdict, style = verdict_of_steps(steps, planned=False, interrupted=interrupted)
-    shown.say((verdict, style))
-    print_steps(steps, shown, planned=False)
-    return code_of(steps, planned=False)
+    change = Change("restore", directory, [step for step, _ in chosen], arguments)
+    return change.carry_out(change.on_store(lambda store, step: put_back(store, step, blobs[step.target.path])))
 
 
 def refuse_what_is_not_ours(directory: str) -> None:
@@ -128,14 +70,14 @@ def _whole(source: str, directory: str | None) -> tuple[str, list[tuple[Step, by
     if bundle.is_redacted(source):
         raise UsageError("the bundle was made with --redact, so it has no data to restore")
     chosen = []
-    for found in scan(source, Surroundings(source), Circumstances(content=True), with_previous=False):
+    for found in scan(source, Surroundings(source), Circumstances(content=True)):
         if found.kubelet is None and found.key:
             target = Target(os.path.join(directory, found.key + SUFFIX), found.key)
             chosen.append(_step(target, found))
     if not chosen:
         raise UsageError(f"{phrases.shown(source)} has no checkpoints")
     kept = {step.target.key for step, _ in chosen}
-    for found in scan(directory, Surroundings(directory), Circumstances(), with_previous=False):
+    for found in scan(directory, Surroundings(directory), Circumstances()):
         if found.key not in kept:
             why = "not in the backup"
             chosen.append((Step(Target(found.path, found.key), found, action="stays", detail=why), b""))
@@ -167,13 +109,3 @@ def _step(target: Target, source: Finding) -> tuple[Step, bytes]:
 
 def _holds(target: Target, blob: bytes) -> bool:
     return examine_path(target.path, _CONTENT).blob == blob
-
-
-def _read_back(step: Step) -> None:
-    """Read what was put in place again; it must be whole."""
-    if step.action != "restored":
-        return
-    refresh(step.target.path)
-    again = examine_path(step.target.path)
-    if not again.header:
-        step.leave(f"written, but {again.word}: {again.detail}")

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
+from datetime import datetime
+
+from checkpointmanager.format import Header, boot_id, encode_key
 
 from .. import targets
 from ..findings import damage, disk
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import Finding, State
+from ..findings.summary import boot_word
+from ..registry import KubeletFile, claims_in
 from ..screens import phrases
 from ..screens.documents import finding_document, print_document
-from ..screens.report import STATE_STYLES, header_pairs, kubelet_pairs, print_spot
-from ..screens.screen import BAD, FAINT, ODD, STRONG, Screen, screen
+from ..screens.report import loads_in, verdict_word
+from ..screens.screen import BAD, FAINT, FINE, ODD, STRONG, Screen, screen
 
 HELP = "print one checkpoint, header and data"
 EXAMPLES = """\
@@ -21,6 +27,8 @@ EXAMPLES = """\
   checkpoint-verify show --raw /var/lib/kubelet/dra_manager_state | sha256sum
 """
 AFTER_BYTES = 2000  # shown after the damaged place
+CLAIMS_SHOWN = 20
+STATE_STYLES = {State.GOOD: FINE, State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +70,7 @@ def _print(found: Finding, screen: Screen) -> None:
         screen.pairs(kubelet_pairs(found))
     elif found.state is State.TOO_NEW:
         screen.say(f"Written by a newer program: {found.detail}.", indent=2)
-        screen.verbatim(damage.sketch(found.blob))
+        screen.line(damage.sketch(found.blob))
     for warning in found.warnings:
         screen.say((warning, ODD), indent=2)
     if found.blob and (found.header or found.data is not None):
@@ -79,14 +87,64 @@ def _print_damaged(found: Finding, blob: bytes, screen: Screen) -> None:
     spot = damage.damaged_spot(blob, flip)
     if found.kubelet is None and blob.strip(b"\0"):
         readable = blob if spot is None or flip else blob[: spot.offset]
-        screen.verbatim(damage.sketch(readable))
+        screen.line(damage.sketch(readable))
     if spot is None:
         screen.say(("The text is whole; the checksum does not show where it was changed.", ODD))
     elif blob:
-        screen.verbatim(f"── damaged: {spot.what} (offset {spot.offset} of {len(blob)}) ──", BAD)
+        screen.line((f"── damaged: {spot.what} (offset {spot.offset} of {len(blob)}) ──", BAD))
         print_spot(blob, spot, screen)
         after = blob[spot.offset + spot.length :].strip(b"\0\n")
         if after and not flip and found.kubelet is None:
-            screen.verbatim("── after the damage ──", FAINT)
-            screen.verbatim(phrases.shown(after[:AFTER_BYTES].decode("utf-8", "surrogateescape")))
-    screen.verbatim(f"→ {phrases.command('diagnose', found.path)}")
+            screen.line(("── after the damage ──", FAINT))
+            screen.line(phrases.shown(after[:AFTER_BYTES].decode("utf-8", "surrogateescape")))
+    screen.line(f"→ {phrases.command('diagnose', found.path)}")
+
+
+def header_pairs(header: Header, *, waits: bool = False) -> list[tuple[str, str]]:
+    """A header, for people to read."""
+    age = phrases.age(time.time() - header.written.timestamp())
+    boot = boot_word(header.boot, boot_id())
+    return [
+        ("key", encode_key(header.key)),
+        ("kind", f"{header.kind}, version {header.version}, readable by version {header.readable_by} and later"),
+        ("generation", f"{header.generation:,}"),
+        (
+            "written",
+            f"{header.written:%Y-%m-%d %H:%M:%S} UTC, {age} ago, in {boot} boot".replace("this", "the current"),
+        ),
+        ("waits", "in the journal; the agent's next start puts it in its file" if waits else ""),
+    ]
+
+
+def kubelet_pairs(found: Finding) -> list[tuple[str, str]]:
+    kubelet = found.kubelet
+    assert kubelet
+    right = "matches its content" if kubelet.actual == kubelet.expected else f"kubelet computes {kubelet.expected}"
+    modified = datetime.fromtimestamp(found.modified).strftime("%Y-%m-%d %H:%M:%S")
+    by_kubelet = kubelet.of_kubelet
+    word = verdict_word(kubelet.verdict)
+    return [
+        ("kind", f"{kubelet.kind} {kubelet.format}".strip()),
+        ("verdict", f"{word} to kubelet {kubelet.kubelet_version}" if by_kubelet else word),
+        ("checksum", f"{kubelet.actual}, {right}" if kubelet.actual and kubelet.expected else kubelet.actual),
+        ("loads in", f"kubelet {loads_in(found)}" if by_kubelet else ""),
+        ("modified", modified),
+        ("detail", kubelet.detail),
+    ]
+
+
+def print_claims(kubelet: KubeletFile, screen: Screen) -> None:
+    """The claims that a file names, by UID: an operator may have to free their devices."""
+    claims = list(claims_in(kubelet))
+    if claims:
+        screen.say((f"names {phrases.count(len(claims), 'claim')}", FAINT), indent=2)
+    for uid, subject in claims[:CLAIMS_SHOWN]:
+        screen.say(phrases.shown(uid), indent=4)
+        screen.say(str(subject), indent=6)
+    if len(claims) > CLAIMS_SHOWN:
+        screen.say((f"… and {len(claims) - CLAIMS_SHOWN:,} more; `show` prints all", FAINT), indent=4)
+
+
+def print_spot(blob: bytes, spot: damage.Spot, screen: Screen) -> None:
+    for row in damage.hex_context(blob, spot):
+        screen.line((f"  {row}", BAD if row.startswith((">", " " * 12)) else FAINT))

@@ -1,6 +1,6 @@
 """What most likely happened to a damaged checkpoint: the cause, how certain it is, and the evidence.
 
-Pure: works on bytes and on the file's metadata. remedies.py has what can be done.
+Works on bytes and on the file's metadata. remedies/choices.py has what can be done.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from checkpointmanager import Reason
-from checkpointmanager.format import MAX_SEARCH_BYTES, Repair, generation_in
+from checkpointmanager.format import MAX_SEARCH_BYTES, Repair, generation_in, legible_data
 
 from ..screens import phrases
 from . import damage
@@ -32,6 +33,7 @@ class Diagnosis:
     evidence: list[str] = field(default_factory=list)
     cure: Repair | None = None
     spot: Spot | None = None
+    unverified_data: Any = None  # what can still be parsed of the data; nothing vouches for it
 
 
 def diagnose(found: Finding, other_path: str) -> Diagnosis:
@@ -54,6 +56,7 @@ def diagnose(found: Finding, other_path: str) -> Diagnosis:
     diagnosis = (
         _written_so(found, other_path)
         or _exactly_mended(cure, flip)
+        or _in_etcd(found)
         or _empty(blob)
         or _nul_filled(blob)
         or _lost_block(blob)
@@ -63,6 +66,7 @@ def diagnose(found: Finding, other_path: str) -> Diagnosis:
     )
     diagnosis.cure = cure
     diagnosis.spot = damage.damaged_spot(blob, flip)
+    diagnosis.unverified_data = None if cure else legible_data(blob)
     diagnosis.evidence += _circumstances(found)
     return diagnosis
 
@@ -100,6 +104,14 @@ def _exactly_mended(cure: Repair | None, flip: Flip | None) -> Diagnosis | None:
     return Diagnosis(cause, PROVED, [f"If {cure.finding}, the checksum holds"])
 
 
+def _in_etcd(found: Finding) -> Diagnosis | None:
+    """No disk, power loss or full file system changes a value in etcd."""
+    if not found.path.startswith("etcd://"):
+        return None
+    cause = "Another program wrote this: etcd returns exactly the bytes that were put into it."
+    return Diagnosis(cause, LIKELY, [_sentence(found.detail)])
+
+
 def _empty(blob: bytes) -> Diagnosis | None:
     if blob.strip():
         return None
@@ -131,7 +143,7 @@ def _lost_block(blob: bytes) -> Diagnosis | None:
 
 
 def _edited(blob: bytes) -> Diagnosis | None:
-    """A whole JSON document with a wrong checksum: whatever changed it knew JSON, but not the checksum."""
+    """A whole JSON document with a wrong checksum: the program that changed it knew JSON, but not the checksum."""
     try:
         document = json.loads(blob)
     except (ValueError, RecursionError):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import time
 from contextlib import suppress
@@ -36,6 +35,7 @@ from checkpointmanager.format import (
     is_removal,
     open_any,
     open_sealed,
+    parse_copy,
     reason_of,
 )
 
@@ -50,7 +50,6 @@ LOOKS = 8  # at a file that is different each time
 PAUSE_SECONDS = 0.02
 
 _VERDICTS = {Verdict.VALID: State.GOOD, Verdict.DAMAGED: State.DAMAGED, Verdict.UNKNOWN: State.UNKNOWN}
-COPY_NAME = re.compile(r"(.+)\.(\d{8}T\d{12}Z)\.([a-z-]+)\.json")  # in quarantine: key, time, reason
 
 
 class Among(Enum):
@@ -123,8 +122,8 @@ def stands_in_a_place(path: str) -> bool:
 def key_at(path: str) -> str:
     """Like key_of, for a path, which may also be a copy in quarantine."""
     folder, name = os.path.split(path)
-    kept = COPY_NAME.fullmatch(name) if os.path.basename(folder) == QUARANTINE else None
-    return key_of(kept[1] + SUFFIX if kept else name)
+    kept = parse_copy(name) if os.path.basename(folder) == QUARANTINE else None
+    return encode_key(kept.key) if kept else key_of(name)
 
 
 def _look(

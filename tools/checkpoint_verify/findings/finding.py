@@ -65,7 +65,7 @@ def listed(values: Sequence[str]) -> str:
 class Finding:
     """`header` is set for a whole checkpoint, `kubelet` for a file of kubelet or NVIDIA's driver.
 
-    `key` is its name as files and screens show it (keys.py).
+    `key` is its name as files and screens show it: `ns%2Fpod` for the key ns/pod.
 
     It holds the subject, the bytes and the data only if they were requested.
     """

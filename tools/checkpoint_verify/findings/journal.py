@@ -22,13 +22,11 @@ from checkpointmanager.format import (
     PREVIOUS,
     SUFFIX,
     Change,
-    Damaged,
     JournalContent,
     TooNew,
+    change_in,
     current_name,
     encode_key,
-    generation_in,
-    open_file,
     previous_name,
     read_journal,
     reason_of,
@@ -98,11 +96,9 @@ class Waiting:
             if not stat.S_ISREG(os.lstat(path).st_mode):
                 return None  # reported as what it is: nothing but a file is ever opened
             look = disk.look(path, None, whole=MAX_BYTES)
-            return None if look.streamed else open_file(look.head, key)
-        except (FileNotFoundError, Damaged, disk.NotAFile):
+            return None if look.streamed else change_in(look.head, key, is_previous=name.startswith(PREVIOUS))
+        except (FileNotFoundError, disk.NotAFile):
             return None
-        except TooNew:
-            return Change(key, generation_in(look.head), look.head)
 
 
 def waiting_in(directory: str) -> Waiting | None:

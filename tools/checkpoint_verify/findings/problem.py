@@ -66,6 +66,8 @@ def problems_of(finding: Finding) -> list[Problem]:
     """The problems of a file; none if it is good and nothing about it is odd."""
     if finding.state is State.DAMAGED:
         meaning = _MEANINGS.get(finding.reason, "It cannot be trusted")
+        if finding.reason in (Reason.EMPTY, Reason.NUL_FILLED) and finding.path.startswith("etcd://"):
+            meaning = "Another program wrote it: etcd returns exactly the bytes that were put into it"
         if finding.kubelet:
             meaning = finding.kubelet.consequence.now
         step = phrases.command("diagnose", finding.path)
@@ -102,21 +104,14 @@ def tolerated(refusal: Problem) -> Problem:
 
 def torn_previous(finding: Finding) -> Problem:
     meaning = "The previous generation cannot be used for a rollback; the current one is not affected"
-    return _problem(
-        Severity.WARNING, finding, finding.detail, meaning, "nothing to do; the next write of this key replaces it"
-    )
+    step = "nothing to do; the next write of this key replaces it"
+    return _problem(Severity.WARNING, finding, finding.detail, meaning, step)
 
 
 def left_over(path: str, count: int) -> Problem:
-    return Problem(
-        Severity.WARNING,
-        path,
-        "",
-        "temp-files",
-        f"{phrases.count(count, 'leftover temp file')}",
-        "A writer died in the middle of a write; the checkpoints are not affected",
-        "nothing to do; the agent removes them when it starts",
-    )
+    meaning = "A writer died in the middle of a write; the checkpoints are not affected"
+    step = "nothing to do; the agent removes them when it starts"
+    return _warning(path, "temp-files", phrases.count(count, "leftover temp file"), meaning, step)
 
 
 def orphan(previous: Finding) -> Problem:
@@ -124,84 +119,58 @@ def orphan(previous: Finding) -> Problem:
     header = previous.header
     assert header
     left = f"generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC"
+    detail = f"only the previous generation of {previous.key} is there: {left}"
+    meaning = "The file of its checkpoint was deleted by hand, or lost"
     current = os.path.join(os.path.dirname(previous.path), previous.key + SUFFIX)
-    return Problem(
-        Severity.WARNING,
-        previous.path,
-        previous.key,
-        "orphan",
-        f"only the previous generation of {previous.key} is there: {left}",
-        "The file of its checkpoint was deleted by hand, or lost",
-        f"{phrases.command('restore', current)} {phrases.quoted(previous.path)}",
-    )
+    step = f"{phrases.command('restore', current)} {phrases.quoted(previous.path)}"
+    return replace(_warning(previous.path, "orphan", detail, meaning, step), key=previous.key)
 
 
 def waiting(journal: Waiting) -> Problem:
     """Changes that no owner has put in place yet."""
-    return Problem(
-        Severity.WARNING,
-        os.path.join(journal.directory, JOURNAL),
-        "",
-        "journal",
-        str(journal),
-        "The agent ended before it closed the directory; its next start puts in place what is shown here as done",
-        f"start the agent, or: {phrases.command('repair --all', journal.directory)}",
-    )
+    meaning = "The agent ended before it closed the directory; its next start puts in place what is shown here as done"
+    step = f"start the agent, or: {phrases.command('repair --all', journal.directory)}"
+    return _warning(os.path.join(journal.directory, JOURNAL), "journal", str(journal), meaning, step)
 
 
 def damaged_records(journal: Waiting) -> Problem:
-    return Problem(
-        Severity.WARNING,
-        os.path.join(journal.directory, JOURNAL),
-        "",
-        "journal-damaged",
-        f"{phrases.count(journal.damaged, 'damaged record')}",
-        "Their changes are lost if the power failed before the files were written; all other records count",
-        "check the kernel log for disk errors (dmesg)",
-    )
+    detail = phrases.count(journal.damaged, "damaged record")
+    meaning = "Their changes are lost if the power failed before the files were written; all other records count"
+    step = "check the kernel log for disk errors (dmesg)"
+    return _warning(os.path.join(journal.directory, JOURNAL), "journal-damaged", detail, meaning, step)
 
 
 def note(path: str, sentence: str) -> Problem:
-    return Problem(Severity.WARNING, path, "", "left-out", sentence.rstrip("."), "Not everything was checked", "")
+    return _warning(path, "left-out", sentence.rstrip("."), "Not everything was checked", "")
 
 
 def several_kinds(path: str, kinds: list[str]) -> Problem:
-    return Problem(
-        Severity.WARNING,
-        path,
-        "",
-        "several-kinds",
-        f"checkpoints of the kinds {', '.join(kinds[:5])}",
-        "A directory holds one kind; an agent refuses checkpoints of another",
-        phrases.command("list --sort kind", path),
-    )
+    detail = f"checkpoints of the kinds {', '.join(kinds[:5])}"
+    meaning = "A directory holds one kind; an agent refuses checkpoints of another"
+    return _warning(path, "several-kinds", detail, meaning, phrases.command("list --sort kind", path))
 
 
 def nothing_found(path: str) -> Problem:
-    return Problem(
-        Severity.UNSEEN,
-        path,
-        "",
-        NOTHING_FOUND,
-        f"no <key>.json of a checkpoint, no {LOCK}, none of kubelet's {', '.join(KUBELET_NAMES)}",
-        "Either nothing was ever written here, or this is the wrong directory",
-        phrases.command("--find", os.path.dirname(os.path.abspath(path))),
-    )
+    detail = f"no <key>.json of a checkpoint, no {LOCK}, none of kubelet's {', '.join(KUBELET_NAMES)}"
+    meaning = "Either nothing was ever written here, or this is the wrong directory"
+    step = phrases.command("--find", os.path.dirname(os.path.abspath(path)))
+    if path.startswith("etcd://"):
+        step = "check the prefix"
+    return Problem(Severity.UNSEEN, path, "", NOTHING_FOUND, detail, meaning, step)
 
 
 def closed(parent: str, places: list[tuple[str, OSError]]) -> Problem:
     """Directories that a search could not enter."""
     path, error = places[0]
     number = phrases.count(len(places), "directory", "directories")
-    return Problem(
-        Severity.UNSEEN,
-        parent,
-        "",
-        Reason.UNREADABLE,
-        f"{number} could not be entered, such as {phrases.shown(path)}: {reason_of(error)}",
-        "There may be state in them that was not found",
-        _next_step(reason_of(error)),
-    )
+    why = reason_of(error)
+    detail = f"{number} could not be entered, such as {phrases.shown(path)}: {why}"
+    meaning = "There may be state in them that was not found"
+    return Problem(Severity.UNSEEN, parent, "", Reason.UNREADABLE, detail, meaning, _next_step(why))
+
+
+def _warning(path: str, reason: str, detail: str, meaning: str, step: str) -> Problem:
+    return Problem(Severity.WARNING, path, "", reason, detail, meaning, step)
 
 
 def _problem(severity: Severity, finding: Finding, detail: str, meaning: str, step: str) -> Problem:

@@ -19,7 +19,7 @@ from checkpointmanager.format import JOURNAL, LOCK, PREVIOUS, QUARANTINE, SUFFIX
 from ..registry import KUBELET_NAMES, kind_at
 from ..screens import phrases
 from . import disk
-from .access import AgentUser, agent_user, refusals_of
+from .agent import AgentUser, Held, LockState, agent_user, lock_state, refusals_of
 from .disk import mounted_in
 from .examine import (
     PAUSE_SECONDS,
@@ -34,7 +34,6 @@ from .examine import (
 )
 from .finding import Finding, State
 from .journal import Waiting, waiting_in
-from .lock import Held, LockState, lock_state
 from .problem import Problem, tolerated
 
 DEVICE_PLUGINS = "device-plugins"
@@ -85,13 +84,11 @@ def findings_at(
     around: Surroundings,
     circumstances: Circumstances,
     expect: Callable[[int], object] = lambda _: None,
-    *,
-    with_previous: bool = True,
 ) -> Iterator[Finding]:
     """The findings of a directory or a file. Raises OSError if the path does not exist or cannot be read."""
     os.lstat(path)
     if os.path.isdir(path) and not stands_in_a_place(path):
-        yield from scan(path, around, circumstances, expect, with_previous=with_previous)
+        yield from scan(path, around, circumstances, expect)
         return
     folder = os.path.dirname(path) or "."
     if os.path.lexists(os.path.join(folder, LOCK)):  # no agent opens a copy elsewhere
@@ -104,8 +101,6 @@ def scan(
     around: Surroundings,
     circumstances: Circumstances,
     expect: Callable[[int], object] = lambda _: None,
-    *,
-    with_previous: bool = True,
 ) -> Iterator[Finding]:
     """Every checkpoint and kubelet file of a directory, in the order of names; also fills `around`.
 
@@ -113,7 +108,7 @@ def scan(
     """
     folder = disk.open_folder(path)
     try:
-        yield from _scan(path, folder, around, circumstances, expect, with_previous=with_previous)
+        yield from _scan(path, folder, around, circumstances, expect)
         if around.of_kubelet:
             yield from _device_plugins(path, folder, around, circumstances, expect)
     finally:
@@ -126,8 +121,6 @@ def _scan(
     around: Surroundings,
     circumstances: Circumstances,
     expect: Callable[[int], object],
-    *,
-    with_previous: bool,
 ) -> Iterator[Finding]:
     mounted = mounted_in(folder)
     names = _sorted_out(folder, mounted)
@@ -150,8 +143,7 @@ def _scan(
     if ours:
         refusals = refusals_of(path, folder, around.user)
         around.refusals += map(tolerated, refusals) if around.lock.held is Held.HELD else refusals
-    if with_previous:
-        _look_at_previous(path, folder, names, around, circumstances)
+    _look_at_previous(path, folder, names, around, circumstances)
     around.temps += [name for name in names.temps if _is_left_over(name, folder, around.lock)]
 
 
@@ -263,7 +255,7 @@ def _device_plugins(
         return
     try:
         lock, of_kubelet = around.lock, around.of_kubelet
-        yield from _scan(below, inside, around, circumstances, expect, with_previous=False)
+        yield from _scan(below, inside, around, circumstances, expect)
         around.lock, around.of_kubelet = lock, of_kubelet
     finally:
         os.close(inside)

@@ -14,7 +14,7 @@ from checkpointmanager.format import SearchBudget, boot_id
 from .. import exitcodes
 from ..registry import subject_at
 from . import problem
-from .access import ROOT, refusal_of_file
+from .agent import ROOT, refusal_of_file
 from .examine import Circumstances, stands_in_a_place, unreadable
 from .finding import Finding, State
 from .problem import Problem, Severity

@@ -1,10 +1,9 @@
 """Kubelet's own state files, read and judged as kubelet itself would.
 
-A file passes through four rooms. `draState._kubelet` parses and decodes it the way Go does, because kubelet's
-verdict depends on Go's rules for letter case, repeated members and nulls. `recognise` says which file it is. One
-module per file knows its forms: `cpu`, `memory`, `devices`, `pods` and `nvidia` hash what
-`checksum` makes of them, `dra` takes its verdict from draState, so an import agrees.
-`inspect` combines them into a KubeletFile. NVIDIA's driver is not kubelet, but its file is in the same place.
+`draState.kubelet` parses and decodes a file the way Go does, because kubelet's verdict depends on Go's rules for letter
+case, repeated members and nulls. `inspect` recognises the file, and the module of that file judges it: `cpu`, `memory`,
+`devices`, `pods` and `nvidia` hash what `checksum` makes of it; `dra` takes its verdict from draState, so an import
+agrees. NVIDIA's driver is not kubelet, but its file is in the same place.
 
 The verdict agrees with kubelet even where kubelet is wrong: a file that it loads although it should not is
 valid, with a warning. A file without a checksum, or with an unknown one, is unknown, never damaged.
@@ -19,8 +18,7 @@ from __future__ import annotations
 
 from .dra import NO_CHECKSUM
 from .inspection import inspect
-from .kinds import DRA, KUBELET_NAMES, NVIDIA, kind_at
-from .verdict import NEWEST, KubeletFile, Verdict, parse_version, version_name
+from .verdict import DRA, KUBELET_NAMES, NEWEST, NVIDIA, KubeletFile, Verdict, kind_at, parse_version, version_name
 
 __all__ = [
     "DRA",

@@ -7,7 +7,9 @@ field after it prints without its type.
 
 from __future__ import annotations
 
-from draState._kubelet.gotypes import Bytes, Custom, GoType, Integer, Map, Pointer, Slice, String, Struct, Value
+from typing import Any
+
+from draState.kubelet import Bytes, Custom, GoType, Integer, Map, Pointer, Slice, String, Struct
 
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
@@ -29,14 +31,14 @@ def fnv32a_of_string(text: str) -> int:
 _NIL = "<nil>"
 
 
-def dump_value(gotype: GoType, value: Value) -> str:
+def dump_value(gotype: GoType, value: Any) -> str:
     """The dump of a value that is passed by value."""
     printer = _Printer()
     printer.value(gotype, value)
     return "".join(printer.parts)
 
 
-def dump_pointer(struct: Struct, value: Value, name: str = "") -> str:
+def dump_pointer(struct: Struct, value: Any, name: str = "") -> str:
     """The dump of a pointer to a struct, under another type name if one is passed."""
     printer = _Printer(skip=True)
     printer.parts.append(f"(*{name or struct.name})")
@@ -49,7 +51,7 @@ class _Printer:
         self.parts: list[str] = []
         self._skip = skip
 
-    def value(self, gotype: GoType, value: Value) -> None:
+    def value(self, gotype: GoType, value: Any) -> None:
         while isinstance(gotype, Custom):
             gotype = gotype.shape
         if isinstance(gotype, Pointer):
@@ -70,7 +72,7 @@ class _Printer:
             case Bytes():
                 self.parts.append(_NIL if value is None else f"[{' '.join(map(str, value))}]")
 
-    def _pointer(self, gotype: Pointer, value: Value) -> None:
+    def _pointer(self, gotype: Pointer, value: Any) -> None:
         if value is None:
             self.parts.append(_NIL)
             return
@@ -78,7 +80,7 @@ class _Printer:
         self._skip = True
         self.value(gotype.target, value)
 
-    def _struct(self, gotype: Struct, value: Value) -> None:
+    def _struct(self, gotype: Struct, value: Any) -> None:
         separator = "{"
         for field in gotype.fields:
             self.parts.append(f"{separator}{field.name}:")
@@ -86,7 +88,7 @@ class _Printer:
             separator = " "
         self.parts.append("}" if gotype.fields else "{}")
 
-    def _map(self, gotype: Map, value: Value) -> None:
+    def _map(self, gotype: Map, value: Any) -> None:
         if value is None:
             self.parts.append(_NIL)
             return
@@ -99,7 +101,7 @@ class _Printer:
             separator = " "
         self.parts.append("]" if value else "map[]")
 
-    def _slice(self, gotype: Slice, value: Value) -> None:
+    def _slice(self, gotype: Slice, value: Any) -> None:
         if value is None:
             self.parts.append(_NIL)
             return

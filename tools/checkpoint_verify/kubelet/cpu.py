@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from draState._kubelet.gotypes import (
+from draState.kubelet import (
     CHECKSUM,
     EMPTY_STRUCT,
     STRING,
     Custom,
     Field,
     Map,
+    Node,
+    Object,
     Struct,
     UnmarshalError,
-    Value,
     decode,
 )
-from draState._kubelet.syntax import Node, Object
 
 from .policy import TEXT_FORM_SINCE, Forms, PolicyState
 from .verdict import UnverifiedState, version_name
@@ -41,7 +42,7 @@ def _is_flat(document: Node) -> bool:
     return all(isinstance(value, str) for _, value in entries.members)
 
 
-def _pod_entry(node: Node) -> Value:
+def _pod_entry(node: Node) -> Any:
     """A pod's entry; kubelet parses its CPU list while decoding."""
     entry = decode(_POD_ENTRY_TEXT, node, _POD_ENTRY_TEXT.zero())
     if entry.problems:
@@ -53,7 +54,7 @@ def _pod_entry(node: Node) -> Value:
     return {"CPUSet": {"elems": {cpu: {} for cpu in cpus}}}
 
 
-def _refusal(value: Value, minor: int) -> tuple[str, str] | None:
+def _refusal(value: Any, minor: int) -> tuple[str, str] | None:
     version = version_name(minor)
     if not value["PolicyName"]:
         return "no-policy", f"Kubelet {version} refuses this file: it names no policy."

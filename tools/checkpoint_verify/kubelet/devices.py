@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from draState._kubelet.gotypes import CHECKSUM, STRING, STRINGS, Bytes, Field, Map, Slice, Struct, decode
-from draState._kubelet.syntax import Node, Object
+from draState.kubelet import CHECKSUM, STRING, STRINGS, Bytes, Field, Map, Node, Object, Slice, Struct, decode
 
 from .checksum import dump_value, fnv32a
 from .verdict import Judgement, UnverifiedState, damaged, member_warnings, valid, version_name

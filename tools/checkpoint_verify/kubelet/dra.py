@@ -5,10 +5,8 @@ The newest version's verdict on dra_manager_state is draState's own. dra_health_
 
 from __future__ import annotations
 
-from draState._kubelet.gotypes import decode
-from draState._kubelet.healthfile import STATE
-from draState._kubelet.statefile import is_entries_form, judge
-from draState._kubelet.syntax import Node, Object
+from draState import KubeletStateInvalid, read_dra_health_state
+from draState.kubelet import Node, Object, judge_dra_manager_state
 
 from .verdict import Judgement, UnverifiedState, Verdict, damaged, member_warnings, valid, version_name
 
@@ -17,8 +15,8 @@ TEXT_FORM_SINCE = 31
 
 
 def is_old_form(document: Node) -> bool:
-    """True if this is certainly the form of kubelet 1.26 to 1.30, whatever the file's name."""
-    if not isinstance(document, Object) or not is_entries_form(document):
+    """True if this is certainly the form of kubelet 1.26 to 1.30, under any file name."""
+    if not isinstance(document, Object) or judge_dra_manager_state(document).form != "entries":
         return False
     entries = document.get("ENTRIES")
     return not isinstance(entries, list) or all(_is_claim(entry) for entry in entries)
@@ -32,7 +30,7 @@ class ClaimState:
     """One DRA manager checkpoint, to be judged by any kubelet version."""
 
     def __init__(self, document: Node) -> None:
-        self._file = judge(document)
+        self._file = judge_dra_manager_state(document)
         self._unverified = UnverifiedState(document, OLD_FORM, refused_since=TEXT_FORM_SINCE)
 
     def judge(self, minor: int) -> Judgement:
@@ -82,13 +80,17 @@ def _states_its_health(device: Object) -> bool:
 class HealthState:
     """One such file, as kubelet 1.37 reads it."""
 
-    def __init__(self, document: Node) -> None:
-        self._decoded = decode(STATE, document, {})
+    def __init__(self, blob: bytes) -> None:
+        self._problem = ""
+        try:
+            read_dra_health_state(blob)
+        except KubeletStateInvalid as invalid:
+            self._problem = str(invalid)
 
     def judge(self, minor: int) -> Judgement:
         """Parsing is all that can be checked."""
-        if problems := self._decoded.problems:
-            detail = f"Kubelet {version_name(minor)} cannot decode this file: {problems[0]}."
+        if self._problem:
+            detail = f"Kubelet {version_name(minor)} refuses this file: {self._problem}."
             return damaged(HEALTH_FORM, "wrong-shape", detail)
         detail = "The content can be read; this file has no checksum, so it is not verified."
         return Judgement(Verdict.UNKNOWN, HEALTH_FORM, NO_CHECKSUM, detail, loads=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from draState._kubelet.gotypes import CHECKSUM, INT, STRING, UINT64, Field, Map, Pointer, Slice, String, Struct, Value
-from draState._kubelet.syntax import Node
+from typing import Any
+
+from draState.kubelet import CHECKSUM, INT, STRING, UINT64, Field, Map, Node, Pointer, Slice, String, Struct
 
 from .policy import TEXT_FORM_SINCE, Forms, PolicyState
 from .verdict import version_name
@@ -14,7 +15,7 @@ def reader(document: Node) -> PolicyState:
     return PolicyState(document, FORMS)
 
 
-def _refusal(value: Value, minor: int) -> tuple[str, str] | None:
+def _refusal(value: Any, minor: int) -> tuple[str, str] | None:
     version = version_name(minor)
     if not value["PolicyName"]:
         return "no-policy", f"Kubelet {version} refuses this file: it names no policy."
@@ -27,7 +28,7 @@ def _refusal(value: Value, minor: int) -> tuple[str, str] | None:
     return None
 
 
-def _has_null_table(machine: Value) -> bool:
+def _has_null_table(machine: Any) -> bool:
     nodes = [node for node in (machine or {}).values() if node is not None]
     return any(table is None for node in nodes for table in (node["MemoryMap"] or {}).values())
 

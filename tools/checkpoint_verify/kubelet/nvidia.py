@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from draState._kubelet.syntax import Node, Number, Object
+from draState.kubelet import Node, Number, Object
 
 from .checksum import fnv32a
 from .verdict import Judgement, unknown, valid

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 
-from draState._kubelet.gotypes import (
+from draState.kubelet import (
     CHECKSUM,
     STRING,
     Custom,
+    Escaped,
     Field,
     Map,
+    Missing,
+    Node,
+    Number,
+    Object,
     Pointer,
     Slice,
     Struct,
@@ -17,7 +22,6 @@ from draState._kubelet.gotypes import (
     decode,
     decode_text,
 )
-from draState._kubelet.syntax import Escaped, Missing, Node, Number, Object
 
 from .checksum import fnv32a_of_string
 from .verdict import Judgement, UnverifiedState, damaged, member_warnings, valid, version_name

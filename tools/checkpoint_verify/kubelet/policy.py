@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from draState._kubelet.decoded import Decoded
-from draState._kubelet.gotypes import CHECKSUM, STRING, Field, Map, Struct, Value, decode, decode_text
-from draState._kubelet.syntax import Node
+from draState.kubelet import CHECKSUM, STRING, Decoded, Field, Map, Node, Struct, decode, decode_text
 
 from .checksum import dump_pointer, fnv32a, fnv32a_of_string
 from .verdict import NEWEST, OLDEST, Judgement, Verdict, damaged, member_warnings, unknown, valid, version_name
@@ -37,7 +36,7 @@ class Forms:
     pods_struct: Struct
     plain_struct: Struct
     text_struct: Struct
-    refusal: Callable[[Value, int], tuple[str, str] | None]
+    refusal: Callable[[Any, int], tuple[str, str] | None]
     policies: tuple[str, ...]
     pods_aliases: tuple[str, ...] = ()  # further type names whose dump the newest kubelet accepts
     plain_aliases: tuple[str, ...] = ()
@@ -116,12 +115,12 @@ class Reading:
         return decode(struct, self._document, _preset(struct))
 
 
-def _preset(struct: Struct) -> Value:
+def _preset(struct: Struct) -> Any:
     """The value that kubelet decodes over: zero values, but empty maps at the top level."""
     return {field.name: {} if isinstance(field.type, Map) else field.type.zero() for field in struct.fields}
 
 
-def _checksums(struct: Struct, value: Value, aliases: tuple[str, ...]) -> tuple[int, ...]:
+def _checksums(struct: Struct, value: Any, aliases: tuple[str, ...]) -> tuple[int, ...]:
     unsigned = value | {"Checksum": 0}
     return tuple(fnv32a(dump_pointer(struct, unsigned, name)) for name in ("", *aliases))
 
@@ -212,7 +211,7 @@ class PolicyState:
             "Kubelet reads this file without its podEntries." if reading.has_pods else "",
         )
 
-    def _loaded(self, form: str, value: Value, minor: int, stored: int, expected: int) -> Judgement:
+    def _loaded(self, form: str, value: Any, minor: int, stored: int, expected: int) -> Judgement:
         """The checksum passed; now check whether kubelet can use the content."""
         refusal = self._forms.refusal(value, minor)
         if refusal:

@@ -1,17 +1,90 @@
-"""What one kubelet version makes of one file, and the versions whose way of reading is known, by their minor number."""
+"""The kinds of files, the kubelet versions whose way of reading is known, and what one version makes of one file."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-from draState._kubelet.decoded import Decoded, JsonPath, spelled
-from draState._kubelet.syntax import Node, Number, Object
+from draState.kubelet import Decoded, JsonPath, Node, Number, Object, spelled
 
-from .kinds import CONSEQUENCES, Consequence
+DRA = "dra_manager_state"
+CPU = "cpu_manager_state"
+MEMORY = "memory_manager_state"
+DEVICES = "kubelet_internal_checkpoint"
+ALLOCATED = "allocated_pods_state"
+ACTUATED = "actuated_pods_state"
+POD_STATUS = "pod_status_manager_state"
+HEALTH = "dra_health_state"
+NVIDIA = "nvidia_checkpoint"  # not kubelet's, but beside its files on many nodes
+POD_KINDS = (ALLOCATED, ACTUATED, POD_STATUS)
+
+KUBELET_NAMES = (DRA, CPU, MEMORY, DEVICES, *POD_KINDS, HEALTH)  # each kind is the name of its file
+NVIDIA_NAME = "checkpoint.json"
+_NVIDIA_FOLDER = ".nvidia.com"  # gpu.nvidia.com, compute-domain.nvidia.com
+
+
+def kind_at(path: str) -> str:
+    """The kind of the file that belongs at this path; "" if no known program keeps one there."""
+    name = os.path.basename(path)
+    if name == NVIDIA_NAME and os.path.dirname(os.path.abspath(path)).endswith(_NVIDIA_FOLDER):
+        return NVIDIA
+    return name if name in KUBELET_NAMES else ""
+
+
+class Consequence(NamedTuple):
+    """`now` is a sentence without its full stop; `lost` ends the sentence "move the file away; then …"."""
+
+    now: str
+    lost: str
+    stops_kubelet: bool = True
+    of_kubelet: bool = True
+    leaves_orphans: bool = False  # drivers keep holding devices for claims that the reader of this file has forgotten
+
+
+_PODS = Consequence(
+    "Kubelet panics when it starts, unless in-place resizing of pods is turned off",
+    "kubelet forgets resizes in flight and starts from the pod specs",
+)
+
+CONSEQUENCES = {
+    CPU: Consequence(
+        "The CPU manager refuses this file, and kubelet does not start",
+        "kubelet assigns CPUs again; running pods keep theirs only until then",
+    ),
+    MEMORY: Consequence(
+        "The memory manager refuses this file, and kubelet does not start",
+        "kubelet assigns NUMA memory again; running pods are not counted until they restart",
+    ),
+    DRA: Consequence(
+        "The DRA manager refuses this file, and kubelet does not start",
+        "kubelet forgets which claims are prepared, and never unprepares the ones from before",
+        leaves_orphans=True,
+    ),
+    DEVICES: Consequence(
+        "The device manager logs this and continues: kubelet starts, but does not know which devices running pods have",
+        "kubelet learns the devices again when their plugins register; it may assign those of running pods twice",
+        stops_kubelet=False,
+    ),
+    ALLOCATED: _PODS,
+    ACTUATED: _PODS,
+    POD_STATUS: _PODS,
+    HEALTH: Consequence(
+        "Kubelet logs this and starts without device health, until the drivers report it again",
+        "kubelet starts without device health, as it does with this file",
+        stops_kubelet=False,
+    ),
+    NVIDIA: Consequence(
+        "NVIDIA's DRA driver exits at every start, so no pod gets a device from it",
+        "the driver forgets which claims it has prepared, and what it did to the devices for them",
+        stops_kubelet=False,
+        of_kubelet=False,
+    ),
+}
+
 
 OLDEST, NEWEST = 30, 37
 MINORS = tuple(range(OLDEST, NEWEST + 1))
@@ -117,7 +190,7 @@ class UnverifiedState:
         self._refused_since = refused_since
 
     def judge(self, minor: int) -> Judgement:
-        """Always unknown; also says if kubelet 1.`minor` is nevertheless known to refuse the file."""
+        """Always unknown; adds it where kubelet 1.`minor` is known to refuse the form."""
         detail = f"The content can be read, but the checksum of form {self._form} is not verified here"
         if self._refused_since is None or minor < self._refused_since:
             return unknown(self._form, f"{detail}.", self._stored)

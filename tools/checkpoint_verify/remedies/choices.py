@@ -11,11 +11,10 @@ from typing import NamedTuple
 from checkpointmanager import Reason
 from checkpointmanager.format import Repair
 
-from ..findings.access import agent_user, refusal_of_file
+from ..findings.agent import Held, agent_user, lock_of, refusal_of_file
 from ..findings.damage import UNRECOGNISED
 from ..findings.examine import examine_path
 from ..findings.finding import Finding
-from ..findings.lock import Held, lock_of
 from ..registry import KubeletFile
 from ..screens import phrases
 from ..targets import Target
@@ -82,7 +81,7 @@ def _choices(target: Target, found: Finding, cure: Repair | None, other_path: st
     why = f"the previous generation is {previous.reason}" if previous else "there is no previous generation"
     restore = f"{phrases.command('restore', target.path)} BACKUP"
     yield Remedy(f"Restore the file from a backup: it cannot be repaired exactly, and {why}.", (restore,))
-    what = "Discard it: its bytes go to quarantine, and the agent starts this key anew."
+    what = "Discard it: its bytes go to quarantine, and the agent starts this key from scratch."
     yield Remedy(what, (phrases.command("repair --discard", target.path),))
 
 
@@ -131,7 +130,7 @@ def for_unverified_driver(path: str, file: KubeletFile) -> list[Remedy]:
 
 
 def _without_file(path: str, file: KubeletFile) -> Remedy:
-    """Let kubelet or the driver start anew."""
+    """Start kubelet or the driver without the file."""
     move, lost = phrases.move_away(path), file.consequence.lost
     if not file.of_kubelet:
         restart = "kubectl delete pod -n NAMESPACE POD-OF-THE-DRIVER --wait=false"

@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from checkpointmanager.format import KEPT, KEPT_BYTES, QUARANTINE, SUFFIX
+from checkpointmanager.format import KEPT, KEPT_BYTES, QUARANTINE, SUFFIX, encode_key, parse_copy
 
 from ..etcd import SCHEME
 from ..findings import disk
-from ..findings.examine import COPY_NAME, examine_path
+from ..findings.examine import examine_path
 from ..findings.finding import Finding, State
 from ..screens import phrases
-from .owner import Blocked
-from .step import Step
+from .steps import Blocked, Step
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
 
@@ -57,15 +56,16 @@ def copies_in(directory: str) -> list[Copy]:
 def copy_at(path: str) -> Copy | None:
     """The copy at a path; None if there is none, or if the library does not make such names."""
     folder, name = os.path.split(path)
-    match = COPY_NAME.fullmatch(name)
-    if match is None or os.path.basename(folder) != QUARANTINE:
+    found = parse_copy(name)
+    if found is None or os.path.basename(folder) != QUARANTINE:
         return None
     try:
         status = os.lstat(path)
-        time = datetime.strptime(match[2], _TIME).replace(tzinfo=UTC)
+        time = datetime.strptime(found.time, _TIME).replace(tzinfo=UTC)
     except (OSError, ValueError):
         return None
-    return Copy(path, match[1], time, match[3], status.st_size) if stat.S_ISREG(status.st_mode) else None
+    key = encode_key(found.key)
+    return Copy(path, key, time, found.reason, status.st_size) if stat.S_ISREG(status.st_mode) else None
 
 
 def present(copy: Copy) -> Finding | None:

@@ -1,7 +1,7 @@
 """Puts whole checkpoints in place, and removes them, as the owner of the directory.
 
 What is put in place keeps its kind, version, time and data. Its generation rises above every generation of its key that
-can still be seen, so that neither the journal nor a reader takes an older one for newer. Whatever it replaces is in
+can still be seen, so that neither the journal nor a reader takes an older one for newer. What it replaces goes to
 quarantine first.
 """
 
@@ -13,7 +13,7 @@ from typing import cast
 from checkpointmanager import CheckpointNotFound, Put, Reason, Remove, Replaces, Store
 from checkpointmanager.format import MAX_GENERATION, Damaged, TooNew, generation_in, open_any, seal
 
-from .step import Step
+from .steps import Step, read_back
 
 REPLACED = cast(Reason, "replaced")  # the word in a copy's name: what it holds need not be damaged
 
@@ -39,6 +39,7 @@ def put_back(store: Store, step: Step, blob: bytes) -> None:
         _commit(store, Put(key, blob, header.generation, replaces))
     written = f"generation {stated}, written {header.written:%Y-%m-%d %H:%M:%S} UTC"
     step.detail = f"{written}, as generation {header.generation}" if stated != header.generation else written
+    read_back(step)
 
 
 def take_away(store: Store, step: Step) -> None:

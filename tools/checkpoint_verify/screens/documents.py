@@ -15,16 +15,16 @@ from typing import Any, TextIO
 from checkpointmanager import __version__
 from checkpointmanager.format import Header, encode_key
 
+from ..findings.agent import LockState
 from ..findings.finding import Finding, State, Subject
 from ..findings.journal import Waiting
-from ..findings.lock import LockState
 from ..findings.problem import NOTHING_FOUND, Problem, Severity
 from ..findings.search import Search
 from ..findings.summary import Summary
 from . import phrases
 from .report import holds_nothing, verdict_of
 
-JSON_SCHEMA = 1  # rises only when a member is removed or changes its meaning, not when one is added
+JSON_SCHEMA = 2  # rises only when a member is removed or changes its meaning, not when one is added
 
 
 def verify_document(summaries: Sequence[Summary], searches: Sequence[Search], *, strict: bool) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def print_document(command: str, code: int, members: dict[str, Any]) -> None:
 
 @contextmanager
 def replaced(path: str, mode: int) -> Iterator[TextIO]:
-    """A file that appears under its name only when it is complete, with this mode whatever the umask says."""
+    """A file that appears under its name only when it is complete, with this mode under any umask."""
     # The name does not end in .prom: node_exporter must not read it before that.
     temp = f"{path}.{secrets.token_hex(4)}.tmp"
     descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import errno
 import re
-import time
 from collections.abc import Sequence
-from datetime import datetime
 
-from checkpointmanager.format import Header, boot_id, encode_key
-
-from ..findings import damage
+from ..findings.agent import Held
 from ..findings.damage import UNRECOGNISED
 from ..findings.finding import TOO_NEW, Finding, State
-from ..findings.lock import Held
 from ..findings.problem import NOTHING_FOUND, Group, Problem, Severity, grouped
-from ..findings.summary import Summary, boot_word
-from ..registry import NO_CHECKSUM, KubeletFile, Verdict, claims_in
+from ..findings.summary import Summary
+from ..registry import NO_CHECKSUM, Verdict
 from . import phrases
 from .screen import BAD, FAINT, FINE, ODD, STRONG, Part, Screen
 
@@ -155,7 +150,7 @@ def _print_places(summaries: Sequence[Summary], screen: Screen, *, strict: bool)
             )
         )
     headings = ("place", "verdict", "files", "wrong", "warnings", "lock")
-    screen.table(headings, rows, (2, 3, 4), spare=("lock", "warnings", "files", "wrong"))
+    screen.table(headings, rows, ("files", "wrong", "warnings"), spare=("lock", "warnings", "files", "wrong"))
 
 
 def verdict_word(verdict: Verdict) -> str:
@@ -188,7 +183,7 @@ def _print_block(group: Group, screen: Screen) -> None:
     if problem.subject and len(group.problems) == 1:
         screen.say(("holds ", FAINT), str(problem.subject), indent=2)
     if group.next:
-        screen.verbatim(f"  → {group.next}")
+        screen.line(f"  → {group.next}")
 
 
 def _print_summary(summary: Summary, screen: Screen) -> None:
@@ -200,7 +195,7 @@ def _print_summary(summary: Summary, screen: Screen) -> None:
     if summary.is_directory and (summary.files > len(summary.kubelet) or not around.of_kubelet):
         screen.pairs(_summary(summary))
         if summary.states[State.DAMAGED] > sum(found.state is State.DAMAGED for found in summary.kubelet):
-            screen.verbatim(f"  next         {phrases.command('repair --dry-run --all', summary.path)}")
+            screen.line(f"  next         {phrases.command('repair --dry-run --all', summary.path)}")
     elif summary.kinds:
         screen.pairs(_summary(summary)[:4])
 
@@ -217,7 +212,7 @@ def _summary(summary: Summary) -> list[tuple[str, str]]:
         ("boots", ", ".join(b for b in boots if not b.startswith("0 "))),
         ("size", sizes),
         ("previous", f"{around.previous:,} kept for a rollback, {len(around.torn):,} torn" if around.previous else ""),
-        ("temp files", f"{len(around.temps):,} left over" if around.temps else "none"),
+        ("temp files", f"{len(around.temps):,} left over" if around.temps else ""),
         ("quarantined", phrases.count(around.quarantined, "copy", "copies") if around.quarantined else "none"),
         ("other files", f"{around.foreign:,}, not checked" if around.foreign else ""),
         ("journal", f"waits: {around.journal}" if around.journal else ""),
@@ -265,57 +260,3 @@ def _fitted(said: str, summaries: Sequence[Summary]) -> str:
     """The verdict with its place, shortened to fit."""
     where = phrases.shown(summaries[0].path) if len(summaries) == 1 else f"{len(summaries)} places"
     return f"{said} in {phrases.shortened(where, VERDICT_WIDTH - len(said) - 4)}"
-
-
-CLAIMS_SHOWN = 20
-STATE_STYLES = {State.GOOD: FINE, State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
-
-
-def header_pairs(header: Header, *, waits: bool = False) -> list[tuple[str, str]]:
-    """A header, for people to read."""
-    age = phrases.age(time.time() - header.written.timestamp())
-    boot = boot_word(header.boot, boot_id())
-    return [
-        ("key", encode_key(header.key)),
-        ("kind", f"{header.kind}, version {header.version}, readable by version {header.readable_by} and later"),
-        ("generation", f"{header.generation:,}"),
-        (
-            "written",
-            f"{header.written:%Y-%m-%d %H:%M:%S} UTC, {age} ago, in {boot} boot".replace("this", "the current"),
-        ),
-        ("waits", "in the journal; the agent's next start puts it in its file" if waits else ""),
-    ]
-
-
-def kubelet_pairs(found: Finding) -> list[tuple[str, str]]:
-    kubelet = found.kubelet
-    assert kubelet
-    right = "matches its content" if kubelet.actual == kubelet.expected else f"kubelet computes {kubelet.expected}"
-    modified = datetime.fromtimestamp(found.modified).strftime("%Y-%m-%d %H:%M:%S")
-    by_kubelet = kubelet.of_kubelet
-    word = verdict_word(kubelet.verdict)
-    return [
-        ("kind", f"{kubelet.kind} {kubelet.format}".strip()),
-        ("verdict", f"{word} to kubelet {kubelet.kubelet_version}" if by_kubelet else word),
-        ("checksum", f"{kubelet.actual}, {right}" if kubelet.actual and kubelet.expected else kubelet.actual),
-        ("loads in", f"kubelet {loads_in(found)}" if by_kubelet else ""),
-        ("modified", modified),
-        ("detail", kubelet.detail),
-    ]
-
-
-def print_claims(kubelet: KubeletFile, screen: Screen) -> None:
-    """The claims that a file names, by UID: an operator may have to free their devices."""
-    claims = list(claims_in(kubelet))
-    if claims:
-        screen.say((f"names {phrases.count(len(claims), 'claim')}", FAINT), indent=2)
-    for uid, subject in claims[:CLAIMS_SHOWN]:
-        screen.say(phrases.shown(uid), indent=4)
-        screen.say(str(subject), indent=6)
-    if len(claims) > CLAIMS_SHOWN:
-        screen.say((f"… and {len(claims) - CLAIMS_SHOWN:,} more; `show` prints all", FAINT), indent=4)
-
-
-def print_spot(blob: bytes, spot: damage.Spot, screen: Screen) -> None:
-    for row in damage.hex_context(blob, spot):
-        screen.verbatim(f"  {row}", BAD if row.startswith((">", " " * 12)) else FAINT)

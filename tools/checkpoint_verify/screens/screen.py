@@ -11,15 +11,19 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
+from functools import partial
 from typing import TextIO
 
-from ..targets import UsageError
+from ..exitcodes import UsageError
 
 BAD = "bold red"
 ODD = "yellow"
 FINE = "bold green"
 FAINT = "dim"
 STRONG = "bold"
+
+MANY_ROWS = 2000  # of a table; more are not coloured: it would take long
+GAP = 2  # between two columns of a table
 
 Part = str | tuple[str, str]  # a text, or a text with one of the styles above
 
@@ -28,48 +32,63 @@ class Screen:
     """A pipe, a file or a simple terminal: every call writes lines of plain text."""
 
     is_terminal = False
+    width: int | None = None  # in columns; None if lines may have any length
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def say(self, *parts: Part, indent: int = 0) -> None:
-        """One line of parts."""
-        self._stream.write(" " * indent + "".join(map(text_of, parts)) + "\n")
+    def say(self, *parts: Part, indent: int = 0, label: str = "") -> None:
+        """One paragraph; a terminal wraps it under its indent and label."""
+        self.line(" " * indent, label, *parts)
 
-    def verbatim(self, text: str, style: str = "") -> None:
-        """Text that must never be wrapped, such as a command to copy."""
-        self._stream.write(text + "\n")
+    def line(self, *parts: Part) -> None:
+        """One line that must never be wrapped, such as a command to copy."""
+        self._stream.write("".join(map(text_of, parts)).rstrip() + "\n")
 
     def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
         """Names and values, one pair per line; pairs without a value are left out."""
         listed = [row for row in rows if row[1]]
         width = max((len(name) for name, _ in listed), default=0)
         for name, value in listed:
-            self.say(f"{name:<{width}}  {value}", indent=2)
+            self.say(value, indent=2, label=f"{name:<{width}}  ")
 
     def table(
         self,
         headings: Sequence[str],
         rows: Sequence[Sequence[Part]],
-        right: Sequence[int] = (),
+        right: Sequence[str] = (),
         spare: Sequence[str] = (),
     ) -> None:
-        """Columns; those whose number is in `right` are aligned to the right.
+        """Columns; those with a heading in `right` are aligned to the right.
 
         `spare` are the headings of columns that are dropped, in this order, if the terminal is too narrow.
         """
-        cells = [headings, *([text_of(cell) for cell in row] for row in rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        for row in cells:
-            aligned = [
-                cell.rjust(width) if number in right else cell.ljust(width)
-                for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            self._stream.write("  ".join(aligned).rstrip() + "\n")
+        columns = [
+            [(heading, FAINT), *column] for heading, column in zip(headings, zip(*rows, strict=True), strict=True)
+        ]
+        widths = {heading: max(map(self.cells, column)) for heading, column in zip(headings, columns, strict=True)}
+        for heading in spare:
+            if self.width is None or sum(widths.values()) + GAP * (len(widths) - 1) <= self.width:
+                break
+            widths.pop(heading, None)
+        kept = [number for number, heading in enumerate(headings) if heading in widths]
+        write = self.line if len(rows) < MANY_ROWS else partial(Screen.line, self)
+        for row in zip(*(columns[number] for number in kept), strict=True):
+            parts: list[Part] = []
+            for cell, (heading, width) in zip(row, widths.items(), strict=True):
+                space = " " * (width - self.cells(cell))
+                parts += [" " * GAP if parts else "", *([space, cell] if heading in right else [cell, space])]
+            write(*parts)
+        if gone := [heading for heading in headings if heading not in widths]:
+            self.say((f"(not shown, too narrow: {', '.join(gone)})", FAINT))
+
+    def cells(self, part: Part) -> int:
+        """How many columns a text takes."""
+        return len(text_of(part))
 
     def json(self, text: str) -> None:
         """A JSON document."""
-        self.verbatim(text)
+        self.line(text)
 
 
 class _Nowhere(io.StringIO):

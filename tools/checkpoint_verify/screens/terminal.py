@@ -7,7 +7,7 @@ columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -20,11 +20,8 @@ from rich.text import Text
 
 from .screen import FAINT, Part, Progress, Screen, text_of
 
-MANY_ROWS = 2000  # more are not coloured: it would take long
-LONG_TEXT = 1 << 20  # more is not coloured
+LONG_TEXT = 1 << 20  # more is not coloured: it would take long
 MANY_DIRECTORIES = 500  # with fewer, the bar of a search would vanish before it could be read
-GAP = 2  # columns between two columns of a table
-
 
 _WORD = re.compile(r"(\S+)\s*")
 
@@ -37,72 +34,30 @@ class Terminal(Screen):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._console = _console(stream)
+        self.width = self._console.width
 
-    def say(self, *parts: Part, indent: int = 0) -> None:
-        self._wrapped(Text(" " * indent), Text.assemble(*parts))
-
-    def verbatim(self, text: str, style: str = "") -> None:
-        self._console.print(Text(text, style), soft_wrap=True)
-
-    def pairs(self, rows: Iterable[tuple[str, str]]) -> None:
-        listed = [row for row in rows if row[1]]
-        width = max((len(name) for name, _ in listed), default=0)
-        for name, value in listed:
-            self._wrapped(Text.assemble((f"  {name:<{width}}  ", FAINT)), Text(value))
-
-    def table(
-        self,
-        headings: Sequence[str],
-        rows: Sequence[Sequence[Part]],
-        right: Sequence[int] = (),
-        spare: Sequence[str] = (),
-    ) -> None:
-        widths = {
-            heading: max((cell_len(text_of(row[number])) for row in rows), default=0)
-            for number, heading in enumerate(headings)
-        }
-        widths = {heading: max(width, cell_len(heading)) for heading, width in widths.items()}
-        gone = []
-        for heading in spare:
-            if sum(widths.values()) + GAP * (len(widths) - 1) <= self._console.width:
-                break
-            if widths.pop(heading, None):
-                gone.append(heading)
-        kept = [number for number, heading in enumerate(headings) if heading in widths]
-        shown = [[row[number] for number in kept] for row in rows]
-        aligned = [place for place, number in enumerate(kept) if number in right]
-        if len(rows) > MANY_ROWS:
-            super().table(list(widths), shown, aligned)
-        else:
-            self._rows([[(heading, FAINT) for heading in widths], *shown], list(widths.values()), aligned)
-        if gone:
-            left_out = [heading for heading in headings if heading in gone]
-            self.say((f"(not shown, too narrow: {', '.join(left_out)})", FAINT))
-
-    def json(self, text: str) -> None:
-        if len(text) > LONG_TEXT:
-            self.verbatim(text)
-        else:
-            self._console.print(JSON(text, ensure_ascii=False), soft_wrap=True)
-
-    def _rows(self, rows: Sequence[Sequence[Part]], widths: list[int], right: Sequence[int]) -> None:
-        for row in rows:
-            line = Text()
-            for number, (part, width) in enumerate(zip(row, widths, strict=True)):
-                cell = Text(part) if isinstance(part, str) else Text(*part)
-                space = " " * (width - cell.cell_len)
-                line.append(" " * GAP if number else "")
-                line = line + space + cell if number in right else line + cell + space
-            line.rstrip()
-            self._console.print(line, soft_wrap=True)
-
-    def _wrapped(self, before: Text, text: Text) -> None:
+    def say(self, *parts: Part, indent: int = 0, label: str = "") -> None:
         """Lines broken at spaces only. The terminal wraps a word that is too long for a line."""
+        before, text = Text.assemble(" " * indent, (label, FAINT)), Text.assemble(*parts)
         room = max(20, self._console.width - before.cell_len)
         for line in text.divide(list(_breaks(text.plain, room))) or [Text()]:
             line.rstrip()
             self._console.print(before + line, soft_wrap=True)
             before = Text(" " * before.cell_len)
+
+    def line(self, *parts: Part) -> None:
+        text = Text.assemble(*parts)
+        text.rstrip()
+        self._console.print(text, soft_wrap=True)
+
+    def cells(self, part: Part) -> int:
+        return cell_len(text_of(part))
+
+    def json(self, text: str) -> None:
+        if len(text) > LONG_TEXT:
+            self.line(text)
+        else:
+            self._console.print(JSON(text, ensure_ascii=False), soft_wrap=True)
 
 
 def _breaks(plain: str, room: int) -> Iterator[int]:

@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 
 from .._devicehealth import DEFAULT_TIMEOUT, DeviceName, Health
 from .._errors import KubeletStateInvalid
-from .decoded import Decoded, JsonPath, spelled
-from .gotypes import INT, STRING, Field, GoType, Integer, Map, String, Struct, UnmarshalError, Value, decode
-from .syntax import Escaped, Node, NotJSONError, parse
+from ._decoded import Decoded, JsonPath, spelled
+from ._gotypes import INT, STRING, Field, GoType, Integer, Map, String, Struct, UnmarshalError, Value, decode
+from ._syntax import Escaped, Node, NotJSONError, parse
 
 FILE = "dra_health_state"
 NANOSECONDS = 1_000_000_000

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._claimstate import ClaimInfoState, DriverState
 from .._errors import KubeletStateInvalid
-from .statefile import API_VERSION, KIND, checksum
+from ._statefile import API_VERSION, KIND, checksum
 
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029\ufffd"}
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from .decoded import Decoded, JsonPath, spelled
-from .syntax import Node, NotJSONError, Number, Object, fold, parse
+from ._decoded import Decoded, JsonPath, spelled
+from ._syntax import Node, NotJSONError, Number, Object, fold, parse
 
 Value: TypeAlias = Any
 

@@ -11,8 +11,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Literal
 
-from .decoded import Decoded
-from .gotypes import (
+from ._decoded import Decoded
+from ._gotypes import (
     CHECKSUM,
     EMPTY_STRUCT,
     STRING,
@@ -29,7 +29,7 @@ from .gotypes import (
     decode,
     decode_text,
 )
-from .syntax import Missing, Node, Number, Object
+from ._syntax import Missing, Node, Number, Object
 
 KIND = "DRACheckpoint"
 API_VERSION = "checkpoint.dra.kubelet.k8s.io/v1"
@@ -58,12 +58,12 @@ class StateFile:
         return (self.value["ClaimInfoStateList"] if self.form == "v1" else self.value["Entries"]) or []
 
 
-def judge(document: Node) -> StateFile:
+def judge_dra_manager_state(document: Node) -> StateFile:
     """The newest kubelet's verdict on a document: it loads the file unless `damage` is set."""
-    return _entries(document) if is_entries_form(document) else _current(document)
+    return _entries(document) if _is_entries_form(document) else _current(document)
 
 
-def is_entries_form(document: Node) -> bool:
+def _is_entries_form(document: Node) -> bool:
     """True for files of kubelet 1.26 to 1.30: a version, a checksum, and a list of entries if there are any."""
     if not isinstance(document, Object) or not isinstance(document.get("DATA"), Missing):
         return False

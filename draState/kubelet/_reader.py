@@ -12,9 +12,9 @@ from checkpointmanager import InvalidKey, check_key
 from .._claimschema import to_2, to_3
 from .._claimstate import ClaimInfoState, Device, DriverState
 from .._errors import KubeletStateInvalid
-from .decoded import Decoded
-from .statefile import API_VERSION, KIND, Form, StateFile, judge
-from .syntax import NotJSONError, parse
+from ._decoded import Decoded
+from ._statefile import API_VERSION, KIND, Form, StateFile, judge_dra_manager_state
+from ._syntax import NotJSONError, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class KubeletDRAState:
 def read_dra_manager_state(blob: bytes) -> KubeletDRAState:
     """Read the claims in a file's bytes. Raises KubeletStateInvalid if kubelet would refuse them."""
     try:
-        file = judge(parse(blob))
+        file = judge_dra_manager_state(parse(blob))
     except NotJSONError as error:
         raise KubeletStateInvalid(f"the file is not JSON ({error if blob else 'it is empty'})") from None
     if file.damage:
