@@ -19,14 +19,14 @@ from .._interruption import pass_on_interruption
 from ._keys import CACHED_KEYS, encode_key
 from ._reason import Damaged, Reason, TooNew
 
-FORMAT = 1
+FORMAT = 1  # of checkpoints; any other number is of a newer release
 MAX_BYTES = 64 << 20  # the limit for one file, unless the caller sets another
 MAX_GENERATION = (1 << 53) - 1  # the largest integer that every JSON parser reads exactly
 CHECKSUM_BYTES = 36  # {"checksum":"xxh3:0123456789abcdef",
 
 _OPENING = b'{"checksum":"xxh3:'
 _DATA = b',"data":'
-CLOSING = b"}\n"
+CLOSING = b"}\n"  # the end of every sealed line
 _STATED = re.compile(rb'\{"checksum":"xxh3:([0-9a-f]{16})",')
 _OTHER_CHECKSUM = re.compile(rb'\{"checksum":"([a-z][a-z0-9-]{1,30}):([0-9a-f]{8,128})",')
 
@@ -34,13 +34,13 @@ _OTHER_CHECKSUM = re.compile(rb'\{"checksum":"([a-z][a-z0-9-]{1,30}):([0-9a-f]{8
 class Header(NamedTuple):
     """What a file says about its data. Kind and boot are names (keys.py), so they need no escaping."""
 
-    kind: str
-    version: int
-    readable_by: int
+    kind: str  # the name of the schema
+    version: int  # of the schema
+    readable_by: int  # the oldest version whose programs may read and rewrite it
     key: str
-    generation: int
-    boot: str
-    written: datetime
+    generation: int  # counts the changes of this key
+    boot: str  # the id of the boot in which it was written; "" if unknown
+    written: datetime  # in UTC
 
 
 _VALUES = itemgetter(*Header._fields)

@@ -45,7 +45,7 @@ class Change(NamedTuple):
 
     key: str
     generation: int
-    blob: bytes | None
+    blob: bytes | None  # the sealed line
 
     def __repr__(self) -> str:
         what = "removed" if self.blob is None else f"{len(self.blob)} bytes"
@@ -55,7 +55,7 @@ class Change(NamedTuple):
 class Record(NamedTuple):
     """Changes that are committed together, and the line that holds them."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[Change, ...]  # all or none of them count
     line: bytes
 
     def __repr__(self) -> str:
@@ -66,7 +66,7 @@ class JournalContent(NamedTuple):
     """What a journal holds. `damaged` counts its pieces that are not whole lines: rot, or a write that was cut off."""
 
     since: datetime | None  # when the journal was begun; None if its first line is damaged
-    records: tuple[Record, ...]
+    records: tuple[Record, ...]  # the whole ones
     damaged: int
     end: int  # the first multiple of BLOCK_BYTES with only blanks behind it
 

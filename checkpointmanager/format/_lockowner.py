@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-MAX_LOCK_TEXT_BYTES = 4096
+MAX_LOCK_TEXT_BYTES = 4096  # more is not the text of a lock
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ SUFFIX = ".json"  # <key>.json
 PREVIOUS = ".previous-"  # .previous-<key>: the previous generation
 TEMP = ".tmp-"  # .tmp-<token>-<number>: a write that is not complete, and may never be
 JOURNAL = ".journal"  # the changes since the files were last synced
-LOCK = ".lock"
+LOCK = ".lock"  # held by the owner
 QUARANTINE = ".quarantine"  # .quarantine/<key>.<time>.<reason>.json
 
 

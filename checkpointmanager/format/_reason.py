@@ -28,8 +28,7 @@ class Reason(StrEnum):
 
 RETIRED = "retired"  # in the name of a quarantine copy: a whole checkpoint that retain() removed, no damage
 
-# A read that fails for lack of descriptors or memory says nothing about the file.
-SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # a read that fails so says nothing about the file
 
 
 class Damaged(Exception):

@@ -25,8 +25,8 @@ _DATA = re.compile(rb'"data"\s*:\s*')
 class Repair(NamedTuple):
     """The original bytes, and what had happened to them."""
 
-    blob: bytes
-    finding: str
+    blob: bytes  # as it was written
+    finding: str  # for people
 
 
 class SearchBudget:

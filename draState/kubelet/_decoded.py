@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 
 LONGEST_NAME = 40  # characters of a field in a message; a longer name, or one that is not an identifier, may be data
 
-# The parent's path, and the step from there: a member's name, an index, or None for a map's element.
 # A plain tuple, because decoding makes one for every value and a message needs at most one.
-JsonPath: TypeAlias = "tuple[JsonPath | None, str | int | None]"
+JsonPath: TypeAlias = tuple["JsonPath | None", str | int | None]  # the parent's, and a name, index, or None in a map
 
 
 def spelled(path: JsonPath) -> str:
@@ -34,10 +33,10 @@ def shown(name: str) -> str:
 class Decoded:
     """The result of a decode. If `problems` is empty, Go would have returned no error."""
 
-    value: Any
+    value: Any  # what Go would have
     problems: list[str] = field(default_factory=list)
-    unknown: list[JsonPath] = field(default_factory=list)
-    repeated: list[JsonPath] = field(default_factory=list)
+    unknown: list[JsonPath] = field(default_factory=list)  # members that Go ignores
+    repeated: list[JsonPath] = field(default_factory=list)  # members that are given twice
 
     def wrong(self, path: JsonPath, wanted: str) -> None:
         """Note a value that does not fit; decoding continues."""

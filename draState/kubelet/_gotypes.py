@@ -80,7 +80,7 @@ class String(GoType):
 
 @dataclass(frozen=True, slots=True)
 class Integer(GoType):
-    """An integer type with its range, both ends included."""
+    """An integer type with its range, `lowest` and `highest` included."""
 
     name: str
     lowest: int
@@ -123,7 +123,7 @@ class Bytes(GoType):
 
 @dataclass(frozen=True, slots=True)
 class Slice(GoType):
-    """A slice of anything but bytes."""
+    """A slice of anything but bytes; `element` is their type."""
 
     name: str
     element: GoType
@@ -144,7 +144,7 @@ class Slice(GoType):
 
 @dataclass(frozen=True, slots=True)
 class Map(GoType):
-    """A map with string keys, or integer keys that JSON writes as strings."""
+    """A map to `element`, with string keys or, with integer_keys, integers that JSON writes as strings."""
 
     name: str
     element: GoType
@@ -188,7 +188,7 @@ class Pointer(GoType):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A struct field: its Go name, its type, its JSON name (the Go name if there is no tag)."""
+    """A struct field: its Go name, its type, and `json`, its JSON name (the Go name if there is no tag)."""
 
     name: str
     type: GoType
@@ -234,7 +234,7 @@ class Struct(GoType):
 
 @dataclass(frozen=True, slots=True)
 class Custom(GoType):
-    """A type with its own UnmarshalJSON; `unmarshal` raises UnmarshalError."""
+    """A type with its own UnmarshalJSON; `unmarshal` raises UnmarshalError, `shape` has its zero value."""
 
     shape: GoType
     unmarshal: Callable[[Node], Value]
@@ -250,11 +250,11 @@ class Custom(GoType):
         return self.shape.zero()
 
 
-STRING = String()
-INT = Integer("int", -(2**63), 2**63 - 1)
+STRING = String()  # Go's string
+INT = Integer("int", -(2**63), 2**63 - 1)  # Go's int
 UINT32 = Integer("uint32", 0, 2**32 - 1)
-UINT64 = Integer("uint64", 0, 2**64 - 1)
-CHECKSUM = Integer("checksum.Checksum", 0, 2**64 - 1)
-STRINGS = Slice("[]string", STRING)
-EMPTY_STRUCT = Struct("struct {}", ())
+UINT64 = Integer("uint64", 0, 2**64 - 1)  # Go's uint64
+CHECKSUM = Integer("checksum.Checksum", 0, 2**64 - 1)  # kubelet's own type
+STRINGS = Slice("[]string", STRING)  # Go's []string
+EMPTY_STRUCT = Struct("struct {}", ())  # the element of a set
 _OCTET = Integer("uint8", 0, 255)

@@ -45,12 +45,12 @@ class StateFile:
 
     form: Form
     value: Value  # the decoded state, a struct
-    decodes: tuple[Decoded, ...]
+    decodes: tuple[Decoded, ...]  # what Go would have said, one for each document inside
     stored: int  # the checksum that kubelet reads from the file
     computed: int | None  # the checksum that it should have; None if unknown
     reason: str = ""  # a machine word for the damage
     damage: str = ""  # a sentence for people, without the full stop
-    has_data: bool = True
+    has_data: bool = True  # False if the state is absent, which kubelet accepts
 
     @property
     def claims(self) -> list[Value]:

@@ -21,7 +21,7 @@ SHALLOW = 16  # levels; more than any of kubelet's files has, and far from Pytho
 class Number:
     """A number as written: for Go, 1.0 and 1e3 are not integers."""
 
-    text: str
+    text: str  # its digits
 
 
 class Escaped(str):
@@ -55,7 +55,7 @@ class Missing:
 
 MISSING = Missing()
 
-Node: TypeAlias = "Object | list[Node] | str | Number | bool | None"
+Node: TypeAlias = Object | list["Node"] | str | Number | bool | None  # a JSON value
 
 
 class NotJSONError(Exception):

@@ -38,7 +38,7 @@ def test_every_function_class_and_value_has_a_docstring(module: str) -> None:
 def described(module: ModuleType, name: str, value: Any) -> bool:
     if isinstance(value, ModuleType):
         return bool(value.__doc__)
-    if inspect.isclass(value) or inspect.isfunction(value):
+    if inspect.isclass(value) or inspect.isfunction(inspect.unwrap(value)):
         written = inspect.getdoc(value) or ""
         return bool(written) and not written.startswith(f"{name}(")  # a dataclass makes one of its own
     return bool(names.value_doc(module, name))

@@ -49,7 +49,7 @@ def _described(module: ModuleType, name: str, value: Any) -> Iterator[str]:
             yield ""
         yield names.tables_as_lists(names.docstring_of(value))
         yield from _members(value)
-    elif inspect.isfunction(value):
+    elif inspect.isfunction(inspect.unwrap(value)):
         yield from (f"    {line}" for line in _signatures(value))
         yield f"\n{names.tables_as_lists(inspect.getdoc(value) or '')}"
     else:
