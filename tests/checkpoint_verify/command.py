@@ -29,7 +29,7 @@ NAME = f"{sys.executable} -m checkpoint_verify"  # how the separate process is c
 
 # The interpreter may be where only root can read it, so switch to the other user after all is loaded.
 _AS_USER = """
-import _strptime, contextlib, encodings.ascii, encodings.idna, io, os, sys
+import _strptime, contextlib, encodings.ascii, encodings.idna, filelock, io, os, sys
 from checkpoint_verify import cli
 with contextlib.redirect_stdout(io.StringIO()):
     cli.main(["--help"])

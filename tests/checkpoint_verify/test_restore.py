@@ -19,7 +19,7 @@ from checkpointmanager import CheckpointManager, Store
 from checkpointmanager.testing import damage
 
 from .claims import make_claims
-from .command import NOBODY, called, checkpoint_verify
+from .command import NOBODY, called, checkpoint_verify, on_terminal
 from .state import CLAIMS, crashed, make, snapshot
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
@@ -146,6 +146,17 @@ def test_both_need_the_lock_and_consent(directory: Path, tmp_path: Path, words: 
     assert held.lines[0].startswith("NOTHING DONE: the lock is held by 'the agent'")
     before = snapshot(directory)
     assert checkpoint_verify(command, "-d", directory, *rest).code == 2  # nobody can answer
+    assert snapshot(directory) == before
+
+
+def test_a_restore_that_is_declined_changes_nothing_and_is_not_good(directory: Path, tmp_path: Path) -> None:
+    backup = make(tmp_path / "backup")
+    (directory / "claim-1.json").unlink()
+    before = snapshot(directory)
+
+    ended = on_terminal("restore", "-d", directory, backup, typed=b"n\n")
+
+    assert (ended.code, ended.lines[-1]) == (3, "Nothing was changed.")
     assert snapshot(directory) == before
 
 

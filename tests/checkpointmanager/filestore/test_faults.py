@@ -52,8 +52,14 @@ pytestmark = pytest.mark.usefixtures("kit_standing_by", "no_waiting_for_the_disk
 
 ERRORS = [errno.EIO, errno.ENOSPC, errno.EINTR, errno.ENOENT]
 ERRORS += [errno.EROFS, errno.EMFILE, errno.EACCES, errno.EDQUOT] if LONG else []
-by_errno = pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)
-by_mode = pytest.mark.parametrize("mode", MODES)
+
+
+def shown(value: Any) -> str:
+    return " ".join(value) if isinstance(value, tuple) else errno.errorcode.get(value, value)
+
+
+by_errno = pytest.mark.parametrize("number", ERRORS, ids=shown)
+by_errno_and_mode = pytest.mark.parametrize(("number", "mode"), sample(itertools.product(ERRORS, MODES), 5), ids=shown)
 
 
 class Attempt(NamedTuple):
@@ -129,14 +135,10 @@ def check_error(outcome: CheckpointError, tried: Attempt, mode: str) -> None:
         assert tried.failed.name in ("lseek", "write", "fdatasync"), "only the append may leave a doubt"
 
 
-def _shown(value: object) -> str | None:
-    return errno.errorcode[value] if isinstance(value, int) else " ".join(value) if isinstance(value, tuple) else None
-
-
 OWNERS = [*((each, "owner") for each in PREPARATIONS), ("found", "sharer"), ("found", "atomic")]
 
 
-@pytest.mark.parametrize(("number", "name", "owner"), sample(itertools.product(ERRORS, CHANGES, OWNERS), 7), ids=_shown)
+@pytest.mark.parametrize(("number", "name", "owner"), sample(itertools.product(ERRORS, CHANGES, OWNERS), 7), ids=shown)
 def test_a_change_that_fails_at_any_call_says_the_truth_and_the_next_one_works(
     tmp_path: Path, number: int, name: str, owner: tuple[str, str]
 ) -> None:
@@ -176,8 +178,7 @@ def check_change(directory: Path, manager: LeaseManager, tried: Attempt, change:
     assert values(manager) == change.after
 
 
-@by_errno
-@by_mode
+@by_errno_and_mode
 def test_a_close_that_fails_at_any_call_loses_nothing_and_leaves_nothing_open(
     tmp_path: Path, mode: str, number: int
 ) -> None:
@@ -204,8 +205,7 @@ def killed_before_its_names(directory: Path) -> None:
     os.link(directory / "other.json", directory / "c.json")  # torn: not what belongs there
 
 
-@by_errno
-@by_mode
+@by_errno_and_mode
 def test_an_open_after_a_kill_that_fails_at_any_call_loses_nothing(tmp_path: Path, mode: str, number: int) -> None:
     after = CHANGES["transaction"].after
     for nth in itertools.count(1):
@@ -235,8 +235,7 @@ def test_an_open_after_a_kill_that_fails_at_any_call_loses_nothing(tmp_path: Pat
     assert nth > 20
 
 
-@by_errno
-@pytest.mark.parametrize("name", CURES)
+@pytest.mark.parametrize(("number", "name"), sample(itertools.product(ERRORS, CURES), 5), ids=shown)
 def test_a_cure_that_fails_at_any_call_leaves_the_damaged_bytes_or_the_good_ones(
     tmp_path: Path, name: str, number: int
 ) -> None:
@@ -289,8 +288,7 @@ def full_disk(nth: int) -> Iterator[list[int]]:
         yield refused
 
 
-@pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize("preparation", PREPARATIONS)
+@pytest.mark.parametrize(("name", "preparation"), sample(itertools.product(CHANGES, PREPARATIONS), 5))
 def test_when_the_disk_is_full_from_any_write_on_changes_fail_for_certain_and_close_and_open_work(
     tmp_path: Path, name: str, preparation: str
 ) -> None:

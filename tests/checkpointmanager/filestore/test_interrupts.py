@@ -156,8 +156,7 @@ def open_and_close(directory: Path) -> None:
     CheckpointManager(directory, LEASES).close()
 
 
-@pytest.mark.parametrize("new", [True, False], ids=["a new directory", "one of a killed owner"])
-@by_moment
+@pytest.mark.parametrize(("new", "after"), sample(itertools.product([True, False], [False, True]), 3))
 def test_an_interrupted_open_leaves_nothing_open_and_nothing_locked(tmp_path: Path, after: bool, new: bool) -> None:
     for nth in itertools.count(1):
         root = tmp_path / str(nth)

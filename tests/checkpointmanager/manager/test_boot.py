@@ -67,3 +67,8 @@ def test_the_same_value_in_another_boot_is_written_again() -> None:
 def test_a_boot_id_that_would_break_the_header_is_refused(kind: str) -> None:
     with pytest.raises(ValueError, match="boot_id"):
         CheckpointManager(MemoryStore(), LEASES, boot_id=kind)
+
+
+def test_a_boot_id_that_does_not_fit_into_a_header_is_refused(directory: Path) -> None:
+    with pytest.raises(ValueError, match="boot_id"):
+        CheckpointManager(directory, boot_id='"')

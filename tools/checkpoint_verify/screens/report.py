@@ -204,6 +204,7 @@ def _summary(summary: Summary) -> list[tuple[str, str]]:
     states, around = summary.states, summary.around
     this, earlier, unknown = summary.boots_counted()
     sizes = f"{phrases.size(summary.octets)}, the largest {phrases.size(summary.largest)}" if summary.files else ""
+    no_temps = "" if summary.path.startswith("etcd://") else "none"  # etcd has no such files
     boots = [f"{this:,} from this one", f"{earlier:,} from an earlier one", f"{unknown:,} unknown"]
     return [
         ("checkpoints", ", ".join(f"{number:,} {state}" for state, number in states.items() if number) or "none"),
@@ -212,7 +213,7 @@ def _summary(summary: Summary) -> list[tuple[str, str]]:
         ("boots", ", ".join(b for b in boots if not b.startswith("0 "))),
         ("size", sizes),
         ("previous", f"{around.previous:,} kept for a rollback, {len(around.torn):,} torn" if around.previous else ""),
-        ("temp files", f"{len(around.temps):,} left over" if around.temps else ""),
+        ("temp files", f"{len(around.temps):,} left over" if around.temps else no_temps),
         ("quarantined", phrases.count(around.quarantined, "copy", "copies") if around.quarantined else "none"),
         ("other files", f"{around.foreign:,}, not checked" if around.foreign else ""),
         ("journal", f"waits: {around.journal}" if around.journal else ""),
