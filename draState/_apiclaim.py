@@ -60,7 +60,7 @@ def read_allocation(ref: ClaimRef, resource_claim: Object | None, driver: str) -
         raise ClaimGone(f"{where} has no device of driver {driver}")
     if not status.is_reserved:
         raise ClaimInvalid(f"{where} is reserved for nobody: the pod that it was allocated for is gone")
-    return DriverClaim(ref.uid, ref.name, ref.namespace, devices, configs, status.pods)
+    return DriverClaim(ref.uid, ref.name, ref.namespace, devices, configs, status.pods, results=tuple(copied(results)))
 
 
 def base_request(name: str) -> str:

@@ -31,6 +31,7 @@ from ._claiminfo import ClaimInfo
 from ._claimschema import CLAIMS
 from ._claimstate import ClaimInfoState
 from ._errors import ClaimConflict
+from ._evidence import evidence_in
 
 Name = tuple[str, str]
 DeviceId = tuple[str, str]  # driver and device, without the pool: pools get renamed
@@ -113,7 +114,7 @@ class ClaimInfoCache:
         return iter(list(self._claims.values()))
 
     def holders(self, driver: str, pool: str | None, device: str) -> frozenset[str]:
-        """The UIDs of the claims that hold a device, including unknown claims whose last whole generation holds it.
+        """The UIDs of the claims that hold a device, including unknown claims of which anything names it.
 
         None as the pool matches every pool: pools get renamed.
         """
@@ -121,7 +122,7 @@ class ClaimInfoCache:
         if pool is None:
             return frozenset(uids)
         claims = (self._claims.get(uid) for uid in uids)
-        return frozenset(claim.uid for claim in claims if claim and (driver, pool, device) in claim.state.devices())
+        return frozenset(claim.uid for claim in claims if claim and (driver, pool, device) in claim.devices())
 
     def report(self) -> CacheReport:
         """Counts, and the claims that cannot be trusted, for an agent's status page."""
@@ -193,7 +194,7 @@ class ClaimInfoCache:
             before = self._manager.previous_checkpoint(uid)
             previous = before.data if before else None
         state = previous if previous and previous.claim_uid == uid else ClaimInfoState(uid, "", "")
-        return ClaimInfo(state, from_this_boot=None, unknown=why)
+        return ClaimInfo(state, from_this_boot=None, unknown=why, evidence=evidence_in(entry.problem, uid))
 
     def _planned(self, wanted: Iterable[str], change: Change, names: set[Name]) -> dict[str, ClaimInfoState]:
         """The states to write, while this thread holds the claims. Changes of memory alone are made here."""
@@ -291,7 +292,7 @@ def _pods(claim: ClaimInfo | None) -> frozenset[str]:
 
 
 def _devices(claim: ClaimInfo | None) -> set[DeviceId]:
-    return {(driver, device) for driver, _, device in claim.state.devices()} if claim else set()
+    return {(driver, device) for driver, _, device in claim.devices()} if claim else set()
 
 
 class _Thread(threading.local):

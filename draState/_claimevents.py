@@ -6,9 +6,11 @@ Each event goes to the logger `draState` and to one callback.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from ._draplugin import ClaimRef
 
 logger = logging.getLogger("draState")
 logger.addHandler(logging.NullHandler())  # silent unless the agent configures logging
@@ -22,6 +24,8 @@ class ClaimEventKind(StrEnum):
     ALLOCATION_CHANGED = "allocation-changed"  # under the same UID; the old devices are torn down
     UNFINISHED = "unfinished"  # found at the start: its set-up or tear-down had not ended
     ORPHANED = "orphaned"  # only this driver still knows the claim
+    RELEASED = "released"  # an orphan, or by force; its devices are free
+    UNKNOWN = "unknown"  # found at the start: its record is damaged, too new or not a claim
     RECORD_LOST = "record-lost"  # found at the start: set up on this node, and no record of it
     UNKNOWN_DEVICES = "unknown-devices"  # a damaged claim; nothing shows which devices it holds
     HEALED = "healed"  # a damaged or lost record was written anew
@@ -35,6 +39,8 @@ LEVELS = {
     ClaimEventKind.ALLOCATION_CHANGED: logging.WARNING,
     ClaimEventKind.UNFINISHED: logging.INFO,
     ClaimEventKind.ORPHANED: logging.WARNING,
+    ClaimEventKind.RELEASED: logging.WARNING,
+    ClaimEventKind.UNKNOWN: logging.ERROR,
     ClaimEventKind.RECORD_LOST: logging.ERROR,
     ClaimEventKind.UNKNOWN_DEVICES: logging.ERROR,
     ClaimEventKind.HEALED: logging.WARNING,
@@ -50,6 +56,8 @@ class ClaimEvent:
     kind: ClaimEventKind  # what happened, to branch on
     uid: str  # of the claim
     detail: str  # for people
+    ref: ClaimRef | None = None  # the claim, if its name is known
+    pods: Mapping[str, str] = field(default_factory=dict)  # its pods: UID to name, "" if that is not known
 
 
 def emit(event: ClaimEvent, callback: Callable[[ClaimEvent], object] | None) -> None:

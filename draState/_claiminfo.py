@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from ._claimstate import ClaimInfoState
+from ._claimstate import ClaimInfoState, DriverState
 
 _NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})  # shared by all claims, to save memory
+_NO_EVIDENCE: Mapping[str, DriverState] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +18,9 @@ class ClaimInfo:
 
     `prepared` and `unpreparing` are valid only in the process that set them: the resources may not have survived
     whatever ended it. `unknown` is the reason why the state cannot be trusted; its devices stay held. The state
-    is then the previous generation's, or empty. With `in_doubt` the state is intact, but may not have reached the
-    disk; `before_doubt` is then the last acknowledged state, which containers still get.
+    is then the previous generation's, or empty, and `evidence` is what the damaged bytes still name. With `in_doubt`
+    the state is intact, but may not have reached the disk; `before_doubt` is then the last acknowledged state, which
+    containers still get.
     """
 
     state: ClaimInfoState
@@ -29,6 +31,7 @@ class ClaimInfo:
     unknown: str = ""
     in_doubt: bool = False
     before_doubt: ClaimInfoState | None = None
+    evidence: Mapping[str, DriverState] = field(default_factory=lambda: _NO_EVIDENCE, repr=False)  # by driver
 
     @property
     def uid(self) -> str:
@@ -45,6 +48,19 @@ class ClaimInfo:
         """True if the users of the claim are unknown, because its file is damaged."""
         return bool(self.unknown) and not self.in_doubt
 
+    def held(self, driver: str) -> DriverState:
+        """The devices that nobody else may get, and data to choose around; not for changing hardware."""
+        part, shown = self.state.driver_states.get(driver, DriverState()), self.evidence.get(driver, DriverState())
+        named = {device.identity for device in part.devices}
+        more = tuple(device for device in shown.devices if device.identity not in named)
+        data = shown.driver_data if part.driver_data is None else part.driver_data
+        return replace(part, devices=part.devices + more, driver_data=data)
+
+    def devices(self) -> set[tuple[str, str, str]]:
+        """(driver, pool, device) of every device that it holds."""
+        shown = {(name, each.pool_name, each.device_name) for name in self.evidence for each in self.held(name).devices}
+        return self.state.devices() | shown
+
     @property
     def served(self) -> ClaimInfoState:
         """What containers get: the last acknowledged state, without a change that is in doubt."""
@@ -59,4 +75,4 @@ class ClaimInfo:
 
     def rewritten(self, state: ClaimInfoState) -> ClaimInfo:
         """This record with an intact state to write: no longer unknown."""
-        return replace(self, state=state, unknown="", in_doubt=False, before_doubt=None)
+        return replace(self, state=state, unknown="", in_doubt=False, before_doubt=None, evidence=_NO_EVIDENCE)

@@ -91,11 +91,13 @@ class ClaimPreparer:
             claim = self._records.get(uid)
             if claim is None:
                 raise DRAError(f"claim {uid} is not known here: no device is held for it")
-            if not force and not self.review.why_orphan(claim):
+            why = "by force" if force else self.review.why_orphan(claim)
+            if not why:
                 raise ClaimInUse(f"claim {'/'.join(claim.name)} (UID {uid}) still has its devices in the API server")
             if not force:
                 self._refuse_if_used(self._records.view(claim))
             self._unprepare_known(uid)
+            self._side.emit(ClaimEventKind.RELEASED, uid, why, claim)
         return failures[0] if failures else ""
 
     def close(self) -> None:
@@ -144,9 +146,7 @@ class ClaimPreparer:
             found = replace(found, driver_data=chosen)
         elif self.hooks.chooses:
             with self._choosing:  # until it is durable, so that the next choice sees it
-                held = {
-                    claim.uid: self._records.view(claim).copy() for claim in self._records if claim.uid != found.uid
-                }
+                held = {claim.uid: self._records.held(claim) for claim in self._records if claim.uid != found.uid}
                 found = replace(found, driver_data=self.hooks.choose(found.copy(), held))
                 self._records.hold(found)
                 return found
@@ -204,6 +204,7 @@ class ClaimPreparer:
     def _restore(self, claim: ClaimInfo) -> None:
         phase = self._records.phase(claim)
         if claim.guessed:
+            self._side.emit(ClaimEventKind.UNKNOWN, claim.uid, f"its devices stay held: {claim.unknown}")
             self.review.restore(claim)
         elif phase is ClaimPhase.PREPARED:
             if claim.from_this_boot:

@@ -30,6 +30,7 @@ class DriverClaim:
     configs: tuple[OpaqueConfig, ...] = ()
     pods: Mapping[str, str] = field(default_factory=lambda: _NO_PODS)  # the pods it is reserved for: UID to name
     driver_data: Any = field(default=None, repr=False)
+    results: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, compare=False)  # see result_of
 
     @property
     def ref(self) -> ClaimRef:
@@ -44,6 +45,15 @@ class DriverClaim:
             if not config.requests or not device.request_names or set(config.requests) & set(device.request_names)
         )
 
+    def result_of(self, device: Device) -> Mapping[str, Any]:
+        """The device's allocation as the API server has it, with tolerations, bindingConditions, consumedCapacity.
+
+        For `check`, `choose` and `set_up`, which follow a look-up; empty for a claim from memory.
+        """
+        wanted = device.identity
+        found = (each for each in self.results if (each["pool"], each["device"], each.get("shareID") or None) == wanted)
+        return next(found, {})
+
     def same_devices(self, other: DriverClaim) -> bool:
         """True if both have the same devices, regardless of order and requests."""
         return _identities(self.devices) == _identities(other.devices)
@@ -54,7 +64,12 @@ class DriverClaim:
 
     def copy(self) -> DriverClaim:
         """A copy whose JSON values can be changed without changing this claim."""
-        return replace(self, configs=_copied(self.configs), driver_data=copied(self.driver_data))
+        return replace(
+            self,
+            configs=_copied(self.configs),
+            driver_data=copied(self.driver_data),
+            results=tuple(map(copied, self.results)),
+        )
 
     @classmethod
     def remembered(cls, claim: ClaimInfo, driver: str) -> DriverClaim:

@@ -43,7 +43,8 @@ class DriverHooks(ABC):
 
         The result, any JSON value, is durable as the claim's `driver_data` before set_up begins, and given to set_up
         and tear_down, also after a kill or a reboot. It is made once per allocation, and one at a time: `held` has all
-        other claims of this driver, by UID, with what was chosen for them.
+        other claims of this driver, by UID, with what was chosen for them. Of a damaged claim it has what its bytes
+        still show, or None: then raise, or ask the hardware.
         """
         return None
 

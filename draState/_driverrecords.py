@@ -36,6 +36,11 @@ class DriverRecords:
     def view(self, claim: ClaimInfo) -> DriverClaim:
         return DriverClaim.remembered(claim, self.driver)
 
+    def held(self, claim: ClaimInfo) -> DriverClaim:
+        """The view for those who choose for another claim: with what only damaged bytes name."""
+        held = claim.held(self.driver)
+        return replace(self.view(claim), devices=held.devices, driver_data=held.driver_data).copy()
+
     def phase(self, claim: ClaimInfo) -> ClaimPhase | None:
         did = claim.state.driver_states.get(self.driver)
         return did.phase if did else None
@@ -75,7 +80,7 @@ class DriverRecords:
     def _refuse_if_held(self, claim: DriverClaim, device: Device) -> None:
         for uid in sorted(self.cache.holders(self.driver, None, device.device_name) - {claim.uid}):
             holder = self.cache.get(uid)
-            held = holder.state.driver_states[self.driver].devices if holder else ()
+            held = holder.held(self.driver).devices if holder else ()
             for other in held:
                 if holder and other.device_name == device.device_name and not self._may_overlap(device, other):
                     damaged = ", whose state is damaged" if holder.guessed else ""

@@ -10,6 +10,7 @@ from checkpointmanager import DirectoryLocked, KeyLocks
 
 from ._claimcache import ClaimInfoCache
 from ._claimevents import ClaimEvent, ClaimEventKind, emit
+from ._claiminfo import ClaimInfo
 from ._claimstate import ClaimPhase
 from ._draplugin import PrepareResult
 from ._driverclaim import DriverClaim
@@ -59,5 +60,11 @@ class DriverSide:
             if failures is not None:
                 failures.append(why)
 
-    def emit(self, kind: ClaimEventKind, uid: str, detail: str) -> None:
-        emit(ClaimEvent(kind, uid, detail), self._on_event)
+    def emit(self, kind: ClaimEventKind, uid: str, detail: str, claim: ClaimInfo | None = None) -> None:
+        """`claim` is the record, if it may be gone."""
+        if known := claim or self.records.get(uid):
+            view = self.records.view(known)
+            event = ClaimEvent(kind, uid, detail, view.ref if view.name else None, view.pods)
+        else:
+            event = ClaimEvent(kind, uid, detail)
+        emit(event, self._on_event)

@@ -9,7 +9,7 @@ a pod that the runtime has removed must not be served.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -20,6 +20,7 @@ from checkpointmanager import (
     BatchFailed,
     CacheEntry,
     CheckpointCache,
+    CheckpointError,
     CheckpointManager,
     CheckpointWriteFailed,
     Event,
@@ -198,44 +199,58 @@ class PodConfigStore:
         held = {device.claim_uid for pod in self._pods.copy().values() for device in pod.config.devices.values()}
         for uid in held - {claim.uid for claim in claims}:
             self.delete_claim(uid)
-        return self.synchronize(list, complete=True, claims=claims)
+        return self.synchronize(list, complete=True, claims=claims, at_most=1)  # our own disk knows them all
 
     def synchronize(
-        self, list_live: Callable[[], Iterable[str]], *, complete: bool, claims: ClaimInfoCache | None = None
+        self,
+        list_live: Callable[[], Iterable[str]],
+        *,
+        complete: bool,
+        claims: ClaimInfoCache | None = None,
+        at_most: float = 0.5,
     ) -> PodSyncReport:
         """Remove every pod that is not alive, and what failed deletions have left on disk.
 
         `list_live` returns the UIDs of all pods that may still need their configs, such as those with a sandbox. It is
         a function, so that a pod set after the list was made is kept. A pod of one of `claims` is alive: it may be
-        prepared and have no sandbox yet. Raises ReconcileRefused unless the caller knows that the list is complete.
+        prepared and have no sandbox yet. Raises ReconcileRefused unless the caller knows that the list is complete, and
+        RetainRefused if more than the share `at_most` would go; see CheckpointCache.retain.
         """
         if not complete:
             raise ReconcileRefused("the list of live pods may be incomplete; nothing was changed")
         seen = self._pods.copy()  # before listing the pods, so that every live pod seen here is in the list
-        wanted = set(list_live()) | (claims.pods() if claims is not None else frozenset())
-        candidates = {*seen, *self._cache}
-        kept: list[str] = []
         problems: dict[str, str] = {}
-        failed: dict[str, str] = {}
-        removed: set[str] = set()
-        unsettled: dict[str, PodConfig] = {}
+        gone: set[str] = set()
 
-        def settle(entries: Entries) -> Outcomes:
-            kept.extend(uid for uid in candidates if self._is_kept(uid, wanted, seen))
-            for uid, entry in entries.items():
-                if entry.problem and (uid in wanted or isinstance(entry.problem, WrongKind)):
-                    problems[uid] = str(entry.problem)
-            removed.update(candidates.difference(kept, problems))
-            unsettled.update((uid, self._pods[uid].config) for uid in kept if not self._is_settled(uid))
-            return {**dict.fromkeys(removed, REMOVED), **unsettled}
+        def live() -> set[str]:
+            wanted = set(list_live()) | (claims.pods() if claims is not None else frozenset())
+            for entry in self._cache.entries():
+                if entry.problem and (entry.key in wanted or isinstance(entry.problem, WrongKind)):
+                    problems[entry.key] = str(entry.problem)
+            gone.update({*seen, *self._cache}.difference(problems, wanted.intersection(self._pods.copy())))
+            return {*self._cache} - gone
 
+        removed: Sequence[str] = ()
+        failures: Mapping[str, CheckpointError] = {}
         try:
-            self._reduce(candidates, settle)
+            removed = self._cache.retain(live, complete=True, at_most=at_most)
         except CheckpointWriteFailed as error:
-            of_all = dict.fromkeys([*removed, *unsettled], error)
-            failures = error.failures if isinstance(error, BatchFailed) else of_all
-            failed = {uid: str(failure) for uid, failure in failures.items()}
-        return PodSyncReport(tuple(sorted(removed.difference(failed))), tuple(sorted(kept)), problems, failed)
+            failures = error.failures if isinstance(error, BatchFailed) else dict.fromkeys(gone, error)
+            removed = list(gone.difference(failures, self._cache))
+            for uid in gone:  # a removed config must not be served, even if its file stays
+                if (pod := self._pods.get(uid)) and uid in seen and pod.config is seen[uid].config:
+                    self._swap(uid, None)
+        failed = {uid: str(failure) for uid, failure in {**failures, **self._settle()}.items()}
+        return PodSyncReport(tuple(sorted(removed)), tuple(self.list_pods()), problems, failed)
+
+    def _settle(self) -> Mapping[str, CheckpointError]:
+        """Write what is served where the disk may have something else; returns what failed."""
+        unsettled = [uid for uid, pod in self._pods.copy().items() if not self._is_settled(uid, pod)]
+        try:
+            self._reduce(unsettled, lambda _: {uid: self._pods[uid].config for uid in unsettled if uid in self._pods})
+        except CheckpointWriteFailed as error:
+            return error.failures if isinstance(error, BatchFailed) else dict.fromkeys(unsettled, error)
+        return {}
 
     def close(self) -> None:
         """Wait for running changes, then release the directory. Reads still work. May be called twice."""
@@ -293,15 +308,10 @@ class PodConfigStore:
         served = {uid for uid, pod in self._pods.copy().items() if pod.config.has(claim)}
         return served | {entry.key for entry in self._cache.entries() if any(c.has(claim) for c in _configs(entry))}
 
-    def _is_settled(self, pod_uid: str) -> bool:
+    def _is_settled(self, pod_uid: str, pod: _Pod) -> bool:
         """True if the disk certainly has what is served."""
         entry = self._cache.entry(pod_uid)
-        return entry is not None and not entry.in_doubt and entry.value == self._pods[pod_uid].config
-
-    def _is_kept(self, pod_uid: str, wanted: set[str], seen: Mapping[str, _Pod]) -> bool:
-        """True if the pod is wanted, or was set since the pods were seen; activity alone does not keep it."""
-        pod, before = self._pods.get(pod_uid), seen.get(pod_uid)
-        return pod is not None and (pod_uid in wanted or before is None or pod.config is not before.config)
+        return entry is not None and not entry.in_doubt and entry.value == pod.config
 
 
 @dataclass(frozen=True, slots=True)

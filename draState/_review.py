@@ -77,7 +77,7 @@ class Review:
     @property
     def unknown_devices(self) -> frozenset[str]:
         """Unknown claims of which not even the devices are known: another claim may get them."""
-        return frozenset(claim.uid for claim in self._guessed() if not self._records.view(claim).devices)
+        return frozenset(claim.uid for claim in self._guessed() if not claim.held(self._records.driver).devices)
 
     def look(self) -> Mapping[str, Orphan]:
         """Look up every claim: name the orphans, heal what can be healed, follow the pods. Releases nothing."""
@@ -116,7 +116,7 @@ class Review:
         part = claim.state.driver_states.get(self._records.driver) or self._side.hooks.trace(claim.uid)
         if part and part.devices:
             self._hold(claim, part)
-        else:
+        elif not claim.held(self._records.driver).devices:
             self._side.emit(ClaimEventKind.UNKNOWN_DEVICES, claim.uid, "another claim may get its devices")
 
     def restore_lost(self) -> None:
@@ -190,7 +190,8 @@ class Review:
     def _heal(self, known: ClaimInfo, found: DriverClaim) -> None:
         part = known.state.driver_states.get(self._records.driver) if known.uid not in self._assumed else None
         try:
-            claim, phase = healed(part, self._side.hooks.trace(known.uid), found)
+            shown = known.evidence.get(self._records.driver)
+            claim, phase = healed(part, self._side.hooks.trace(known.uid), shown, found)
             self._records.hold(claim, phase)
         except Exception as error:  # noqa: BLE001  (a hook is foreign code)
             self._not_healed(known, in_one_line(error))

@@ -242,10 +242,17 @@ class AsyncPodConfigStore(AsyncCache[PodConfigStore]):
         return await self.threads.call(lambda: self.cache.follow_claims(claims))
 
     async def synchronize(
-        self, list_live: Callable[[], Iterable[str]], *, complete: bool, claims: ClaimInfoCache | None = None
+        self,
+        list_live: Callable[[], Iterable[str]],
+        *,
+        complete: bool,
+        claims: ClaimInfoCache | None = None,
+        at_most: float = 0.5,
     ) -> PodSyncReport:
         """See PodConfigStore.synchronize. `list_live` is called in a thread other than the loop's."""
-        return await self.threads.call(lambda: self.cache.synchronize(list_live, complete=complete, claims=claims))
+        return await self.threads.call(
+            lambda: self.cache.synchronize(list_live, complete=complete, claims=claims, at_most=at_most)
+        )
 
 
 def _keys_of(uids: Iterable[str], pod_uid: str = "") -> list[str]:

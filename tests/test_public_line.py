@@ -17,8 +17,8 @@ LIBRARIES = ("checkpointmanager", "draState")
 PUBLIC = (
     *("checkpointmanager", "checkpointmanager.aio", "checkpointmanager.etcd", "checkpointmanager.metrics"),
     *("checkpointmanager.format", "checkpointmanager.testing"),
-    *("draState", "draState.aio", "draState.kubelet", "draState.metrics", "draState.plugin"),
-    "draState.plugin.rehearsal",
+    *("draState", "draState.aio", "draState.kubelet", "draState.metrics"),
+    *("draState.plugin", "draState.plugin.rehearsal"),
 )
 # The functions of checkpointmanager.testing.damage are documented under this name.
 DOCUMENTED_MODULES = ("checkpointmanager.testing.damage",)

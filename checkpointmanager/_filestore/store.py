@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal
 
@@ -115,8 +115,7 @@ class FileStore:
 
     def keys(self) -> list[str]:
         with self._gate:
-            names = self._directory.names()
-            keys = {key for name in names if (key := key_in(name)) is not None}
+            keys = _keys_in(self._directory.names())
             for key in self._instead.keys() if self._instead else ():
                 (keys.add if self._exists(key) else keys.discard)(key)
         return list(keys)
@@ -324,3 +323,8 @@ class FileStore:
             on_settle=lambda seconds: on_settle(path, seconds) if on_settle else None,
             size=size,
         )
+
+
+def _keys_in(names: Iterable[str]) -> set[str]:
+    # Not inside a with block: from Python 3.13 on, a handler that raises in a comprehension there skips __exit__.
+    return {key for name in names if (key := key_in(name)) is not None}

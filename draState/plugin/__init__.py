@@ -29,8 +29,10 @@ from ._apiserver.kubeconfig import from_kubeconfig, in_cluster
 from ._cdi import CdiFolder, device_edits
 from ._driver import Driver, Finding, PreparedDevice, check_edits
 from ._healthwatch import HealthWatch
-from ._inventory import Device, Inventory, NetworkPool
+from ._inventory import Counters, Device, Inventory, NetworkPool
+from ._log import log_to_stderr
 from ._orphans import watch_orphans
+from ._reports.devicestatus import Condition, DeviceStatus, NetworkData
 from ._serve import serve
 from ._services.draplugin import PluginService
 from ._services.healthstream import HealthStreamService
@@ -45,8 +47,11 @@ __all__ = [
     "ApiServer",
     "CdiFolder",
     "ClaimInvalid",
+    "Condition",
+    "Counters",
     "Credentials",
     "Device",
+    "DeviceStatus",
     "Driver",
     "DriverClaim",
     "Finding",
@@ -56,6 +61,7 @@ __all__ = [
     "HeldClaim",
     "HeldClaims",
     "Inventory",
+    "NetworkData",
     "NetworkPool",
     "Places",
     "PluginService",
@@ -70,6 +76,7 @@ __all__ = [
     "device_edits",
     "from_kubeconfig",
     "in_cluster",
+    "log_to_stderr",
     "serve",
     "watch_orphans",
 ]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import logging
 import sys
 from collections.abc import Sequence
 
 from checkpointmanager import CheckpointError
 
-from . import Driver, Settings, SettingsError, add_options, serve
+from . import Driver, Settings, SettingsError, add_options, log_to_stderr, serve
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,9 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("drivers", nargs="+", metavar="MODULE:DRIVER", help="subclasses of draState.plugin.Driver")
     add_options(parser)
     options = parser.parse_args(argv)
-    logging.basicConfig(
-        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    log_to_stderr(options.log_level, options.log_format)
     try:
         serve([named(driver)() for driver in options.drivers], Settings.of(options))
     except (SettingsError, CheckpointError, OSError) as error:

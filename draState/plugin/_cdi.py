@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from .. import ClaimInvalid, Device, DriverState
-from ._driver import CLAIM_VARIABLE, DEVICE_VARIABLE, PreparedDevice
+from ._driver import ALLOCATION_VARIABLE, CLAIM_VARIABLE, DEVICE_VARIABLE, PreparedDevice
 from ._inventory import Device as OfferedDevice
 
 CDI_VERSION = "0.6.0"
 CLASS = "device"
 SUFFIX = ".json"
+# What a container may want to know of its allocation, under the API server's names.
+DECISIONS = ("consumedCapacity", "tolerations", "bindingConditions", "bindingFailureConditions")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")  # CDI's grammar for device names
 
 Edits = list[dict[str, Any]]  # the devices of a file, each with what it does to a container
@@ -132,15 +134,20 @@ class CdiFolder:
         return os.path.join(self.path, f"{self._prefix}{uid}{SUFFIX}")
 
 
-def device_edits(uid: str, given: PreparedDevice, offered: OfferedDevice) -> dict[str, Any]:
+def device_edits(
+    uid: str, given: PreparedDevice, offered: OfferedDevice, result: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """What one device does to a container: its nodes, and variables whose names no other device uses.
 
-    The runtime merges the devices of a container, and equal names would overwrite each other.
+    The runtime merges the devices of a container, and equal names would overwrite each other. `result` is how the
+    scheduler allocated the device.
     """
     device = given.device
     suffix = "_".join(filter(None, [device.device_name, device.share_id, "admin" if device.admin_access else ""]))
     suffix = re.sub("[^A-Z0-9]", "_", suffix.upper())
     lines = [f"{DEVICE_VARIABLE}{suffix}={device.device_name}", f"{CLAIM_VARIABLE}{suffix}={uid}"]
+    if decided := {name: value for name, value in (result or {}).items() if name in DECISIONS and value}:
+        lines.append(f"{ALLOCATION_VARIABLE}{suffix}={json.dumps(decided, sort_keys=True, separators=(',', ':'))}")
     env = {**offered.env, **given.env}
     edits: dict[str, Any] = {"env": lines + [f"{name}={value}" for name, value in sorted(env.items())]}
     if nodes := [*offered.device_nodes, *given.device_nodes]:

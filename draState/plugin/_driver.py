@@ -10,13 +10,14 @@ from typing import Any, TypeAlias, TypeVar
 from .. import Device as ClaimDevice
 from .. import DriverClaim, Health
 from .._devicehealth import DEFAULT_TIMEOUT
-from ._inventory import Device, NetworkPool
+from ._inventory import Counters, Device, NetworkPool
+from ._reports.devicestatus import DeviceStatus
 from ._slices import grammar
 
 T = TypeVar("T")
 Hook: TypeAlias = T | Awaitable[T]  # hooks may be functions or coroutines
-# Variables that a container gets for a device, and for the claim it comes from.
-DEVICE_VARIABLE, CLAIM_VARIABLE = "DRA_DEVICE_", "DRA_CLAIM_"
+# Variables that a container gets for a device, for the claim it comes from, and for what the scheduler decided.
+DEVICE_VARIABLE, CLAIM_VARIABLE, ALLOCATION_VARIABLE = OWN_VARIABLES = ("DRA_DEVICE_", "DRA_CLAIM_", "DRA_ALLOCATION_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class PreparedDevice:
     """What a container gets with one device of a claim, in addition to what the `Device` itself says.
 
     `mounts` and `hooks` are as in CDI 0.6.0, such as {"hostPath": …, "containerPath": …}. `config`, any JSON value,
-    is kept for each pod of the claim in the PodConfigStore below the plugin folder.
+    is kept for each pod of the claim in the PodConfigStore below the plugin folder. `status` is shown in the claim's
+    `status.devices` until the claim is given back.
     """
 
     device: ClaimDevice
@@ -34,6 +36,7 @@ class PreparedDevice:
     hooks: Sequence[Mapping[str, Any]] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)  # of the CDI device
     config: Any = None
+    status: DeviceStatus | None = None
 
     def __post_init__(self) -> None:
         check_edits(self.env, self.annotations)
@@ -44,8 +47,8 @@ def check_edits(env: Mapping[str, str], annotations: Mapping[str, str]) -> None:
     for name, value in env.items():
         if not grammar.is_environment(name, value):
             raise ValueError("env: a name is not empty and has no '=', and there is no NUL anywhere")
-        if name.startswith((DEVICE_VARIABLE, CLAIM_VARIABLE)):
-            raise ValueError(f"env: names that begin with {DEVICE_VARIABLE} or {CLAIM_VARIABLE} are the plugin's own")
+        if name.startswith(OWN_VARIABLES):
+            raise ValueError(f"env: names that begin with {' or '.join(OWN_VARIABLES)} are the plugin's own")
     if not all(map(grammar.is_qualified_key, annotations)):
         raise ValueError("annotations: a name is one of Kubernetes' annotations, such as example.com/mode")
 
@@ -78,6 +81,13 @@ class Driver(ABC):
         """Devices that belong to no single node. Every node that has such a pool publishes it."""
         return ()
 
+    def shared_counters(self) -> Hook[Counters]:
+        """What devices of this node use up together, such as the memory of a partitioned card.
+
+        {"card-0": {"memory": "40Gi"}}; a Device that takes part of it says so in `consumes_counters`.
+        """
+        return {}
+
     def check(self, claim: DriverClaim) -> Hook[None]:  # noqa: B027 - most drivers have nothing to refuse
         """Raise ClaimInvalid if this node cannot serve the claim, as for its configs. Nothing was changed so far."""
 
@@ -86,7 +96,8 @@ class Driver(ABC):
 
         The result, any JSON value, is durable as the claim's `driver_data` before set_up begins, and given to all
         later hooks, also after a kill or a reboot. It is made once per allocation, and one at a time: `held` has all
-        other claims of this driver, by UID, with what was chosen for them. Users of the node can read it.
+        other claims of this driver, by UID, with what was chosen for them. Of a damaged claim it has what its bytes
+        still show, or None: then raise, or ask the hardware. Users of the node can read what was chosen.
         """
         return None
 

@@ -1,8 +1,9 @@
 """Watches the devices of this node: asks the driver, and checks the device nodes of all devices that it does not judge.
 
-A device whose node is gone is unhealthy until the node is back. It checks once a second, in a thread, with an lstat
-per node. inotify would be quicker and miss more: a node on devtmpfs or behind a mount may disappear without an event,
-and a missing folder cannot be watched.
+A device whose node is gone is unhealthy until the node is back. While a device of this node is unhealthy, its slice has
+a taint, so that no new claim gets it. It checks once a second, in a thread, with an lstat per node. inotify would be
+quicker and miss more: a node on devtmpfs or behind a mount may disappear without an event, and a missing folder cannot
+be watched.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import errno
 import logging
 import os
 import stat
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -28,6 +32,7 @@ from ._inventory import Device, Inventory
 logger = logging.getLogger("draState.plugin")
 
 LOOK_SECONDS = 1.0  # between two checks
+HANGS = "the health check hangs"
 MAX_LINKS = 40  # followed in a row: the kernel's limit
 NUMBERS = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.UNHEALTHY: 2}  # in the API and in the metric
 
@@ -42,8 +47,11 @@ class HealthWatch:
         inventory: Callable[[], Inventory],
         host_root: str = "/",
         ask: Callable[[], Mapping[str, Finding]] = dict,
+        on_change: Callable[[], object] = lambda: None,
     ) -> None:
         """`host_root` is where the root of the host is mounted; `ask` returns what the driver says, by device."""
+        self._on_change = on_change
+        self._checking: asyncio.Future[Findings] | None = None
         self._inventory = inventory
         self._host_root = host_root
         self._ask = ask
@@ -52,17 +60,24 @@ class HealthWatch:
         self._changed = asyncio.Event()  # replaced after each change, so that every waiter sees it
 
     async def run(self) -> None:
-        """Check for ever. If a check hangs, the findings get old, and kubelet treats old findings as unknown."""
+        """Check for ever."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Check once, now."""
-        found = await asyncio.to_thread(self._look)
-        before, self.findings, self.looked = self.findings, found, time.time()
+        """Check once, now. While a check hangs there is no other, and each finding becomes unknown at its time-out."""
+        self._checking = self._checking or _started(self._look)
+        await asyncio.wait([self._checking], timeout=LOOK_SECONDS)
+        before = self.findings
+        if self._checking.done():
+            found, self.looked, self._checking = self._checking.result(), time.time(), None
+        else:
+            found = self._without_the_expired()
         if found == before:
             return
+        self.findings = found
+        self._on_change()
         for key in found:
             _log(key, before.get(key), found[key])
         changed, self._changed = self._changed, asyncio.Event()
@@ -76,6 +91,15 @@ class HealthWatch:
             failed = Finding(Health.UNKNOWN, f"the driver's health check failed: {in_one_line(error)}")
             return dict.fromkeys(devices, failed)
         return {key: said.get(key[1]) or _finding(device, self._host_root) for key, device in devices.items()}
+
+    def _without_the_expired(self) -> Findings:
+        age = time.time() - self.looked
+        never = Finding(Health.UNKNOWN)
+        known = {key: self.findings.get(key, never) for key in self._inventory().all_devices()}
+        return {
+            key: found if age < found.timeout else replace(found, health=Health.UNKNOWN, message=HANGS)
+            for key, found in known.items()
+        }
 
     async def changed(self, seen: Findings, limit: float) -> None:
         """Wait until the findings differ from `seen`, or for `limit` seconds."""
@@ -114,6 +138,28 @@ class HealthMetrics(Collector):
         for key, finding in self._health.findings.items():
             family.add_metric(key, NUMBERS[finding.health])
         return [family]
+
+
+def tainted(inventory: Inventory, findings: Findings) -> Inventory:
+    """What is offered while devices are unhealthy. Network pools stay as they are: other nodes may see them well."""
+    taint = {"key": f"{inventory.driver}/unhealthy", "effect": "NoSchedule"}
+    ill = {name for (_, name), found in findings.items() if found.health is Health.UNHEALTHY}
+    devices = (replace(each, taints=(*each.taints, taint)) if each.name in ill else each for each in inventory.devices)
+    return replace(inventory, devices=tuple(devices))
+
+
+def _started(check: Callable[[], Findings]) -> asyncio.Future[Findings]:
+    """A thread of its own for each check: one that hangs must not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[Findings] = loop.create_future()
+
+    def run() -> None:
+        found = check()
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(result.set_result, found)
+
+    threading.Thread(target=run, name="health", daemon=True).start()
+    return result
 
 
 def _finding(device: Device, host_root: str) -> Finding:

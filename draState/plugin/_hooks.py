@@ -28,6 +28,7 @@ from ._apiserver.client import CLAIMS, ApiError, ApiTimeout, ApiUnreachable
 from ._cdi import CdiFolder, device_edits
 from ._driver import Driver, Hook, PreparedDevice
 from ._inventory import Inventory
+from ._reports.devicestatus import DeviceStatuses
 from ._users import Processes
 
 T = TypeVar("T")
@@ -63,7 +64,8 @@ async def _awaited(answer: Awaitable[T]) -> T:
 
 
 class PluginHooks(DriverHooks):
-    """The `driver_data` of a claim is what the driver chose ("data"), the devices of the CDI file, and the configs.
+    """The `driver_data` of a claim is what the driver chose ("data"), the devices of the CDI file, the configs, and
+    what the claim's status shows of the devices.
 
     So the file can be written again even if the driver offers other devices by then.
     """
@@ -78,6 +80,7 @@ class PluginHooks(DriverHooks):
         pods: PodConfigStore,
         server: ClaimSource,
         processes: Processes,
+        statuses: DeviceStatuses,
     ) -> None:
         """`inventory` returns what the node offers now."""
         self.driver = driver.name
@@ -88,6 +91,7 @@ class PluginHooks(DriverHooks):
         self._pods = pods
         self._server = server
         self._processes = processes
+        self._statuses = statuses
 
     @property
     def chooses(self) -> bool:
@@ -125,29 +129,33 @@ class PluginHooks(DriverHooks):
             offered = inventory.offered(each.device.pool_name, each.device.device_name)
             if not offered:  # it has changed since it was checked
                 raise ClaimInvalid(f"device {each.device.pool_name}/{each.device.device_name} is not there any more")
-            edits.append(device_edits(claim.uid, each, offered))
+            edits.append(device_edits(claim.uid, each, offered, claim.result_of(each.device)))
         configs = {podconfigs.key(each.device): each.config for each in prepared if each.config is not None}
         data = _data(claim)
         podconfigs.follow(self._pods, claim, configs)
         self._cdi.write(claim.uid, edits, data)
+        status = self._statuses.entries((each.device, each.status) for each in prepared if each.status)
+        self._statuses.report(claim.ref, status)
         devices = [each.device for each in prepared]
         ready = [replace(each, cdi_device_ids=(self._cdi.device_id(claim.uid, each),)) for each in devices]
-        return replace(claim, devices=tuple(ready), driver_data={"data": data, "devices": edits, "configs": configs})
+        record = {"data": data, "devices": edits, "configs": configs, "status": status}
+        return replace(claim, devices=tuple(ready), driver_data=record)
 
     def refresh(self, claim: DriverClaim) -> None:
-        record = claim.driver_data
+        record = _record(claim)
         podconfigs.follow(self._pods, claim, record.get("configs") or {})
         self._cdi.write(claim.uid, record["devices"], _data(claim))
+        self._statuses.report(claim.ref, record.get("status") or [])
         self._result(self._driver.refresh(_for_driver(claim)))
 
     def tear_down(self, claim: DriverClaim) -> None:
         self._result(self._driver.tear_down(_for_driver(claim)))
         self._cdi.remove(claim.uid)
+        self._statuses.withdraw(claim.ref, _record(claim).get("status") or [])
         podconfigs.forget(self._pods, claim.uid)
 
     def users(self, claim: DriverClaim) -> list[str]:
-        record = claim.driver_data if isinstance(claim.driver_data, dict) else {}
-        return self._processes.using(claim, record.get("devices") or [])
+        return self._processes.using(claim, _record(claim).get("devices") or [])
 
     def find(self, uid: str) -> ClaimRef | None:
         with _translated(f"claim (UID {uid})"):
@@ -164,9 +172,13 @@ class PluginHooks(DriverHooks):
         return self._cdi.shown(uid, self._inventory().pool_of)
 
 
+def _record(claim: DriverClaim) -> dict[str, Any]:
+    return claim.driver_data if isinstance(claim.driver_data, dict) else {}
+
+
 def _data(claim: DriverClaim) -> Any:
     """What the driver chose."""
-    return claim.driver_data.get("data") if isinstance(claim.driver_data, dict) else None
+    return _record(claim).get("data")
 
 
 def _for_driver(claim: DriverClaim) -> DriverClaim:

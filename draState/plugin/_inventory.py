@@ -9,6 +9,8 @@ from typing import Any
 
 from ._slices import grammar
 
+Counters = Mapping[str, Mapping[str, Any]]  # sets of counters by name: a quantity per counter
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -25,6 +27,7 @@ class Device:
     taints: tuple[Mapping[str, str], ...] = ()  # {"key": …, "value": …, "effect": …}
     env: Mapping[str, str] = field(default_factory=dict)
     device_nodes: tuple[str, ...] = ()  # on the host; without one of them the device is unhealthy
+    consumes_counters: Counters = field(default_factory=dict)  # what it takes from which of the pool's shared counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class Inventory:
     pool: str
     devices: tuple[Device, ...]
     network: tuple[NetworkPool, ...] = ()  # devices that belong to no single node
+    shared_counters: Counters = field(default_factory=dict)  # of this node's pool
 
     def offered(self, pool: str, device: str) -> Device | None:
         """One device, if it is offered."""
@@ -63,6 +67,11 @@ class Inventory:
         _check("driver", grammar.driver, self.driver)
         _check("pool", grammar.pool, self.pool)
         _check_devices("devices", self.devices)
+        _check_counters("shared_counters", self.shared_counters)
+        for (where, name), each in self.all_devices().items():
+            known = self.shared_counters if where == self.pool else {}
+            if strange := each.consumes_counters.keys() - known.keys():
+                raise ValueError(f"{name}: there are no shared_counters called {min(strange)!r} in pool {where}")
         names = [self.pool]
         for number, pool in enumerate(self.network):
             where = f"network_pools[{number}]"
@@ -106,6 +115,19 @@ def _check_device(where: str, device: Device) -> None:
         raise ValueError(f"{where}.taints: a list of at most {grammar.MAX_TAINTS}")
     for taint in device.taints:
         _check(f"{where}.taints", grammar.taint, taint)
+    if len(device.consumes_counters) > grammar.MAX_COUNTER_SETS_OF_DEVICE:
+        raise ValueError(f"{where}.consumes_counters: at most {grammar.MAX_COUNTER_SETS_OF_DEVICE} sets")
+    _check_counters(f"{where}.consumes_counters", device.consumes_counters)
+
+
+def _check_counters(where: str, sets: Counters) -> None:
+    for name, counters in sets.items():
+        _check(where, grammar.device, name)
+        if not 0 < len(counters) <= grammar.MAX_COUNTERS:
+            raise ValueError(f"{where}.{name}: at least one counter, and at most {grammar.MAX_COUNTERS}")
+        for counter, amount in counters.items():
+            _check(f"{where}.{name}", grammar.device, counter)
+            _check(f"{where}.{name}.{counter}", grammar.quantity, amount)
 
 
 def _check_selector(where: str, labels: Mapping[str, tuple[str, ...]] | None) -> None:

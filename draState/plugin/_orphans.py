@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from ..aio import AsyncClaimPreparer
-
-logger = logging.getLogger("draState.plugin")
 
 SOON_SECONDS = 5.0  # if the API server did not answer
 LOOK_SECONDS = 60.0  # between two reviews: each asks the API server for every claim
@@ -18,6 +15,6 @@ async def watch_orphans(preparer: AsyncClaimPreparer, release_after: float | Non
     period = LOOK_SECONDS if release_after is None else min(LOOK_SECONDS, max(release_after, 1.0))
     while True:
         for uid, orphan in (await preparer.review()).items():
-            if release_after is not None and orphan.age >= release_after and not await preparer.release(uid):
-                logger.warning("claim %s: released after %.0f s as an orphan: %s", uid, orphan.age, orphan.why)
+            if release_after is not None and orphan.age >= release_after:
+                await preparer.release(uid)
         await asyncio.sleep(min(period, SOON_SECONDS) if preparer.preparer.review.incomplete else period)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 from collections.abc import Awaitable, Callable
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from checkpointmanager import DirectoryLocked, FileOptions, MemoryStore
+from checkpointmanager import DirectoryLocked, FileOptions, MemoryStore, __version__
 from checkpointmanager.aio import KeyedThreads
 from checkpointmanager.metrics import CheckpointMetrics
 
@@ -22,10 +23,13 @@ from ._apiserver.client import ApiServer
 from ._apiserver.kubeconfig import from_kubeconfig, in_cluster
 from ._cdi import CdiFolder
 from ._driver import Driver
-from ._healthwatch import HealthMetrics, HealthWatch
+from ._healthwatch import HealthMetrics, HealthWatch, tainted
 from ._hooks import Caller, PluginHooks
 from ._inventory import Inventory
 from ._orphans import watch_orphans
+from ._reports.devicestatus import DeviceStatuses
+from ._reports.events import Events
+from ._reports.outbox import Outbox
 from ._services.door import Door
 from ._services.draplugin import PluginService
 from ._services.folders import make_folder
@@ -64,7 +68,9 @@ class Plugin:
         self._server = ApiServer(
             from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster(), settings.api_timeout
         )
-        self._publisher = Publisher(self._server, settings.node, lambda: self._inventory)
+        self._publisher = Publisher(self._server, settings.node, self._published)
+        self._outbox = Outbox(self._server)
+        self._events = Events(self._outbox, driver.name, settings.node)
         registration = RegistrationService(driver.name, places.dra_socket, SERVICES, self._publisher.registered)
         self.status = Status(registration, self._publisher)
         self._door = Door()
@@ -72,6 +78,8 @@ class Plugin:
             SocketServer(places.dra_socket, self._door.handlers()),
             SocketServer(places.registration_socket, registration.handlers(), mode=0o755),  # as kubelet makes it
         ]
+        build = Gauge("dra_agent_build_info", "1, labelled with versions.", ["version", "python"], registry=registry)
+        build.labels(__version__, platform.python_version()).set(1)
         phase = Gauge(
             "dra_agent_phase", "1 for the current phase of the agent, 0 for the others.", ["phase"], registry=registry
         )
@@ -109,10 +117,14 @@ class Plugin:
         """What the driver offers now. Raises ValueError if it breaks a rule."""
         devices = tuple(await self._caller.call(self.driver.devices))
         network = tuple(await self._caller.call(self.driver.network_pools))
-        found = Inventory(self.driver.name, self.driver.pool or self._settings.node, devices, network)
+        counters = await self._caller.call(self.driver.shared_counters)
+        found = Inventory(self.driver.name, self.driver.pool or self._settings.node, devices, network, counters)
         if found != self._inventory:
             found.check()
         return found
+
+    def _published(self) -> Inventory:
+        return tainted(self._inventory, self.status.health.findings if self.status.health else {})
 
     async def _take_over(self) -> AsyncClaimInfoCache | None:
         """The state once this process owns it; None if the plugin has to stop first."""
@@ -171,7 +183,10 @@ class Plugin:
     async def _serve_restored(self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer) -> None:
         places, status = self._places, self.status
         watch = HealthWatch(
-            lambda: self._inventory, self._settings.host_root, lambda: self._caller.result(self.driver.health())
+            lambda: self._inventory,
+            self._settings.host_root,
+            lambda: self._caller.result(self.driver.health()),
+            self._publisher.look,
         )
         HealthMetrics(watch, self.registry)
         await watch.look()  # before kubelet asks
@@ -189,6 +204,7 @@ class Plugin:
             logger.info("serving %d claims on %s", len(cache.cache), places.dra_socket)
             for work in (
                 self._publisher.run(),
+                self._outbox.run(),
                 watch_orphans(preparer, self._settings.release_orphans_after),
                 watch.run(),
                 _every(CONFIRM_SECONDS, preparer.confirm),
@@ -220,8 +236,6 @@ class Plugin:
         """Make claims, CDI files and pod configs agree before the sockets appear."""
         settings = self._settings
         cdi = CdiFolder(self._places.cdi, self.driver.name)
-        for uid, why in cache.cache.report().unknown.items():
-            logger.error("claim %s: its state cannot be trusted, so its devices stay held: %s", uid, why)
         # A file without a claim is no leftover: it shows that the claim's record was lost.
         for path, error in cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is False).items():
             logger.error("%s: leftover file cannot be removed (%s); remove it by hand", path, error)
@@ -234,6 +248,7 @@ class Plugin:
             pods=pods,
             server=self._server,
             processes=processes,
+            statuses=DeviceStatuses(self._outbox, self.driver.name, settings.node),
         )
         sync = ClaimPreparer(cache.cache, hooks, look_up_seconds=settings.api_timeout, on_event=self._happened)
         PreparerMetrics(sync, self.registry)
@@ -245,6 +260,7 @@ class Plugin:
         return preparer
 
     def _happened(self, event: ClaimEvent) -> None:
+        self._events.happened(event)
         if event.kind is ClaimEventKind.STATE_LOST:
             self._lost(event.detail)
 

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field, fields
 
 from .. import DRAError
+from ._log import FORMATS
 from ._services.sockets import MAX_PATH
 from ._slices import grammar
 
@@ -105,7 +106,7 @@ def _socket(option: str, folder: str, name: str) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add an option for each of the Settings that is not a pod's own, and --log-level."""
+    """Add an option for each of the Settings that is not a pod's own, and those of the log."""
     defaults = {each.name: each.default for each in fields(Settings)} | {"node": os.environ.get("NODE_NAME", "")}
     for name, (metavar, text) in _OPTIONS.items():
         shown = "" if "default: " in text else " (default: %(default)s)"
@@ -115,6 +116,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     insecure = "accept a state directory that other users can write to"
     parser.add_argument("--allow-insecure", action="store_true", help=insecure)
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--log-format", default="text", choices=FORMATS, help="json: one object per line")
 
 
 _OPTIONS = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify.screens.documents import replaced
+from checkpoint_verify.screens.prometheus import replaced
 from checkpointmanager.testing import damage
 
 from .command import called

@@ -52,7 +52,9 @@ def test_shares_capacity_and_admin_access_are_recorded() -> None:
         result("a", "d0", shareID="s2"),
         result("b", "d1", adminAccess=True),
     )
-    assert read_allocation(REF, given, GPU).devices == (
+    claim = read_allocation(REF, given, GPU)
+    assert claim.result_of(claim.devices[1]) == result("a", "d0", shareID="s2")
+    assert claim.devices == (
         Device("p", "d0", "s1", ("a",), consumed_capacity={"memory": "4Gi", "slots": "2"}),
         Device("p", "d0", "s2", ("a",)),
         Device("p", "d1", None, ("b",), admin_access=True),

@@ -57,6 +57,20 @@ def test_each_choice_sees_the_earlier_ones(node: DriverNode) -> None:
     assert chosen(node, "d") == {"vf": 1}, "free again"
 
 
+def test_a_choice_that_only_damaged_bytes_show_is_not_made_again(node: DriverNode) -> None:
+    names(node.prepare(node.server.allocate("a", "gpu-0")))
+    node.stop()
+    (node.directory / ".previous-a").unlink()
+    file = node.directory / "a.json"
+    file.write_bytes(file.read_bytes().replace(b'"written":"20', b'"written":"99'))
+    node.start()
+
+    names(node.prepare(node.server.allocate("b", "gpu-1")))
+
+    assert node.cache.report().unknown.keys() == {"a"}
+    assert chosen(node, "b") == {"vf": 1}
+
+
 @pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
 def test_a_kill_in_set_up_loses_no_choice(node: DriverNode, boot: str) -> None:
     ref = node.server.allocate("a", "gpu-0")

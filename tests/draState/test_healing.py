@@ -13,7 +13,7 @@ from checkpointmanager.testing import damage
 from draState import ClaimPhase, ClaimRef, Device, OpaqueConfig
 from draState.metrics import PreparerMetrics
 
-from .driverside import PARTITION, POOL, DriverNode, names
+from .driverside import GPU, PARTITION, POOL, DriverNode, names
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_damaged_record_is_healed_without_kubelet(node: DriverNode, ref: Claim
 
     assert not node.cache.report().degraded
     assert "is held by" in thief(node)
-    assert [event.kind for event in node.events if event.kind != "failed"] == ["healed"]
+    assert [event.kind for event in node.events if event.kind != "failed"] == ["unknown", "healed"]
     node.restart()
     assert not node.cache.report().degraded
     assert node.unprepare(ref) == ""
@@ -143,8 +143,76 @@ def test_without_traces_a_record_is_healed_only_if_the_driver_s_data_is_legible(
 ) -> None:
     lose(node, file=True, previous=True, shows_traces=False)  # the previous generation is from before set_up returned
     node.preparer.review.heal()
-    assert "is not legible" in node.preparer.review.unhealed["a"]
+    assert "is not certain" in node.preparer.review.unhealed["a"]
     assert "is held by" in thief(node)
+
+
+def ruin(node: DriverNode, *, digit: bool = False, shows_traces: bool = False) -> None:
+    """Restart with a record that is beyond repair and still legible, and no previous generation.
+
+    `digit`: the damage has turned gpu-0 into gpu-7.
+    """
+    node.stop()
+    (node.directory / ".previous-a").unlink()
+    file = node.directory / "a.json"
+    blob = file.read_bytes().replace(b'"written":"20', b'"written":"99')
+    file.write_bytes(blob.replace(b"gpu-0", b"gpu-7") if digit else blob)
+    node.start(shows_traces=shows_traces)
+
+
+def test_the_devices_that_damaged_bytes_name_are_held(node: DriverNode, ref: ClaimRef) -> None:
+    ruin(node)
+
+    assert "is held by" in thief(node)
+    assert "whose state is damaged" in thief(node)
+    assert node.preparer.review.unknown_devices == set()
+    assert "unknown-devices" not in node.kinds()
+    assert names(node.prepare(ref)) == ["gpu-0"]
+    assert not node.cache.report().degraded
+
+
+def test_what_only_damaged_bytes_name_is_never_torn_down(node: DriverNode, ref: ClaimRef) -> None:
+    """Nothing vouches for a digit: the device may be another claim's."""
+    other = node.server.allocate("b", "gpu-7")
+    node.prepare(other)
+    ruin(node, digit=True)
+
+    node.preparer.review.heal()
+
+    assert "other devices" in node.preparer.review.unhealed["a"]
+    assert node.cache.holders(GPU, POOL, "gpu-0") == {"a"}, "as the API server says"
+    assert names(node.prepare(ref)) == ["gpu-0"]
+    assert node.unprepare(ref) == ""
+    assert node.hardware.holdings() == {"gpu-7": "b"}
+
+
+@pytest.mark.parametrize("data", [None, PARTITION])
+def test_a_record_is_healed_from_its_damaged_bytes_only_if_the_driver_keeps_no_data(
+    node: DriverNode, data: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_up = type(node.hardware).set_up
+    monkeypatch.setattr(
+        type(node.hardware), "set_up", lambda hooks, claim: replace(set_up(hooks, claim), driver_data=data)
+    )
+    ref = node.server.allocate("a", "gpu-0")
+    node.prepare(ref)
+    ruin(node)
+
+    node.preparer.review.heal()
+
+    assert (node.preparer.review.unhealed == {}) == (data is None)
+    assert ("healed" in node.kinds()) == (data is None)
+    assert "is held by" in thief(node)
+
+
+def test_another_claim_s_bytes_are_no_evidence(node: DriverNode, ref: ClaimRef) -> None:
+    node.prepare(node.server.allocate("c", "gpu-2"))
+    node.stop()
+    for name in ("a", "c"):
+        (node.directory / f".previous-{name}").unlink()
+    damage.swap(node.directory, "a", "c")
+    node.start(shows_traces=False)
+    assert node.preparer.review.unknown_devices == {"a", "c"}
 
 
 def test_a_record_of_the_last_generation_but_one_is_healed_from_its_previous_one(
@@ -178,7 +246,7 @@ def test_if_nothing_is_known_the_api_server_says_what_to_hold(node: DriverNode, 
     lose(node, file=True, shows_traces=False)
     PreparerMetrics(node.preparer, registry)
     assert node.preparer.review.unknown_devices == {"a"}
-    assert node.kinds() == ["unknown-devices"]
+    assert node.kinds() == ["unknown", "unknown-devices"]
     assert 'dra_resource_claims_unknown_devices{claim_uid="a"} 1.0' in generate_latest(registry).decode()
 
     for _ in range(2):

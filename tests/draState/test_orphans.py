@@ -32,6 +32,14 @@ def test_what_is_gone_is_found_and_named_once(node: DriverNode) -> None:
     assert node.hardware.holdings() == {"gpu-0": "a", "gpu-1": "b"}, "nothing was released"
 
 
+def test_an_event_names_the_claim_and_its_pods_even_if_the_record_is_gone(node: DriverNode) -> None:
+    del node.server.claims["a"]
+    assert node.preparer.release("a") == ""
+    (event,) = node.events
+    assert (event.kind, event.detail) == ("released", "claim a is not there")
+    assert (event.ref, event.pods) == (ClaimRef("a", "claim-a", "default"), {"pod-of-a": "pod"})
+
+
 def test_what_has_other_devices_now_is_found(node: DriverNode) -> None:
     node.server.allocate("a", "gpu-7")
     assert "has other devices now" in node.preparer.review.look()["a"].why

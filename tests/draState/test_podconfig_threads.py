@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from checkpointmanager import RetainRefused
 from draState import PodConfigStore, PodSyncReport, ReconcileRefused
 
 from .podconfigs import config_of, mtus, mtus_on_disk, opened
@@ -161,3 +162,17 @@ def test_a_list_that_is_not_complete_removes_nothing(directory: Path) -> None:
             store.synchronize(list, complete=False)
 
         assert store.list_pods() == ["pod-1"]
+
+
+def test_a_list_without_most_pods_removes_nothing_unless_that_is_allowed(directory: Path) -> None:
+    """An empty answer of a runtime that has just started looks like a node without pods."""
+    with opened(directory) as store:
+        for number in range(8):
+            store.set_device_config(f"pod-{number}", "eth0", config_of())
+
+        with pytest.raises(RetainRefused, match="8 of 8"):
+            store.synchronize(list, complete=True)
+        assert len(store) == 8
+
+        assert len(store.synchronize(list, complete=True, at_most=1).removed) == 8
+        assert len(store) == 0

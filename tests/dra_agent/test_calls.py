@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import platform
 import re
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from checkpointmanager import __version__
 from dra_agent.rehearsal import Node
 from draState.plugin._services.calls import BUCKETS, KUBELET_BUCKETS, Calls
-from draState.plugin._services.wire import V1
-from draState.plugin.rehearsal import Claim, LocalApiServer
+from draState.plugin._services.wire import HEALTH_V1, V1
+from draState.plugin.rehearsal import Claim, Kubelet, LocalApiServer
 
-from .conversation import claim_for, talk
+from .conversation import claim_for, talk, until
 
 DRIVER = "gpu.example.com"
 PATH = V1.prepare.path
@@ -76,3 +79,29 @@ def test_an_agent_logs_the_calls_it_answered(cluster: LocalApiServer, node: Node
         ("NodePrepareResources", "here, nowhere", ", failed: nowhere"),
         ("NodeUnprepareResources", "here", ""),
     ]
+
+
+def test_a_log_in_json_has_the_call_in_each_line_that_belongs_to_it(cluster: LocalApiServer, node: Node) -> None:
+    agent = node.start("--log-format", "json")
+    gone = Claim("nowhere", "nowhere")
+
+    async def say(kubelet: Kubelet) -> None:
+        await kubelet.prepare(gone)
+        await anext(kubelet.watch_health(HEALTH_V1))
+
+    talk(node, say)
+    until(lambda: "NodeWatchResources ends after" in agent.log)
+    lines = [json.loads(line) for line in agent.log.splitlines()]
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    (call,) = [line["call"] for line in lines if "NodePrepareResources of nowhere: OK" in line["message"]]
+    (failed,) = [line for line in lines if line.get("event") == "failed"]
+    assert (failed["call"], failed["claim_uid"]) == (call, "nowhere"), "although it comes from another thread"
+    streams = [line["call"] for line in lines if line["message"].startswith("stream")]
+    assert len(streams) == 2
+    assert set(streams) - {call} == set(streams), "the same id at both ends, and another one"
+
+
+def test_the_versions_are_a_metric(cluster: LocalApiServer, node: Node) -> None:
+    text = node.start().get("/metrics")[1]
+    python = platform.python_version()
+    assert f'dra_agent_build_info{{python="{python}",version="{__version__}"}} 1.0' in text

@@ -71,6 +71,21 @@ def test_no_two_devices_of_a_container_have_a_variable_in_common() -> None:
     assert len(names) == len(set(names)) == 2 * len(devices)
 
 
+def test_what_the_scheduler_decided_is_a_variable() -> None:
+    result = {
+        "device": "gpu-0",
+        "consumedCapacity": {"memory": "4Gi"},
+        "tolerations": [{"key": "example.com/ill", "operator": "Exists"}],
+        "bindingConditions": [],
+    }
+    given = PreparedDevice(Device("n", "gpu-0", "s1"))
+    lines = device_edits("u", given, OfferedDevice("gpu-0"), result)["containerEdits"]["env"]
+    assert lines[2] == (
+        'DRA_ALLOCATION_GPU_0_S1={"consumedCapacity":{"memory":"4Gi"},'
+        '"tolerations":[{"key":"example.com/ill","operator":"Exists"}]}'
+    )
+
+
 @pytest.mark.parametrize("uid", ["a b", "-a", "a/b", ""])
 def test_a_uid_that_cdi_would_not_accept_is_refused(folder: CdiFolder, uid: str) -> None:
     with pytest.raises(ClaimInvalid, match="CDI"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from draState.plugin import Device, Driver, DriverClaim, Inventory
 from draState.plugin._apiserver.client import ApiError, ApiUnreachable
 from draState.plugin._cdi import CdiFolder
 from draState.plugin._hooks import Caller, PluginHooks
+from draState.plugin._reports.devicestatus import DeviceStatuses
+from draState.plugin._reports.outbox import Outbox
 from draState.plugin._users import Processes
 
 DRIVER = "gpu.example.com"
@@ -93,6 +96,7 @@ class Desk:
                 pods=pods,
                 server=self,
                 processes=Processes("/proc", "/"),
+                statuses=DeviceStatuses(Outbox(self), DRIVER, "n1"),  # type: ignore[arg-type]  # nothing is sent here
             )
             preparer = AsyncClaimPreparer(ClaimPreparer(cache.cache, hooks, on_event=self.events.append), cache.threads)
             await preparer.restore()
@@ -144,6 +148,19 @@ def test_a_claim_is_recorded_and_has_its_cdi_file_before_it_is_answered(desk: De
             assert desk.cdi.uids() == set()
 
     asyncio.run(main())
+
+
+def test_hooks_and_containers_see_what_the_scheduler_decided(desk: Desk) -> None:
+    decided: dict[str, Any] = {"tolerations": [{"key": "ill", "operator": "Exists"}], "bindingConditions": ["Attached"]}
+
+    async def main() -> None:
+        async with desk.open() as preparer:
+            await preparer.prepare(desk.offer("a", result("gpu-0", **decided)))
+
+    asyncio.run(main())
+    (device,) = json.loads(desk.cdi_file("a").read_text())["devices"]
+    (shown,) = [line for line in device["containerEdits"]["env"] if line.startswith("DRA_ALLOCATION_")]
+    assert json.loads(shown.removeprefix("DRA_ALLOCATION_GPU_0=")) == decided
 
 
 def test_preparing_again_gives_the_same_answer_even_without_the_api_server(desk: Desk) -> None:

@@ -59,8 +59,11 @@ def test_what_a_config_may_say(parameters: Any) -> None:
         ({"env": {"": SECRET}}, "env: a name is not empty"),
         ({"env": {f"{SECRET}=": SECRET}}, "env: a name is not empty and has no '='"),
         ({"env": {"A": f"{SECRET}\0"}}, "env: .* no NUL"),
-        ({"env": {"DRA_DEVICE_GPU_0": SECRET}}, "env: names that begin with DRA_DEVICE_ or DRA_CLAIM_"),
-        ({"env": {"DRA_CLAIM_X": SECRET}}, "env: names that begin with DRA_DEVICE_ or DRA_CLAIM_"),
+        (
+            {"env": {"DRA_DEVICE_GPU_0": SECRET}},
+            "env: names that begin with DRA_DEVICE_ or DRA_CLAIM_ or DRA_ALLOCATION_",
+        ),
+        ({"env": {"DRA_CLAIM_X": SECRET}}, "env: names that begin with DRA_DEVICE_ or DRA_CLAIM_ or DRA_ALLOCATION_"),
         ({"annotations": {f"{SECRET}!": ""}}, "annotations: a name is one of Kubernetes' annotations"),
         ({"annotations": {"": ""}}, "annotations: a name"),
         ({"annotations": {"a" * 64: ""}}, "annotations: a name"),

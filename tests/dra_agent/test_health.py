@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from draState.plugin._services.wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResour
 from draState.plugin.rehearsal import AgentProcess, HealthReport, Kubelet, LocalApiServer
 
 from .conversation import LIMIT, talk
+from .conversation import until as wait_until
 
 UNKNOWN, HEALTHY, UNHEALTHY = 0, 1, 2
 Reports = AsyncIterator[dict[tuple[str, str], HealthReport]]
@@ -70,6 +72,48 @@ def test_a_device_whose_node_vanishes_is_unhealthy_until_it_is_back(
     with node_with(cluster, tmp_path) as node:
         node.start()
         talk(node, main)
+
+
+def test_an_unhealthy_device_is_not_offered_until_it_is_healthy(cluster: LocalApiServer, tmp_path: Path) -> None:
+    def taints() -> list[object]:
+        return [device.get("taints", []) for item in cluster.slices() for device in item["spec"]["devices"]]
+
+    with node_with(cluster, tmp_path) as node:
+        node.start()
+        wait_until(lambda: taints() == [[], []])
+        (tmp_path / "gpu1").unlink()
+        wait_until(lambda: len(taints()[1:]) == 1 and taints()[1] != [])
+        device = cluster.slices()[0]["spec"]["devices"][1]
+        assert [(each["key"], each["effect"]) for each in device["taints"]] == [
+            ("gpu.example.com/unhealthy", "NoSchedule")
+        ]
+        (tmp_path / "gpu1").touch()
+        wait_until(lambda: taints() == [[], []])
+
+
+def test_a_health_check_that_hangs_makes_each_device_unknown_at_its_own_time_out() -> None:
+    released = threading.Event()
+    asked: list[int] = []
+
+    def ask() -> dict[str, Finding]:
+        asked.append(len(asked))
+        if len(asked) == 2:
+            released.wait()
+        return {"soon": Finding(Health.HEALTHY, timeout=0.5), "late": Finding(Health.HEALTHY, timeout=100)}
+
+    async def main() -> None:
+        watch = HealthWatch(lambda: Inventory("d", "p", (Device("soon"), Device("late"))), ask=ask)
+        await watch.look()
+        for _ in range(2):
+            await watch.look()
+        assert watch.findings["p", "soon"] == Finding(Health.UNKNOWN, "the health check hangs", 0.5)
+        assert watch.findings["p", "late"].health is Health.HEALTHY
+        assert len(asked) == 2, "no other check while one hangs"
+        released.set()
+        while watch.findings["p", "soon"].health is not Health.HEALTHY:
+            await watch.look()
+
+    asyncio.run(asyncio.wait_for(main(), LIMIT))
 
 
 def test_metrics_and_readyz_name_the_unhealthy_device_and_the_agent_stays_ready(

@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from dra_agent.rehearsal import Node
+from draState.plugin import HeldClaims
 from draState.plugin.rehearsal import AgentProcess, Claim, LocalApiServer
 
 from .conversation import claim_for, devices_of, prepare, unprepare, until
@@ -114,6 +115,22 @@ def test_with_both_generations_damaged_no_other_claim_gets_the_device(
     if not cdi:
         until(lambda: "nothing shows" in agent.details()["unknown_claims"]["a"])
         assert devices_of(prepare(node, claims[0])) == ["gpu-0"]
+
+
+def test_if_only_the_damaged_bytes_name_the_device_it_is_held_and_shown(
+    node: Node, cluster: LocalApiServer, claims: list[Claim]
+) -> None:
+    file = node.file_of("a")
+    file.write_bytes(file.read_bytes().replace(b'"written":"20', b'"written":"99'))
+    (node.state / ".previous-a").unlink()
+    next(node.cdi.glob("*_a.json")).unlink()
+    cluster.forget_claim(claims[0].name)
+
+    node.start()
+
+    assert "is held by" in prepare(node, claim_for(cluster, node, "thief", "gpu-0")).error
+    with HeldClaims(str(node.folder / "p" / "dra.sock")) as held:
+        assert [(each.uid, each.devices) for each in held.list() if each.unknown] == [("a", ("gpu-0",))]
 
 
 def test_if_nothing_is_known_that_is_shown(node: Node, cluster: LocalApiServer, claims: list[Claim]) -> None:

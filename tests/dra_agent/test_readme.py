@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def test_the_manifest_mounts_what_the_agent_uses_by_default() -> None:
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36", "1.37"])
 def test_the_manifest_fits_the_published_schema_of_kubernetes(version: str) -> None:
     items = list(yaml.safe_load_all(MANIFEST))
-    assert [item["kind"] for item in items][::6] == ["Namespace", "DaemonSet"]
+    assert [item["kind"] for item in items][::8] == ["Namespace", "DaemonSet"]
     for item in items:
         assert kubernetes_validate.validate(item, version, strict=True) == version
 
@@ -56,8 +57,28 @@ def test_the_manifest_has_its_namespace_its_rights_and_runs_on_every_node() -> N
         "resourceclaims": {"get", "list"},
         "resourceslices": {"get", "list", "create", "update", "delete"},
         "nodes": {"get"},
+        "events": {"create"},
+        "resourceclaims/status": {"patch"},
+        "resourceclaims/driver": {"associated-node:patch"},
     }
     assert items["DaemonSet"]["spec"]["template"]["spec"]["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_an_agent_may_write_only_the_slices_of_its_driver_and_its_node() -> None:
+    items = {item["kind"]: item for item in yaml.safe_load_all(MANIFEST)}
+    policy = items["ValidatingAdmissionPolicy"]["spec"]
+    assert items["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == "dra-agent"
+    (rule,) = policy["matchConstraints"]["resourceRules"]
+    rights = items["ClusterRole"]["rules"][1]
+    assert rights["resources"] == rule["resources"] == ["resourceslices"]
+    assert {verb.upper() for verb in rights["verbs"]} - {"GET", "LIST"} == set(rule["operations"])
+    account = items["ServiceAccount"]["metadata"]
+    assert (
+        f"system:serviceaccount:{account['namespace']}:{account['name']}" in policy["matchConditions"][0]["expression"]
+    )
+    driver = json.loads(items["ConfigMap"]["data"]["devices.json"])["driver"]
+    assert [driver in each["expression"] for each in policy["validations"]] == [False, True, False]
+    assert items["ClusterRole"]["rules"][-1]["resourceNames"] == [driver]
 
 
 def test_every_option_that_is_named_is_there() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import kubernetes_validate
@@ -264,7 +265,27 @@ def test_taints_make_smaller_slices() -> None:
     assert all(refusal(item, None) == "" for item in slices)
 
 
+def partitioned(partitions: int, cards: int = 1, memory: str = "40960Mi") -> Inventory:
+    devices = many(partitions, consumes_counters={"card-0": {"memory": "10240Mi"}}).devices
+    return replace(inventory(*devices), shared_counters={f"card-{n}": {"memory": memory} for n in range(cards)})
+
+
+def test_counters_are_in_slices_of_their_own(cluster: LocalApiServer, server: ApiServer) -> None:
+    slices = ResourceSlices(server, "n1")
+    assert slices.publish(partitioned(65, cards=9)) == 4
+    assert slices.publish(partitioned(65, cards=9)) == 0, "although the server writes 40Gi"
+    specs = [item["spec"] for item in cluster.slices()]
+    assert [len(spec.get("devices", [])) for spec in specs] == [64, 1, 0, 0]
+    assert [len(spec.get("sharedCounters", [])) for spec in specs] == [0, 0, 8, 1]
+    assert specs[0]["devices"][0]["consumesCounters"] == [
+        {"counterSet": "card-0", "counters": {"memory": {"value": "10Gi"}}}
+    ]
+    assert slices.publish(many(1)) == 4
+    assert len(cluster.slices()) == 1
+
+
 PUBLISHED: dict[str, Inventory] = {
+    "partitions of a card": partitioned(2),
     "no devices": inventory(),
     "many": many(130),
     "everything": inventory(

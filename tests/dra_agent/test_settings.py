@@ -49,6 +49,10 @@ def selected(node_selector: object) -> dict[str, object]:
     return {"pool": "net", "node_selector": node_selector, "devices": []}
 
 
+def counted(shared: object, consumed: object = None) -> dict[str, object]:
+    return {**device(consumes_counters=consumed or {}), "shared_counters": shared}
+
+
 WRONG: dict[str, tuple[object, str]] = {
     "no JSON": ("no JSON", "Expecting value"),
     "a list": ([], "an object with a driver"),
@@ -111,7 +115,7 @@ WRONG: dict[str, tuple[object, str]] = {
     "a capacity without a number": (device(capacity={"a": {"value": "Gi"}}), "not a quantity"),
     "a policy for one claim": (device(capacity={"a": {"value": "1", "requestPolicy": {}}}), "shared devices only"),
     "taints as an object": (device(taints={}), r"devices\[1\]\.taints: a list"),
-    "many taints": (device(taints=[{"key": "a", "effect": "None"}] * 17), "at most 16"),
+    "many taints": (device(taints=[{"key": "a", "effect": "None"}] * 16), "at most 15"),
     "a taint without an effect": (device(taints=[{"key": "a"}]), r"devices\[1\]\.taints: a taint has a key, an effect"),
     "a taint with a time": (device(taints=[{"key": "a", "effect": "None", "timeAdded": "x"}]), "a taint has a key"),
     "a taint of another effect": (device(taints=[{"key": "a", "effect": "NoRun"}]), "NoSchedule, NoExecute, None"),
@@ -122,6 +126,23 @@ WRONG: dict[str, tuple[object, str]] = {
     "a taint with a wrong value": (
         device(taints=[{"key": "a", "value": "-", "effect": "None"}]),
         "not a valid label value",
+    ),
+    "counters as a list": (device(consumes_counters=[]), r"devices\[1\]\.consumes_counters: sets of counters by name"),
+    "counters without amounts": (counted({"c": ["memory"]}), "shared_counters: sets of counters by name"),
+    "a set without counters": (counted({"c": {}}), r"shared_counters\.c: at least one counter"),
+    "a set with a wrong name": (counted({"C": {"m": 1}}), "shared_counters: 'C' is not a DNS label"),
+    "a counter without a quantity": (counted({"c": {"m": "x"}}), r"shared_counters\.c\.m: .* not a quantity"),
+    "counters of no set": (device(consumes_counters={"c": {"m": 1}}), "y: there are no shared_counters called 'c'"),
+    "counters of many sets": (
+        counted({n: {"m": 1} for n in "abc"}, {n: {"m": 1} for n in "abc"}),
+        r"devices\[1\]\.consumes_counters: at most 2 sets",
+    ),
+    "counters of the node for a network device": (
+        {
+            **counted({"c": {"m": 1}}),
+            "network_pools": [pool(devices=[{"name": "n", "consumes_counters": {"c": {"m": 1}}}])],
+        },
+        "n: there are no shared_counters called 'c' in pool net",
     ),
     "pools as an object": (network({}), "network_pools: a list"),
     "a pool without devices": (network([{"pool": "p"}]), r"network_pools\[0\]: an object with a pool and devices"),
@@ -184,6 +205,13 @@ def test_network_pools_are_read(tmp_path: Path) -> None:
     ]
     assert list(read.all_devices()) == [("node-1", "x"), ("node-1", "y"), ("net", "nic"), ("rack", "n")]
     assert [read.pool_of(name) for name in ("x", "nic", "n", "gone")] == ["node-1", "net", "rack", "node-1"]
+
+
+def test_the_driver_s_name_may_be_given_in_place_of_the_file_s(tmp_path: Path) -> None:
+    path = tmp_path / "devices.json"
+    for content in ('{"driver": "a.b", "devices": []}', '{"devices": []}'):
+        path.write_text(content)
+        assert FileDriver(str(path), "n1", "c.d").name == "c.d"
 
 
 def test_a_missing_device_file_ends_the_command_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

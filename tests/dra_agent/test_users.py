@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -84,3 +85,23 @@ def test_a_process_that_cannot_be_looked_at_may_be_a_user(proc: Path, tmp_path: 
     (proc / "7" / "environ").mkdir(parents=True)  # an error for any user, unlike missing rights
     with pytest.raises(DRAError, match="process 7 cannot be looked at"):
         users(proc, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("folder", "pid_file"),
+    [
+        ("run/containerd/io.containerd.runtime.v2.task/k8s.io/4f1c", "init.pid"),
+        ("run/containers/storage/overlay-containers/4f1c/userdata", "pidfile"),
+    ],
+)
+def test_a_container_whose_spec_has_the_claim_is_a_user_whatever_its_process_did_to_its_environment(
+    proc: Path, tmp_path: Path, user: subprocess.Popen[bytes], folder: str, pid_file: str
+) -> None:
+    container = proc / "1" / "root" / folder
+    container.mkdir(parents=True)
+    (container / "config.json").write_text(json.dumps({"process": {"env": ["A=b", f"DRA_CLAIM_GPU_0={UID}"]}}))
+    (container / pid_file).write_text(str(user.pid))
+    (found,) = users(proc, tmp_path / "another")
+    assert found.startswith(f"pid {user.pid} (")
+    (container / pid_file).write_text("4194305")  # it has ended, and the runtime has not noticed yet
+    assert users(proc, tmp_path / "another") == []

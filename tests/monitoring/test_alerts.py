@@ -167,6 +167,16 @@ CASES: list[Case] = [
         {f'dra_resource_claims_unknown{{node="n1",claim_uid="{n}"}}': always(1) for n in range(3)},
         15, [NODE], "3",
     ),
+    *(
+        Case(
+            f"DraClaim{alert}",
+            {f'dra_resource_claims_{metric}{{node="n1",claim_uid="{n}"}}': always(1) for n in range(3)},
+            10, [NODE], "3",
+        )
+        for alert, metric in (("UnknownDevices", "unknown_devices"), ("Outdated", "outdated"))
+    ),
+    Case("DraClaimUnknownDevices", {'dra_resource_claims_unknown{node="n1"}': always(3)}, 60, []),
+    Case("DraClaimOutdated", {'dra_resource_claims_in_use{node="n1"}': always(3)}, 60, []),
     Case("DraClaimOrphaned", {'dra_resource_claims_in_use{node="n1"}': always(3)}, 60, []),
     Case(
         "DraClaimOrphaned",

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from checkpointmanager.format import LOCK, PREVIOUS, QUARANTINE, SUFFIX, LockOwner, decode_key, key_in
 
 from .exitcodes import UsageError
 from .findings import agent
 from .findings.agent import Held, LockState
-
-if TYPE_CHECKING:
-    pass
 
 SCHEME = "etcd://"
 _FILE = re.compile(rf"/(?:[^/]+{re.escape(SUFFIX)}|{re.escape(PREVIOUS)}[^/]+|{re.escape(QUARANTINE)}(?:/[^/]*)?)/?$")

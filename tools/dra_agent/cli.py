@@ -6,12 +6,11 @@ Exit codes: 0 after SIGTERM or SIGINT, 2 for settings that cannot work, 1 for an
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 
 from checkpointmanager import CheckpointError
-from draState.plugin import Settings, SettingsError, add_options, serve
+from draState.plugin import Settings, SettingsError, add_options, log_to_stderr, serve
 
 from .driver import FileDriver
 from .operate import COMMANDS, EXAMPLES, operate
@@ -23,12 +22,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given[:1] and given[0] in COMMANDS:
         return operate(given)
     arguments = _parser().parse_args(given)
-    logging.basicConfig(
-        level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    log_to_stderr(arguments.log_level, arguments.log_format)
     try:
         settings = Settings.of(arguments)
-        serve(FileDriver(arguments.devices, settings.node), settings)
+        serve(FileDriver(arguments.devices, settings.node, arguments.driver_name), settings)
     except SettingsError as error:
         return _complain(error, 2)
     except (CheckpointError, OSError) as error:
@@ -47,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--devices", required=True, metavar="FILE", help="JSON file with driver and devices; reloaded on change"
     )
+    parser.add_argument("--driver-name", default="", metavar="NAME", help="in place of the driver in that file")
     add_options(parser)
     return parser
 

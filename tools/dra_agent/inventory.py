@@ -8,7 +8,9 @@
               "capacity": {"memory": "16Gi"},
               "taints": [{"key": "example.com/ill", "value": "yes", "effect": "NoSchedule"}],
               "env": {"GPU_0": "yes"},                    what the container gets; one name, one value
-              "device_nodes": ["/dev/null"]}],
+              "device_nodes": ["/dev/null"],
+              "consumes_counters": {"card-0": {"memory": "10Gi"}}}],
+ "shared_counters": {"card-0": {"memory": "40Gi"}},       what partitions of one card use up together
  "network_pools": [{"pool": "fabric",                     devices that do not belong to one node
                     "all_nodes": true,                    or "node_selector": {"example.com/rack": ["7", "8"]}
                     "devices": [{"name": "nic-0"}]}]}
@@ -33,10 +35,11 @@ def read_file(path: str) -> bytes:
         raise SettingsError(f"{path}: the device file cannot be read: {error.strerror}") from error
 
 
-def parse(path: str, content: bytes, node: str) -> Inventory:
-    """What these bytes of the device file offer. SettingsError names the file, the field and the rule."""
+def parse(path: str, content: bytes, node: str, driver: str = "") -> Inventory:
+    """What these bytes of the device file offer, for its own driver or this one. SettingsError names file, field and
+    rule."""
     try:
-        inventory = _inventory(json.loads(content), node)
+        inventory = _inventory(json.loads(content), node, driver)
         inventory.check()
     except (KeyError, TypeError, ValueError) as error:
         missing = f"{error} is missing" if isinstance(error, KeyError) else error
@@ -44,14 +47,15 @@ def parse(path: str, content: bytes, node: str) -> Inventory:
     return inventory
 
 
-def _inventory(document: object, node: str) -> Inventory:
+def _inventory(document: object, node: str, name: str) -> Inventory:
     if not isinstance(document, dict):
         raise TypeError("it must be an object with a driver and a list of devices")
-    _only("", document, ("driver", "pool", "devices", "network_pools"))
-    driver, pool = document["driver"], document.get("pool") or node
+    _only("", document, ("driver", "pool", "devices", "network_pools", "shared_counters"))
+    driver, pool = name or document["driver"], document.get("pool") or node
     pools = _list("network_pools", document, "network_pools")
     network = [_network_pool(f"network_pools[{number}]", each) for number, each in enumerate(pools)]
-    return Inventory(driver, pool, _devices("devices", document), tuple(network))
+    counters = _counters("shared_counters", document, "shared_counters")
+    return Inventory(driver, pool, _devices("devices", document), tuple(network), counters)
 
 
 def _devices(where: str, entry: Mapping[str, Any]) -> tuple[Device, ...]:
@@ -69,7 +73,15 @@ def _device(where: str, entry: object) -> Device:
     objects = {name: _object(where, entry, name) for name in ("attributes", "capacity", "env")}
     env = {name: value if isinstance(value, dict | list) else str(value) for name, value in objects["env"].items()}
     lists = {name: tuple(_list(f"{where}.{name}", entry, name)) for name in ("device_nodes", "taints")}
-    return Device(**{**entry, **objects, **lists, "env": env})
+    counters = _counters(f"{where}.consumes_counters", entry, "consumes_counters")
+    return Device(**{**entry, **objects, **lists, "env": env, "consumes_counters": counters})
+
+
+def _counters(where: str, entry: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
+    found = entry.get(name, {})
+    if not isinstance(found, dict) or not all(isinstance(counters, dict) for counters in found.values()):
+        raise TypeError(f"{where}: sets of counters by name, each with a quantity per counter")
+    return found
 
 
 def _network_pool(where: str, entry: object) -> NetworkPool:

@@ -20,6 +20,7 @@ from .execplugin import CredentialsError, ExecCredential
 RESOURCE_GROUP = "/apis/resource.k8s.io"
 RESOURCE_API = f"{RESOURCE_GROUP}/v1"
 CLAIMS = "resourceclaims"
+JSON = "application/json"
 MAX_ANSWER = 16 << 20  # bytes
 PAGE = 500  # objects of a list per request, as kubectl asks for them
 
@@ -85,14 +86,20 @@ class ApiServer:
         """The JSON object at a path below the resource API. Raises ApiError for any other answer."""
         return self._ask(method, RESOURCE_API, path, body)
 
-    def _ask(self, method: str, api: str, path: str = "", body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    def send(self, method: str, target: str, body: Mapping[str, Any], kind: str) -> None:
+        """Send an object of a media type to any path. Raises ApiError unless the server accepts it."""
+        self._ask(method, target, body=body, kind=kind)
+
+    def _ask(
+        self, method: str, api: str, path: str = "", body: Mapping[str, Any] | None = None, kind: str = JSON
+    ) -> Mapping[str, Any]:
         what = f"{method} {path or api}"
         try:
             credential = self._credentials.current()
-            status, text = self._exchange(credential, method, api + path, body)
+            status, text = self._exchange(credential, method, api + path, body, kind)
             if status == HTTPStatus.UNAUTHORIZED and self._credentials.renew(credential):
                 self.close()
-                status, text = self._exchange(self._credentials.current(), method, api + path, body)
+                status, text = self._exchange(self._credentials.current(), method, api + path, body, kind)
         except CredentialsError as error:
             self.close()
             raise ApiError(what, 0, str(error)) from error
@@ -108,13 +115,13 @@ class ApiServer:
         return _understood(what, status, text)
 
     def _exchange(
-        self, credential: ExecCredential, method: str, path: str, body: Mapping[str, Any] | None
+        self, credential: ExecCredential, method: str, path: str, body: Mapping[str, Any] | None, kind: str
     ) -> tuple[int, bytes]:
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": JSON}
         if credential.token:
             headers["Authorization"] = f"Bearer {credential.token}"
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = kind
         data = json.dumps(body).encode() if body is not None else None
         kept = getattr(self._threads, "connection", None)
         try:

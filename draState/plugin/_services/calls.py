@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Histogram
 
+from .._log import CALL
+
 logger = logging.getLogger("draState.plugin.calls")
 
 # Seconds. Kubelet's fifteen buckets, from 0.1 to 40 in equal logarithmic steps, and finer ones below, because a claim
@@ -61,6 +63,7 @@ class Calls:
     def call(self, path: str, uids: Iterable[str]) -> Iterator[Call]:
         """One call, by its gRPC path."""
         call = Call(path.rpartition("/")[2], tuple(uids))
+        token = CALL.set(call.id)
         started, status = time.perf_counter(), "Unknown"
         logger.debug("call %s: %s of %s begins", call.id, call.method, _listed(call.uids))
         try:
@@ -76,6 +79,20 @@ class Calls:
             self._grpc.labels(self._driver, path, status).observe(seconds)
             outcome = status if not call.failed else f"{status}, failed: {_listed(call.failed)}"
             logger.info("call %s: %s of %s: %s, %.3f s", call.id, call.method, _listed(call.uids), outcome, seconds)
+            CALL.reset(token)
+
+
+@contextmanager
+def logged_stream(path: str) -> Iterator[None]:
+    """Log when a stream, by its gRPC path, begins and ends."""
+    stream = Call(path.rpartition("/")[2], ())
+    CALL.set(stream.id)  # for its task, which ends with it
+    started = time.perf_counter()
+    logger.info("stream %s: %s begins", stream.id, stream.method)
+    try:
+        yield
+    finally:
+        logger.info("stream %s: %s ends after %.0f s", stream.id, stream.method, time.perf_counter() - started)
 
 
 def _listed(uids: Iterable[str]) -> str:

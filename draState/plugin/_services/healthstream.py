@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 
 from .._healthwatch import NUMBERS, HealthWatch
+from .calls import logged_stream
 from .draplugin import stream
 from .wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth, Handlers
 
@@ -48,8 +49,9 @@ class HealthStreamService:
             assert task, "the server runs each stream as a task"
             self._streams.add(task)
             try:
-                async for _ in self._news():
-                    await context.write(self._reply(api))
+                with logged_stream(api.watch.path):
+                    async for _ in self._news():
+                        await context.write(self._reply(api))
             except asyncio.CancelledError:
                 if not self._stopped:  # the client is gone
                     raise
@@ -68,7 +70,8 @@ class HealthStreamService:
             if findings != sent or now > looked:
                 sent, looked = findings, now
                 yield
-            await self._health.changed(findings, self._heartbeat)
+            soonest = min((found.timeout / 3 for found in findings.values()), default=self._heartbeat)
+            await self._health.changed(findings, min(self._heartbeat, soonest))
 
     def _reply(self, api: DRAResourceHealth) -> Any:
         reply = api.watch.reply()

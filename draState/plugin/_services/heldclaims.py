@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -13,9 +12,6 @@ from ... import ClaimInfo, DRAError
 from ...aio import AsyncClaimPreparer
 from .draplugin import unary
 from .wire import LIST_CLAIMS, RELEASE_CLAIM, Handlers, Method
-
-logger = logging.getLogger("draState.plugin")
-
 
 SECONDS = 60.0  # the plugin may have to ask the API server for every claim
 
@@ -109,20 +105,17 @@ class HeldClaimsService:
         return reply
 
     async def _release(self, request: Any, context: object) -> Any:
-        error = await self._preparer.release(request.uid, force=request.force)
-        if not error:
-            logger.warning("claim %s: released by hand", request.uid)
-        return RELEASE_CLAIM.reply(error=error)
+        return RELEASE_CLAIM.reply(error=await self._preparer.release(request.uid, force=request.force))
 
 
 def _described(claim: ClaimInfo, driver: str, unhealed: str) -> dict[str, Any]:
-    did = claim.state.driver_states.get(driver)
+    held = claim.held(driver)
     return {
         "uid": claim.uid,
         "name": claim.state.claim_name,
         "namespace": claim.state.namespace,
-        "phase": str(did.phase or "") if did else "",
-        "devices": [device.device_name for device in did.devices] if did else [],
+        "phase": str(held.phase or ""),
+        "devices": [device.device_name for device in held.devices],
         "pods": sorted(claim.annotations.get(uid, uid) for uid in claim.state.pod_uids),
         "unknown": "; not written anew: ".join(filter(None, [claim.unknown, unhealed])),
     }

@@ -16,7 +16,9 @@ MAX_SUBDOMAIN = MAX_POOL = 253
 MAX_IDENTIFIER = 32
 MAX_VALUE = 64  # bytes of an attribute's string or version
 MAX_PROPERTIES = 32  # attributes and capacities of a device together
-MAX_TAINTS = 16  # of a device
+MAX_TAINTS = 15  # of a device; the API server's limit is 16, and an unhealthy device gets one more
+MAX_COUNTER_SETS_OF_DEVICE = 2  # that it consumes from
+MAX_COUNTERS = 32  # of a set
 TAINT_EFFECTS = ("NoSchedule", "NoExecute", "None")
 LIST_KINDS = ("bools", "ints", "strings", "versions")  # kinds of attributes that need a separate feature gate
 
@@ -113,7 +115,10 @@ def capacity(value: object, *, shared: bool) -> None:
         raise ValueError("a capacity has a value, and optionally a requestPolicy")
     if "requestPolicy" in value and not shared:
         raise ValueError("a requestPolicy is for shared devices only")
-    amount = value["value"]
+    quantity(value["value"])
+
+
+def quantity(amount: object) -> None:
     if isinstance(amount, bool) or not isinstance(amount, (int, str)) or not _QUANTITY.fullmatch(str(amount)):
         raise ValueError("the value is not a quantity, such as 16Gi, 500m or 4")
 

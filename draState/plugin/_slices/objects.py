@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from .._inventory import Device, Inventory, NetworkPool
+from .._inventory import Counters, Device, Inventory, NetworkPool
 from .grammar import LIST_KINDS, attribute_form, capacity_form
 
+T = TypeVar("T")
 DEVICES_PER_SLICE = 128  # the API server's limit
-SMALLER_SLICE = 64  # the limit if a device has a taint, or an attribute that is a list
+SMALLER_SLICE = 64  # the limit if a device has a taint, consumes counters, or has an attribute that is a list
+COUNTER_SETS_PER_SLICE = 8
 NODE_IN_NAME = 100  # characters of the node's name in the name of a slice, which has at most 253
 
 
@@ -26,6 +29,7 @@ def slices_of(inventory: Inventory, node: str, owner: Mapping[str, Any], generat
         {"driver": inventory.driver, "nodeName": node},
         {"name": inventory.pool, "generation": generation},
         inventory.devices,
+        counters=inventory.shared_counters,
     )
 
 
@@ -57,16 +61,21 @@ def _slices(
     spec: Mapping[str, Any],
     pool: Mapping[str, Any],
     offered: Iterable[Device],
+    *,
+    counters: Counters = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
+    """A slice has devices or shared counters, never both."""
     devices = list(offered)
     limit = SMALLER_SLICE if any(map(_needs_smaller_slices, devices)) else DEVICES_PER_SLICE
-    parts = [devices[at : at + limit] for at in range(0, len(devices), limit)] or [[]]
+    sets = [{"name": name, "counters": _counters(amounts)} for name, amounts in counters.items()]
+    parts = [{"devices": list(map(_device, part))} for part in _in_parts(devices, limit) or [[]]]
+    parts += [{"sharedCounters": part} for part in _in_parts(sets, COUNTER_SETS_PER_SLICE)]
     return [
         {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceSlice",
             "metadata": {"name": f"{name}-{number}", **metadata},
-            "spec": {**spec, "pool": {**pool, "resourceSliceCount": len(parts)}, "devices": list(map(_device, part))},
+            "spec": {**spec, "pool": {**pool, "resourceSliceCount": len(parts)}, **part},
         }
         for number, part in enumerate(parts)
     ]
@@ -82,12 +91,23 @@ def _device(device: Device) -> dict[str, Any]:
         entry["allowMultipleAllocations"] = True
     if device.taints:
         entry["taints"] = [dict(taint) for taint in device.taints]
+    if device.consumes_counters:
+        taken = device.consumes_counters.items()
+        entry["consumesCounters"] = [{"counterSet": name, "counters": _counters(amounts)} for name, amounts in taken]
     return entry
+
+
+def _counters(amounts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {"value": str(amount)} for name, amount in amounts.items()}
+
+
+def _in_parts(items: list[T], limit: int) -> list[list[T]]:
+    return [items[at : at + limit] for at in range(0, len(items), limit)]
 
 
 def _needs_smaller_slices(device: Device) -> bool:
     forms: list[Any] = [attribute_form(value) for value in device.attributes.values()]
-    return bool(device.taints) or any(kind in LIST_KINDS for form in forms for kind in form)
+    return bool(device.taints or device.consumes_counters) or any(kind in LIST_KINDS for form in forms for kind in form)
 
 
 def _digest(*parts: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from .._apiserver.client import CLAIMS, RESOURCE_API, RESOURCE_GROUP
+from ._reported import APPLY, EVENTS, AppliedStatuses, event_refusal
 from ._stored import as_stored, refusal
 
 SLICES, NODES = "resourceslices", "nodes"
@@ -28,7 +29,7 @@ class LocalApiServer:
     failing     status that every request gets instead of its answer, such as 503; 0 for none
     versions    of resource.k8s.io that it serves; without v1 it answers all of the agent's requests with 404
     disabled    device fields that it drops because their feature is off, such as allowMultipleAllocations
-    requests    the number of requests, by kind: resourceclaims, resourceslices, nodes
+    requests    the number of requests, by kind: resourceclaims, resourceslices, nodes, events
     writes      the number of requests that changed a slice
     """
 
@@ -39,6 +40,8 @@ class LocalApiServer:
         self.disabled: set[str] = set()
         self.requests: Counter[str] = Counter()
         self.writes = 0
+        self.events: list[dict[str, Any]] = []
+        self._statuses = AppliedStatuses()
         self._objects: dict[str, dict[str, Any]] = {}  # by path below the resource API; guarded by _lock
         self._nodes: dict[str, str | None] = {}  # name to UID, None if deleted; guarded by _lock
         self._lock = threading.Lock()
@@ -209,11 +212,11 @@ class LocalApiServer:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def answer(self, method: str, target: str, body: dict[str, Any] | None) -> Answer:
-        """The status and the object for one request."""
+    def answer(self, method: str, target: str, body: dict[str, Any] | None, media: str = "") -> Answer:
+        """The status and the object for one request, whose body has a media type."""
         split = urlsplit(target)
         path = unquote(split.path)
-        kind = next((kind for kind in (SLICES, NODES) if f"/{kind}" in path), CLAIMS)
+        kind = next((kind for kind in (SLICES, NODES, "events") if f"/{kind}" in path), CLAIMS)
         self.requests[kind] += 1
         self._ended.wait(self.delay)
         if self.failing:
@@ -222,6 +225,8 @@ class LocalApiServer:
             name = path.rpartition("/")[2]
             uid = self.node_uid(name)
             return (200, {"metadata": {"name": name, "uid": uid}}) if uid else _status(404, f"{name} not found")
+        if path.startswith(EVENTS) and method == "POST" and body:
+            return self._add_event(body)
         if path == RESOURCE_GROUP and self.versions:
             return 200, {"kind": "APIGroup", "versions": [{"version": version} for version in self.versions]}
         if not path.startswith(f"{RESOURCE_API}/") or "v1" not in self.versions:
@@ -232,13 +237,33 @@ class LocalApiServer:
             return self._write_slice(method, path, body, dry="dryRun" in query)
         if path.endswith((f"/{SLICES}", f"/{CLAIMS}")) and method == "GET":
             return 200, {"items": self._listed(path, query.get("fieldSelector", ""))}
-        found = self.get(path)
+        found = self.get(path.removesuffix("/status"))
         if found is None:
-            kind, name = path.split("/")[-2:]
+            kind, name = path.removesuffix("/status").split("/")[-2:]
             return _status(404, f'{kind} "{name}" not found', reason="NotFound", details={"name": name, "kind": kind})
+        if method == "PATCH" and body:
+            return self._apply(path.removesuffix("/status"), found, body, query.get("fieldManager", ""), media)
         if method == "DELETE":
             self.delete(path)
         return 200, found
+
+    def _add_event(self, event: dict[str, Any]) -> Answer:
+        if why := event_refusal(event):
+            return _status(422, f"Event is invalid: {why}")
+        if any(known["metadata"] == event["metadata"] for known in self.events):
+            return _status(409, "already exists")
+        self.events.append(event)
+        return 201, event
+
+    def _apply(self, path: str, claim: dict[str, Any], patch: dict[str, Any], manager: str, media: str) -> Answer:
+        if media != APPLY:
+            return _status(415, "the body of the request was in an unknown format")
+        if patch["metadata"].get("uid", claim["metadata"]["uid"]) != claim["metadata"]["uid"]:
+            return _status(409, "Precondition failed: UID in precondition")
+        entries = self._statuses.applied(claim, manager, patch)
+        if isinstance(entries, str):
+            return _status(422, entries)
+        return 200, self.put(path, {**claim, "status": {**claim["status"], "devices": entries}})
 
     def _listed(self, path: str, selector: str) -> list[dict[str, Any]]:
         kind = path.rpartition("/")[2]
@@ -299,7 +324,7 @@ def _handler(server: LocalApiServer) -> type[BaseHTTPRequestHandler]:
                 return
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
-            status, item = server.answer(self.command, self.path, body)
+            status, item = server.answer(self.command, self.path, body, self.headers.get("Content-Type") or "")
             text = json.dumps(item).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -308,7 +333,7 @@ def _handler(server: LocalApiServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(text)
             self.wfile.flush()
 
-        do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815 - the names that http.server looks for
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815 - the names that http.server looks for
 
         def log_message(self, format: str, *args: object) -> None:
             """Silent."""

@@ -28,7 +28,7 @@ LIMIT = 30.0  # seconds; only a failure takes this long
 ROOM = 60  # bytes that names below the node's folder may need in the path of a socket
 DRIVER, MOMENT, HOST = "REHEARSAL_DRIVER", "REHEARSAL_MOMENT", "HOST_ROOT"  # in the environment of a driver
 SERVED = ("-m", "draState.plugin", "draState.plugin.rehearsal._mortal:Mortal")
-_LISTENING = re.compile(r"listening on (http://\S+)")
+_LISTENING = re.compile(r"listening on (http://[^\s\"]+)")
 
 
 class NotReady(AssertionError):

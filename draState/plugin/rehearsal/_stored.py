@@ -50,9 +50,14 @@ def refusal(item: dict[str, Any], stored: dict[str, Any] | None) -> str:
     if stored and pool["name"] != stored["spec"]["pool"]["name"]:
         return "spec.pool.name: field is immutable"
     devices = spec.get("devices") or []
+    if devices and spec.get("sharedCounters"):
+        return "spec: only one of `devices`, `sharedCounters` can be set"
+    if len(spec.get("sharedCounters") or []) > 8 or any(len(each.get("consumesCounters", [])) > 2 for each in devices):
+        return "spec: too many counter sets"
+    consumed = any(device.get("consumesCounters") for device in devices)
     lists = any(kind.endswith("s") for device in devices for a in device.get("attributes", {}).values() for kind in a)
     tainted = any(device.get("taints") for device in devices)
-    if len(devices) > (64 if lists or tainted else 128):
+    if len(devices) > (64 if lists or tainted or consumed else 128):
         return "spec.devices: too many"
     if len({device["name"] for device in devices}) < len(devices):
         return "spec.devices: duplicate value"
@@ -106,17 +111,25 @@ def as_stored(item: dict[str, Any], disabled: Collection[str]) -> dict[str, Any]
     stored = copy.deepcopy(item)
     if not stored["spec"].get("devices"):
         stored["spec"].pop("devices", None)
+    for counter in _counters(stored["spec"].get("sharedCounters")):
+        counter["value"] = canonical(counter["value"])
     for device in stored["spec"].get("devices") or []:
         for field in {*disabled, *(field for field, value in device.items() if value in ({}, []))}:
             device.pop(field, None)
         for taint in device.get("taints") or []:
             if "timeAdded" not in taint:
                 taint["timeAdded"] = (NEW_YEAR + timedelta(seconds=next(_seconds))).isoformat() + "Z"
+        for counter in _counters(device.get("consumesCounters")):
+            counter["value"] = canonical(counter["value"])
         for capacity in (device.get("capacity") or {}).values():
             if {"allowMultipleAllocations"} & set(disabled):
                 capacity.pop("requestPolicy", None)
             _each_quantity(capacity, canonical)
     return stored
+
+
+def _counters(sets: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    return [counter for each in sets or [] for counter in each["counters"].values()]
 
 
 def _each_quantity(capacity: dict[str, Any], form: Callable[[str], str]) -> None:

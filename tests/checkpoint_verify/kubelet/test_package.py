@@ -6,8 +6,12 @@ import ast
 import doctest
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import checkpoint_verify
+import draState.kubelet
 from checkpoint_verify import kubelet
 
 
@@ -24,10 +28,11 @@ def test_the_readers_import_nothing_but_the_standard_library_and_the_reader_of_d
             assert all(name.split(".")[0] == "draState" for name in foreign), module.name
 
 
-def test_the_example_in_the_package_docstring_is_true() -> None:
-    result = doctest.testmod(kubelet)
+@pytest.mark.parametrize(("package", "lines"), [(kubelet, 3), (draState.kubelet, 2)])
+def test_the_example_in_the_package_docstring_is_true(package: ModuleType, lines: int) -> None:
+    result = doctest.testmod(package)
 
-    assert (result.failed, result.attempted) == (0, 3)
+    assert (result.failed, result.attempted) == (0, lines)
 
 
 def test_what_knows_draState_or_kubelet_is_registered_in_one_place() -> None:

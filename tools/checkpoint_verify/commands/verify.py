@@ -9,7 +9,7 @@ from .. import exitcodes
 from ..findings.search import search
 from ..findings.summary import summaries_of_search, summary_of
 from ..screens import prometheus
-from ..screens.documents import print_document, replaced, verify_document
+from ..screens.documents import print_document, verify_document
 from ..screens.report import print_report
 from ..screens.screen import FAINT, progress, screen
 
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write_metrics(path: str, text: str) -> int:
     try:
-        with replaced(path, 0o644) as file:
+        with prometheus.replaced(path, 0o644) as file:
             file.write(text)
     except OSError as error:
         print(f"checkpoint-verify: {path}: could not write the metrics: {error.strerror}", file=sys.stderr)

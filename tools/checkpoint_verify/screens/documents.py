@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import os
-import secrets
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any
 
 from checkpointmanager import __version__
 from checkpointmanager.format import Header, encode_key
@@ -63,25 +61,6 @@ def print_document(command: str, code: int, members: dict[str, Any]) -> None:
     """Print the one JSON document of a command."""
     json.dump(preamble(command, code) | members, sys.stdout, indent=2)
     sys.stdout.write("\n")
-
-
-@contextmanager
-def replaced(path: str, mode: int) -> Iterator[TextIO]:
-    """A file that appears under its name only when it is complete, with this mode under any umask."""
-    # The name does not end in .prom: node_exporter must not read it before that.
-    temp = f"{path}.{secrets.token_hex(4)}.tmp"
-    descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as stream:
-            os.fchmod(descriptor, mode)
-            yield stream
-            stream.flush()
-            os.fsync(descriptor)
-        os.rename(temp, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temp)
-        raise
 
 
 def preamble(command: str, code: int) -> dict[str, Any]:

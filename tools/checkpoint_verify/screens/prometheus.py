@@ -7,8 +7,11 @@ timers can each write a file; none has a label per key.
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from checkpointmanager import Reason
 
@@ -70,3 +73,22 @@ def _samples(summary: Summary, strict: bool, now: int) -> Iterator[tuple[str, st
 
 def _label(path: str) -> str:
     return phrases.shown(path).replace("\\", "\\\\").replace('"', '\\"')
+
+
+@contextmanager
+def replaced(path: str, mode: int) -> Iterator[TextIO]:
+    """A file that appears under its name only when it is complete, with this mode under any umask."""
+    # The name does not end in .prom: node_exporter must not read it before that.
+    temp = f"{path}.{secrets.token_hex(4)}.tmp"
+    descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as stream:
+            os.fchmod(descriptor, mode)
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+        os.rename(temp, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temp)
+        raise
