@@ -95,7 +95,8 @@ class Fickle(Nic):
         raise OSError("not as expected")
 
     async def set_up(self, claim: DriverClaim) -> list[PreparedDevice]:
-        return [PreparedDevice(device, env={"NIC_QUEUE": str(os.getpid())}) for device in claim.devices]
+        queue = f"{os.getpid()}-{claim.uid[:8]}"
+        return [PreparedDevice(device, env={"NIC_QUEUE": queue}) for device in claim.devices]
 
 
 class Tidy(Nic):
