@@ -223,7 +223,8 @@ class Journal:
         for submission in self._owed.committed():
             self._owed.place(submission)
         committed = self._committed()
-        todo = {key: change for key, change in committed.items() if key not in {*self._owed.keys()}}
+        owed = {*self._owed.keys()}
+        todo = {key: change for key, change in committed.items() if key not in owed}
         for change in find_blocked(self._directory, todo.values()):
             self._owed.owe(change.key, (todo.pop(change.key),))
         if todo:
