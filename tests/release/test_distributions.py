@@ -28,6 +28,7 @@ PAGES = {
     "checkpoint_verify/README.md",
     "checkpoint_verify/screen.svg",
     "draState/README.md",
+    "draState/plugin/rehearsal/README.md",
     "draState/py.typed",
     "dra_agent/README.md",
     "dra_agent/daemonset.yaml",

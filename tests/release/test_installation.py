@@ -91,7 +91,7 @@ def test_every_manual_describes_the_installation_in_the_same_words(page: str) ->
 
     clone = f"pip install '.[{extra}]'".ljust(len(wheel))
     assert f"    {clone}   # from a clone, or\n    {wheel}   # from a wheel\n" in text
-    assert "It is not on a package index" in text
+    assert "is not on a package index" in text
 
 
 def test_every_wheel_that_is_named_has_the_version_of_this_one() -> None:

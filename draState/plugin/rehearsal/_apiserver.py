@@ -5,6 +5,7 @@ does, and can be slow and fail.
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 import uuid
@@ -49,6 +50,7 @@ class LocalApiServer:
         self._ended = threading.Event()
         self._server: _Server | None = None
         self._port = 0
+        self._reserved = socket.socket()  # keeps the port from other programs while the server is down
         self.listen()
 
     @property
@@ -65,6 +67,7 @@ class LocalApiServer:
         """Accept connections, again under the same address."""
         self._server = _Server(("127.0.0.1", self._port), _handler(self))
         self._port = self._server.server_address[1]
+        self._reserved.close()
         # The server checks every 50 ms whether to stop, so that tests do not wait for it.
         threading.Thread(target=self._server.serve_forever, args=(0.05,), name="api server", daemon=True).start()
 
@@ -74,6 +77,9 @@ class LocalApiServer:
         if server:
             server.shutdown()
             server.server_close()
+            self._reserved = socket.socket()
+            self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._reserved.bind(("127.0.0.1", self._port))
 
     def allocate(
         self,
@@ -205,6 +211,7 @@ class LocalApiServer:
         """Stop for good."""
         self._ended.set()  # ends the delay of slow answers
         self.go_down()
+        self._reserved.close()
 
     def __enter__(self) -> LocalApiServer:
         return self
