@@ -150,8 +150,7 @@ class CheckpointCache(Mapping[str, T]):
         """
         wanted = key_list(keys)
         with self._manager._writer.changing(*wanted):
-            before = {key: entry for key in wanted if (entry := self._entries.get(key))}
-            outcomes = function(before)
+            outcomes = function(self._known(wanted))
             if not isinstance(outcomes, Mapping):
                 given = type(outcomes).__name__
                 raise TypeError(f"the change function returned {given}; return a dict, {{}} to change nothing")
@@ -215,6 +214,10 @@ class CheckpointCache(Mapping[str, T]):
 
     def __repr__(self) -> str:
         return f"CheckpointCache({self._manager!r})"
+
+    def _known(self, keys: Iterable[str]) -> dict[str, CacheEntry[T]]:
+        # Not inside a with block: from Python 3.13 on, a handler that raises in a comprehension there skips __exit__.
+        return {key: entry for key in keys if (entry := self._entries.get(key))}
 
     def _load(self) -> None:
         if not self._manager.exclusive:

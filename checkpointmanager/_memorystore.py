@@ -92,7 +92,8 @@ class MemoryStore:
 
     def quarantined(self) -> dict[str, list[str]]:
         with self._lock:
-            return {key: list(kept) for key, kept in self.kept.items()}
+            kept = self.kept.copy()
+        return {key: list(names) for key, names in kept.items()}
 
     def close(self) -> None:
         """Nothing to release: the next manager finds what this one wrote."""
