@@ -46,14 +46,11 @@ class ClaimMetrics(Collector):
         in_use.add_metric([ANY], len(prepared))
         for driver, count in sorted(drivers.items()):
             in_use.add_metric([driver], count)
-        unknown = GaugeMetricFamily(
+        unknown = _one_each(
             "dra_resource_claims_unknown",
             "1 for each claim whose state cannot be trusted, by UID. Its devices stay held.",
-            labels=["claim_uid"],
+            (claim.uid for claim in claims if claim.unknown),
         )
-        for claim in claims:
-            if claim.unknown:
-                unknown.add_metric([claim.uid], 1)
         return [in_use, unknown]
 
 
@@ -76,32 +73,26 @@ class PreparerMetrics(Collector):
         )
         for phase in ClaimPhase:
             phases.add_metric([phase], counted[phase])
-        orphaned = GaugeMetricFamily(
+        orphaned = _one_each(
             "dra_resource_claims_orphaned",
             "1 for each claim that holds devices which the API server no longer allocates to it, by UID.",
-            labels=["claim_uid"],
+            preparer.review.orphans,
         )
-        for uid in preparer.review.orphans:
-            orphaned.add_metric([uid], 1)
         from_memory = CounterMetricFamily(
             "dra_resource_claims_answered_from_memory",
             "Prepares answered from memory because the API server could not be reached.",
         )
         from_memory.add_metric([], preparer.answered_from_memory)
-        outdated = GaugeMetricFamily(
+        outdated = _one_each(
             "dra_resource_claims_outdated",
             "1 for each claim answered from memory although the API server had allocated other devices, by UID.",
-            labels=["claim_uid"],
+            preparer.review.outdated,
         )
-        for uid in preparer.review.outdated:
-            outdated.add_metric([uid], 1)
-        unknown_devices = GaugeMetricFamily(
+        unknown_devices = _one_each(
             "dra_resource_claims_unknown_devices",
             "1 for each damaged claim that holds devices which are not known, by UID: another claim may get them.",
-            labels=["claim_uid"],
+            preparer.review.unknown_devices,
         )
-        for uid in preparer.review.unknown_devices:
-            unknown_devices.add_metric([uid], 1)
         return [phases, orphaned, from_memory, outdated, unknown_devices]
 
 
@@ -138,3 +129,10 @@ class HealthMetrics(Collector):
         for driver in sorted(self._store.problems):
             unsaved.add_metric([driver], 1)
         return [devices, ignored, unsaved]
+
+
+def _one_each(name: str, text: str, uids: Iterable[str]) -> Metric:
+    found = GaugeMetricFamily(name, text, labels=["claim_uid"])
+    for uid in uids:
+        found.add_metric([uid], 1)
+    return found
