@@ -17,9 +17,9 @@ overwritten or removed, and a copy of its bytes goes to quarantine first. An int
 raises SchemaMismatch: fix the schema or a migration, not the file. FORMAT.md describes the file.
 """
 
-from ._batch import Batch
 from ._cache import CheckpointCache
 from ._cacheentry import REMOVED, CacheEntry, InDoubt, Removal
+from ._changeset import Batch, Transaction
 from ._checkpoint import Checkpoint, Loaded, Outcome, Recovery, Verified
 from ._errors import (
     BatchFailed,
@@ -55,7 +55,6 @@ from ._schema import Schema, SharedText, UnknownFields, unknown_fields
 from ._schema.anykind import ANY_KIND
 from ._statedirectory import state_directory
 from ._store import Put, Remove, Replaces, Store
-from ._transaction import Transaction
 from .format import Damaged, LockOwner, Reason
 
 __version__ = "0.1.0"

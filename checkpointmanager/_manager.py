@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
-from ._batch import Batch
+from ._changeset import NO_DEFAULT, Batch, Transaction
 from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
 from ._errors import (
     CheckpointExists,
@@ -27,7 +27,6 @@ from ._reader import Found, Reader
 from ._recovery import Recoverer, RecoveryPlan
 from ._schema import Schema
 from ._store import Store
-from ._transaction import NO_DEFAULT, Transaction
 from ._writer import Known, Writer
 from .format import boot_id as boot_id_of_the_kernel
 from .format import is_name
@@ -222,7 +221,7 @@ class CheckpointManager(Generic[T]):
 
         Each checkpoint is atomic, the batch as a whole is not: BatchFailed says what did not become durable.
         """
-        return Batch(self._store.path, self._schema, self._reader, self._writer)
+        return Batch(self._store, self._schema, self._reader, self._writer)
 
     def transaction(self) -> Transaction[T]:
         """Changes of several keys that belong together: when the with block ends all of them are durable, or none.

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from ._asynccache import AsyncCache, AsyncCheckpointCache
+from ._changeset import NO_DEFAULT
 from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
 from ._errors import DirectoryLocked, ManagerClosed
 from ._events import Event
@@ -26,7 +27,6 @@ from ._options import check_arguments, check_key
 from ._recovery import RecoveryPlan
 from ._schema import Schema
 from ._store import Store
-from ._transaction import NO_DEFAULT
 
 __all__ = [
     "AsyncCache",

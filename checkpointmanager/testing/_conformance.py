@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
+from .._changeset import Transaction
 from .._errors import CheckpointNotFound, CorruptCheckpoint, TransactionFailed
 from .._manager import CheckpointManager
 from .._schema import Schema
 from .._store import Put, Remove, Replaces, Store, is_store
-from .._transaction import Transaction
 from ..format import Damaged, Header, Reason, open_sealed, seal
 
 MANY = 130  # more than any store should handle in one step

@@ -1,13 +1,13 @@
-"""Changes to several checkpoints that happen together or not at all, when the with block ends."""
+"""Changes of several checkpoints that are collected in a with block and made when it ends: a batch or a transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, overload
 
 from ._checkpoint import Checkpoint
-from ._errors import CheckpointError, CheckpointNotFound, TransactionFailed, UnstorableValue
+from ._errors import BatchFailed, CheckpointError, CheckpointNotFound, TransactionFailed, UnstorableValue
 from ._options import check_key
 from ._reader import Found, Reader
 from ._schema import Encoded, Schema
@@ -33,17 +33,14 @@ class _Create(NamedTuple):
 _Step = _Create | _Update | None  # None: remove
 
 
-class Transaction(Generic[T]):
-    """All changes of the block become durable together, or none of them does.
+class ChangeSet(Generic[T]):
+    """What batches and transactions have in common. If the block raises, nothing changes.
 
-    If the block raises, nothing changes. Change functions run after the block has ended, while no other writer can
-    change any of the keys; if one raises, nothing changes and the exception reaches the caller. Several changes of
-    one key are applied in order. TransactionFailed names the key at fault, and says whether nothing changed, the
-    outcome is in doubt, or the transaction is committed and will be completed later.
-
-    Readers may see the checkpoints change one after another. After the block, `written` has every checkpoint that
-    was written, and every one that already had its new content.
+    After the block, even if it ended with BatchFailed, `written` has every checkpoint that is durable now, and every
+    one that already had its new content.
     """
+
+    _together: ClassVar[bool]
 
     def __init__(self, store: Store, schema: Schema[T], reader: Reader[T], writer: Writer) -> None:
         self._store = store
@@ -57,6 +54,66 @@ class Transaction(Generic[T]):
         """Encodes now: later changes to `data` are not written."""
         self._steps[check_key(key)] = [_Create(self._schema.encode(data), data)]
 
+    def remove_checkpoint(self, key: str) -> None:
+        """An absent key is not an error."""
+        self._steps[check_key(key)] = [None]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys that will change."""
+        return frozenset(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        steps, self._steps = self._steps, {}
+        if kind is not None or not steps:
+            return
+        values: dict[str, Any] = {}
+        changes: Changes = {}
+        with self._writer.changing(*steps):
+            for key in sorted(steps):
+                changes[key], values[key] = self._outcome(key, steps[key])
+            done = self._writer.commit(changes, together=self._together)
+        self.written = {
+            key: self._reader.checkpoint(header, values[key], key in done.unchanged)
+            for key, header in done.headers.items()
+        }
+        if done.failures:
+            raise BatchFailed(self._store.path, done.failures)
+
+    def _outcome(self, key: str, steps: list[_Step]) -> tuple[tuple[Encoded | None, Header | None], Any]:
+        """The key's new content, for the writer and for the caller."""
+        last = steps[-1]
+        return ((last.encoded, None), last.data) if isinstance(last, _Create) else ((None, None), None)
+
+
+class Batch(ChangeSet[T]):
+    """Each checkpoint of a batch is replaced atomically; the batch as a whole is not.
+
+    If a key changes several times, the last change counts. BatchFailed says what did not become durable.
+    """
+
+    _together = False
+
+
+class Transaction(ChangeSet[T]):
+    """All changes of the block become durable together, or none of them does.
+
+    Change functions run after the block has ended, while no other writer can change any of the keys; if one raises,
+    nothing changes and the exception reaches the caller. Several changes of one key are applied in order.
+    TransactionFailed names the key at fault, and says whether nothing changed or the outcome is in doubt.
+    Readers may see the checkpoints change one after another.
+    """
+
+    _together = True
+
     @overload
     def update_checkpoint(self, key: str, change: Callable[[T], T]) -> None: ...
     @overload
@@ -67,45 +124,10 @@ class Transaction(Generic[T]):
         """Like CheckpointManager.update_checkpoint; `change` runs after the block has ended."""
         self._steps.setdefault(check_key(key), []).append(_Update(change, default))
 
-    def remove_checkpoint(self, key: str) -> None:
-        """An absent key is not an error."""
-        self._steps[check_key(key)] = [None]
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """The keys that the transaction will change."""
-        return frozenset(self._steps)
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def __enter__(self) -> Transaction[T]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        steps, self._steps = self._steps, {}
-        if kind is None and steps:
-            self._commit(steps)
-
-    def _commit(self, steps: Mapping[str, list[_Step]]) -> None:
-        values: dict[str, Any] = {}
-        outcomes: Changes = {}
-        with self._writer.changing(*steps):
-            for key in sorted(steps):
-                outcomes[key], values[key] = self._outcome(key, steps[key])
-            done = self._writer.commit(outcomes, together=True)
-        self.written = {
-            key: self._reader.checkpoint(header, values[key], key in done.unchanged)
-            for key, header in done.headers.items()
-        }
-
     def _outcome(self, key: str, steps: list[_Step]) -> tuple[tuple[Encoded | None, Header | None], Any]:
-        """The key's new content, for the writer and for the caller."""
+        if not isinstance(steps[-1], _Update):  # a creation or a removal replaces what was before it
+            return super()._outcome(key, steps)
         first = steps[0]
-        if len(steps) == 1 and not isinstance(first, _Update):
-            return ((first.encoded, None), first.data) if first else ((None, None), None)
         found = self._read(key) if isinstance(first, _Update) else None
         data: Any = found.data if found else NO_DEFAULT
         unknowns = found.unknowns if found else None
