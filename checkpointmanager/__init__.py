@@ -19,7 +19,7 @@ raises SchemaMismatch: fix the schema or a migration, not the file. FORMAT.md de
 
 from ._cache import CheckpointCache
 from ._cacheentry import REMOVED, CacheEntry, InDoubt, Removal
-from ._changeset import Batch, Transaction
+from ._changeset import Batch, ChangeSet, Transaction
 from ._checkpoint import Checkpoint, Loaded, Outcome, Recovery, Verified
 from ._errors import (
     BatchFailed,
@@ -65,6 +65,7 @@ __all__ = [
     "Batch",
     "BatchFailed",
     "CacheEntry",
+    "ChangeSet",
     "Checkpoint",
     "CheckpointCache",
     "CheckpointError",

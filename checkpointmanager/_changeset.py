@@ -34,7 +34,7 @@ _Step = _Create | _Update | None  # None: remove
 
 
 class ChangeSet(Generic[T]):
-    """What batches and transactions have in common. If the block raises, nothing changes.
+    """Changes that are made when the with block ends; Batch and Transaction say how. If the block raises, none is made.
 
     After the block, even if it ended with BatchFailed, `written` has every checkpoint that is durable now, and every
     one that already had its new content.
@@ -95,7 +95,7 @@ class ChangeSet(Generic[T]):
 
 
 class Batch(ChangeSet[T]):
-    """Each checkpoint of a batch is replaced atomically; the batch as a whole is not.
+    """A ChangeSet in which each checkpoint is replaced atomically; the batch as a whole is not.
 
     If a key changes several times, the last change counts. BatchFailed says what did not become durable.
     """
@@ -104,7 +104,7 @@ class Batch(ChangeSet[T]):
 
 
 class Transaction(ChangeSet[T]):
-    """All changes of the block become durable together, or none of them does.
+    """A ChangeSet whose changes become durable together, or none of them does.
 
     Change functions run after the block has ended, while no other writer can change any of the keys; if one raises,
     nothing changes and the exception reaches the caller. Several changes of one key are applied in order.
