@@ -58,7 +58,7 @@ class CheckpointCache(Mapping[str, T]):
     Damage that can be repaired exactly is repaired first; see `recoveries`. A key whose file cannot be trusted is
     present but has no value: reading it, by items() and values() too, raises its problem until the key is written
     again or deleted. good() leaves such keys out, and entries() has what is known about them. If a change fails in
-    doubt, reads return the old value and `entry(key).in_doubt` has the new one; the next successful change settles
+    doubt, reads return the old value and `entry(key).in_doubt` has the new one; the next successful change resolves
     it. Readers share the values, so treat them as immutable.
 
     `on_swap(key, old, new)` is called with the old and the new entry (None: no such key) whenever one replaces the
@@ -192,7 +192,7 @@ class CheckpointCache(Mapping[str, T]):
         """Read one key from the disk again, with exact repair; returns its entry, or None if it has no file.
 
         For a key whose file could not be read when the cache was opened, or was mended since by another program. A key
-        in doubt stays in doubt: only a change settles that.
+        in doubt stays in doubt: only a change resolves that.
         """
         with self._manager._writer.changing(key):
             old = self._entries.get(key)

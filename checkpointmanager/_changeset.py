@@ -78,8 +78,8 @@ class ChangeSet(Generic[T]):
         values: dict[str, Any] = {}
         changes: Changes = {}
         with self._writer.changing(*steps):
-            for key in sorted(steps):
-                changes[key], values[key] = self._outcome(key, steps[key])
+            for key, each in steps.items():
+                changes[key], values[key] = self._outcome(key, each)
             done = self._writer.commit(changes, together=self._together)
         self.written = {
             key: self._reader.checkpoint(header, values[key], key in done.unchanged)

@@ -10,7 +10,7 @@ from ._locks import Unbroken
 
 
 def gc_paused() -> AbstractContextManager[None]:
-    """In the with block the garbage collector rests. For building an index over many values that were just loaded.
+    """Disables the garbage collector inside the block. For building an index over many values that were just loaded.
 
     The collector would walk all new objects repeatedly, for nothing. It resumes even if a signal handler raises. Other
     threads go without it meanwhile.

@@ -29,7 +29,7 @@ class Unbroken(io.IOBase):
 
     A handler that raises (Ctrl-C, or a SIGTERM that calls sys.exit) may do so wherever Python checks for signals: when
     a Python function begins, when a C function has returned, when a loop repeats. It can therefore end a Python
-    `__exit__` before its first line, and what that should release is then held for ever. An `__exit__` in C is safe.
+    `__exit__` before its first line, and what that should release then stays held. An `__exit__` in C is safe.
     Locks have one, so `with lock:` is safe; this class lends one to any generator.
 
     Like contextlib.contextmanager, but the yield never raises what the block raised. A handler that raises meanwhile
@@ -64,7 +64,7 @@ class KeyLocks:
     def __init__(self) -> None:
         self._thread = _Held()
         self.forked()
-        tell_of_forks(self)
+        notify_after_fork(self)
 
     def locked(self, *keys: str) -> AbstractContextManager[object]:
         """Hold all of these keys at once.
@@ -128,7 +128,7 @@ class CallGate:
         self._empty = False  # no thread is inside, and none will ever enter again
         self._given_back = False
         self._start_empty()
-        tell_of_forks(self)
+        notify_after_fork(self)
 
     def __enter__(self) -> None:
         lock = self._thread.lock
@@ -206,25 +206,25 @@ class _Inside(threading.local):
         locks.add(weakref.ref(self.lock, locks.discard))
 
 
-class KnowsForks(Protocol):
+class Forkable(Protocol):
     """Something with locks that threads may hold which do not exist in a child."""
 
     def forked(self) -> None:
         """Called in a child, before anything else runs there."""
 
 
-_all: weakref.WeakSet[KnowsForks] = weakref.WeakSet()
+_all: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
-def tell_of_forks(thing: KnowsForks) -> None:
+def notify_after_fork(thing: Forkable) -> None:
     """Call thing.forked() in every child, as long as somebody else refers to it."""
     _all.add(thing)
 
 
-def _tell_all() -> None:
+def _notify_all() -> None:
     for thing in list(_all):
         thing.forked()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_tell_all)
+    os.register_at_fork(after_in_child=_notify_all)

@@ -162,43 +162,30 @@ class Reader(Generic[T]):
         return header, data
 
     def _look(self, key: str, understand: Callable[[str, bytes], R]) -> R:
-        try:
-            return understand(key, self._store.read(key))
-        except Damaged:
-            # The file may have been replaced between the lookup of its name and the read, so look it up again.
-            return self._look_again(key, understand)
-        except TooNew as too_new:
-            raise self._too_new(key, too_new) from too_new.__cause__
-        except SchemaMismatch as mismatch:
-            raise self._reported(mismatch) from mismatch.__cause__
-        except CheckpointError:
-            self._known.pop(key, None)
-            raise
-
-    def _look_again(self, key: str, understand: Callable[[str, bytes], R]) -> R:
-        self._known.pop(key, None)
         blob = b""
         try:
-            blob = self._store.read(key)
-            return understand(key, blob)
-        except TooNew as too_new:
-            raise self._too_new(key, too_new) from too_new.__cause__
-        except SchemaMismatch as mismatch:
-            raise self._reported(mismatch) from mismatch.__cause__
+            try:
+                return understand(key, self._store.read(key))
+            except Damaged:  # the file may have been replaced between the lookup of its name and the read
+                blob = self._store.read(key)
+                return understand(key, blob)
         except Damaged as damage:
-            path = self._store.path_of(key)
-            if damage.reason is Reason.UNREADABLE:
-                self._events.emit(Event(EventKind.UNREADABLE, path, damage.detail, key, damage.reason))
-                raise CheckpointUnreadable(key, path, damage) from damage.__cause__
-            self._events.emit(Event(EventKind.DAMAGE, path, damage.detail, key, damage.reason))
-            raise CorruptCheckpoint(key, path, damage, legible_data(blob)) from damage.__cause__
+            self._known.pop(key, None)
+            raise self._damaged(key, damage, blob) from damage.__cause__
+        except TooNew as too_new:
+            self._known.pop(key, None)
+            raise CheckpointTooNew(key, self._store.path_of(key), str(too_new)) from too_new.__cause__
+        except CheckpointError as error:
+            self._known.pop(key, None)
+            if isinstance(error, SchemaMismatch):
+                detail = f"does not fit this program: {error.detail}; the file is whole"
+                self._events.emit(Event(EventKind.SCHEMA_MISMATCH, error.path, detail, key))
+            raise
 
-    def _too_new(self, key: str, too_new: TooNew) -> CheckpointTooNew:
-        self._known.pop(key, None)
-        return CheckpointTooNew(key, self._store.path_of(key), str(too_new))
-
-    def _reported(self, mismatch: SchemaMismatch) -> SchemaMismatch:
-        self._known.pop(mismatch.key, None)
-        detail = f"does not fit this program: {mismatch.detail}; the file is whole"
-        self._events.emit(Event(EventKind.SCHEMA_MISMATCH, mismatch.path, detail, mismatch.key))
-        return mismatch
+    def _damaged(self, key: str, damage: Damaged, blob: bytes) -> CorruptCheckpoint | CheckpointUnreadable:
+        path = self._store.path_of(key)
+        if damage.reason is Reason.UNREADABLE:
+            self._events.emit(Event(EventKind.UNREADABLE, path, damage.detail, key, damage.reason))
+            return CheckpointUnreadable(key, path, damage)
+        self._events.emit(Event(EventKind.DAMAGE, path, damage.detail, key, damage.reason))
+        return CorruptCheckpoint(key, path, damage, legible_data(blob))

@@ -6,8 +6,10 @@ import errno
 import itertools
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 from .._errors import DirectoryUnusable, InsecureDirectory
 from .._interruption import ignored, pass_on_interruption
@@ -24,6 +26,8 @@ COPY_BYTES = 1 << 20
 LINK_REFUSED = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 # The errors of read-only file systems, such as squashfs, erofs or iso9660 as the root of an appliance.
 CANNOT_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EROFS})
+
+R = TypeVar("R")
 
 _numbers = itertools.count(1)
 
@@ -67,48 +71,42 @@ class Directory:
 
     def names(self) -> list[str]:
         # Through a new descriptor each time: btrfs lists only what was there when the descriptor was opened.
-        descriptors: list[int] = []
         try:
-            try:
-                descriptors.extend(map(partial(os.open, flags=FOLDER, dir_fd=self.descriptor), (".",)))
-                return os.listdir(descriptors[0])
-            finally:
-                for descriptor in descriptors:
-                    os.close(descriptor)
+            return self.use(".", os.listdir, FOLDER)
         except OSError as error:
             pass_on_interruption(error)
             raise DirectoryUnusable(self.path, error) from error
 
-    def create(self, descriptors: list[int], name: str) -> None:
-        """Append a descriptor for writing a new file. Fails if the name exists, also as a link."""
-        # In C, so that the list has the descriptor before a signal handler can raise. So in open().
-        descriptors.extend(map(partial(os.open, flags=CREATE, mode=0o600, dir_fd=self.descriptor), (name,)))
+    def open(self, descriptors: list[int], name: str, flags: int = READ) -> None:
+        """Append a descriptor. Never follows a link and never waits for a FIFO; CREATE fails if the name exists."""
+        # In C, so that the list has the descriptor before a signal handler can raise.
+        descriptors.extend(map(partial(os.open, flags=flags, mode=0o600, dir_fd=self.descriptor), (name,)))
+
+    def use(self, name: str, call: Callable[[int], R], flags: int = READ) -> R:
+        """Call a function with a descriptor that is open for the time of the call."""
+        descriptors: list[int] = []
+        try:
+            self.open(descriptors, name, flags)
+            return call(descriptors[0])
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def write_temp(self, blob: bytes, *, synced: bool = False) -> str:
         """A new file with these bytes under a temp name. A failure leaves nothing behind."""
-        temp = f"{TEMP}{self.token}-{next(_numbers)}"
-        descriptors: list[int] = []
+
+        def fill(descriptor: int) -> None:
+            write_all(descriptor, blob)
+            if synced:
+                sync(descriptor)
+
+        temp = self.new_temp()
         try:
-            try:
-                descriptors.extend(map(partial(os.open, flags=CREATE, mode=0o600, dir_fd=self.descriptor), (temp,)))
-                write_all(descriptors[0], blob)
-                if synced:
-                    sync(descriptors[0])
-            finally:
-                for descriptor in descriptors:
-                    os.close(descriptor)
+            self.use(temp, fill, CREATE)
         except BaseException:
             self.discard(temp)
             raise
         return temp
-
-    def open(self, descriptors: list[int], name: str) -> None:
-        """Append a descriptor for reading; never follows a link, never waits for a FIFO."""
-        descriptors.extend(map(partial(os.open, flags=READ, dir_fd=self.descriptor), (name,)))
-
-    def open_for_writing(self, descriptors: list[int], name: str) -> None:
-        """Append a descriptor for writing to a file that exists."""
-        descriptors.extend(map(partial(os.open, flags=WRITE, dir_fd=self.descriptor), (name,)))
 
     def open_folder(self, name: str) -> int:
         return os.open(name, FOLDER, dir_fd=self.descriptor)
@@ -164,15 +162,8 @@ class Directory:
 
     def sync_file(self, name: str) -> None:
         """Make a file's bytes durable. A file that is gone needs no sync."""
-        descriptors: list[int] = []
-        try:
-            self.open(descriptors, name)
-            sync(descriptors[0])
-        except FileNotFoundError:
-            return
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+        with suppress(FileNotFoundError):
+            self.use(name, sync)
 
     def exists(self, name: str) -> bool:
         try:

@@ -24,8 +24,10 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 
+from .._events import Event, EventKind
 from .._interruption import pass_on_interruption
 from ..format import BLOCK_BYTES, JOURNAL, Change, JournalContent, padded, reason_of, seal_record
 from .directory import Directory
@@ -51,13 +53,13 @@ class Journal:
         self,
         directory: Directory,
         max_bytes: int,
+        emit: Callable[[Event], object],
+        on_settle: Callable[[str, float], object] | None,  # gets the directory, and the seconds that writers waited
         *,
-        report: Callable[[str], object],  # gets a text if committed changes cannot be put in place or synced
-        on_settle: Callable[[float], object],  # gets the seconds that writers had to wait
-        size: int | None = None,
+        size: int = FIRST_BYTES,
     ) -> None:
         self._directory = directory
-        self._report = report
+        self._report = report = partial(_report_unsettled, emit, directory.path)
         self._on_settle = on_settle
         self._numbers = itertools.count(1)
         self._groups = GroupCommit()
@@ -66,7 +68,7 @@ class Journal:
         self._file: JournalFile | None = None
         self._usable = False  # the file may be appended to
         self._exists = False  # there may be a file of this name
-        self._size = FIRST_BYTES if size is None else size  # of the next file
+        self._size = size  # of the next file
         self._written: list[Group] = []  # since the last settle; not all may be committed
         self._highest: dict[str, int] = {}  # by key: the highest generation that the journal may bring back
         self._distrust = False
@@ -234,7 +236,8 @@ class Journal:
         self._owed.inherited = {key: change for key, change in committed.items() if key not in todo}
         self._written = []
         self._distrust = False
-        self._on_settle(time.perf_counter() - started)
+        if self._on_settle:
+            self._on_settle(self._directory.path, time.perf_counter() - started)
 
     def _make_durable(self, changes: Mapping[str, Change], *, distrusted: bool) -> None:
         if not distrusted:
@@ -303,3 +306,7 @@ class Journal:
             self._directory.sync()
             self._directory.unlink(JOURNAL)
             self._exists = False
+
+
+def _report_unsettled(emit: Callable[[Event], object], path: str, detail: str) -> None:
+    emit(Event(EventKind.UNSETTLED, path, detail))

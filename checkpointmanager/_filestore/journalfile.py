@@ -12,9 +12,9 @@ import time
 from datetime import UTC, datetime
 
 from .._interruption import ignored
-from .._locks import tell_of_forks
+from .._locks import notify_after_fork
 from ..format import JOURNAL, padded, seal_journal
-from .directory import Directory
+from .directory import CREATE, WRITE, Directory
 from .system import sync, sync_data, try_lock, write_all
 
 BLANKS = b"\n" * (1 << 20)
@@ -23,14 +23,14 @@ POLL_SECONDS = 0.001
 
 
 class JournalFile:
-    """One journal, open for appending. Its lock tells readers that an owner is alive and that the names are right."""
+    """One journal, open for appending. While it is locked, readers know that its owner lives and names are right."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._close = os.close  # of the `os` that opens the descriptor: pyfakefs may be gone when this is collected
         self._descriptors: list[int] = []
         self._temp = ""
-        tell_of_forks(self)
+        notify_after_fork(self)
         self._position = self._size = 0
 
     @classmethod
@@ -47,7 +47,7 @@ class JournalFile:
         return journal
 
     def put_in_place(self) -> None:
-        """Replace the journal of before. If this raises, either of the two may be there after a power loss."""
+        """Replace the old journal. If this raises, either of the two may be there after a power loss."""
         try:
             self._directory.rename(self._temp, JOURNAL)
             self._directory.sync()
@@ -60,7 +60,7 @@ class JournalFile:
     def reopen(cls, directory: Directory, end: int) -> JournalFile:
         """The journal that is there, for appending from `end`; its bytes are synced first."""
         journal = cls(directory)
-        directory.open_for_writing(journal._descriptors, JOURNAL)
+        directory.open(journal._descriptors, JOURNAL, WRITE)
         sync(journal._descriptors[0])
         journal._position, journal._size = end, os.fstat(journal._descriptors[0]).st_size
         return journal
@@ -99,7 +99,7 @@ class JournalFile:
     __del__ = forked = close
 
     def _write(self, temp: str, content: bytes, size: int) -> None:
-        self._directory.create(self._descriptors, temp)
+        self._directory.open(self._descriptors, temp, CREATE)
         descriptor = self._descriptors[0]
         write_all(descriptor, content)
         self._position, self._size = len(content), max(size, len(content))

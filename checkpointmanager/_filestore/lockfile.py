@@ -11,7 +11,7 @@ import time
 import weakref
 
 from .._interruption import ignored
-from .._locks import tell_of_forks
+from .._locks import notify_after_fork
 from ..format import LOCK
 from .directory import Directory
 from .system import try_lock, unlock
@@ -30,7 +30,7 @@ class LockFile:
         self._directory = directory
         self._close = os.close  # of the `os` that opens the descriptor: pyfakefs may be gone when this is collected
         _all.add(self)
-        tell_of_forks(self)
+        notify_after_fork(self)
 
     def take(self, timeout: float) -> bool:
         """Take the lock. False if another owner held it for all of `timeout` seconds; call give_back even then."""

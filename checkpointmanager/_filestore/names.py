@@ -9,14 +9,15 @@ rename  .tmp-N -> key.json          readers see the new generation from here on
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .._interruption import pass_on_interruption
+from .._interruption import ignored, pass_on_interruption
 from .._store import Put, Remove, Replaces
-from ..format import Change, Damaged, current_name, previous_name
+from ..format import Change, Damaged, Reason, current_name, previous_name, truth
 from .directory import Directory
-from .reading import read_change
+from .reading import read_change, read_changes
 from .system import NO_ROOM
 
 Errors = dict[str, tuple[OSError, bool]]  # by key: what went wrong with its change; True: the change is in doubt
@@ -109,3 +110,42 @@ def _keep_previous(directory: Directory, key: str) -> None:
         pass_on_interruption(error)
     finally:
         directory.discard(temp)  # a rename over another name of the same file does nothing, and leaves this one
+
+
+def put_names_right(directory: Directory, key: str, changes: Sequence[Change], max_bytes: int) -> Change:
+    """Give a key of the journal the files that count, without a sync; returns the change that counts.
+
+    Raises OSError if its files cannot be read or replaced: nothing may be concluded from what was not read.
+    """
+    try:
+        current, before = read_changes(directory, key, max_bytes)
+    except Damaged as damage:
+        number = errno.EISDIR if damage.reason is Reason.NOT_A_FILE else damage.errno
+        raise OSError(number, damage.detail) from damage
+    newest, previous = truth(changes, current, before)
+    if newest is None:
+        take_away(directory, key)
+        return Change(key, max(change.generation for change in changes), None)
+    if previous is None:
+        directory.discard(previous_name(key))
+    elif previous != before:
+        with ignored(OSError):  # costs only the previous generation, as in every update
+            _set_previous(directory, previous, is_current=previous == current)
+    if newest != current:
+        assert newest.blob is not None
+        directory.rename(directory.write_temp(newest.blob), current_name(key))
+    return newest
+
+
+def _set_previous(directory: Directory, previous: Change, *, is_current: bool) -> None:
+    if is_current:
+        temp = directory.new_temp()
+        directory.link_or_copy(current_name(previous.key), temp)
+    else:
+        assert previous.blob is not None
+        temp = directory.write_temp(previous.blob)
+    try:
+        directory.rename(temp, previous_name(previous.key))
+    except OSError:
+        directory.discard(temp)
+        raise

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from .._errors import CheckpointTooNew, DirectoryUnusable
 from .._interruption import pass_on_interruption
-from ..format import JOURNAL, Change, current_name, previous_name, truth
+from ..format import JOURNAL, Change, truth
 from .directory import Directory
-from .reading import read_change
+from .reading import read_changes
 from .system import is_locked
 from .takeover import inherited_journal
 
@@ -36,9 +36,7 @@ class Onlooker:
         changes = self._waiting().get(key)
         if not changes:
             return None
-        names = (current_name(key), previous_name(key))
-        files = [read_change(self._directory, name, key, self._max_bytes) for name in names]
-        return truth(changes, *files)[previous] or Change(key, 0, None)
+        return truth(changes, *read_changes(self._directory, key, self._max_bytes))[previous] or Change(key, 0, None)
 
     def keys(self) -> Iterable[str]:
         """Those that a journal without an owner names."""
@@ -66,15 +64,10 @@ class Onlooker:
         return self._seen[1]
 
     def _has_owner(self) -> bool:
-        descriptors: list[int] = []
         try:
-            self._directory.open(descriptors, JOURNAL)
-            return is_locked(descriptors[0])
+            return self._directory.use(JOURNAL, is_locked)
         except FileNotFoundError:
             return False
         except OSError as error:
             pass_on_interruption(error)
             raise DirectoryUnusable(os.path.join(self._directory.path, JOURNAL), error) from error
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)

@@ -14,9 +14,8 @@ from .._store import Replaces
 from ..format import Change, Damaged, current_name, encode_key, previous_name, reason_of, truth
 from .directory import Directory
 from .groupcommit import Group, Submission
-from .names import Staged, discard_temps, put_in_place, take_away
-from .reading import read_change, read_file
-from .takeover import put_names_right
+from .names import Staged, discard_temps, put_in_place, put_names_right, take_away
+from .reading import read_changes, read_file
 
 _EARLIER = Group()  # of what was committed by other means
 _EARLIER.committed = True
@@ -68,9 +67,7 @@ class Owed:
         waiting = submission.waiting.get(key) if submission and submission.group.committed else None
         if waiting is None or isinstance(waiting, Staged):
             return waiting.change if waiting else None
-        names = (current_name(key), previous_name(key))
-        files = [read_change(self._directory, name, key, self._max_bytes) for name in names]
-        return truth(waiting, *files)[0] or Change(key, 0, None)
+        return truth(waiting, *read_changes(self._directory, key, self._max_bytes))[0] or Change(key, 0, None)
 
     def place(self, submission: Submission) -> None:
         """Give committed changes their names. What fails stays owed."""

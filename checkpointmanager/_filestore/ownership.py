@@ -142,7 +142,7 @@ class Ownership:
     def _introduce(self, descriptor: int) -> None:
         status = os.fstat(descriptor)
         self._identity = (status.st_dev, status.st_ino)
-        with ignored(OSError):  # on a full disk the lock is valid all the same
+        with ignored(OSError):  # the lock is valid even if a full disk has no room for the text
             self.was_last = bool(self._text) and os.read(descriptor, MAX_LOCK_TEXT_BYTES) == self._text
             if not self.was_last:
                 self._text = LockOwner.of_this_process(self._owner).to_json()

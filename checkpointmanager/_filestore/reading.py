@@ -7,7 +7,7 @@ import os
 import stat
 
 from .._interruption import pass_on_interruption
-from ..format import MAX_BYTES, PREVIOUS, Change, Damaged, Reason, change_in, reason_of
+from ..format import MAX_BYTES, PREVIOUS, Change, Damaged, Reason, change_in, current_name, previous_name, reason_of
 from .directory import Directory
 
 PIECE_BYTES = 1 << 20
@@ -32,6 +32,12 @@ def read_file(directory: Directory, name: str, max_bytes: int) -> bytes:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise Damaged(Reason.NOT_A_FILE, "a link, socket or device stands in its place") from None
         raise _unreadable(error) from error
+
+
+def read_changes(directory: Directory, key: str, max_bytes: int) -> tuple[Change | None, Change | None]:
+    """What the two files of a key count as beside a journal, like read_change."""
+    current = read_change(directory, current_name(key), key, max_bytes)
+    return current, read_change(directory, previous_name(key), key, max_bytes)
 
 
 def read_change(directory: Directory, name: str, key: str, max_bytes: int) -> Change | None:

@@ -24,7 +24,6 @@ from .._options import LARGEST_BYTES, check_options, check_path
 from .._store import Put, Remove
 from ..format import (
     JOURNAL,
-    LOCK,
     MAX_BYTES,
     Damaged,
     Reason,
@@ -34,19 +33,18 @@ from ..format import (
     previous_name,
 )
 from .directory import Directory
-from .journal import Journal
+from .journal import FIRST_BYTES, Journal
 from .names import Errors, Staged, discard_temps, stage
 from .onlooker import Onlooker
 from .ownership import Ownership, ReadOnly
 from .plain import PlainChanges, sync_names
 from .quarantine import Quarantine
 from .reading import read_file
-from .system import shortcoming, will_need
-from .takeover import inherited_journal, refuse_earlier, report_journal, sweep
+from .system import will_need
+from .takeover import finish_journal, take_over
 
 Durability = Literal["full", "atomic"]
 
-EXPECTED_BYTES = 1 << 20  # to prefetch of each file that will be read soon; the kernel itself reads ahead the rest
 SHARING_TIMEOUT = 10.0  # seconds that a write waits for the other processes by default
 SLOW_SYNC_SECONDS = 1.0
 
@@ -103,7 +101,7 @@ class FileStore:
         self._ownership = Ownership(self._directory, sharing=sharing, owner=owner, timeout=timeout)
         try:
             with self._ownership.opening():
-                self._take_over()
+                take_over(self._directory, self._journal or self._new_journal(), emit, keep=self._journal is not None)
         except BaseException:
             self.close()
             raise
@@ -150,14 +148,8 @@ class FileStore:
     def prefetch(self, keys: Sequence[str]) -> None:
         with self._gate:
             for key in keys:
-                descriptors: list[int] = []
                 with ignored(OSError):
-                    try:
-                        self._directory.open(descriptors, current_name(key))
-                        will_need(descriptors[0], EXPECTED_BYTES)
-                    finally:
-                        for descriptor in descriptors:
-                            os.close(descriptor)
+                    self._directory.use(current_name(key), will_need)
 
     def _exists(self, key: str) -> bool:
         try:
@@ -188,7 +180,7 @@ class FileStore:
     def _take_turn(self) -> None:
         """In a shared directory another process may have died since this one held the lock."""
         if self._directory.exists(JOURNAL):
-            self._finish_journal()
+            finish_journal(self._directory, self._new_journal(), self._emit, keep=False)
         elif not self._ownership.was_last or self._plain.has_failed:
             sync_names(self._directory)
         self._plain.has_failed = False
@@ -277,52 +269,8 @@ class FileStore:
             finally:
                 self._directory.close()
 
-    def _take_over(self) -> None:
-        """Finish what dead owners left, and make durable whatever they did, before this store serves anything."""
-        names = self._directory.names()
-        refuse_earlier(self._directory, names)
-        try:
-            swept = sweep(self._directory, names)
-            if JOURNAL in names:
-                self._finish_journal()
-            else:
-                sync_names(self._directory)
-            ignores_case = self._directory.is_same(LOCK, LOCK.upper())
-        except DirectoryUnusable:
-            raise
-        except OSError as error:
-            pass_on_interruption(error)
-            raise DirectoryUnusable(self.path, error) from error
-        if swept:
-            detail = f"removed {swept} unfinished files of an earlier process"
-            self._emit(Event(EventKind.STALE_FILES, self.path, detail))
-        if found := shortcoming(self._directory.file_system, self._directory.device):
-            self._emit(Event(found[0], self.path, found[1]))
-        if ignores_case:
-            detail = "names that differ only in upper and lower case are one file here, so use no such keys"
-            self._emit(Event(EventKind.CASE_INSENSITIVE_FILE_SYSTEM, self.path, detail))
-
-    def _finish_journal(self) -> None:
-        """Take over the journal of a dead owner; a store without a journal of its own settles and ends it."""
-        content = inherited_journal(self._directory)
-        report_journal(content, self.path, self._emit)
-        journal = self._journal or self._new_journal()
-        journal.inherit(content)
-        if self._journal is None:
-            journal.close()
-            if self._directory.exists(JOURNAL):
-                raise OSError(errno.EBUSY, "the journal of an earlier process could not be finished")
-
-    def _new_journal(self, size: int | None = None) -> Journal:
-        # Nothing here may refer to the store: one that is dropped must give its lock back at once.
-        path, emit, on_settle = self.path, self._emit, self._on_settle
-        return Journal(
-            self._directory,
-            self.max_bytes,
-            report=lambda detail: emit(Event(EventKind.UNSETTLED, path, detail)),
-            on_settle=lambda seconds: on_settle(path, seconds) if on_settle else None,
-            size=size,
-        )
+    def _new_journal(self, size: int = FIRST_BYTES) -> Journal:
+        return Journal(self._directory, self.max_bytes, self._emit, self._on_settle, size=size)
 
 
 def _keys_in(names: Iterable[str]) -> set[str]:

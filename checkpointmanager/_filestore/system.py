@@ -10,6 +10,7 @@ import types
 from .._events import EventKind
 from .._interruption import ignored, pass_on_interruption
 
+EXPECTED_BYTES = 1 << 20  # of a file that will be read soon; the kernel itself reads ahead the rest
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})  # the errors of a full disk
 
 if sys.platform != "win32":
@@ -70,11 +71,11 @@ def write_all(descriptor: int, blob: bytes) -> None:
         written += os.write(descriptor, memoryview(blob)[written:])
 
 
-def will_need(descriptor: int, size: int) -> None:
+def will_need(descriptor: int) -> None:
     """Let the kernel start reading this file, without waiting; does nothing if the system has no such call."""
     # Under pyfakefs `os` is a stand-in, and its descriptors mean nothing to the kernel.
     if isinstance(os, types.ModuleType) and hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(descriptor, 0, size, os.POSIX_FADV_WILLNEED)
+        os.posix_fadvise(descriptor, 0, EXPECTED_BYTES, os.POSIX_FADV_WILLNEED)
 
 
 FORGETFUL = frozenset({"tmpfs", "ramfs", "overlay", "aufs", "devtmpfs"})
