@@ -16,18 +16,14 @@ from checkpoint_verify.remedies.repair import apply_plans
 from checkpointmanager import (
     CheckpointManager,
     CheckpointNotFound,
-    CheckpointWriteFailed,
-    DirectoryLocked,
     Put,
-    Reason,
     Replaces,
 )
-from checkpointmanager._etcd import operations, pages
-from checkpointmanager._etcd.client import Call, Client
-from checkpointmanager._etcd.wire import RANGE, TXN, Method
 from checkpointmanager.etcd import EtcdStore
 
+from .client import Etcd
 from .conftest import Opening
+from .line import Line, Request
 from .servers import Cluster, free_ports
 
 Manager = CheckpointManager[Any]
@@ -206,31 +202,31 @@ def test_copies_are_not_changed_while_the_agent_runs(
         assert dict(store.snapshot()) == before
 
 
-def test_an_owner_that_lost_its_lock_can_delete_no_copy(store: EtcdStore, cluster: Cluster, opening: Opening) -> None:
-    copy = store.quarantine("d", Reason.NOT_JSON)
-    CheckpointManager[Any](store).create_checkpoint("d", {"number": 3})
-    assert store._ownership.lease
-    cluster.administer("lease/revoke", ID=str(store._ownership.lease.id))
-    before = dict(opening(read_only=True).snapshot())
-    with pytest.raises(DirectoryLocked):
-        store.delete_copy(copy)
-    assert dict(store.snapshot()) == before
-    with pytest.raises(CheckpointWriteFailed, match="read_only"):
-        opening(read_only=True).delete_copy(copy)
-
-
 @pytest.mark.parametrize("name", ["a.json", ".quarantine/a.json"])
-def test_only_copies_are_deleted(store: EtcdStore, name: str) -> None:
-    foreign = operations.put(f"{store._layout.prefix}/.quarantine/a.json".encode(), b"not a copy")
-    store._client.ask(Call(5), TXN, operations.txn([], [foreign]))
+def test_only_copies_are_deleted(store: EtcdStore, etcd: Etcd, prefix: str, name: str) -> None:
+    etcd.put(f"{prefix}/.quarantine/a.json", b"not a copy")
     before = dict(store.snapshot())
     with pytest.raises(CheckpointNotFound):
         store.delete_copy(f"{store.path}/{name}")
     assert dict(store.snapshot()) == before
 
 
+@pytest.fixture
+def written(store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that the command writes to."""
+    paths: list[str] = []
+    create = etcdurl._private
+
+    def creating(path: str, flags: int) -> int:
+        paths.append(path)
+        return create(path, flags)
+
+    monkeypatch.setattr(etcdurl, "_private", creating)
+    return paths
+
+
 def test_foreign_names_below_the_prefix_are_never_written_to_the_disk(
-    store: EtcdStore, url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    written: list[str], url: str, etcd: Etcd, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = [
         "../../foreign.json",
@@ -238,16 +234,8 @@ def test_foreign_names_below_the_prefix_are_never_written_to_the_disk(
         "sub/foreign.json",
         ".quarantine/sub/foreign.json",
     ]
-    puts = [operations.put(f"{store._layout.prefix}/{name}".encode(), b"x") for name in names]
-    store._client.ask(Call(5), TXN, operations.txn([], puts))
-    written: list[str] = []
-    create = etcdurl._private
-
-    def creating(path: str, flags: int) -> int:
-        written.append(path)
-        return create(path, flags)
-
-    monkeypatch.setattr(etcdurl, "_private", creating)
+    for name in names:
+        etcd.put(f"{prefix}/{name}", b"x")
     assert cli.main([url]) == 1
     assert "1 good, 3 damaged" in capsys.readouterr().out
     assert f"{url}/a.json" in written
@@ -255,20 +243,18 @@ def test_foreign_names_below_the_prefix_are_never_written_to_the_disk(
 
 
 def test_a_copy_whose_moment_is_compacted_meanwhile_is_an_error(
-    store: EtcdStore, url: str, cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    store: EtcdStore, url: str, etcd: Etcd, line: Line, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(list(store.snapshot())) > 2
-    monkeypatch.setattr(pages, "VALUES", 2)
-    ask = Client.ask
+    store.commit([Put(f"k{number}", b"", 1, Replaces.ABSENT) for number in range(65)])  # more than one page
+    del line.sent[:]
 
-    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
-        reply = ask(client, call, method, request, **options)
-        if method is RANGE and reply.more:
-            newer = ask(client, call, TXN, operations.txn([], [operations.put(b"/other", b"")])).header.revision
-            cluster.administer("kv/compaction", revision=str(newer))
+    def compact(request: Request) -> Any:
+        reply = request.send()
+        if len(line.sent) == 1:
+            etcd.compact(etcd.put("/other", b""))
         return reply
 
-    monkeypatch.setattr(Client, "ask", asking)
+    line.carry = compact
     assert cli.main([url]) == 3
     assert "compacted" in capsys.readouterr().err
 
