@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import grpc
 
 SECONDS = 30.0  # for a call; a watch may take as long
+MAX_REPLY_BYTES = 256 << 20  # a watch sends a long history at once
 DELETED = 1  # type of an event
 
 Value = int | str | bytes
@@ -106,10 +107,11 @@ class Etcd:
             yield from stub(iter([_encode(*fields)]), timeout=self._seconds, metadata=self._metadata)
 
     def _channel(self) -> Any:
+        options = [("grpc.max_receive_message_length", MAX_REPLY_BYTES)]
         if not any(self._files):
-            return grpc.insecure_channel(self._address)
+            return grpc.insecure_channel(self._address, options)
         contents = [path.read_bytes() if path else None for path in self._files]
-        return grpc.secure_channel(self._address, grpc.ssl_channel_credentials(*contents))
+        return grpc.secure_channel(self._address, grpc.ssl_channel_credentials(*contents), options)
 
 
 def _end(start: str) -> bytes:

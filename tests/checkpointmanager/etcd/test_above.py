@@ -43,7 +43,6 @@ from draState import (
     ResourceClaim,
 )
 
-from ..processes import run_together
 from .conftest import Opening
 from .line import Line
 from .servers import Cluster, any_etcd
@@ -129,18 +128,6 @@ def test_a_cache_and_a_restart(opening: Opening) -> None:
         cache.delete("b")
     with CheckpointCache(CheckpointManager(opening(), schema)) as cache:
         assert {entry.key: entry.value for entry in cache.entries()} == {"a": {"n": 2}}
-
-
-def test_many_threads_update_one_counter(store: EtcdStore) -> None:
-    manager: Manager = CheckpointManager(store)
-
-    def count() -> None:
-        for _ in range(10):
-            manager.update_checkpoint("a", lambda number: (number or 0) + 1, None)
-
-    run_together(*[count] * 4)
-    assert manager.get_checkpoint("a").data == 40
-    assert manager.get_checkpoint("a").generation == 40
 
 
 class Gpus:

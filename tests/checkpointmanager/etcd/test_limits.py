@@ -75,17 +75,6 @@ def test_a_checkpoint_that_does_not_fit_into_a_request_is_refused_before_it_is_s
     assert "a" not in manager
 
 
-def test_the_largest_checkpoint_can_be_replaced_by_another_largest_one(store: EtcdStore) -> None:
-    manager: Manager = CheckpointManager(store)
-    manager.create_checkpoint("a", "")
-    size = store.max_bytes - len(store.read("a")) - 10
-    for letter in "xyz":
-        manager.create_checkpoint("a", letter * size)
-    previous = manager.previous_checkpoint("a")
-    assert previous
-    assert previous.data == "y" * size
-
-
 def test_a_batch_fits_even_if_the_previous_generations_are_much_larger(store: EtcdStore) -> None:
     manager: Manager = CheckpointManager(store)
     for number in range(9):
@@ -161,8 +150,8 @@ def each_version(
     other.close()
 
 
-REMOVED = {1, 2, *range(60, 70), *range(118, 126), 200, 1984}  # where a request takes another form
-SIZES = sorted({*REMOVED, *sample(range(1, 201), 17), 500, 1984})
+REMOVED = {1, 2, *range(61, 67), *range(119, 123), 1984}  # where a request takes another form
+SIZES = sorted({*REMOVED, *sample(range(1, 201), 17), 500})
 
 
 def test_a_transaction_of_every_size_creates_replaces_and_removes_its_keys_at_once(
@@ -194,19 +183,6 @@ def test_a_transaction_of_many_keys_reads_what_it_cannot_compare(store: EtcdStor
     store.commit([Put(key, b"3", 1, Replaces.WHOLE) for key in keys], together=True)
     assert store.read("k7", previous=True) == b"by hand"
     assert store.read("k8", previous=True) == b"2"
-
-
-def test_writes_and_removals_go_on_after_a_compaction(store: EtcdStore, etcd: Etcd) -> None:
-    manager: Manager = CheckpointManager(store)
-    for number in range(3):
-        manager.create_checkpoint("a", number)
-    etcd.compact(int(str(store.identity("a"))), physical=True)
-    manager.create_checkpoint("a", 3)
-    previous = manager.previous_checkpoint("a")
-    assert previous
-    assert previous.data == 2
-    manager.remove_checkpoint("a")
-    assert manager.list_checkpoints() == []
 
 
 def test_the_newest_four_copies_of_a_key_are_kept(store: EtcdStore) -> None:

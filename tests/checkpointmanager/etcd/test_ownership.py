@@ -48,11 +48,6 @@ def test_a_second_owner_is_refused_and_shown_the_first(opening: Opening) -> None
     assert "locked by another owner: 'node-7, first agent'" in str(refusal.value)
 
 
-def test_the_lock_is_free_at_once_when_the_owner_closes(opening: Opening) -> None:
-    opening().close()
-    assert opening().keys() == []
-
-
 @pytest.mark.parametrize("limit", [LIMIT, math.inf], ids=["with a limit", "without a limit"])
 def test_waiting_for_the_lock_is_one_watch_and_ends_when_it_is_given_back(
     opening: Opening, line: Line, limit: float
