@@ -13,12 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._errors import DirectoryLocked
-from . import operations
 from .client import Call, Client
-from .faults import Compacted, Failed, Refused, WentBack
-from .layout import Layout
+from .errors import Compacted, Failed, Refused, WentBack
 from .ownership import Hold, Ownership
-from .wire import RANGE, TXN
+from .wire import RANGE
 
 
 class NotAcknowledged(Exception):
@@ -41,9 +39,8 @@ class Trace(NamedTuple):
 class Attempts:
     """Sends the changes of one store."""
 
-    def __init__(self, client: Client, layout: Layout, ownership: Ownership) -> None:
+    def __init__(self, client: Client, ownership: Ownership) -> None:
         self._client = client
-        self._layout = layout
         self._ownership = ownership
 
     def repeat(self, call: Call, attempt: Callable[[Hold], bool]) -> None:
@@ -55,9 +52,9 @@ class Attempts:
             while not attempt(hold):
                 hold = self._ownership.hold
         except Failed as error:
-            if isinstance(error, WentBack) and not call.unsure:
+            if isinstance(error, WentBack) and not call.in_doubt:
                 raise  # it is about all changes, not about this one
-            raise NotAcknowledged(error, in_doubt=call.unsure) from error
+            raise NotAcknowledged(error, in_doubt=call.in_doubt) from error
         except BaseException as error:
             # A signal handler that raises may have cut off a request.
             call.unanswered = call.unanswered or not isinstance(error, Exception)
@@ -68,11 +65,8 @@ class Attempts:
 
     def send(self, call: Call, hold: Hold, compare: Sequence[Any], steps: Sequence[Any], trace: Trace) -> int | None:
         """The revision that carried it out; 0 if an earlier attempt did; None if none did and none can any more."""
-        request = operations.txn(
-            [*self._ownership.comparisons(hold), *compare], steps, [operations.get(self._layout.lock)]
-        )
         try:
-            reply = self._client.ask(call, TXN, request, changing=True)
+            reply = self._ownership.ask(call, hold, compare, steps)
         except Refused as refusal:
             if self._was_made_nevertheless(call, trace, refusal):
                 return 0
@@ -85,20 +79,20 @@ class Attempts:
         except DirectoryLocked as lost:
             # The new owner may have written since: look at the last revision before it came.
             then = lock[0].create_revision - 1 if lock else reply.header.revision
-            if call.unsure and self._was_made_at(then, call, trace, lost):
+            if call.in_doubt and self._was_made_at(then, call, trace, lost):
                 return 0
             raise
-        made = call.unsure and self._was_made(call, trace)
-        call.unsure = False  # only now: if there was no time to read it back, it is still in doubt
+        made = call.in_doubt and self._was_made(call, trace)
+        call.in_doubt = False  # only now: if there was no time to read it back, it is still in doubt
         return 0 if made else None
 
     def _was_made_nevertheless(self, call: Call, trace: Trace, refusal: Refused) -> bool:
         """By an earlier attempt; or by this one, because etcd reports a full database also after carrying it out."""
-        earlier = call.unsure
-        call.unsure = earlier or refusal.errno == errno.ENOSPC
-        made = self._was_made(call, trace) if call.unsure else False
+        earlier = call.in_doubt
+        call.in_doubt = earlier or refusal.errno == errno.ENOSPC
+        made = self._was_made(call, trace) if call.in_doubt else False
         if made is False:
-            call.unsure = earlier
+            call.in_doubt = earlier
         return made is True
 
     def _was_made_at(self, revision: int, call: Call, trace: Trace, lost: DirectoryLocked) -> bool:

@@ -18,10 +18,8 @@ from typing import Any
 import grpc
 
 from .._errors import CheckpointError
-from .connections import Connections
-from .endpoints import Credentials, addresses
-from .faults import Compacted, NoAnswer, Refused, Verdict, WentBack, fault_of
-from .progress import Progress
+from .connections import Connections, Credentials, addresses
+from .errors import LoginNeeded, NoAnswer, Refused, Unanswered, WentBack, failure_of
 from .wire import AUTHENTICATE, LEASE_KEEP_ALIVE, RANGE, TXN, WATCH, Method
 
 TRIES = 3  # a member that hangs takes at most a third of the time
@@ -36,9 +34,8 @@ class Call:
 
     def __init__(self, seconds: float, spent: float = 0.0) -> None:
         self.seconds = seconds
-        self.unsure = False  # the change may have been made
+        self.in_doubt = False  # the change may have been made
         self.unanswered = False  # an answer is missing, so an attempt may still be on its way
-        self.token = ""  # of the login that its last request used
         self._end = time.monotonic() + seconds - spent
 
     def left(self) -> float:
@@ -63,14 +60,39 @@ class Call:
             lock.release()
 
 
-class _Ended(grpc.RpcError):
-    """A stream that ended without the answer."""
+class Progress:
+    """The cluster that answers and the highest revision that it showed. What was lost once stays lost.
 
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.UNAVAILABLE
+    A revision never goes down while a cluster keeps what it acknowledged, and every answer states one. Only answers to
+    reads and transactions are judged: they come from a majority, while those about leases may come from a member that
+    is behind.
+    """
 
-    def details(self) -> str:
-        return "the stream ended without an answer"
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a signal handler may run while its thread holds it
+        self._cluster = 0
+        self._why = ""  # state was lost
+        self.revision = 0
+
+    def before(self) -> int:
+        """What the answer to a request that is sent now shows at least. Raises WentBack if state was lost earlier."""
+        if self._why:
+            raise WentBack(errno.ESTALE, self._why)
+        return self.revision
+
+    def after(self, least: int, header: Any) -> None:
+        """Judge an answer. Raises WentBack if it does not follow from the answers before."""
+        with self._lock:
+            self._cluster = self._cluster or header.cluster_id
+            self.revision = max(self.revision, header.revision)
+        if header.cluster_id != self._cluster:
+            self.lost(f"cluster {header.cluster_id:x} answers instead of {self._cluster:x}")
+        if header.revision < least:
+            self.lost(f"etcd went back from revision {least} to {header.revision}")
+
+    def lost(self, why: str) -> None:
+        self._why = self._why or f"{why}, so it lost acknowledged changes"
+        raise WentBack(errno.ESTALE, self._why)
 
 
 class Client:
@@ -90,7 +112,7 @@ class Client:
         """The answer of some member. Raises Refused if it is no, NoAnswer if there is none in time, WentBack if it
         comes from an older state.
 
-        With changing=True the call is unsure as soon as an answer is missing, or made the change in an older state.
+        With changing=True the call is in doubt as soon as an answer is missing, or made the change in an older state.
         """
         if method not in (RANGE, TXN):
             return self._ask(call, method, request)
@@ -99,7 +121,7 @@ class Client:
         try:
             self.progress.after(least, reply.header)
         except WentBack:
-            call.unsure = call.unsure or (changing and reply.succeeded)
+            call.in_doubt = call.in_doubt or (changing and reply.succeeded)
             raise
         return reply
 
@@ -138,22 +160,21 @@ class Client:
         failures = logins = 0
         while True:
             member = self._current
-            sent = False
+            token = None
             try:
-                call.token = self._log_in(call, member)
-                sent = True
-                return self._ask_one(call, member, method, request)
+                token = self._log_in(call, member)
+                return self._ask_one(call, member, method, request, token)
             except grpc.RpcError as error:
-                fault = fault_of(error)
-            if fault.verdict is Verdict.LOGIN and self._credentials.user and logins < MAX_LOGINS:
+                failure = failure_of(error)
+            if isinstance(failure, LoginNeeded) and self._credentials.user and logins < MAX_LOGINS:
                 logins += 1
-                if self._token == call.token:  # else another thread has logged in again already
+                if self._token == token:  # else another thread has logged in again already
                     self._token = None
                 continue
-            if fault.verdict in (Verdict.REFUSED, Verdict.LOGIN):
-                raise (Compacted if "compacted" in fault.text else Refused)(fault.errno, fault.text)
-            if changing and sent and fault.verdict is Verdict.UNKNOWN:
-                call.unsure = call.unanswered = True
+            if isinstance(failure, Refused):
+                raise failure
+            if changing and token is not None and isinstance(failure, Unanswered):  # else it was the login
+                call.in_doubt = call.unanswered = True
             self._use_new_certificates()
             self._go_on_from(member)
             failures += 1
@@ -161,15 +182,17 @@ class Client:
                 pause = min(FIRST_PAUSE * 2 ** (failures // len(self.addresses)), LONGEST_PAUSE)
                 time.sleep(min(pause, call.left()))
             if not call.left():
-                raise NoAnswer(fault.errno, f"no answer within {call.seconds:g} s, the last error was: {fault.text}")
+                why = f"no answer within {call.seconds:g} s, the last error was: {failure.strerror}"
+                raise NoAnswer(failure.errno, why)
 
-    def _ask_one(self, call: Call, member: int, method: Method, request: Any) -> Any:
+    def _ask_one(self, call: Call, member: int, method: Method, request: Any, token: str) -> Any:
         stub = self._connections.stub(member, method)
-        if method is LEASE_KEEP_ALIVE:  # a stream in etcd's API; we want one answer to one question
-            for reply in stub(iter([request]), timeout=call.share(), metadata=_metadata(call.token)):
-                return reply
-            raise _Ended
-        return stub(request, timeout=call.share(), metadata=_metadata(call.token))
+        if method is not LEASE_KEEP_ALIVE:
+            return stub(request, timeout=call.share(), metadata=_metadata(token))
+        # A stream in etcd's API; we want one answer to one question.
+        for reply in stub(iter([request]), timeout=call.share(), metadata=_metadata(token)):
+            return reply
+        raise _StreamEnded
 
     def _use_new_certificates(self) -> None:
         """After a failure: if the certificates on disk were replaced, connect again with the new ones.
@@ -209,6 +232,16 @@ class Client:
             if "authentication is not enabled" not in (error.details() or ""):
                 raise
             return ""
+
+
+class _StreamEnded(grpc.RpcError):
+    """A stream that ended without the answer."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return "the stream ended without an answer"
 
 
 def _metadata(token: str | None) -> tuple[tuple[str, str], ...]:

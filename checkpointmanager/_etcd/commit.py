@@ -9,28 +9,28 @@ A request is one etcd transaction, so every member and every reader sees all of 
 
 Changes that belong together are one request, all others as many as needed. A request of more keys than can be compared
 reads them first and compares one, so it is made once at most as well. The owner is the only writer, so that differs
-only for changes by hand. attempts.py sends it, and finds out what happened when no answer arrives.
+only for changes by hand. attempts.py sends a request, and finds out what happened when no answer arrives.
 """
 
 from __future__ import annotations
 
 import errno
-from collections import deque
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._errors import DirectoryLocked
 from .._store import Put, Remove, Replaces
-from . import operations
+from . import wire
 from .attempts import Attempts, NotAcknowledged, Trace
 from .client import Call, Client
-from .faults import NoAnswer
-from .last_seen import LastSeen, Seen
+from .errors import NoAnswer
 from .layout import Layout
 from .ownership import Hold
 from .wire import TXN
 
-# etcd takes 128 operations and as many comparisons; of a nested transaction, 128 less those of the one around it.
+# etcd takes 128 operations and as many comparisons; in a nested transaction, 128 less those of the one around it.
 MAX_OPERATIONS = 128
 LOCK_COMPARISONS = 3
 MAX_COMPARED = 120  # keys
@@ -42,9 +42,43 @@ NAMES_BYTES = 16 << 10  # of a request with one change, beyond the checkpoint an
 PIECE_BYTES = 1 << 20  # in one request, if they do not belong together
 OVERHEAD_BYTES = 128  # of an operation or a comparison, beyond names and values; more than it ever needs
 COMMON_BYTES = 4096  # of a request: the name of `.lock`, four times, and what etcd adds
-
+MAX_SEEN_BYTES = 16 << 20  # of the values that a store remembers
+SEEN_ENTRY_BYTES = 200  # beyond the value: a key that does not exist takes room as well
 
 Change = Put | Remove
+
+
+class Seen(NamedTuple):
+    """A value, and the revision that wrote it; 0 if there was none."""
+
+    revision: int
+    blob: bytes = b""
+
+
+class LastSeen:
+    """The last seen value of each key, so that a write need not read first. Never trusted: etcd compares it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a signal handler may run while its thread holds it
+        self._seen: OrderedDict[str, Seen] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: str) -> Seen | None:
+        return self._seen.get(key)
+
+    def keep(self, key: str, seen: Seen) -> None:
+        with self._lock:
+            self.forget(key)
+            self._seen[key] = seen
+            self._bytes += SEEN_ENTRY_BYTES + len(seen.blob)
+            while self._bytes > MAX_SEEN_BYTES:
+                _, oldest = self._seen.popitem(last=False)
+                self._bytes -= SEEN_ENTRY_BYTES + len(oldest.blob)
+
+    def forget(self, key: str) -> None:
+        with self._lock:
+            gone = self._seen.pop(key, None)
+            self._bytes -= SEEN_ENTRY_BYTES + len(gone.blob) if gone else 0
 
 
 class Commits:
@@ -82,7 +116,7 @@ class Commits:
         found: dict[str, Seen] = {}
         for start in range(0, len(keys), MAX_OPERATIONS):
             page = keys[start : start + MAX_OPERATIONS]
-            request = operations.txn([], [operations.get(name_of(key), revision) for key in page])
+            request = wire.txn([], [wire.get(name_of(key), revision) for key in page])
             for key, response in zip(page, self._client.ask(call, TXN, request).responses, strict=True):
                 kvs = response.response_range.kvs
                 found[key] = Seen(kvs[0].mod_revision, kvs[0].value) if kvs else Seen(0)
@@ -135,13 +169,13 @@ class Commits:
         seen = {self._layout.current(key): value.revision for key, value in before.items()}
         if len(seen) > MAX_COMPARED:
             seen = {trace.name: trace.before} if trace.name else {}
-        compared = [operations.changed_at(name, revision) for name, revision in seen.items()]
+        compared = [wire.changed_at(name, revision) for name, revision in seen.items()]
         steps = [step for change in changes for step in self._steps(change, before[change.key])]
         size = COMMON_BYTES + sum(int(part.ByteSize()) + OVERHEAD_BYTES for part in [*compared, *steps])
         if len(changes) > MAX_TOGETHER or (len(changes) > 1 and size > self._max_request_bytes):
             raise _TooMuch(size)
         if len(steps) > MAX_OPERATIONS:
-            steps = operations.nested(steps, min(MAX_NESTED, MAX_OPERATIONS - LOCK_COMPARISONS - len(compared)))
+            steps = wire.nested(steps, min(MAX_NESTED, MAX_OPERATIONS - LOCK_COMPARISONS - len(compared)))
         revision = self._attempts.send(call, hold, compared, steps, trace)
         if revision is None:  # what it compares has changed: by hand, or because etcd lost state
             for key, now in self.read(call, list(before)).items():
@@ -161,13 +195,13 @@ class Commits:
         """The operations that make one change."""
         current, previous = self._layout.current(change.key), self._layout.previous(change.key)
         if isinstance(change, Remove):
-            return [operations.delete(current), operations.delete(previous)]
-        made = operations.put(current, change.blob)
+            return [wire.delete(current), wire.delete(previous)]
+        made = wire.put(current, change.blob)
         if change.replaces is Replaces.DAMAGED:
             return [made]
         if change.replaces is Replaces.ABSENT or not before.revision:
-            return [operations.delete(previous), made]
-        return [operations.put(previous, before.blob), made]
+            return [wire.delete(previous), made]
+        return [wire.put(previous, before.blob), made]
 
     def _trace(self, changes: Sequence[Change], before: Mapping[str, Seen]) -> Trace:
         """Of the change that shows it best: any write, else the removal of something that exists."""

@@ -1,9 +1,21 @@
-"""The names below a prefix: the same as in a directory, so that a checkpoint can be copied between the two."""
+"""The names below a prefix, and how they are listed.
+
+They are the same as in a directory, so that a checkpoint can be copied between the two. Long lists come page by page,
+all pages as of one moment.
+"""
 
 from __future__ import annotations
 
-from ..format import LOCK, QUARANTINE, current_name, encode_key, key_in, previous_name
+from collections.abc import Iterator
+from typing import Any
 
+from ..format import LOCK, QUARANTINE, current_name, encode_key, key_in, previous_name
+from .client import Call, Client
+from .errors import Compacted
+from .wire import RANGE
+
+NAMES = 1000  # per page
+VALUES = 64  # per page: each may be as large as a request
 MAX_PREFIX_BYTES = 1000  # a request has room for the names of the largest checkpoint (commit.py)
 
 
@@ -58,3 +70,30 @@ def checked_prefix(prefix: object) -> str:
 def after_all(start: bytes) -> bytes:
     """The end of the range of all names that begin with `start`. `start` never ends with the highest byte."""
     return start[:-1] + bytes([start[-1] + 1])
+
+
+def names(client: Client, call: Call, start: bytes, end: bytes) -> tuple[list[Any], int]:
+    """From `start` to `end`, without values, and the revision at which they were listed."""
+    while True:
+        try:
+            pages = list(_pages(client, call, start, end, limit=NAMES))
+            return [kv for page in pages for kv in page.kvs], pages[0].header.revision
+        except Compacted:
+            continue  # the revision of the first page is compacted: list them as of now
+
+
+def values(client: Client, seconds: float, start: bytes, end: bytes) -> Iterator[Any]:
+    """The same in pages, with values; each page may take `seconds`. Raises Compacted if their moment is compacted."""
+    return _pages(client, seconds, start, end, limit=VALUES)
+
+
+def _pages(client: Client, call: Call | float, start: bytes, end: bytes, *, limit: int) -> Iterator[Any]:
+    revision = 0
+    while True:
+        request = RANGE.request(key=start, range_end=end, limit=limit, revision=revision, keys_only=limit == NAMES)
+        reply = client.ask(call if isinstance(call, Call) else Call(call), RANGE, request)
+        yield reply
+        if not reply.more:
+            return
+        revision = revision or reply.header.revision
+        start = reply.kvs[-1].key + b"\0"

@@ -8,7 +8,7 @@ import threading
 import time
 
 from .client import Call, Client
-from .faults import Failed, Refused, WentBack
+from .errors import Failed, Refused, WentBack
 from .wire import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, RANGE
 
 RENEWALS = 3  # per time to live

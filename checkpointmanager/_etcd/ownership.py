@@ -11,29 +11,28 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import grpc
 
 from .._errors import DirectoryLocked
 from ..format import LockOwner
-from . import operations
-from .client import Call, Client
-from .faults import NoAnswer, Refused
+from . import wire
+from .client import Call, Client, Progress
+from .errors import NoAnswer, Refused
 from .layout import Layout
 from .lease import Lease
-from .progress import Progress
 from .wire import DELETED, RANGE, TXN, WATCH
 
 LONGEST_WATCH = 86_400.0  # seconds, then it begins again: no timer takes a lock_timeout of math.inf
 
 
 class Hold(NamedTuple):
-    """What every write compares: the revisions at which this owner created and last wrote `.lock`, and its lease."""
+    """The revisions at which this owner created and last wrote `.lock`. Every write compares them, and the lease."""
 
     created: int
     written: int
-    lease: int
 
 
 class Ownership:
@@ -49,7 +48,7 @@ class Ownership:
         self._lost = False
         self._doubted = 0  # the highest `written` of a call that missed an answer
         self._renewing = threading.RLock()  # while `.lock` is written again
-        self.hold = Hold(0, 0, 0)
+        self.hold = Hold(0, 0)
         self.lease: Lease | None = None
 
     def take(self, lock_timeout: float) -> None:
@@ -75,14 +74,18 @@ class Ownership:
             if found.kvs:
                 self._wait(found.header.revision, min(left, LONGEST_WATCH))
 
-    def comparisons(self, hold: Hold) -> list[Any]:
-        """What makes a write ours."""
+    def ask(self, call: Call, hold: Hold, compare: Sequence[Any], steps: Sequence[Any]) -> Any:
+        """The answer to a change that etcd makes only if this is the owner and the comparisons hold.
+
+        If they do not, the answer has the value of `.lock`, for learn().
+        """
         lock = self._layout.lock
-        return [
-            operations.created_at(lock, hold.created),
-            operations.changed_at(lock, hold.written),
-            operations.attached_to(lock, hold.lease),
+        ours = [
+            wire.created_at(lock, hold.created),
+            wire.changed_at(lock, hold.written),
+            wire.attached_to(lock, self.lease.id if self.lease else 0),
         ]
+        return self._client.ask(call, TXN, wire.txn([*ours, *compare], steps, [wire.get(lock)]), changing=True)
 
     def check(self, call: Call) -> None:
         """Raise unless this is the owner as far as it can know, and no earlier request can be carried out any more."""
@@ -103,18 +106,15 @@ class Ownership:
 
         Raises DirectoryLocked, from then on always, if the lock is not ours.
         """
-        leases = (0, self.lease.id if self.lease else 0)  # 0: it was written by hand
-        ours = found and found[0].create_revision == hold.created and found[0].lease in leases
+        ours = self.lease and found and found[0].create_revision == hold.created and found[0].lease == self.lease.id
         if self._lost or not ours:
             self._lost = True  # another may have changed anything since
-            why = "the lease of the lock has expired, or the lock was removed, so another may own the checkpoints"
+            why = "the lease of the lock has expired, or the lock was changed, so another may own the checkpoints"
             raise DirectoryLocked(self._path, f"{why}; close and open again", _owner_in(found))
         if found[0].mod_revision < hold.written:
             self._client.progress.lost("etcd has an older lock of this owner")
         if found[0].mod_revision > self.hold.written:
-            self.hold = Hold(hold.created, found[0].mod_revision, found[0].lease)
-        if not found[0].lease:
-            self.doubt(self.hold)  # it is detached from the lease: write it again before a change
+            self.hold = Hold(hold.created, found[0].mod_revision)
 
     def close(self) -> None:
         if self.lease:
@@ -124,22 +124,20 @@ class Ownership:
         lock = self._layout.lock
         lease = Lease(self._client, self._path, lock, self._ttl, call)
         text = LockOwner.of_this_process(self._owner).to_json()
-        request = operations.txn(
-            [operations.created_at(lock, 0)], [operations.put(lock, text, lease.id)], [operations.get(lock)]
-        )
+        request = wire.txn([wire.created_at(lock, 0)], [wire.put(lock, text, lease.id)], [wire.get(lock)])
         try:
             reply = self._client.ask(call, TXN, request)
         except Refused:
             lease.revoke(call)  # a full database may have taken the lock nevertheless
             raise
         if reply.succeeded:
-            self.hold = Hold(reply.header.revision, reply.header.revision, lease.id)
+            self.hold = Hold(reply.header.revision, reply.header.revision)
         else:
             found = reply.responses[0].response_range.kvs[0]
             if found.lease != lease.id:
                 lease.revoke(call)
                 return False
-            self.hold = Hold(found.create_revision, found.mod_revision, lease.id)  # an earlier attempt succeeded
+            self.hold = Hold(found.create_revision, found.mod_revision)  # an earlier attempt succeeded
         lease.start()
         self.lease = lease
         return True
@@ -159,18 +157,15 @@ class Ownership:
     def _write_again(self, call: Call) -> None:
         """The same text on the same lease: only the revision that writes compare changes."""
         assert self.lease
-        lock = self._layout.lock
         with call.holding(self._renewing):
             if self._doubted < self.hold.written:
                 return  # another thread has just done it
             hold = self.hold
             text = LockOwner.of_this_process(self._owner).to_json()
-            request = operations.txn(
-                self.comparisons(hold), [operations.put(lock, text, self.lease.id)], [operations.get(lock)]
-            )
-            reply = self._client.ask(call, TXN, request)
+            # For itself: a missing answer to this says nothing about the change that follows.
+            reply = self.ask(call.part(), hold, [], [wire.put(self._layout.lock, text, self.lease.id)])
             if reply.succeeded:
-                self.hold = Hold(hold.created, reply.header.revision, self.lease.id)
+                self.hold = Hold(hold.created, reply.header.revision)
             else:
                 self.learn(reply.responses[0].response_range.kvs, hold)
 

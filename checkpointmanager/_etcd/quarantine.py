@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 from .._errors import CheckpointNotFound
 from ..format import KEPT_PER_KEY, QUARANTINE, copy_name, parse_copy
-from . import operations
+from . import wire
 from .client import Call, Client
-from .layout import Layout, after_all
+from .layout import Layout, after_all, names
 from .ownership import Ownership
-from .pages import names
-from .wire import RANGE, TXN
+from .wire import RANGE
 
 
 class Copy(NamedTuple):
@@ -42,9 +41,9 @@ class Quarantine:
                 if self._value(call, copy.name) == found[0].value:
                     return self._layout.below(copy.name)
             name = self._new_name(key, reason, copies)
-            surplus = [operations.delete(copy.name) for copy in copies[: 1 - KEPT_PER_KEY]]
-            seen = operations.changed_at(self._layout.current(key), found[0].mod_revision)
-            if self._change(call, [seen], [operations.put(name, found[0].value), *surplus]):
+            surplus = [wire.delete(copy.name) for copy in copies[: 1 - KEPT_PER_KEY]]
+            seen = wire.changed_at(self._layout.current(key), found[0].mod_revision)
+            if self._change(call, [seen], [wire.put(name, found[0].value), *surplus]):
                 return self._layout.below(name)
 
     def delete(self, call: Call, name: str, path: str) -> None:
@@ -52,7 +51,7 @@ class Quarantine:
         if parse_copy(name) is None:
             raise CheckpointNotFound(name, path)
         copy = self._layout.quarantine + name.encode()
-        while not self._change(call, [], [operations.delete(copy)]):
+        while not self._change(call, [], [wire.delete(copy)]):
             pass  # `.lock` was written again meanwhile, by this owner
 
     def kept(self, call: Call) -> dict[str, list[str]]:
@@ -65,10 +64,8 @@ class Quarantine:
     def _change(self, call: Call, compare: Sequence[Any], steps: Sequence[Any]) -> bool:
         """False if something was changed meanwhile; DirectoryLocked if that is the owner."""
         hold = self._ownership.hold
-        compare = [*self._ownership.comparisons(hold), *compare]
-        request = operations.txn(compare, steps, [operations.get(self._layout.lock)])
         try:
-            reply = self._client.ask(call, TXN, request, changing=True)
+            reply = self._ownership.ask(call, hold, compare, steps)
         finally:
             if call.unanswered:
                 self._ownership.doubt(hold)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from .last_seen import Seen
+from .commit import Seen
 
 PAGE = 128  # keys
 

@@ -14,14 +14,11 @@ from .._store import Put, Remove
 from ..format import Damaged, Reason
 from .attempts import Attempts, NotAcknowledged
 from .client import Call, Client
-from .commit import MAX_REQUEST_BYTES, NAMES_BYTES, Commits
-from .endpoints import Credentials, Path
-from .errors import EtcdUnavailable, EtcdWentBack
-from .faults import Failed, WentBack
-from .last_seen import Seen
-from .layout import Layout, after_all
+from .commit import MAX_REQUEST_BYTES, NAMES_BYTES, Commits, Seen
+from .connections import Credentials, Path
+from .errors import EtcdUnavailable, EtcdWentBack, Failed, WentBack
+from .layout import Layout, after_all, names, values
 from .ownership import Ownership
-from .pages import names, values
 from .quarantine import Quarantine
 from .readahead import ChangeReads, Pages, ReadAhead
 from .wire import RANGE
@@ -84,7 +81,7 @@ class EtcdStore:
         self._ahead = ReadAhead()
         owning = Ownership(self._client, self._layout, self.path, owner=owner, ttl=ttl, timeout=timeout)
         self._ownership = owning
-        attempts = Attempts(self._client, self._layout, owning)
+        attempts = Attempts(self._client, owning)
         max_request_bytes = max(MAX_REQUEST_BYTES, 2 * max_bytes + NAMES_BYTES)
         self._commits = Commits(self._client, self._layout, attempts, max_request_bytes)
         self._quarantine = Quarantine(self._client, self._layout, owning)

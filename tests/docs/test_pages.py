@@ -12,7 +12,7 @@ from docs import pages
 from .programs import output_of
 
 PAGES = pages.all_pages()
-NEED_A_SERVER = ["checkpointmanager/ETCD.md"]  # see tests/checkpointmanager/etcd/test_page.py
+NEED_A_SERVER = ["checkpointmanager/ETCD.md"]  # see tests/checkpointmanager/etcd/test_store.py
 RUN = [page for page in PAGES if pages.blocks_of(page, "python") and page not in NEED_A_SERVER]
 SEPARATE = [
     "draState/README.md",

@@ -11,6 +11,8 @@ import pytest
 
 from checkpointmanager.etcd import EtcdStore
 
+from .client import Etcd
+from .line import Line
 from .servers import Cluster, any_etcd
 
 _numbers = itertools.count(1)
@@ -24,6 +26,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(any_etcd(), tmp_path_factory.mktemp("etcd"))
     yield cluster
     cluster.close()
+
+
+@pytest.fixture(scope="session")
+def stoppable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Another member, which tests stop; it runs again after each test."""
+    cluster = Cluster(any_etcd(), tmp_path_factory.mktemp("stoppable"))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def etcd(cluster: Cluster) -> Etcd:
+    """The server without a store, as an operator sees it."""
+    return cluster.etcd
 
 
 @pytest.fixture
@@ -48,3 +64,22 @@ def opening(cluster: Cluster, prefix: str) -> Iterator[Opening]:
 @pytest.fixture
 def store(opening: Opening) -> EtcdStore:
     return opening()
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+    """Between the stores of this test and the servers."""
+    return Line(monkeypatch)
+
+
+@pytest.fixture(params=[120, 1], ids=["", "more keys than can be compared"])
+def _compared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both forms of a request: the one for many keys, too, although the test has few."""
+    monkeypatch.setattr("checkpointmanager._etcd.commit.MAX_COMPARED", request.param)
+
+
+def lose_the_lease(etcd: Etcd, prefix: str) -> None:
+    """The owner of this prefix loses its lease, as when it expires."""
+    lock = etcd.get(f"{prefix}/.lock")
+    assert lock
+    etcd.revoke(lock.lease)

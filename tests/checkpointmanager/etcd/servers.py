@@ -21,9 +21,8 @@ from typing import Any
 import grpc
 import pytest
 
-from checkpointmanager._etcd.wire import RANGE, Method
-
 from ..processes import until
+from .client import Etcd
 
 START_SECONDS = 60.0
 LOSSY = ("3.5.0", "3.5.1", "3.5.2")  # these may lose what they committed if members are killed (etcd#13766)
@@ -175,12 +174,16 @@ class Cluster:
     def endpoints(self) -> list[str]:
         return [member.endpoint for member in self.members]
 
+    @property
+    def etcd(self) -> Etcd:
+        return Etcd(self.members[0].endpoint)
+
     def wait_for(self, member: Member) -> None:
         """Wait until the member answers a linearizable read, which needs a leader."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
-                ask(member.endpoint, RANGE, RANGE.request(key=b"ready"))
+                Etcd(member.endpoint, seconds=2).get("ready")
             except grpc.RpcError:
                 assert time.monotonic() < deadline, member.log.read_text()[-2000:]
                 time.sleep(0.05)
@@ -208,13 +211,6 @@ class Cluster:
             if member._process:
                 member.signal(signal.SIGCONT)
             member.kill()
-
-
-def ask(endpoint: str, method: Method, request: Any, *, token: str = "") -> Any:
-    """One call that uses nothing of the package but the messages."""
-    with grpc.insecure_channel(endpoint.removeprefix("http://")) as channel:
-        stub = channel.unary_unary(method.path, method.request.SerializeToString, method.reply.FromString)
-        return stub(request, timeout=2, metadata=(("token", token),) if token else ())
 
 
 def etcdctl(program: str, *arguments: str) -> None:

@@ -27,8 +27,6 @@ from checkpointmanager import (
     Replaces,
     Schema,
 )
-from checkpointmanager._etcd.client import Call, Client
-from checkpointmanager._etcd.wire import RANGE, TXN, Method
 from checkpointmanager.aio import AsyncCheckpointManager
 from checkpointmanager.etcd import EtcdStore
 from checkpointmanager.metrics import CheckpointMetrics
@@ -45,8 +43,8 @@ from draState import (
     ResourceClaim,
 )
 
-from ..processes import run_together
 from .conftest import Opening
+from .line import Line
 from .servers import Cluster, any_etcd
 
 Manager = CheckpointManager[Any]
@@ -111,59 +109,15 @@ def _flipped(blob: bytes) -> bytes:
     return blob[:60] + bytes([blob[60] ^ 1]) + blob[61:]
 
 
-def test_a_first_write_takes_three_requests_and_every_further_one_takes_one(
-    store: EtcdStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manager: Manager = CheckpointManager(store)
-    asked: list[str] = []
-    ask = Client.ask
-
-    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
-        asked.append(method.path)
-        return ask(client, call, method, request, **options)
-
-    monkeypatch.setattr(Client, "ask", asking)
-    manager.create_checkpoint("a", 1)
-    manager.create_checkpoint("a", 2)
-    manager.remove_checkpoint("a")
-    assert asked == [RANGE.path, RANGE.path, TXN.path, TXN.path, TXN.path], "the key and its previous generation first"
-
-
-def test_a_load_asks_for_pages_and_not_for_each_key(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_asks_for_pages_and_not_for_each_key(opening: Opening, line: Line) -> None:
     with CheckpointManager[Any](opening()) as manager, manager.batch() as batch:
         for number in range(700):
             batch.create_checkpoint(f"k{number}", number)
-    asked: list[str] = []
-    ask = Client.ask
-
-    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
-        asked.append(method.path)
-        return ask(client, call, method, request, **options)
-
     restarted: Manager = CheckpointManager(opening())
-    monkeypatch.setattr(Client, "ask", asking)
+    del line.sent[:]
     loaded = restarted.load()
     assert {key: found.data for key, found in loaded.checkpoints.items()} == {f"k{n}": n for n in range(700)}
-    assert asked == [RANGE.path] + [TXN.path] * 6  # the list, and 700 keys, 128 at once
-
-
-def test_values_read_ahead_are_not_used_after_the_end_of_a_load_or_after_a_write(opening: Opening) -> None:
-    store = opening()
-    manager: Manager = CheckpointManager(store)
-    for number in range(40):
-        manager.create_checkpoint(f"k{number:02}", number)
-    other = opening(read_only=True)
-    reader: Manager = CheckpointManager(other)
-    other.prefetch(["k35"])
-    manager.create_checkpoint("k35", 350)
-    other.prefetch([])
-    assert reader.get_checkpoint("k35").data == 350
-    store.prefetch(["k36"])
-    manager.create_checkpoint("k36", 360)
-    assert manager.get_checkpoint("k36").data == 360
-    reader.load()
-    manager.create_checkpoint("k39", 390)
-    assert reader.get_checkpoint("k39").data == 390
+    assert line.sent == ["Range"] + ["Txn"] * 6  # the list, and 700 keys, 128 at once
 
 
 def test_a_cache_and_a_restart(opening: Opening) -> None:
@@ -174,18 +128,6 @@ def test_a_cache_and_a_restart(opening: Opening) -> None:
         cache.delete("b")
     with CheckpointCache(CheckpointManager(opening(), schema)) as cache:
         assert {entry.key: entry.value for entry in cache.entries()} == {"a": {"n": 2}}
-
-
-def test_many_threads_update_one_counter(store: EtcdStore) -> None:
-    manager: Manager = CheckpointManager(store)
-
-    def count() -> None:
-        for _ in range(10):
-            manager.update_checkpoint("a", lambda number: (number or 0) + 1, None)
-
-    run_together(*[count] * 4)
-    assert manager.get_checkpoint("a").data == 40
-    assert manager.get_checkpoint("a").generation == 40
 
 
 class Gpus:
@@ -234,27 +176,18 @@ def test_asyncio_and_metrics(opening: Opening) -> None:
     assert registry.get_sample_value("checkpointmanager_writes_total", {"directory": store.path}) == 20
 
 
-def test_a_file_store_can_be_copied_into_etcd_with_all_its_bytes(store: EtcdStore, real_directory: Path) -> None:
+def test_a_directory_can_be_copied_into_etcd_and_back_with_all_its_bytes(
+    store: EtcdStore, real_directory: Path, tmp_path: Path
+) -> None:
     with CheckpointManager[Any](real_directory) as manager:
         for number in range(5):
             manager.create_checkpoint(f"k{number}", number)
-    files = FileStore(real_directory, read_only=True)
-    blobs = {key: files.read(key) for key in [*files.keys()]}
-    files.close()
-    assert store.commit([Put(key, blob, 1, Replaces.ABSENT) for key, blob in blobs.items()]) == {}
-    assert {key: store.read(key) for key in blobs} == blobs
-    assert {*store.keys()} == {*blobs}
-
-
-def test_a_prefix_in_etcd_can_be_copied_into_a_directory_with_all_its_bytes(
-    store: EtcdStore, real_directory: Path
-) -> None:
-    manager: Manager = CheckpointManager(store)
-    for number in range(5):
-        manager.create_checkpoint(f"k{number}", number)
-    blobs = {key: store.read(key) for key in [*store.keys()]}
-    with closing(FileStore(real_directory)) as files:
-        assert files.commit([Put(key, blob, 1, Replaces.ABSENT) for key, blob in blobs.items()]) == {}
-    assert {key: (real_directory / f"{key}.json").read_bytes() for key in blobs} == blobs
-    with CheckpointManager[Any](real_directory) as copied:
-        assert copied.load().checkpoints == manager.load().checkpoints
+        checkpoints = manager.load().checkpoints
+    with closing(FileStore(real_directory, read_only=True)) as files, closing(FileStore(tmp_path)) as again:
+        for source, target in ((files, store), (store, again)):
+            blobs = {key: source.read(key) for key in [*source.keys()]}
+            assert target.commit([Put(key, blob, 1, Replaces.ABSENT) for key, blob in blobs.items()]) == {}
+    assert blobs == {f"k{number}": (real_directory / f"k{number}.json").read_bytes() for number in range(5)}
+    assert CheckpointManager[Any](store).load().checkpoints == checkpoints
+    with CheckpointManager[Any](tmp_path) as copied:
+        assert copied.load().checkpoints == checkpoints

@@ -1,4 +1,4 @@
-"""Endpoints that are dead, that accept a connection and never answer, or that have an IPv6 address."""
+"""Arguments that make no sense; endpoints that are dead, or accept a connection and never answer; IPv6 addresses."""
 
 from __future__ import annotations
 
@@ -10,15 +10,60 @@ from typing import Any
 import pytest
 
 from checkpoint_verify import cli
-from checkpointmanager import CheckpointManager, CheckpointWriteFailed
-from checkpointmanager._etcd.connections import Connections
-from checkpointmanager._etcd.endpoints import Credentials
-from checkpointmanager.etcd import EtcdUnavailable
+from checkpointmanager import CheckpointManager
+from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
 from .conftest import Opening
 from .servers import Cluster, any_etcd, free_ports
 
 Manager = CheckpointManager[Any]
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "options", "words"),
+    [
+        ([], {}, "with one at least"),
+        ("http://127.0.0.1:2379", {}, "a list of URLs"),
+        (["127.0.0.1:2379"], {}, "write http://HOST:PORT"),
+        (["http://127.0.0.1"], {}, "write http://HOST:PORT"),
+        (["http://user:word@127.0.0.1:2379"], {}, "write http://HOST:PORT"),
+        (["http://@127.0.0.1:2379"], {}, "write http://HOST:PORT"),
+        (["http://127.0.0.1:port"], {}, "write http://HOST:PORT"),
+        (["http://127.0.0.1:0"], {}, "write http://HOST:PORT"),
+        (["http://127.0.0.1:65536"], {}, "write http://HOST:PORT"),
+        (["http://[::1:2379"], {}, "write http://HOST:PORT"),
+        (["http://127.0.0.1:2379/v3"], {}, "write http://HOST:PORT"),
+        ([b"http://127.0.0.1:2379"], {}, "write http://HOST:PORT"),
+        ([2379], {}, "write http://HOST:PORT"),
+        (["http://127.0.0.1:1", "https://127.0.0.1:2"], {}, "all of them"),
+        (["http://127.0.0.1:1"], {"ca": "ca.pem"}, "write https"),
+        (["https://127.0.0.1:1"], {"cert": "a.pem"}, "cert and key"),
+        (["http://127.0.0.1:1"], {"user": "agent"}, "user and password"),
+        (["http://127.0.0.1:1"], {"password_file": "p"}, "user and password"),
+        (["http://127.0.0.1:1"], {"user": "a", "password": "b", "password_file": "c"}, "the password once"),
+        (["http://127.0.0.1:1"], {"ttl": 0}, "ttl is a number of seconds above 0"),
+        (["http://127.0.0.1:1"], {"timeout": float("nan")}, "timeout is a number"),
+        (["http://127.0.0.1:1"], {"timeout": float("inf")}, "timeout is a number"),
+        (["http://127.0.0.1:1"], {"ttl": float("inf")}, "ttl is a number of seconds above 0 and at most 86400"),
+        (["http://127.0.0.1:1"], {"prefix": "agents"}, "begins with a slash"),
+        (["http://127.0.0.1:1"], {"prefix": "/"}, "begins with a slash"),
+        (["http://127.0.0.1:1"], {"prefix": ""}, "begins with a slash"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents//node-7"}, "a name after each"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents/../node-7"}, "a name after each"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents/./node-7"}, "a name after each"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents/.quarantine"}, "holds the damaged copies"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents/.quarantine/node-7"}, "holds the damaged copies"),
+        (["http://127.0.0.1:1"], {"prefix": "/agents/node\n7"}, "printable"),
+        (["http://127.0.0.1:1"], {"prefix": "/" + "é" * 500}, "at most 1000 bytes"),
+        (["http://127.0.0.1:1"], {"max_bytes": 0}, "max_bytes"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused_before_anything_is_asked(
+    endpoints: Any, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words) as refusal:
+        EtcdStore(endpoints, **{"prefix": "/a", **options})
+    assert "word@" not in str(refusal.value)
 
 
 @pytest.fixture
@@ -49,28 +94,6 @@ def test_without_another_endpoint_it_is_an_error_in_time(
 ) -> None:
     with pytest.raises(EtcdUnavailable, match=r"no answer within 0\.2 s.*check the endpoints"):
         opening(endpoints=[request.getfixturevalue(kind)], timeout=0.2)
-
-
-def test_a_write_that_meets_only_silence_fails_in_time(
-    opening: Opening, silent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = opening()
-    manager: Manager = CheckpointManager(store)
-    manager.create_checkpoint("a", 1)
-    with monkeypatch.context() as patch:
-        connections = Connections([silent.removeprefix("http://")], Credentials(), tls=False)
-        patch.setattr(store._client, "_connections", connections)
-        patch.setattr(store, "_timeout", 0.2)
-        with pytest.raises(CheckpointWriteFailed, match=r"no answer within 0\.2 s"):
-            manager.create_checkpoint("a", 2)
-        connections.close()
-    manager.create_checkpoint("a", 3)
-    assert manager.get_checkpoint("a").data == 3
-
-
-def test_a_slash_after_the_port_changes_nothing(cluster: Cluster, opening: Opening) -> None:
-    store = opening(endpoints=[f"{endpoint}/" for endpoint in cluster.endpoints])
-    assert store.path == f"etcd://{cluster.endpoints[0].removeprefix('http://')}{store._layout.prefix}"
 
 
 def _has_ipv6() -> bool:

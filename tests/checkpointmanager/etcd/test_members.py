@@ -5,20 +5,16 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from checkpointmanager._etcd import connections
-from checkpointmanager._etcd.client import Call, Client
-from checkpointmanager._etcd.faults import NoAnswer
-from checkpointmanager._etcd.wire import RANGE, Method
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
 from ...long import times
 from ..processes import LIMIT, run_together, until
 from .agent import KEY, AgentProcess
 from .history import History
+from .line import Line
 from .load import THREADS, Load
 from .servers import Cluster, any_etcd, killable_etcd, stopped
 
@@ -53,7 +49,7 @@ def test_a_leader_killed_under_load_costs_nothing_that_was_acknowledged(mortals:
             load.follow(20)
             leader.start(mortals.program)
             mortals.wait_for(leader)
-    load.check(History(mortals.endpoints, prefix))
+    load.check(History(mortals.etcd, prefix))
 
 
 def test_all_members_killed_at_once_bring_back_what_was_acknowledged(mortals: Cluster, prefix: str) -> None:
@@ -67,7 +63,7 @@ def test_all_members_killed_at_once_bring_back_what_was_acknowledged(mortals: Cl
             for member in mortals.members:
                 mortals.wait_for(member)
             load.follow(20)
-    load.check(History(mortals.endpoints, prefix))
+    load.check(History(mortals.etcd, prefix))
 
 
 def test_a_leader_that_is_stopped_is_left_for_another_and_its_old_requests_change_nothing(
@@ -79,18 +75,18 @@ def test_a_leader_that_is_stopped_is_left_for_another_and_its_old_requests_chang
             with stopped(three.leader()):
                 load.follow(20)
             load.follow(20)
-    load.check(History(three.endpoints, prefix))
+    load.check(History(three.etcd, prefix))
 
 
 def test_without_a_majority_writes_fail_in_time_and_go_on_afterwards(three: Cluster, prefix: str) -> None:
-    with Load(three, prefix) as load:
+    with Load(three, prefix, timeout=0.5) as load:
         load.follow(5)
         with stopped(*three.members[:2]):
             until(lambda: load.doubts >= THREADS)  # each has had its error in time
             with pytest.raises(EtcdUnavailable):  # the last member has a value, but it may not be the newest
                 load.manager.get_checkpoint("k0")
         load.follow(5)
-    load.check(History(three.endpoints, prefix))
+    load.check(History(three.etcd, prefix))
 
 
 def test_an_owner_stopped_past_its_time_to_live_while_the_leader_changes_is_refused(
@@ -108,41 +104,26 @@ def test_an_owner_stopped_past_its_time_to_live_while_the_leader_changes_is_refu
             first.follow(100_000)
             second.follow(20)
     assert first.locked
-    writes = [write for write in History(mortals.endpoints, prefix).writes() if write.key == KEY]
+    writes = [write for write in History(mortals.etcd, prefix).writes() if write.key == KEY]
     assert {(write.data["by"], write.holder) for write in writes} == {("first", "first"), ("second", "second")}
     numbers = [write.data["number"] for write in writes]
     assert numbers == sorted(numbers)
     assert {*first.done, *second.done} <= {*numbers}
 
 
-@pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Grows whenever a store begins to watch a lock."""
-    begun: list[float] = []
-    watching = Client.watching
-
-    def watch(client: Client, request: Any, seconds: float) -> Any:
-        begun.append(seconds)
-        return watching(client, request, seconds)
-
-    monkeypatch.setattr(Client, "watching", watch)
-    return begun
-
-
 def test_a_waiting_store_turns_to_another_member_when_the_one_that_it_watches_hangs(
-    three: Cluster, prefix: str, watched: list[float], monkeypatch: pytest.MonkeyPatch
+    three: Cluster, prefix: str, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "PING_SECONDS", 0.2)
-    monkeypatch.setattr(connections, "PONG_SECONDS", 0.5)
+    monkeypatch.setattr("checkpointmanager._etcd.connections.PING_SECONDS", 0.2)
+    monkeypatch.setattr("checkpointmanager._etcd.connections.PONG_SECONDS", 0.5)
     owner = EtcdStore(three.endpoints[1:], prefix)
+    opened = threading.Event()
 
     def release() -> None:
-        until(lambda: watched)
+        until(lambda: line.watches)
         with stopped(three.members[0]):
             owner.close()
             assert opened.wait(LIMIT), "it still watches the member that hangs"
-
-    opened = threading.Event()
 
     def wait() -> None:
         store = EtcdStore(three.endpoints, prefix, timeout=2, lock_timeout=600)
@@ -153,31 +134,18 @@ def test_a_waiting_store_turns_to_another_member_when_the_one_that_it_watches_ha
 
 
 def test_a_waiting_store_watches_no_member_without_a_leader_and_outlasts_an_outage(
-    three: Cluster, prefix: str, watched: list[float]
+    three: Cluster, prefix: str, line: Line
 ) -> None:
     owner = EtcdStore(three.endpoints, prefix, ttl=60)
 
     def fail_and_release() -> None:
-        until(lambda: watched)
+        until(lambda: line.watches)
+        looks = line.sent.count("Range")
         with stopped(*three.members[1:]):
-            until(lambda: failures)
+            until(lambda: line.sent.count("Range") > looks + 10)  # more than one call makes in its time
         owner.close()
 
-    failures: list[Exception] = []
-    look = Client.ask
-
     def wait() -> None:
-        store = EtcdStore(three.endpoints, prefix, timeout=0.5, lock_timeout=600)
-        store.close()
+        EtcdStore(three.endpoints, prefix, timeout=0.5, lock_timeout=600).close()
 
-    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
-        try:
-            return look(client, call, method, request, **options)
-        except NoAnswer as error:
-            if method is RANGE:
-                failures.append(error)
-            raise
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Client, "ask", asking)
-        run_together(fail_and_release, wait)
+    run_together(fail_and_release, wait)

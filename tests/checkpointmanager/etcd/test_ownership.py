@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import gc
-import logging
 import math
 import os
 import signal
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,30 +20,22 @@ from checkpointmanager import (
     Reason,
     Replaces,
 )
-from checkpointmanager._etcd import operations
-from checkpointmanager._etcd.client import Call, Client
-from checkpointmanager._etcd.ownership import Ownership
-from checkpointmanager._etcd.wire import RANGE, TXN, Method
 from checkpointmanager.etcd import EtcdStore
 
 from ..processes import LIMIT, run_together, until
 from .agent import KEY, AgentProcess
-from .conftest import Opening
+from .client import Etcd
+from .conftest import Opening, lose_the_lease
 from .history import History
+from .line import Line, Request
 from .servers import Cluster
 
 Manager = CheckpointManager[Any]
 
 
-def lose_the_lease(cluster: Cluster, store: EtcdStore) -> None:
-    """As etcd does when it expires."""
-    assert store._ownership.lease
-    cluster.administer("lease/revoke", ID=str(store._ownership.lease.id))
-
-
-def remove_the_lock(_: Cluster, store: EtcdStore) -> None:
+def remove_the_lock(etcd: Etcd, prefix: str) -> None:
     """By hand, as an operator in a hurry might."""
-    store._client.ask(Call(5), TXN, operations.txn([], [operations.delete(store._layout.lock)]))
+    etcd.delete(f"{prefix}/.lock")
 
 
 def test_a_second_owner_is_refused_and_shown_the_first(opening: Opening) -> None:
@@ -59,62 +48,27 @@ def test_a_second_owner_is_refused_and_shown_the_first(opening: Opening) -> None
     assert "locked by another owner: 'node-7, first agent'" in str(refusal.value)
 
 
-def test_the_lock_is_free_at_once_when_the_owner_closes(opening: Opening) -> None:
-    opening().close()
-    assert opening().keys() == []
-
-
-def test_waiting_for_the_lock_ends_when_it_is_given_back_and_asks_only_a_few_times(
-    opening: Opening, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("limit", [LIMIT, math.inf], ids=["with a limit", "without a limit"])
+def test_waiting_for_the_lock_is_one_watch_and_ends_when_it_is_given_back(
+    opening: Opening, line: Line, limit: float
 ) -> None:
     first = opening()
-    asked: list[str] = []
-    watched = threading.Event()
-    ask, watching = Client.ask, Client.watching
-
-    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
-        asked.append(method.path)
-        return ask(client, call, method, request, **options)
-
-    def watch(client: Client, request: Any, seconds: float) -> Any:
-        watched.set()
-        return watching(client, request, seconds)
-
-    monkeypatch.setattr(Client, "ask", asking)
-    monkeypatch.setattr(Client, "watching", watch)
+    del line.sent[:]
 
     def close_when_another_waits() -> None:
-        assert watched.wait(LIMIT)
-        time.sleep(0.2)  # long enough for dozens of requests
+        until(lambda: line.watches)
+        first.check_owner()
         first.close()
 
-    run_together(lambda: opening(lock_timeout=LIMIT), close_when_another_waits)
-    assert asked.count(RANGE.path) <= 3
+    run_together(lambda: opening(lock_timeout=limit), close_when_another_waits)
+    assert len(line.watches) == 1
+    assert line.sent.count("Range") <= 3, "it looks before and after the watch"
 
 
 def test_waiting_for_the_lock_ends_when_the_time_is_up(opening: Opening) -> None:
     opening()
     with pytest.raises(DirectoryLocked, match=r"locked after waiting 0\.1 s by another owner"):
         opening(lock_timeout=0.1)
-
-
-def test_waiting_without_a_limit_is_one_watch(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = opening()
-    watches: list[float] = []
-    wait = Ownership._wait
-
-    def waiting(ownership: Ownership, seen: int, seconds: float) -> None:
-        watches.append(seconds)
-        wait(ownership, seen, seconds)
-
-    def close_when_another_waits() -> None:
-        until(lambda: watches)
-        time.sleep(0.3)  # long enough for several, if the first one broke
-        first.close()
-
-    monkeypatch.setattr(Ownership, "_wait", waiting)
-    run_together(lambda: opening(lock_timeout=math.inf), close_when_another_waits)
-    assert len(watches) == 1
 
 
 def test_each_of_many_waiting_stores_becomes_the_owner_in_turn(opening: Opening) -> None:
@@ -130,14 +84,19 @@ def test_each_of_many_waiting_stores_becomes_the_owner_in_turn(opening: Opening)
     assert sorted(owned) == [0, 1, 2, 3]
 
 
-def test_the_lease_is_renewed_in_the_background(opening: Opening) -> None:
-    store = opening(ttl=1)
-    lease = store._ownership.lease
-    assert lease
-    assert lease.ttl == 1
-    first = lease.renewed
-    until(lambda: lease.renewed > first + lease.ttl)
-    CheckpointManager(store).create_checkpoint("a", 1)
+def test_the_lease_is_renewed_in_the_background(opening: Opening, line: Line) -> None:
+    left: list[int] = []
+
+    def note_renewals(request: Request) -> Any:
+        reply = request.send()
+        if request.name == "LeaseKeepAlive":
+            left.append(reply.TTL)
+        return reply
+
+    line.carry = note_renewals
+    opening(ttl=2)
+    until(lambda: len(left) == 4)  # more than two seconds, because it is renewed three times per time to live
+    assert left == [2, 2, 2, 2]
 
 
 def _in_batch(manager: Manager) -> None:
@@ -163,36 +122,47 @@ CHANGES: dict[str, Callable[[Manager], object]] = {
 }
 
 
-@pytest.mark.parametrize("lose", [lose_the_lease, remove_the_lock])
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_store_that_has_lost_the_lock_changes_nothing_and_can_still_read(
-    cluster: Cluster, opening: Opening, change: Callable[[Manager], object], lose: Callable[[Cluster, EtcdStore], None]
-) -> None:
+@pytest.fixture
+def damaged(opening: Opening) -> EtcdStore:
+    """A store with checkpoints a, b and damaged."""
     store = opening()
     manager: Manager = CheckpointManager(store)
     for key in ("a", "b", "damaged"):
         manager.create_checkpoint(key, 1)
     good = store.read("damaged")
     store.commit([Put("damaged", good[:-1], 1, Replaces.DAMAGED)])
-    lose(cluster, store)
+    return store
+
+
+@pytest.fixture(params=[lose_the_lease, remove_the_lock])
+def lose(request: pytest.FixtureRequest, etcd: Etcd, prefix: str) -> Callable[[], None]:
+    return lambda: request.param(etcd, prefix)
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_store_that_has_lost_the_lock_changes_nothing_and_can_still_read(
+    damaged: EtcdStore, opening: Opening, change: Callable[[Manager], object], lose: Callable[[], None]
+) -> None:
+    manager: Manager = CheckpointManager(damaged)
+    lose()
     other: Manager = CheckpointManager(opening(owner="the other"))
     other.create_checkpoint("a", 70)
-    before = {key: store.identity(key) for key in ("a", "b", "damaged", "new")}
+    before = dict(damaged.snapshot())
     for _ in range(2):  # the second time it is known already
         with pytest.raises(DirectoryLocked) as refusal:
             change(manager)
     assert refusal.value.owner
     assert refusal.value.owner.label == "the other"
-    assert {key: store.identity(key) for key in before} == before
+    assert dict(damaged.snapshot()) == before
     assert manager.get_checkpoint("a").data == 70
     other.create_checkpoint("b", 71)
     assert other.get_checkpoint("b").data == 71
 
 
-def test_a_lost_lock_stays_lost_although_no_other_store_took_it(cluster: Cluster, opening: Opening) -> None:
+def test_a_lost_lock_stays_lost_although_no_other_store_took_it(opening: Opening, etcd: Etcd, prefix: str) -> None:
     store = opening()
     manager: Manager = CheckpointManager(store)
-    lose_the_lease(cluster, store)
+    lose_the_lease(etcd, prefix)
     for _ in range(2):
         with pytest.raises(DirectoryLocked, match="close and open again"):
             manager.create_checkpoint("a", 1)
@@ -204,48 +174,34 @@ def test_a_lost_lock_stays_lost_although_no_other_store_took_it(cluster: Cluster
 
 @pytest.mark.parametrize("jump", [-1e6, 1e6], ids=["forwards", "backwards"])
 def test_a_clock_that_jumps_neither_costs_the_lock_nor_keeps_it(
-    cluster: Cluster, opening: Opening, jump: float
+    opening: Opening, etcd: Etcd, prefix: str, jump: float
 ) -> None:
     store = opening(ttl=60)
     manager: Manager = CheckpointManager(store)
     assert store._ownership.lease
     store._ownership.lease.renewed += jump  # as if the clock had jumped the other way since the last renewal
     manager.create_checkpoint("a", 1)
-    lose_the_lease(cluster, store)
+    lose_the_lease(etcd, prefix)
     other: Manager = CheckpointManager(opening(owner="the other"))
     with pytest.raises(DirectoryLocked):
         manager.create_checkpoint("a", 2)
     assert other.get_checkpoint("a").data == 1
 
 
-def test_quarantine_is_refused_when_the_lock_is_lost(cluster: Cluster, opening: Opening) -> None:
-    store = opening()
-    store.commit([Put("a", b"rubbish", 1, Replaces.ABSENT)])
-    lose_the_lease(cluster, store)
-    with pytest.raises(DirectoryLocked):
-        store.quarantine("a", Reason.NOT_JSON)
-    assert store.quarantined() == {}
+def test_no_copy_is_made_or_deleted_when_the_lock_is_lost(damaged: EtcdStore, lose: Callable[[], None]) -> None:
+    copy = damaged.quarantine("damaged", Reason.NOT_JSON)
+    assert damaged.commit([Put("damaged", b"rubbish", 1, Replaces.DAMAGED)]) == {}
+    lose()
+    for act in (lambda: damaged.quarantine("damaged", Reason.NOT_JSON), lambda: damaged.delete_copy(copy)):
+        with pytest.raises(DirectoryLocked):
+            act()
+    assert damaged.quarantined() == {"damaged": [copy]}
 
 
-def test_the_thread_that_renews_the_lease_notices_and_logs_that_it_has_expired(
-    cluster: Cluster, opening: Opening, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = opening(ttl=1)
-    lose_the_lease(cluster, store)
-    lease = store._ownership.lease
-    assert lease
-    with caplog.at_level(logging.WARNING, "checkpointmanager"):
-        until(lambda: lease.expired)
-        until(lambda: "has expired" in caplog.text)
-    with pytest.raises(DirectoryLocked):
-        store.check_owner()
-
-
-def test_a_cache_that_lost_the_lock_keeps_what_it_knew(cluster: Cluster, opening: Opening) -> None:
-    store = opening()
+def test_a_cache_that_lost_the_lock_keeps_what_it_knew(store: EtcdStore, etcd: Etcd, prefix: str) -> None:
     cache: CheckpointCache[int] = CheckpointCache(CheckpointManager(store))
     cache.put("a", 1)
-    lose_the_lease(cluster, store)
+    lose_the_lease(etcd, prefix)
     with pytest.raises(DirectoryLocked):
         cache.put("a", 2)
     assert cache["a"] == 1
@@ -258,23 +214,18 @@ def test_the_lock_of_an_owner_that_is_dropped_without_closing_expires(opening: O
     opening(prefix=prefix, ttl=1, lock_timeout=None)  # by default a dead owner's lock is waited for
 
 
-def test_the_lock_says_who_holds_it(cluster: Cluster, store: EtcdStore) -> None:
-    name = f"{store._layout.prefix}/.lock".encode()
-    (found,) = store._client.ask(Call(5), RANGE, RANGE.request(key=name)).kvs
-    owner = LockOwner.parse(found.value)
+def test_the_lock_says_who_holds_it_and_an_owner_whose_lock_was_changed_by_hand_has_lost_it(
+    store: EtcdStore, etcd: Etcd, prefix: str
+) -> None:
+    lock = etcd.get(f"{prefix}/.lock")
+    assert lock
+    assert lock.lease
+    owner = LockOwner.parse(lock.value)
     assert owner
     assert owner.pid == os.getpid()
-    assert found.lease
-
-
-def test_a_lock_that_was_written_by_hand_is_attached_to_its_lease_again(store: EtcdStore, opening: Opening) -> None:
-    manager: Manager = CheckpointManager(store)
-    by_hand = operations.put(store._layout.lock, b"who are you?")  # like etcdctl, without the lease
-    store._client.ask(Call(5), TXN, operations.txn([], [by_hand]))
-    for number in range(2):  # the first one notices it
-        manager.create_checkpoint("a", number)
-    store.close()
-    opening()
+    etcd.put(f"{prefix}/.lock", b"who are you?")  # like etcdctl, without the lease
+    with pytest.raises(DirectoryLocked, match="the lock was changed"):
+        CheckpointManager(store).create_checkpoint("a", 1)
 
 
 def test_an_owner_stopped_past_its_time_to_live_is_refused_when_it_goes_on(cluster: Cluster, prefix: str) -> None:
@@ -289,6 +240,6 @@ def test_an_owner_stopped_past_its_time_to_live_is_refused_when_it_goes_on(clust
             last = second.done[-1]
     assert first.locked, "it went on beside the second one"
     assert first.done[-1] < second.done[0]
-    writes = History(cluster.endpoints, prefix).writes()
+    writes = History(cluster.etcd, prefix).writes()
     assert [write.data["number"] for write in writes if write.key == KEY][:last] == [*range(1, last + 1)]
     assert {(write.data["by"], write.holder) for write in writes} == {("first", "first"), ("second", "second")}

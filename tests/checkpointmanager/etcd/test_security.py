@@ -1,4 +1,4 @@
-"""Users, passwords and arguments: a wrong one is an error in time, with a reason, and never a lost change."""
+"""Users and passwords: a wrong one is an error in time, with a reason, and never a lost change."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ import grpc
 import pytest
 
 from checkpointmanager import CheckpointManager
-from checkpointmanager._etcd.client import Call
-from checkpointmanager._etcd.wire import RANGE
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
 from ..processes import until
+from .client import Etcd
 from .history import History
-from .line import Broken
+from .line import Broken, Line, Request
 from .load import Load
-from .servers import Cluster, any_etcd, ask
+from .servers import Cluster, any_etcd
 
 TOKEN_SECONDS = 1
 
@@ -98,7 +97,7 @@ def test_an_owner_goes_on_when_authentication_is_switched_on_and_loses_nothing(m
             load.follow(5)
             _change_password(members_only, AGENT["password"])  # the same as before; all tokens of the user end
             load.follow(5)
-    load.check(History(members_only.endpoints, "/allowed/c"))
+    load.check(History(members_only.etcd, "/allowed/c"))
 
 
 def _token(cluster: Cluster) -> str:
@@ -131,87 +130,49 @@ def _change_password(cluster: Cluster, password: str) -> None:
     cluster.administer("auth/user/changepw", token=_token(cluster), name="agent", password=password)
 
 
-def test_an_owner_goes_on_when_its_token_has_expired(guests: Cluster) -> None:
+def test_an_owner_goes_on_when_its_token_has_expired(guests: Cluster, line: Line) -> None:
+    tokens: list[str] = []
+
+    def note(request: Request) -> Any:
+        tokens.append(request.token)
+        return request.send()
+
+    line.carry = note
     with CheckpointManager[Any](EtcdStore(guests.endpoints, "/allowed/e", ttl=60, **AGENT)) as manager:
         manager.create_checkpoint("a", 1)
-        token = manager._store._client._token  # type: ignore[attr-defined]
-        until(lambda: _has_expired(guests, token))
+        until(lambda: _has_expired(guests, tokens[0]))
         manager.create_checkpoint("a", 2)
-        assert manager._store._client._token != token  # type: ignore[attr-defined]
         assert manager.get_checkpoint("a").data == 2
-        writes = History(guests.endpoints, "/allowed/e", **ROOT).writes()
+        writes = History(Etcd(guests.endpoints[0], token=_token(guests)), "/allowed/e").writes()
     assert [write.data for write in writes] == [1, 2]
+    assert len({*tokens}) == 2
 
 
 def _has_expired(cluster: Cluster, token: str) -> bool:
     time.sleep(2 * TOKEN_SECONDS)  # because each use renews it
     try:
-        ask(cluster.endpoints[0], RANGE, RANGE.request(key=b"/allowed/e"), token=token)
+        Etcd(cluster.endpoints[0], token=token).get("/allowed/e")
     except grpc.RpcError as error:
         return "invalid auth token" in (error.details() or "")
     return False
 
 
-class Outdated(Broken):
-    """As etcd refuses a request if a user or a role is changed while it is carried out."""
-
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.INVALID_ARGUMENT
-
-    def details(self) -> str:
-        return "etcdserver: revision of auth store is old"
-
-
-def test_an_owner_logs_in_again_when_users_or_roles_were_changed_meanwhile(
-    guests: Cluster, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("logins", [2, 3])
+def test_an_owner_logs_in_again_as_often_as_users_or_roles_were_changed_meanwhile(
+    guests: Cluster, line: Line, logins: int
 ) -> None:
-    with CheckpointManager[Any](EtcdStore(guests.endpoints, "/allowed/f", **AGENT)) as manager:
-        client = manager._store._client  # type: ignore[attr-defined]
-        ask_one, token = client._ask_one, client._token
+    tokens: list[str] = []
 
-        def ask(*request: Any) -> Any:
-            if client._token == token:
-                raise Outdated
-            return ask_one(*request)
+    def refuse_old_ones(request: Request) -> Any:
+        if request.token not in tokens:
+            tokens.append(request.token)
+        if len(tokens) < logins:
+            raise Broken(grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: revision of auth store is old")
+        return request.send()
 
-        monkeypatch.setattr(client, "_ask_one", ask)
+    with CheckpointManager[Any](EtcdStore(guests.endpoints, f"/allowed/f{logins}", **AGENT)) as manager:
+        line.carry = refuse_old_ones
         manager.create_checkpoint("a", 1)
-        assert manager.get_checkpoint("a").data == 1
-
-
-def test_an_owner_logs_in_several_times_in_one_call_if_it_has_to(
-    guests: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with CheckpointManager[Any](EtcdStore(guests.endpoints, "/allowed/g", **AGENT)) as manager:
-        client = manager._store._client  # type: ignore[attr-defined]
-        ask_one, tokens = client._ask_one, [client._token]
-
-        def ask(call: Call, *request: Any) -> Any:
-            if call.token not in tokens:
-                tokens.append(call.token)
-            if len(tokens) < 3:
-                raise Outdated
-            return ask_one(call, *request)
-
-        monkeypatch.setattr(client, "_ask_one", ask)
-        manager.create_checkpoint("a", 1)
-        assert manager.get_checkpoint("a").data == 1
-
-
-def test_a_token_that_another_thread_gives_up_meanwhile_is_used_nevertheless(
-    guests: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with CheckpointManager[Any](EtcdStore(guests.endpoints, "/allowed/h", **AGENT)) as manager:
-        client = manager._store._client  # type: ignore[attr-defined]
-        ask_one = client._ask_one
-
-        def ask(*request: Any) -> Any:
-            client._token = None
-            return ask_one(*request)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(client, "_ask_one", ask)
-            manager.create_checkpoint("a", 1)
         assert manager.get_checkpoint("a").data == 1
 
 
@@ -224,58 +185,11 @@ def test_an_owner_without_a_login_is_refused_while_authentication_is_on_and_lose
             load.until_refused(errno.EACCES)
         load.follow(5)
     assert not load.doubts
-    load.check(History(members_only.endpoints, "/allowed/d"))
-
-
-@pytest.mark.parametrize(
-    ("endpoints", "options", "words"),
-    [
-        ([], {}, "with one at least"),
-        ("http://127.0.0.1:2379", {}, "a list of URLs"),
-        (["127.0.0.1:2379"], {}, "write http://HOST:PORT"),
-        (["http://127.0.0.1"], {}, "write http://HOST:PORT"),
-        (["http://user:word@127.0.0.1:2379"], {}, "write http://HOST:PORT"),
-        (["http://@127.0.0.1:2379"], {}, "write http://HOST:PORT"),
-        (["http://127.0.0.1:port"], {}, "write http://HOST:PORT"),
-        (["http://127.0.0.1:0"], {}, "write http://HOST:PORT"),
-        (["http://127.0.0.1:65536"], {}, "write http://HOST:PORT"),
-        (["http://[::1:2379"], {}, "write http://HOST:PORT"),
-        (["http://127.0.0.1:2379/v3"], {}, "write http://HOST:PORT"),
-        ([b"http://127.0.0.1:2379"], {}, "write http://HOST:PORT"),
-        ([2379], {}, "write http://HOST:PORT"),
-        (["http://127.0.0.1:1", "https://127.0.0.1:2"], {}, "all of them"),
-        (["http://127.0.0.1:1"], {"ca": "ca.pem"}, "write https"),
-        (["https://127.0.0.1:1"], {"cert": "a.pem"}, "cert and key"),
-        (["http://127.0.0.1:1"], {"user": "agent"}, "user and password"),
-        (["http://127.0.0.1:1"], {"password_file": "p"}, "user and password"),
-        (["http://127.0.0.1:1"], {"user": "a", "password": "b", "password_file": "c"}, "the password once"),
-        (["http://127.0.0.1:1"], {"ttl": 0}, "ttl is a number of seconds above 0"),
-        (["http://127.0.0.1:1"], {"timeout": float("nan")}, "timeout is a number"),
-        (["http://127.0.0.1:1"], {"timeout": float("inf")}, "timeout is a number"),
-        (["http://127.0.0.1:1"], {"ttl": float("inf")}, "ttl is a number of seconds above 0 and at most 86400"),
-        (["http://127.0.0.1:1"], {"prefix": "agents"}, "begins with a slash"),
-        (["http://127.0.0.1:1"], {"prefix": "/"}, "begins with a slash"),
-        (["http://127.0.0.1:1"], {"prefix": ""}, "begins with a slash"),
-        (["http://127.0.0.1:1"], {"prefix": "/agents//node-7"}, "a name after each"),
-        (["http://127.0.0.1:1"], {"prefix": "/agents/../node-7"}, "a name after each"),
-        (["http://127.0.0.1:1"], {"prefix": "/agents/./node-7"}, "a name after each"),
-        (["http://127.0.0.1:1"], {"prefix": "/agents/.quarantine"}, "holds the damaged copies"),
-        (["http://127.0.0.1:1"], {"prefix": "/agents/.quarantine/node-7"}, "holds the damaged copies"),
-        (["http://127.0.0.1:1"], {"prefix": "/agents/node\n7"}, "printable"),
-        (["http://127.0.0.1:1"], {"prefix": "/" + "é" * 500}, "at most 1000 bytes"),
-        (["http://127.0.0.1:1"], {"max_bytes": 0}, "max_bytes"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused_before_anything_is_asked(
-    endpoints: Any, options: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(ValueError, match=words) as refusal:
-        EtcdStore(endpoints, **{"prefix": "/a", **options})
-    assert "word@" not in str(refusal.value)
+    load.check(History(members_only.etcd, "/allowed/d"))
 
 
 def test_no_text_shows_the_password(members_only: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(0)
     with closing(EtcdStore(members_only.endpoints, "/allowed/i", **AGENT)) as store:
-        shown = [repr(store), str(store), store.path, repr(store._client._credentials), repr(vars(store._client))]
+        shown = [repr(store), str(store), store.path, repr(vars(store)), repr(vars(store._client))]
     assert not any(AGENT["password"] in text for text in [*shown, caplog.text])

@@ -14,7 +14,6 @@ from ..line import Fate
 Manager = CheckpointManager[Any]
 Change = Callable[[Manager], None]
 Found = dict[str, tuple[int | None, int | None]]  # the current and the previous value of each key
-LIMIT = 0.5  # seconds, for all requests of a change: what is in doubt then stays so
 
 
 def create(manager: Manager) -> None:

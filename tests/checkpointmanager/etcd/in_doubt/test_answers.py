@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from checkpointmanager import CheckpointWriteFailed, TransactionFailed
-from checkpointmanager._etcd import commit
-from checkpointmanager._etcd.client import Call
-from checkpointmanager._etcd.wire import RANGE
-from checkpointmanager.etcd import EtcdStore
 
+from ..client import Etcd
 from ..line import Fate, Line
 from .changes import (
     CHANGES,
-    LIMIT,
     Change,
     Manager,
     changes,
@@ -26,52 +24,46 @@ from .changes import (
 )
 
 
-@pytest.fixture(params=[commit.MAX_COMPARED, 1], ids=["", "more keys than can be compared"])
-def _compared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "MAX_COMPARED", request.param)
-
-
 @pytest.mark.usefixtures("_compared")
-@fates
+@pytest.mark.parametrize(
+    "lost",
+    [(Fate.ANSWER_LOST,), (Fate.LOST,), (Fate.LATE,), (Fate.LATE, Fate.LATE, Fate.ANSWER_LOST)],
+    ids=["answer", "request", "late", "several"],
+)
 @changes
 def test_a_change_that_gets_no_answer_is_made_exactly_once(
-    store: EtcdStore, manager: Manager, change: Change, fate: Fate
+    manager: Manager, line: Line, version_of_a: Callable[[], int], change: Change, lost: tuple[Fate, ...]
 ) -> None:
-    line = Line(store)
-    line.disturb(fate)
+    line.disturb(*lost)
     change(manager)
     assert found(manager, CHANGES[change]) == CHANGES[change]
     assert not any(line.deliver())
     assert found(manager, CHANGES[change]) == CHANGES[change]
-    name = f"{store._layout.prefix}/a.json".encode()
-    writes = [kv.version for kv in store._client.ask(Call(5), RANGE, RANGE.request(key=name)).kvs]
-    assert writes == ([] if change is remove else [2 if "a" in CHANGES[change] else 1])
+    assert version_of_a() == (0 if change is remove else 2 if "a" in CHANGES[change] else 1)
 
 
-@fates
-@changes
-def test_each_of_several_lost_answers_is_settled(
-    store: EtcdStore, manager: Manager, change: Change, fate: Fate
-) -> None:
-    line = Line(store)
-    line.disturb(Fate.LATE, fate, fate)
-    change(manager)
-    assert found(manager, CHANGES[change]) == CHANGES[change]
-    assert not any(line.deliver())
-    assert found(manager, CHANGES[change]) == CHANGES[change]
+@pytest.fixture
+def version_of_a(etcd: Etcd, prefix: str) -> Callable[[], int]:
+    """How often it was written; 0 if it does not exist."""
+
+    def version() -> int:
+        a = etcd.get(f"{prefix}/a.json")
+        return a.version if a else 0
+
+    return version
 
 
 @fates
 @changes
 def test_when_time_is_up_it_is_in_doubt_and_the_repeated_call_makes_it(
-    store: EtcdStore, manager: Manager, change: Change, fate: Fate
+    manager: Manager, line: Line, change: Change, fate: Fate
 ) -> None:
-    line = Line(store)
-    store._timeout = LIMIT
-    line.disturb(None if change is replace_damaged else fate, always=fate)  # the copy to quarantine is made
+    line.disturb(*[None] * (change is replace_damaged), until_time_is_up=fate)  # the copy to quarantine is made
     with pytest.raises(CheckpointWriteFailed) as failure:
         change(manager)
     assert failure.value.in_doubt
+    assert isinstance(failure.value, TransactionFailed) == (change is transaction)
+    assert "power" not in str(failure.value)
     line.mend()
     change(manager)
     values = {key: current for key, (current, _) in found(manager, CHANGES[change]).items()}
@@ -83,12 +75,8 @@ def test_when_time_is_up_it_is_in_doubt_and_the_repeated_call_makes_it(
 
 
 @changes
-def test_what_was_in_doubt_never_happens_after_the_next_change(
-    store: EtcdStore, manager: Manager, change: Change
-) -> None:
-    line = Line(store)
-    store._timeout = LIMIT
-    line.disturb(None if change is replace_damaged else Fate.LATE, always=Fate.LATE)
+def test_what_was_in_doubt_never_happens_after_the_next_change(manager: Manager, line: Line, change: Change) -> None:
+    line.disturb(*[None] * (change is replace_damaged), until_time_is_up=Fate.LATE)
     with pytest.raises(CheckpointWriteFailed):
         change(manager)
     line.mend()
@@ -99,11 +87,9 @@ def test_what_was_in_doubt_never_happens_after_the_next_change(
 
 
 def test_a_key_that_was_removed_while_its_creation_was_in_doubt_does_not_come_back(
-    store: EtcdStore, manager: Manager
+    manager: Manager, line: Line
 ) -> None:
-    line = Line(store)
-    store._timeout = LIMIT
-    line.disturb(always=Fate.LATE)
+    line.disturb(until_time_is_up=Fate.LATE)
     with pytest.raises(CheckpointWriteFailed):
         manager.create_checkpoint("new", 1)
     line.mend()
@@ -114,9 +100,8 @@ def test_a_key_that_was_removed_while_its_creation_was_in_doubt_does_not_come_ba
 
 @pytest.mark.parametrize("second", [None, Fate.ANSWER_LOST], ids=["answered", "answer lost"])
 def test_a_key_that_was_created_after_a_lost_answer_and_then_removed_does_not_come_back(
-    store: EtcdStore, manager: Manager, second: Fate | None
+    manager: Manager, line: Line, second: Fate | None
 ) -> None:
-    line = Line(store)
     line.disturb(Fate.LATE, second)
     manager.create_checkpoint("new", 1)  # the second attempt makes it, while the first is still on its way
     manager.remove_checkpoint("new")
@@ -124,8 +109,9 @@ def test_a_key_that_was_created_after_a_lost_answer_and_then_removed_does_not_co
     assert "new" not in manager
 
 
-def test_an_interrupted_change_never_happens_after_the_next_one(store: EtcdStore, manager: Manager) -> None:
-    line = Line(store)
+def test_an_interrupted_change_never_happens_after_the_next_one(manager: Manager, line: Line) -> None:
+    manager.create_checkpoint("new", 1)
+    manager.remove_checkpoint("new")  # so the change is the next request
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -133,27 +119,16 @@ def test_an_interrupted_change_never_happens_after_the_next_one(store: EtcdStore
     line.disturb(Fate.LATE, meanwhile=interrupt)
     with pytest.raises(KeyboardInterrupt):
         manager.create_checkpoint("new", 1)
-    assert store._ownership._doubted == store._ownership.hold.written
     line.mend()
-    manager.create_checkpoint("other", 1)
-
-
-def test_a_transaction_in_doubt_says_so(store: EtcdStore, manager: Manager) -> None:
-    line = Line(store)
-    store._timeout = LIMIT
-    line.disturb(always=Fate.LOST)
-    with pytest.raises(TransactionFailed) as failure:
-        transaction(manager)
-    assert failure.value.in_doubt
-    assert "power" not in str(failure.value)
+    del line.sent[:]
+    manager.create_checkpoint("a", 2)
+    assert line.sent == ["Txn", "Txn"], "the lock is written again first, which keeps out what was sent before"
 
 
 @changes
 def test_a_change_that_was_made_is_in_doubt_if_it_cannot_be_read_back_in_time(
-    store: EtcdStore, manager: Manager, change: Change
+    manager: Manager, line: Line, change: Change
 ) -> None:
-    line = Line(store)
-    store._timeout = LIMIT
     line.disturb(*[None] * (change is replace_damaged), Fate.ANSWER_LOST, meanwhile=line.lose_reads)
     with pytest.raises(CheckpointWriteFailed) as failure:
         change(manager)  # the second attempt is answered: a comparison fails, because the first one was carried out

@@ -9,30 +9,31 @@ import pytest
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, DirectoryLocked
 from checkpointmanager.etcd import EtcdStore
 
-from ..conftest import Opening
+from ..client import Etcd
+from ..conftest import Opening, lose_the_lease
 from ..line import Fate, Line
-from ..servers import Cluster
 from .changes import CHANGES, Change, Manager, changes, overwrite, remove, replace_damaged, transaction
 
-TakingOver = Callable[[Callable[[Manager], object]], Callable[[], None]]
+TakingOver = Callable[..., None]
 
 
 @pytest.fixture
-def taking_over(cluster: Cluster, store: EtcdStore, opening: Opening) -> TakingOver:
-    """Between the first try and the second one the lease runs out, and another owner comes and does something."""
+def taking_over(line: Line, etcd: Etcd, prefix: str, opening: Opening) -> TakingOver:
+    """The next changes have these fates. Before the second one arrives, the lease runs out, and another owner comes and
+    does something.
+    """
 
-    def prepared(act: Callable[[Manager], object]) -> Callable[[], None]:
+    def disturb(*fates: Fate | None, act: Callable[[Manager], object] = id) -> None:
         tries = iter(range(1, 100))
 
         def meanwhile() -> None:
             if next(tries) == 2:
-                assert store._ownership.lease
-                cluster.administer("lease/revoke", ID=str(store._ownership.lease.id))
+                lose_the_lease(etcd, prefix)
                 act(CheckpointManager(opening(owner="the other")))
 
-        return meanwhile
+        line.disturb(*fates, meanwhile=meanwhile)
 
-    return prepared
+    return disturb
 
 
 def _overwrite_all(other: Manager) -> None:
@@ -47,7 +48,7 @@ def _overwrite_all(other: Manager) -> None:
 def test_a_change_without_an_answer_is_known_even_if_another_owner_came_meanwhile(
     manager: Manager, taking_over: TakingOver, change: Change, act: Callable[[Manager], object], fate: Fate
 ) -> None:
-    Line(manager._store).disturb(fate, Fate.LOST, meanwhile=taking_over(act))  # type: ignore[arg-type]
+    taking_over(fate, Fate.LOST, act=act)
     if fate is Fate.ANSWER_LOST:
         change(manager)  # it was made while this was the owner
     else:
@@ -62,11 +63,10 @@ def test_a_change_without_an_answer_is_known_even_if_another_owner_came_meanwhil
 
 @changes
 def test_a_change_that_arrives_after_another_owner_came_is_refused(
-    manager: Manager, taking_over: TakingOver, change: Change
+    manager: Manager, line: Line, taking_over: TakingOver, change: Change
 ) -> None:
-    line = Line(manager._store)  # type: ignore[arg-type]
     first = None if change is replace_damaged else Fate.LATE  # the copy to quarantine is made
-    line.disturb(first, Fate.LATE, Fate.LATE, meanwhile=taking_over(id))
+    taking_over(first, Fate.LATE, Fate.LATE)
     with pytest.raises(DirectoryLocked):
         change(manager)
     arrived = line.deliver()
@@ -75,14 +75,14 @@ def test_a_change_that_arrives_after_another_owner_came_is_refused(
 
 
 def test_it_is_in_doubt_if_the_moment_before_the_other_owner_is_compacted(
-    cluster: Cluster, store: EtcdStore, manager: Manager, taking_over: TakingOver
+    etcd: Etcd, store: EtcdStore, manager: Manager, taking_over: TakingOver
 ) -> None:
     def act(other: Manager) -> None:
         for number in range(3):
             other.create_checkpoint("a", 70 + number)
-        cluster.administer("kv/compaction", revision=str(store.identity("a")))
+        etcd.compact(int(str(store.identity("a"))))
 
-    Line(store).disturb(Fate.ANSWER_LOST, Fate.LOST, meanwhile=taking_over(act))
+    taking_over(Fate.ANSWER_LOST, Fate.LOST, act=act)
     with pytest.raises(CheckpointWriteFailed) as failure:
         manager.create_checkpoint("a", 2)
     assert failure.value.in_doubt
@@ -91,11 +91,9 @@ def test_it_is_in_doubt_if_the_moment_before_the_other_owner_is_compacted(
 @pytest.mark.parametrize("change", [overwrite, remove, transaction], ids=["overwrite", "remove", "transaction"])
 @pytest.mark.parametrize("fate", [Fate.ANSWER_LOST, Fate.LOST], ids=["made", "not made"])
 def test_it_is_in_doubt_if_the_moment_before_the_other_owner_cannot_be_read_in_time(
-    store: EtcdStore, manager: Manager, taking_over: TakingOver, change: Change, fate: Fate
+    manager: Manager, line: Line, taking_over: TakingOver, change: Change, fate: Fate
 ) -> None:
-    line = Line(store)
-    store._timeout = 1.0  # the other owner has to open its store meanwhile
-    line.disturb(fate, Fate.LOST, meanwhile=taking_over(lambda _: line.lose_reads()))
+    taking_over(fate, Fate.LOST, act=lambda _: line.lose_reads())
     with pytest.raises(CheckpointWriteFailed) as failure:
         change(manager)
     assert failure.value.in_doubt

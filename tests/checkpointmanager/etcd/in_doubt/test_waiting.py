@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,29 +11,20 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointWriteFailed, Put, Replaces
-from checkpointmanager._etcd import operations, pages
-from checkpointmanager._etcd.client import Call, Client
-from checkpointmanager._etcd.faults import NoAnswer
-from checkpointmanager._etcd.wire import RANGE, TXN, Method
+from checkpointmanager import BatchFailed, CheckpointError, CheckpointManager, CheckpointWriteFailed, Put, Replaces
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
-from ..processes import LIMIT, run_together, until
-from .conftest import Opening
-from .servers import Cluster, any_etcd, stopped
+from ...processes import LIMIT, run_together, until
+from ..client import Etcd
+from ..conftest import Opening
+from ..line import Line, Request
+from ..servers import Cluster, stopped
 
 LONG = 3600.0  # seconds: for a test, a call that takes this long never ends
 SHORT = 0.2  # seconds
+SPENT = 0.05  # seconds
 OTHERS = r"other calls took all of the 0\.2 s"
 NO_ANSWER = r"no answer within 0\.2 s"
-
-
-@pytest.fixture(scope="module")
-def stoppable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One member, which runs again after each test."""
-    cluster = Cluster(any_etcd(), tmp_path_factory.mktemp("stoppable"))
-    yield cluster
-    cluster.close()
 
 
 @pytest.fixture
@@ -67,10 +59,6 @@ def _is_held(lock: threading.RLock) -> bool:
     return True
 
 
-def put(key: str) -> list[Put]:
-    return [Put(key, b"", 1, Replaces.ABSENT)]
-
-
 def test_waiting_for_the_login_of_another_thread_ends_in_time(stoppable: Cluster, reader: EtcdStore) -> None:
     with while_another_thread(reader.keys, holds=reader._client._logging_in, of=stoppable):
         reader._timeout = SHORT
@@ -88,8 +76,14 @@ def in_doubt(stoppable: Cluster, store: EtcdStore) -> None:
     """A write gets no answer, so `.lock` has to be written again before the next one."""
     _commit(store, "doubtful")  # now it is known, and the next write sends nothing else
     store._timeout = SHORT
-    with stopped(*stoppable.members):
-        assert store.commit(put("doubtful"))["doubtful"].in_doubt
+    with stopped(*stoppable.members), pytest.raises(CheckpointWriteFailed) as failure:
+        _commit(store, "doubtful")
+    assert failure.value.in_doubt
+
+
+def _commit(store: EtcdStore, key: str) -> None:
+    for error in store.commit([Put(key, b"", 1, Replaces.ABSENT)]).values():
+        raise error
 
 
 def test_waiting_while_another_thread_writes_the_lock_again_ends_in_time(stoppable: Cluster, store: EtcdStore) -> None:
@@ -113,39 +107,67 @@ def test_writing_the_lock_again_without_an_answer_ends_in_time(stoppable: Cluste
     assert {"a", "b"} & {*store.keys()} == {"b"}
 
 
-def _commit(store: EtcdStore, key: str) -> None:
-    for error in store.commit(put(key)).values():
-        raise error
-
-
 def test_listing_ends_in_time_if_every_moment_is_compacted_before_the_last_page(
-    stoppable: Cluster, store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+    store: EtcdStore, stoppable: Cluster, line: Line
 ) -> None:
-    store.commit([Put(f"k{number}", b"", 1, Replaces.ABSENT) for number in range(4)])
-    monkeypatch.setattr(pages, "NAMES", 3)
-    store._timeout = SHORT
-    ask = Client.ask
-    compactions = 0
+    store.commit([Put(f"k{number}", b"", 1, Replaces.ABSENT) for number in range(1001)])
+    etcd: Etcd = stoppable.etcd
 
-    def asking(client: Client, call: Call, method: Method, request: Any, **options: Any) -> Any:
-        nonlocal compactions
-        reply = ask(client, call, method, request, **options)
-        if method is RANGE and reply.more:
-            newer = ask(client, Call(LIMIT), TXN, operations.txn([], [operations.put(b"/other", b"")])).header.revision
-            stoppable.administer("kv/compaction", revision=str(newer))
-            compactions += 1
+    def compact(request: Request) -> Any:
+        reply = request.send()
+        etcd.compact(etcd.put("/other", b""))
         return reply
 
-    monkeypatch.setattr(Client, "ask", asking)
+    line.carry = compact
+    store._timeout = SHORT
     with pytest.raises(EtcdUnavailable, match=NO_ANSWER):
         run_together(store.keys)
-    assert compactions
+    assert len(line.sent) > 1
 
 
-def test_nothing_is_sent_and_nothing_is_in_doubt_when_no_time_is_left(store: EtcdStore) -> None:
-    call = Call(0)
-    change = operations.txn([], [operations.put(store._layout.current("a"), b"")])
-    with pytest.raises(NoAnswer, match="earlier requests of this call"):
-        store._client.ask(call, TXN, change, changing=True)
-    assert not call.unsure
-    assert store.keys() == []
+def _in_batch(manager: CheckpointManager[Any], keys: list[str]) -> None:
+    with manager.batch() as batch:
+        for key in keys:
+            batch.create_checkpoint(key, 1)
+
+
+def _in_transaction(manager: CheckpointManager[Any], keys: list[str]) -> None:
+    with manager.transaction() as transaction:
+        for key in keys:
+            transaction.update_checkpoint(key, lambda number: (number or 0) + 1, None)
+
+
+@pytest.mark.parametrize("change", [_in_batch, _in_transaction])
+@pytest.mark.parametrize("known", [False, True], ids=["unknown keys", "known keys"])
+def test_a_change_of_many_keys_ends_in_time_when_no_member_answers(
+    store: EtcdStore, stoppable: Cluster, line: Line, change: Callable[[Any, list[str]], None], known: bool
+) -> None:
+    manager: CheckpointManager[Any] = CheckpointManager(store)
+    keys = [f"k{number}" for number in range(100)]
+    if known:
+        _in_batch(manager, keys)
+    store._timeout = SHORT
+    del line.sent[:]
+    with stopped(*stoppable.members), pytest.raises(CheckpointError):
+        change(manager, keys)
+    assert len(line.sent) < len(keys), "each key had the time of the whole change"
+
+
+def test_a_batch_has_one_limit_for_all_of_its_requests(store: EtcdStore, line: Line) -> None:
+    manager: CheckpointManager[Any] = CheckpointManager(store)
+    keys = [f"k{number}" for number in range(300)]
+    left: list[float] = []  # when each of the first three pieces is sent
+
+    def use_up_the_time(request: Request) -> Any:
+        if request.is_change:
+            left.append(request.call.left())
+            time.sleep(SPENT)
+            if len(left) == 3:
+                raise request.end_of_time()
+        return request.send()
+
+    line.carry = use_up_the_time
+    with pytest.raises(BatchFailed) as failure:
+        _in_batch(manager, keys)
+    assert left[0] - left[1] >= SPENT <= left[1] - left[2], "each piece had the whole time"
+    assert {*failure.value.failures} == {*keys[120:]}
