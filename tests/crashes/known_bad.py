@@ -61,7 +61,7 @@ def loss_found(bad: KnownBad, *, in_order: bool = False) -> str:
 
     try:
         every_crash(act, setup=bad.scenario.setup, in_order=in_order, ignore=MATTERS_NOT).check(
-            sampled(examine, first=300, each=5)
+            sampled(examine, first=130, each=20)  # later losses come in runs of 25 states and more
         )
     except AssertionError as found:
         return "\n".join([str(found), *getattr(found, "__notes__", [])])

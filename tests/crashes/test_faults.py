@@ -8,7 +8,7 @@ import pytest
 
 from checkpointmanager import CheckpointError, Outcome
 from checkpointmanager.testing import Fault, acknowledge, damage, every_fault
-from tests.long import times
+from tests.long import sample, times
 
 from .oracle import Manager, check
 from .sampling import sampled
@@ -20,7 +20,7 @@ ONLY_DEATHS = {"remove what is damaged"}
 LEFT_OUT = {"open beside an orphan, after a failed sync", "make the directory, after a failed sync"}
 
 
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in LEFT_OUT])
+@pytest.mark.parametrize("name", sample([name for name in SCENARIOS if name not in LEFT_OUT], 2))
 def test_whatever_fails_and_wherever_the_process_dies_all_promises_hold(name: str) -> None:
     scenario = SCENARIOS[name]
     errors = () if name in ONLY_DEATHS else (errno.EIO, errno.ENOSPC)[: times(1, 2)]

@@ -18,6 +18,7 @@ import pytest
 
 from checkpointmanager import CheckpointError
 from docs import pages
+from tests.long import sample
 
 NETWORK = "10.0.0.0/28"
 
@@ -80,10 +81,11 @@ def test_no_damage_makes_it_give_one_address_twice(
 ) -> None:
     directory = tmp_path / "leases"
     blob = leased(guide, directory)
-    harmed = (HARMS[harm](blob, at) for at in range(1, len(blob) - 1))
+    places = sample(range(1, len(blob) - 1), 5)
+    harmed = (HARMS[harm](blob, at) for at in places)
     seen = Counter(second_grant(guide, directory, lease, in_use) for lease in harmed)
     assert seen["10.0.0.1"] == 0
-    assert seen.total() > 200
+    assert seen.total() == len(places) > 40
 
 
 def test_it_goes_on_where_the_evidence_names_the_address_and_refuses_where_nothing_does(

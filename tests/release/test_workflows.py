@@ -73,18 +73,3 @@ def test_a_release_needs_the_tag_of_its_version_and_a_home(tag: str, urls: str, 
     ended = subprocess.run(["bash", "-e", "-c", check], cwd=tmp_path, env={"GITHUB_REF_NAME": tag}, check=False)
 
     assert (ended.returncode == 0) == passes
-
-
-def test_the_metadata_is_of_today() -> None:
-    project = PROJECT["project"]
-    assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
-    assert not [entry for entry in project["classifiers"] if entry.startswith("License ::")]
-    assert "Framework :: Pytest" in project["classifiers"]
-    assert set(project["optional-dependencies"]) == {"agent", "cli", "etcd", "metrics"}
-    assert set(PROJECT["dependency-groups"]) == {"bench", "demo", "dev", "docs", "release"}
-
-
-@pytest.mark.parametrize("command", ["demo", "test", "soak", "bench/run", "docs/build"])
-def test_every_command_names_a_group_that_exists(command: str) -> None:
-    (group,) = re.findall(r"/environment\" (\S+)", (ROOT / "tools" / command).read_text(encoding="utf-8"))
-    assert group in PROJECT["dependency-groups"]

@@ -18,9 +18,9 @@ from ..draState.node import assert_indexes_agree
 from ..long import times
 from .agent import DRIVERS, PODS, Hardware, live
 
-KILLS = times(12, 2000)
-STEPS = times(20, 1200)
-STRIDE = times(6, 2)  # system calls from one kill to the next
+KILLS = times(8, 2000)
+STEPS = times(12, 1200)
+STRIDE = times(10, 2)  # system calls from one kill to the next
 
 
 class Ledger:

@@ -16,9 +16,9 @@ from ..checkpointmanager.programs import die_before_call
 from ..draState.driverside import Choosing, DriverNode, TwoDrivers, held_twice, leaks, not_set_up
 from ..long import times
 
-KILLS = times(15, 500)
+KILLS = times(8, 500)
 MOST_CALLS = 400  # of the story
-STEP = times(8, 1)  # in CI every eighth of them
+STEP = times(16, 1)  # in CI every sixteenth of them
 UIDS = ("a", "b", "c")
 # Kubelet's requests, in order: prepare a claim with these devices, or unprepare it.
 STORY: list[tuple[str, tuple[str, ...]]] = [

@@ -25,8 +25,8 @@ from .programs import COUNTER, batch_without_end, count_without_end, write_in_th
 
 Program = Callable[..., None]
 
-KILLS = times(12, 2500)  # of each program
-STEPS = range(1, times(121, 1501), times(5, 1))  # kills come before these system calls
+KILLS = times(8, 2500)  # of each program
+STEPS = range(1, times(121, 1501), times(7, 1))  # kills come before these system calls
 ROUNDS = times(2, 400)
 SHARERS = 3
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from . import flushes, own, workloads
 from .aims import Figures, outcomes
 from .contenders import everybody
-from .files import KUBELET
 from .machine import describe
 from .report import comparison, report
 from .volume import Place, place
@@ -90,16 +89,10 @@ def comparisons(folder: Path, *, quick: bool) -> dict[str, workloads.Result]:
             results[title] = workloads.compare(
                 folder / title, work, present=workloads.HOT, threads=threads, rounds=rounds
             )
-        title = f"wide update, {who}"
-        say(title)
-        results[title] = workloads.compare(
-            folder / title,
-            workloads.wide_updates(threads, calls),
-            present=workloads.WIDE * threads,
-            threads=threads,
-            rounds=rounds,
-            without=KUBELET,  # which would take minutes: it rewrites up to 9,600 claims for each update
-        )
+    title = "wide update, 1 thread"
+    say(title)
+    work = workloads.hot_updates(1, calls, keys=workloads.WIDE)
+    results[title] = workloads.compare(folder / title, work, present=workloads.WIDE, threads=1, rounds=rounds)
     for present in (10, 1_000) if quick else (10, 1_000, 10_000):
         title = f"update, {present} present"
         say(title)

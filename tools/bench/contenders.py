@@ -1,4 +1,4 @@
-"""All contenders: us, the bare calls below us, and what people would use instead.
+"""All contenders: us, the bare calls that replace a file, and what people would use instead.
 
 All store the same claims, and a change returns only when it is as durable as it will be. A contender that is not
 durable at its settings says so in `durable`.
@@ -19,7 +19,6 @@ from draState import CLAIMS, ClaimInfoState
 
 from .claims import as_json
 from .files import Floor, KubeletsWay
-from .journal import BareJournal
 
 OURS = "checkpointmanager"
 SQLITE = "sqlite3"
@@ -127,4 +126,4 @@ class Sqlite:
 
 
 def everybody() -> list[Contender]:
-    return [Ours(), Floor(), BareJournal(), Sqlite(), KubeletsWay()]
+    return [Ours(), Floor(), Sqlite(), KubeletsWay()]

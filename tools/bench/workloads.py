@@ -21,7 +21,7 @@ from .measure import Sample, in_threads, in_turns
 
 FILL_AT_ONCE = 500
 HOT = 64  # keys that are changed again and again
-WIDE = 600  # keys of a thread, more than a journal keeps dirty
+WIDE = 600  # keys, more than a journal keeps dirty
 TOGETHER = 4  # keys of a transaction
 
 Call = Callable[[], object]
@@ -40,11 +40,6 @@ def hot_updates(threads: int, calls: int, keys: int = HOT) -> Work:
         return [partial(contender.update, claim(number, next(_changes))) for number in numbers]
 
     return work
-
-
-def wide_updates(threads: int, calls: int) -> Work:
-    """Updates of more keys than are dirty at once."""
-    return hot_updates(threads, calls, WIDE * threads)
 
 
 def lives(calls: int) -> Work:
@@ -106,15 +101,14 @@ def compare(
     present: int,
     threads: int,
     rounds: int,
-    without: str = "",
     while_measuring: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Result:
-    """All contenders (`without` one) in turns, each with `present` claims, which have all been written twice."""
+    """All contenders in turns, each with `present` claims, which have all been written twice."""
 
     def slice_of(contender: Contender) -> Callable[[int], Sample]:
         return lambda turn: in_threads(threads, work(contender, turn))
 
-    with opened(folder, present, without) as contenders, while_measuring():
+    with opened(folder, present) as contenders, while_measuring():
         samples = in_turns(rounds, {each.name: slice_of(each) for each in contenders})
     return {name: sample.result() for name, sample in samples.items()}
 
@@ -140,9 +134,9 @@ def restart(folder: Path, *, present: int, rounds: int) -> Result:
 
 
 @contextmanager
-def opened(folder: Path, present: int, without: str = "") -> Iterator[list[Contender]]:
+def opened(folder: Path, present: int) -> Iterator[list[Contender]]:
     """Open each contender in its own folder with `present` claims. The folders are removed at the end."""
-    contenders = [contender for contender in everybody() if contender.name != without]
+    contenders = everybody()
     for contender in contenders:
         (folder / contender.name).mkdir(parents=True)
         contender.open(folder / contender.name)

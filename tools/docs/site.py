@@ -1,13 +1,18 @@
-"""One static site: every page of the repository at its own path, and pdoc's reference beside them."""
+"""One static site: every page of the repository at its own path, and pdoc's pages of the public modules beside them."""
 
 from __future__ import annotations
 
+import importlib
 import posixpath
 import shutil
+import warnings
 from html import escape
 from pathlib import Path
 
-from . import pages, reference
+import pdoc.doc
+import pdoc.render
+
+from . import names, pages
 from .pages import ROOT
 
 STYLE = Path(__file__).with_name("style.css")
@@ -37,7 +42,7 @@ def build(out: Path) -> int:
         _write(out, page)
         _copy_what_it_links(out, page)
     shutil.copyfile(out / "README.html", out / "index.html")
-    return len(listed) + reference.write(out / "reference")
+    return len(listed) + _write_reference(out / "reference")
 
 
 def _write(out: Path, page: str) -> None:
@@ -55,3 +60,36 @@ def _copy_what_it_links(out: Path, page: str) -> None:
         if link.target and not path.endswith(".md") and (ROOT / path).is_file():
             (out / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / path, out / path)
+
+
+def _write_reference(folder: Path) -> int:
+    """Write pdoc's page of each public module, their index and the search; return how many modules there are."""
+    pdoc.render.configure(docformat="markdown", show_source=False)
+    with warnings.catch_warnings():  # pdoc looks up types where a class is exported, not where it is defined
+        warnings.simplefilter("ignore", UserWarning)
+        modules = {name: _documented(name) for name in names.MODULES}
+        for name, module in modules.items():
+            page = folder / reference_of(name)
+            page.parent.mkdir(parents=True, exist_ok=True)
+            page.write_text(pdoc.render.html_module(module, modules), encoding="utf-8")
+    (folder / "index.html").write_text(pdoc.render.html_index(modules), encoding="utf-8")
+    (folder / "search.js").write_text(pdoc.render.search_index(modules), encoding="utf-8")
+    return len(modules)
+
+
+def reference_of(module: str) -> str:
+    """The page of a module, below the folder of the reference."""
+    return f"{module.replace('.', '/')}.html"
+
+
+def _documented(name: str) -> pdoc.doc.Module:
+    loaded = importlib.import_module(name)
+    vars(loaded).update(names.public_names(loaded))  # some are imported only when they are used
+    module = pdoc.doc.Module(loaded)
+    module.docstring = names.tables_as_lists(module.docstring)
+    for member in module.members.values():
+        if isinstance(member, pdoc.doc.Class):
+            member.docstring = names.tables_as_lists(names.docstring_of(member.obj))
+        else:
+            member.docstring = names.tables_as_lists(member.docstring)
+    return module
