@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_verify.remedies import repair as repairs
-from checkpoint_verify.remedies.steps import Step, read_back
+from checkpoint_verify.commands import repair as repairs
+from checkpoint_verify.commands.steps import Step, read_back
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage, failing
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify.commands import restore
-from checkpoint_verify.remedies import quarantine
-from checkpoint_verify.remedies.restore import put_back
-from checkpoint_verify.remedies.steps import Step
+from checkpoint_verify.commands import change, restore
+from checkpoint_verify.commands.restore import put_back
+from checkpoint_verify.commands.steps import Step
 from checkpointmanager import CheckpointManager, Store
 from checkpointmanager.testing import damage
 
@@ -224,7 +223,7 @@ def test_a_run_that_keeps_many_copies_loses_none(tmp_path: Path) -> None:
 def test_a_run_that_needs_more_copies_than_are_kept_says_so_and_stops(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine, "KEPT", 2)
+    monkeypatch.setattr(change, "KEPT", 2)
     for number in range(4):
         os.truncate(directory / f"claim-{number}.json", 60)
     before = snapshot(directory)

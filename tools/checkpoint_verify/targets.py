@@ -24,8 +24,7 @@ from . import bundle, etcd
 from .exitcodes import UsageError
 from .findings import agent
 from .findings.examine import key_at, key_of
-from .findings.scan import DEVICE_PLUGINS
-from .registry import KUBELET_NAMES
+from .registry import DEVICE_PLUGINS, KUBELET_NAMES
 
 _WORDS = ("paths", "targets", "directory")  # arguments that may name a directory or a file in it
 _OUTPUTS = ("output", "prometheus")  # arguments that name a file to write
