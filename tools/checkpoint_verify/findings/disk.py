@@ -40,7 +40,7 @@ def look(name: str, folder: int | None = None) -> Look:
 
     Only regular files are opened: a device may react to that. In a folder, files on other file systems are refused.
     """
-    _check(os.stat(name, dir_fd=folder, follow_symlinks=False), folder)
+    _refuse_other_than_files(os.stat(name, dir_fd=folder, follow_symlinks=False))
     try:
         descriptor = os.open(name, FILE, dir_fd=folder)
     except OSError as error:
@@ -49,19 +49,19 @@ def look(name: str, folder: int | None = None) -> Look:
         raise
     try:
         status = os.fstat(descriptor)
-        _check(status, folder)
+        _refuse_other_than_files(status)
+        if folder is not None and status.st_dev != os.fstat(folder).st_dev:
+            raise OSError(errno.EXDEV, "is on a different file system from its directory; give its path to check it")
+        if status.st_size > MAX_BYTES:
+            raise TooLarge(f"{status.st_size} bytes, which is too much to read")
         return Look(status, read_open(descriptor, status.st_size))
     finally:
         os.close(descriptor)
 
 
-def _check(status: os.stat_result, folder: int | None) -> None:
+def _refuse_other_than_files(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise NotAFile(what_is(status.st_mode))
-    if folder is not None and status.st_dev != os.fstat(folder).st_dev:
-        raise OSError(errno.EXDEV, "is on a different file system from its directory; give its path to check it")
-    if status.st_size > MAX_BYTES:
-        raise TooLarge(f"{status.st_size} bytes, which is too much to read")
 
 
 def read_open(descriptor: int, size: int) -> bytes:
