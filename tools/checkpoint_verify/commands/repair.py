@@ -6,9 +6,8 @@ import argparse
 import errno
 import os
 from collections.abc import Sequence
-from functools import partial
 
-from checkpointmanager import ANY_KIND, CheckpointManager, Outcome, Reason, RecoveryPlan
+from checkpointmanager import ANY_KIND, CheckpointManager, Outcome, Reason, RecoveryPlan, Store
 from checkpointmanager.format import LOCK, SUFFIX, Damaged, TooNew, open_any
 
 from .. import targets
@@ -80,7 +79,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.drop:
         for step in steps:
             _foresee_drop(step)
-        return _Repair("repair", directory, steps, arguments).carry_out(partial(_drop, directory))
+        change = _Repair("repair", directory, steps, arguments)
+        held = {step.target.path: _raw(step) for step in change.changes}  # before an owner finishes the journal
+
+        def drop(store: Store, step: Step) -> None:
+            blob = held[step.target.path]
+            put_back(store, step, blob) if blob else take_away(store, step)
+
+        return change.carry_out(change.on_store(drop))
     consent = {"rollback": arguments.rollback, "discard": arguments.discard}
     damaged = [step for step in steps if not step.action and _can_be_worked_on(step)]
     if damaged:
@@ -197,18 +203,6 @@ def apply_plans(directory: str, steps: Sequence[Step], count: Count, *, rollback
                 read_back(step)
 
         return each_step(steps, apply, count)
-
-
-def _drop(directory: str, steps: Sequence[Step], count: Count) -> int:
-    """Become the owner, which finishes the journal, and then put back what the files held before. Raises Blocked."""
-    held = [_raw(step) for step in steps]
-    with owned_store(directory, OWNER) as (store, _):
-
-        def drop(step: Step) -> None:
-            blob = held[steps.index(step)]
-            put_back(store, step, blob) if blob else take_away(store, step)
-
-        return each_step(steps, drop, count)
 
 
 def _foresee_drop(step: Step) -> None:
