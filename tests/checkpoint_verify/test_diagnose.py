@@ -175,20 +175,6 @@ def test_a_running_agent_is_to_be_stopped_first(directory: Path) -> None:
     assert "Stop the agent first; the lock is held by 'the agent'" in ended.out
 
 
-def test_the_commands_it_prints_work(directory: Path) -> None:
-    damage.flip_bit(directory, "claim-1")
-    damage.edit_by_hand(directory, "claim-0")
-    damage.edit_by_hand(directory, "claim-2")
-
-    for key in ("claim-1", "claim-0", "claim-2"):
-        for remedy in diagnosis(directory / f"{key}.json")["remedies"]:
-            for command in remedy["commands"]:
-                if command.startswith("checkpoint-verify repair"):
-                    assert called(*shlex.split(command)[1:], "--yes").code == 0
-
-    assert called("--strict", directory).code == 0
-
-
 def test_for_a_missing_key_it_suggests_the_list(directory: Path) -> None:
     ended = called("diagnose", directory, "missing")
 

@@ -70,16 +70,18 @@ def test_list_and_bundle_beside_a_writer(writer_process: tuple[Path, int], tmp_p
 def test_bundle_skips_what_is_removed_while_it_reads(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = disk.pieces
+    real, done = disk.look, list[str]()
 
-    def removed_first(path: str) -> Iterator[bytes]:
-        if path.endswith("claim-1.json"):
+    def removed_after_the_verdict(path: str, folder: int | None = None) -> disk.Look:
+        if folder is None and path.endswith("claim-1.json"):
             Path(path).unlink()
-        return real(path)
+            done.append(path)
+        return real(path, folder)
 
-    monkeypatch.setattr(disk, "pieces", removed_first)
+    monkeypatch.setattr(disk, "look", removed_after_the_verdict)
 
     assert "3 checkpoints" in called("bundle", directory, tmp_path / "claims.tar").out
+    assert done
 
 
 def test_a_temp_file_is_left_over_only_if_no_process_can_be_writing_it(directory: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_verify.remedies import repair as repairs
-from checkpoint_verify.remedies.steps import Step, read_back
+from checkpoint_verify.commands import repair as repairs
+from checkpoint_verify.commands.steps import Step, read_back
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage, failing
 
@@ -78,19 +78,6 @@ def test_discard_removes_only_what_is_beyond_repair_and_keeps_its_bytes(director
     assert not (directory / "claim-1.json").exists()
     assert kept(directory) == [hopeless]
     assert "DONE: 1 discarded, 1 still DAMAGED" in ended.lines[0]
-
-
-def test_all_at_once(directory: Path) -> None:
-    damage.flip_bit(directory, "claim-1")
-    damage.edit_by_hand(directory, "claim-0")
-    damage.edit_by_hand(directory, "claim-2")
-
-    ended = called("repair", "--all", "--rollback", "--discard", "--yes", directory)
-
-    assert ended.code == 0
-    assert ended.lines[0] == "DONE: 1 discarded, 1 repaired, 1 rolled back"
-    assert called("--strict", directory).code == 0
-    assert len(kept(directory)) == 3
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(directory: Path) -> None:
@@ -389,12 +376,6 @@ def test_an_interrupted_repair_says_what_was_done_and_what_not(
     again = called("repair", "--all", "--yes", directory)
     assert again.lines[0] == "INTERRUPTED: 1 repaired, 3 still DAMAGED"
     assert again.lines[-1] == f"next  checkpoint-verify repair --all {directory}"
-
-
-def test_a_long_repair_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
-    directory = hurt_many(tmp_path / "claims", 70)
-
-    assert "repair " in on_terminal("repair", "--all", "--yes", directory).out
 
 
 def test_a_full_disk_is_named_in_the_first_line(directory: Path) -> None:

@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from checkpoint_verify.commands import restore
-from checkpoint_verify.remedies import quarantine
-from checkpoint_verify.remedies.restore import put_back
-from checkpoint_verify.remedies.steps import Step
+from checkpoint_verify.commands import change, restore
+from checkpoint_verify.commands.restore import put_back
+from checkpoint_verify.commands.steps import Step
 from checkpointmanager import CheckpointManager, Store
 from checkpointmanager.testing import damage
 
 from .claims import make_claims
-from .command import NOBODY, called, checkpoint_verify, on_terminal
+from .command import called, checkpoint_verify, on_terminal
 from .state import CLAIMS, crashed, make, snapshot
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
@@ -196,20 +195,6 @@ def test_a_deleted_checkpoint_that_left_its_previous_generation_is_named_and_can
     assert called("--strict", directory).code == 0
 
 
-@as_root
-def test_root_restores_as_the_agent_would(reachable_directory: Path, tmp_path: Path) -> None:
-    directory = reachable_directory
-    backup = make(tmp_path / "backup")
-    os.truncate(directory / "claim-1.json", 60)
-    for path in (directory, *directory.iterdir()):
-        os.chown(path, NOBODY, NOBODY)
-
-    assert called("restore", "--yes", "-d", directory, "claim-1", backup / "claim-1.json").code == 0
-
-    for path in (directory / "claim-1.json", *kept(directory)):
-        assert path.stat().st_uid == NOBODY
-
-
 def test_a_run_that_keeps_many_copies_loses_none(tmp_path: Path) -> None:
     directory = make(tmp_path / "claims", 150)
     for path in directory.glob("claim-*.json"):
@@ -224,7 +209,7 @@ def test_a_run_that_keeps_many_copies_loses_none(tmp_path: Path) -> None:
 def test_a_run_that_needs_more_copies_than_are_kept_says_so_and_stops(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine, "KEPT", 2)
+    monkeypatch.setattr(change, "KEPT", 2)
     for number in range(4):
         os.truncate(directory / f"claim-{number}.json", 60)
     before = snapshot(directory)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -100,11 +99,3 @@ def test_commands_for_the_terminal_inside_the_data_are_escaped(directory: Path) 
 
     assert "\x1b" not in out
     assert "\x9b" not in out
-
-
-def test_a_copy_in_quarantine_can_be_shown(directory: Path) -> None:
-    kept = directory / ".quarantine" / "claim-1.20260101T000000000000Z.checksum-mismatch.json"
-    kept.parent.mkdir()
-    shutil.copy(directory / "claim-1.json", kept)
-
-    assert called("show", kept).code == 0

@@ -1,18 +1,40 @@
-"""One bad night, from the first look to the end: every command that a screen prints is pasted into a terminal."""
+"""One bad night, from the first look to the end: as the manual tells it, and with every printed command pasted."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from pathlib import Path
+
+import pytest
 
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage
 
-from .command import NAME, Ended, called, checkpoint_verify, on_terminal
+from .command import NAME, Ended, called, checkpoint_verify, on_terminal, rendered
 from .state import CLAIMS, claim, crashed, make
 
+MANUAL = Path(__file__).parents[2] / "tools/checkpoint_verify/README.md"
+SCREEN = re.compile(r"^    \$ checkpoint-verify (.+)\n((?:(?:    (?!\$ ).*)?\n)+)", re.MULTILINE)
+VARYING = (  # of the same length everywhere, so that lines break at the same words
+    (re.compile(r"xxh3:[0-9a-f]{16}"), "xxh3:0123456789abcdef"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "2026-11-18 03:12:45"),
+    (re.compile(r"\d{8}T\d{12}Z"), "20261118T031245678901Z"),
+    (re.compile(r"\d+ s  "), "0 s  "),
+    (re.compile(r"\(\d{3} kB\)"), "(276 kB)"),
+)
 COMMAND = re.compile(rf"{re.escape(NAME)} .+$", re.MULTILINE)
+
+
+def power_loss(place: Path) -> tuple[Path, Path]:
+    """A backup, and claims with a journal, three files behind it, and damage of three sorts."""
+    backup = make(place / "backup", 5)
+    directory = crashed(place / "claims", 5)
+    damage.flip_bit(directory, "claim-0", 2000)  # an exact repair
+    damage.truncate(directory, "claim-3", 60)  # only the backup helps
+    (directory / "claim-4.json").rename(directory / ".previous-claim-4")  # deleted by hand
+    return backup, directory
 
 
 def printed(ended: Ended) -> list[str]:
@@ -29,11 +51,7 @@ def pasted(command: str, backup: Path) -> Ended:
 
 
 def test_power_loss_damage_repair_restore_and_a_bundle(tmp_path: Path) -> None:
-    backup = make(tmp_path / "backup", 5)
-    directory = crashed(tmp_path / "claims", 5)  # the power fails: a journal is left, and three files are behind it
-    damage.flip_bit(directory, "claim-0")  # an exact repair
-    damage.truncate(directory, "claim-3", 60)  # only the backup helps
-    (directory / "claim-4.json").rename(directory / ".previous-claim-4")  # deleted by hand
+    backup, directory = power_loss(tmp_path)
     bundle = tmp_path / "evidence.tar"
     assert on_terminal("bundle", directory, bundle).code == 0
 
@@ -65,3 +83,21 @@ def test_power_loss_damage_repair_restore_and_a_bundle(tmp_path: Path) -> None:
         "claim-4": claim(4),
         "ns/new": claim(9),
     }
+
+
+def settled(text: str) -> str:
+    for pattern, instead in VARYING:
+        text = pattern.sub(instead, text)
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def test_the_screens_of_the_manual_are_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    power_loss(tmp_path)
+    screens = list(SCREEN.finditer(MANUAL.read_text()))
+
+    for command, text in (screen.groups() for screen in screens):
+        real, manual = settled(rendered(*shlex.split(command), columns=80)), settled(textwrap.dedent(text))
+        beginning, cut, _ = manual.partition("\n…")
+        assert real.startswith(beginning) if cut else real == manual, command
+    assert len(screens) >= 6

@@ -11,7 +11,7 @@ import pytest
 from checkpoint_verify.commands import COMMANDS
 from checkpointmanager.testing import damage
 
-from .command import NAME, called, checkpoint_verify, environment, on_terminal, rendered
+from .command import NAME, called, checkpoint_verify, environment, on_terminal
 from .state import make
 
 
@@ -27,17 +27,6 @@ def test_colour_on_a_terminal_and_none_in_a_pipe(directory: Path) -> None:
     assert f"→ {NAME} diagnose {shlex.quote(f'{directory}/claim-1.json')}" in shown.out
     assert "\x1b" not in piped.out
     assert sum(line.startswith("damaged: ") for line in piped.lines) == 1
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("list",), ("show", "claim-1"), ("diagnose", "claim-1"), ("diff", "claim-1", "claim-2")],
-    ids=lambda w: w[0],
-)
-def test_the_other_screens_work_on_a_terminal(directory: Path, words: tuple[str, ...]) -> None:
-    damage.flip_bit(directory, "claim-1")
-
-    assert "claim-1" in rendered(words[0], directory, *words[1:], columns=80)
 
 
 def test_colour_can_be_refused(directory: Path) -> None:

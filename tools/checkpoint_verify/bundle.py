@@ -42,13 +42,11 @@ from checkpointmanager.format import (
 from .exitcodes import UsageError
 from .findings import disk
 from .findings.examine import key_of
-from .findings.scan import DEVICE_PLUGINS
-from .registry import KUBELET_NAMES
+from .registry import DEVICE_PLUGINS, KUBELET_NAMES
 from .screens import phrases
 
 SCHEME = "bundle://"  # how a bundle's files are named on screens: bundle:///root/claims.tar/pod-7.json
 MANIFEST = "manifest.json"
-MAX_BYTES = 1 << 30  # of one file; a journal is never larger
 _FILES = "files/"
 _NOUNS = {
     "checkpoint": ("checkpoint", "checkpoints"),
@@ -103,7 +101,7 @@ def unpack(path: str, folder: str) -> None:
     try:
         with tarfile.open(path, "r:") as tar:
             for member in tar:
-                if member.isreg() and member.size <= MAX_BYTES:
+                if member.isreg() and member.size <= disk.MAX_BYTES:
                     content = tar.extractfile(member)
                     found[member.name] = content.read() if content else b""
         manifest = json.loads(found[MANIFEST])
@@ -175,18 +173,12 @@ def _sort_of(name: str) -> str:
 
 
 def _add(tar: tarfile.TarFile, directory: str, name: str, sort: str, content: Content, *, redact: bool) -> None:
-    path = os.path.join(directory, name)
     try:
-        status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-            what = "too large" if stat.S_ISREG(status.st_mode) else disk.what_is(status.st_mode)
-            content.left_out.append({"name": name, "why": what})
-            return
-        blob = b"".join(disk.pieces(path))
+        status, blob = disk.look(os.path.join(directory, name))
     except FileNotFoundError:
         return  # removed meanwhile
-    except OSError as error:
-        content.left_out.append({"name": name, "why": reason_of(error)})
+    except (OSError, disk.NotAFile, disk.TooLarge) as why:
+        content.left_out.append({"name": name, "why": reason_of(why) if isinstance(why, OSError) else str(why)})
         return
     if redact and sort != "lock":
         redacted = _redacted(blob, is_journal=sort == "journal")

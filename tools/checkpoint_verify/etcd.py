@@ -58,13 +58,6 @@ def place_in(word: str) -> Place:
     return Place(tuple(addresses.split(",")), prefix)
 
 
-def store_at(directory: str, *, read_only: bool = False, owner: str = "") -> Any:
-    """What a manager should open: the directory, or the store that a URL names."""
-    if not directory.startswith(SCHEME):
-        return directory
-    return place_in(directory).open(read_only=read_only, owner=owner)
-
-
 def refresh(path: str) -> None:
     """Update the copy of one checkpoint from etcd. Does nothing for a file."""
     if not path.startswith(SCHEME):

@@ -19,7 +19,6 @@ from checkpointmanager.format import (
     SUFFIX,
     Damaged,
     Header,
-    Reason,
     SearchBudget,
     TooNew,
     decode_key,
@@ -33,6 +32,7 @@ from .findings import disk
 from .findings.damage import HEADER_BYTES
 from .findings.finding import Finding, Subject
 from .kubelet import (
+    DEVICE_PLUGINS,
     DRA,
     KUBELET_NAMES,
     NEWEST,
@@ -47,6 +47,7 @@ from .kubelet import (
 )
 
 __all__ = [
+    "DEVICE_PLUGINS",
     "KUBELET_NAMES",
     "NEWEST_KUBELET",
     "NO_CHECKSUM",
@@ -58,7 +59,6 @@ __all__ = [
     "newest_version",
     "parse_version",
     "subject_at",
-    "subject_of",
 ]
 
 NEWEST_KUBELET = version_name(NEWEST)
@@ -74,7 +74,7 @@ def newest_version(kind: str) -> int | None:
     return {schema.kind: schema.version for schema in (CLAIMS, POD_CONFIGS)}.get(kind)
 
 
-def subject_of(header: Header, data: bytes | memoryview) -> Subject | None:
+def _of_checkpoint(header: Header, data: bytes | memoryview) -> Subject | None:
     """The subject of a whole checkpoint; None if its kind is unknown, or the data does not fit its schema."""
     try:
         if header.kind == CLAIMS.kind:
@@ -91,9 +91,7 @@ def subject_at(found: Finding, budget: SearchBudget | None = None) -> Subject | 
     if not found.key or found.kubelet:
         return None
     path, folder = found.path, found.path.rpartition("/")[0] or "."
-    blob = found.blob
-    if not blob and found.reason != Reason.NOT_A_FILE:  # a device may react to being opened
-        blob = _read(path)
+    blob = found.blob or _read(path)
     if whole := _of_whole(blob, found.key):
         return whole
     if (cure := repair(blob, budget)) and (mended := _of_whole(cure.blob, found.key)):
@@ -145,7 +143,7 @@ def _of_whole(blob: bytes, key: str) -> Subject | None:
         header, data = open_sealed(blob, decode_key(key) or "")
     except (Damaged, TooNew):
         return None
-    return subject_of(header, data)
+    return _of_checkpoint(header, data)
 
 
 def _of_damaged(blob: bytes, key: str) -> Subject | None:
@@ -163,10 +161,9 @@ def _of_damaged(blob: bytes, key: str) -> Subject | None:
 
 def _read(path: str) -> bytes:
     try:
-        look = disk.look(path, None)
-    except (OSError, disk.NotAFile):
+        return disk.look(path).blob
+    except (OSError, disk.NotAFile, disk.TooLarge):
         return b""
-    return b"" if look.streamed else look.head
 
 
 def _kubelet_claims(claims: Any) -> Iterator[tuple[str, Subject]]:

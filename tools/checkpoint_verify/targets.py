@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,8 +24,7 @@ from . import bundle, etcd
 from .exitcodes import UsageError
 from .findings import agent
 from .findings.examine import key_at, key_of
-from .findings.scan import DEVICE_PLUGINS
-from .registry import KUBELET_NAMES
+from .registry import DEVICE_PLUGINS, KUBELET_NAMES
 
 _WORDS = ("paths", "targets", "directory")  # arguments that may name a directory or a file in it
 _OUTPUTS = ("output", "prometheus")  # arguments that name a file to write
@@ -101,17 +100,14 @@ def _keyed(key: str, directory: str) -> Target:
 @contextmanager
 def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
     """Inside the block, every URL and bundle of the command line is also the path of a copy."""
-    for name in _WORDS:
-        value = getattr(arguments, name, None)
-        if isinstance(value, list):
-            setattr(arguments, name, [_as_url(word) for word in value])
-        elif isinstance(value, str):
-            setattr(arguments, name, _as_url(value))
+    _replace(arguments, _WORDS, _as_url)
     words = [word for word in _words(arguments) if word.startswith(_SCHEMES)]
     if not words:
         yield
         return
-    _make_absolute(arguments)
+    # The other paths of the command line are relative to the current directory, which changes.
+    _replace(arguments, ("paths", "targets"), _absolute_if_file)
+    _replace(arguments, ("directory", *_OUTPUTS), _absolute)
     before = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="checkpoint-verify-") as folder:
         os.chdir(folder)
@@ -138,15 +134,19 @@ def _as_url(word: str) -> str:
     return bundle.SCHEME + os.path.abspath(word.removeprefix(bundle.SCHEME))
 
 
-def _make_absolute(arguments: argparse.Namespace) -> None:
-    """Make the other paths of the command line absolute: they are relative to the current directory."""
-    for name in (*_WORDS, *_OUTPUTS):
+def _replace(arguments: argparse.Namespace, names: Sequence[str], change: Callable[[str], str]) -> None:
+    """Replace every word in these arguments."""
+    for name in names:
         value = getattr(arguments, name, None)
         if isinstance(value, list):
-            setattr(arguments, name, [_absolute(word) for word in value])
-        elif isinstance(value, str) and (name != "directory" or not value.startswith(_SCHEMES)):
-            setattr(arguments, name, os.path.abspath(value))
+            setattr(arguments, name, [change(word) for word in value])
+        elif isinstance(value, str):
+            setattr(arguments, name, change(value))
 
 
-def _absolute(word: str) -> str:
-    return os.path.abspath(word) if not word.startswith(_SCHEMES) and os.path.lexists(word) else word
+def _absolute(path: str) -> str:
+    return path if path.startswith(_SCHEMES) else os.path.abspath(path)
+
+
+def _absolute_if_file(word: str) -> str:
+    return _absolute(word) if os.path.lexists(word) else word

@@ -6,13 +6,12 @@ import pytest
 
 from checkpoint_verify.kubelet import cpu, memory
 from checkpoint_verify.kubelet.checksum import dump_pointer, dump_value, fnv32a, fnv32a_of_string
-from checkpoint_verify.kubelet.policy import Forms, Reading
+from checkpoint_verify.kubelet.policy import Forms, PolicyState
 from draState.kubelet import STRINGS, Bytes, Map, parse
 
 
 def dump_of(forms: Forms, text: str) -> str:
-    reading = Reading(parse(text.encode()), forms)
-    return dump_pointer(forms.pods_struct, reading.pods.value)
+    return dump_pointer(forms.pods_struct, PolicyState(parse(text.encode()), forms).pods.value)
 
 
 def test_the_checksums_match_published_test_values() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from checkpoint_verify.kubelet import KUBELET_NAMES, KubeletFile, Verdict, inspect
-from tests.checkpoint_verify.kubelet.vectors import VECTORS, Vector, blob_of
+from tests.checkpoint_verify.kubelet.vectors import VECTORS, Vector
 
 UNRECOGNISABLE = (b"{}", b"null")
 OTHER_NAMES = ("x.json", "state", "dra_manager_state", "memory_manager_state", "allocated_pods_state")
@@ -37,6 +35,10 @@ def test_under_its_own_name_the_verdict_is_kubelets(vector: Vector) -> None:
     assert found.verdict is not Verdict.UNKNOWN
     assert found.loads_in["1.37"] is vector.valid
     assert bool(found.reason) is not vector.valid
+    if vector.valid:
+        assert found.format == vector.format
+        assert found.data is not None or vector.blob == b"null"
+        assert found.expected == found.actual or "checksum0" in vector.file or "checksumnull" in vector.file
 
 
 @every(tuple(vector for vector in VECTORS if vector.blob not in UNRECOGNISABLE))
@@ -57,27 +59,6 @@ def test_asked_for_1_35_the_verdict_is_that_of_1_35(vector: Vector) -> None:
     assert is_valid(found) == vector.accepted_by_v1_35, (vector.why, found and found.detail)
     assert found is not None
     assert found.loads_in["1.35"] is vector.accepted_by_v1_35
-
-
-@every(tuple(vector for vector in VECTORS if vector.valid))
-def test_a_valid_file_is_of_the_form_that_it_was_written_in_and_its_data_can_be_shown(vector: Vector) -> None:
-    found = inspect(vector.blob, vector.kind)
-
-    assert found is not None
-    assert found.format == vector.format
-    assert found.data is not None or vector.blob == b"null"
-    assert found.expected == found.actual or "checksum0" in vector.file or "checksumnull" in vector.file
-
-
-def test_a_file_of_a_quarter_megabyte_is_judged_in_well_under_a_second() -> None:
-    blob = blob_of("dra_manager_state/many")
-    assert len(blob) > 240_000
-
-    started = time.process_time()
-    found = inspect(blob, "dra_manager_state")
-
-    assert time.process_time() - started < 1.0
-    assert is_valid(found)
 
 
 @pytest.mark.parametrize("name", sorted(KUBELET_NAMES))

@@ -12,7 +12,7 @@ import pytest
 from checkpoint_verify import cli
 from checkpoint_verify import etcd as etcdurl
 from checkpoint_verify.commands import repair
-from checkpoint_verify.remedies.repair import apply_plans
+from checkpoint_verify.commands.repair import apply_plans
 from checkpointmanager import (
     CheckpointManager,
     CheckpointNotFound,

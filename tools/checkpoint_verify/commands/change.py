@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from checkpointmanager import Store
-from checkpointmanager.format import QUARANTINE
+from checkpointmanager.format import KEPT, KEPT_BYTES, QUARANTINE
 
 from .. import exitcodes
+from ..etcd import SCHEME
 from ..findings.agent import Held, lock_of
 from ..findings.finding import State
 from ..findings.problem import MANY
-from ..remedies.quarantine import refuse_if_too_many
-from ..remedies.steps import Blocked, Step, after_interrupt, each_step, owned_store, refuse_if_held
+from ..findings.quarantine import copies_in, is_needed
 from ..screens import phrases
 from ..screens.documents import path_members, print_document
 from ..screens.screen import (
@@ -28,18 +28,18 @@ from ..screens.screen import (
     FINE,
     ODD,
     Answer,
-    Progress,
     Screen,
     ask,
     check_that_a_user_can_answer,
     progress,
     screen,
 )
+from .steps import Blocked, Count, Step, after_interrupt, each_step, owned_store, refuse_if_held
 
-MANY_CHANGES = 50  # with fewer, a progress bar would vanish before it could be read
+MANY_CHANGES = 50  # are made before the screen counts them
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
-Make = Callable[[Sequence[Step], Progress], int]  # makes the steps, and returns how many before Ctrl-C
+Make = Callable[[Sequence[Step], Count], int]  # makes the steps, and returns how many before Ctrl-C
 
 
 def add_consent(parser: argparse.ArgumentParser) -> None:
@@ -67,12 +67,12 @@ class Change:
         try:
             refuse_if_held(self.directory)
             if keeps:
-                refuse_if_too_many(self.directory, self.changes)
+                _refuse_if_too_many(self.directory, self.changes)
             answer = self._answer(keeps=keeps)
             if answer is not Answer.YES:
                 return self._refused(answer)
-            with progress(self.command, MANY_CHANGES) as bar:
-                done = make(self.changes, bar)
+            with progress(self.command, MANY_CHANGES) as count:
+                done = make(self.changes, count)
         except Blocked as why:
             return self.block(why)
         self.is_interrupted = done < len(self.changes)
@@ -82,9 +82,9 @@ class Change:
     def on_store(self, work: Callable[[Store, Step], None]) -> Make:
         """Makes the steps on the store itself, with its lock."""
 
-        def make(changes: Sequence[Step], bar: Progress) -> int:
-            with owned_store(self.directory, f"checkpoint-verify {self.command}") as store:
-                return each_step(changes, lambda step: work(store, step), bar)
+        def make(changes: Sequence[Step], count: Count) -> int:
+            with owned_store(self.directory, f"checkpoint-verify {self.command}") as (store, _):
+                return each_step(changes, lambda step: work(store, step), count)
 
         return make
 
@@ -165,6 +165,30 @@ class Change:
             return f"PLAN: {said}; nothing was changed", ODD
         style = BAD if damaged or left or self.is_interrupted else FINE
         return f"{'INTERRUPTED' if self.is_interrupted else 'DONE'}: {said}", style
+
+
+def _refuse_if_too_many(directory: str, steps: Sequence[Step]) -> None:
+    """Raises Blocked if the copies that the steps will make, and those that are needed, exceed what is kept."""
+    if directory.startswith(SCHEME):  # etcd keeps a number of copies for each key
+        return
+    sizes = [step.found.size for step in steps]
+    try:
+        kept = copies_in(directory)
+    except OSError:
+        return  # the first copy fails, which says why
+    if _fit([*sizes, *(copy.size for copy in kept)]):
+        return
+    kept = [copy for copy in kept if is_needed(copy, kept)]
+    if not _fit([*sizes, *(copy.size for copy in kept)]):
+        raise Blocked(
+            f"{phrases.count(len(steps), 'copy', 'copies')} would go to quarantine, which has {len(kept):,} that are "
+            f"needed and keeps at most {KEPT:,} of {phrases.size(KEPT_BYTES)}; nothing was touched. Keep everything "
+            f"with `bundle` first, then delete copies with `quarantine purge`, or give fewer KEYs"
+        )
+
+
+def _fit(sizes: Sequence[int]) -> bool:
+    return len(sizes) <= KEPT and sum(sizes) <= KEPT_BYTES
 
 
 def _print_steps(steps: Sequence[Step], screen: Screen, *, planned: bool) -> None:

@@ -15,9 +15,9 @@ from ..findings.diagnosis import GUESS, PROVED, Diagnosis, diagnose
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import Finding, State, Subject
 from ..findings.problem import Severity
+from ..findings.remedies import Remedy, for_checkpoint, for_kubelet, for_unreadable, for_unverified_driver
 from ..findings.summary import summary_of
 from ..registry import subject_at
-from ..remedies.choices import Remedy, for_checkpoint, for_kubelet, for_unreadable, for_unverified_driver
 from ..screens import phrases
 from ..screens.documents import finding_document, print_document, problem_document, subject_document
 from ..screens.screen import BAD, FAINT, ODD, STRONG, Screen, screen

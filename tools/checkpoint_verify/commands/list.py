@@ -14,7 +14,7 @@ from checkpointmanager.format import SearchBudget, boot_id, reason_of
 from .. import exitcodes
 from ..findings.examine import Circumstances, unreadable
 from ..findings.finding import Finding, State, listed
-from ..findings.scan import Surroundings, findings_at
+from ..findings.scan import Scan
 from ..findings.summary import BOOTS, SEARCH_COST, boot_word
 from ..registry import subject_at
 from ..screens import phrases
@@ -83,8 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _findings(path: str, kubelet_version: str | None, closed: set[str]) -> list[Finding]:
     try:
-        wanted = Circumstances(kubelet_version=kubelet_version, subjects=True)
-        return list(findings_at(path, Surroundings(path), wanted))
+        return list(Scan(path, Circumstances(kubelet_version=kubelet_version)).findings())
     except OSError as error:
         print(f"checkpoint-verify: {phrases.shown(path)}: {reason_of(error)}", file=sys.stderr)
         closed.add(path)
@@ -94,7 +93,6 @@ def _findings(path: str, kubelet_version: str | None, closed: set[str]) -> list[
 def _row(found: Finding, now: float, boot: str, budget: SearchBudget) -> Row:
     header = found.header
     written = header.written.timestamp() if header else found.modified if found.kubelet else None
-    subject = found.subject or (subject_at(found, budget) if found.state is not State.GOOD else None)
     return path_members(found.path) | {
         "key": phrases.shown(found.key or phrases.base_name(found.path)),
         "kind": found.kind,
@@ -106,7 +104,7 @@ def _row(found: Finding, now: float, boot: str, budget: SearchBudget) -> Row:
         "bytes": found.size,
         "state": found.state,
         "reason": found.reason,
-        "subject": subject_document(subject),
+        "subject": subject_document(subject_at(found, budget)),
     }
 
 

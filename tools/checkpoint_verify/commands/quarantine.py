@@ -11,19 +11,19 @@ from typing import Any
 from checkpointmanager.format import QUARANTINE, SearchBudget, decode_key, reason_of
 
 from .. import exitcodes
+from ..etcd import SCHEME
 from ..exitcodes import UsageError
 from ..findings.examine import examine_path
 from ..findings.finding import Finding, State, Subject, listed
+from ..findings.quarantine import Copy, copies_in, copy_at, is_needed, present
 from ..findings.summary import SEARCH_COST
 from ..registry import subject_at
-from ..remedies import quarantine
-from ..remedies.quarantine import Copy
-from ..remedies.steps import Step
 from ..screens import phrases
 from ..screens.documents import path_members, print_document, subject_document
 from ..screens.screen import FAINT, Screen, screen
 from ..targets import Target, add_directory
 from .change import Change, add_consent
+from .steps import Step
 
 HELP = "list or delete the copies of damaged files"
 EXAMPLES = """\
@@ -69,12 +69,12 @@ def _list(arguments: argparse.Namespace) -> int:
     code = exitcodes.GOOD
     for path in dict.fromkeys(arguments.paths):
         try:
-            found += quarantine.copies_in(path)
+            found += copies_in(path)
         except OSError as error:
             print(f"checkpoint-verify: {phrases.shown(path)}: {reason_of(error)}", file=sys.stderr)
             code = exitcodes.COULD_NOT_LOOK
     budget = SearchBudget(SEARCH_COST)
-    rows = [(copy, quarantine.present(copy), _subject(copy, budget)) for copy in found]
+    rows = [(copy, present(copy), subject_at(examine_path(copy.path), budget)) for copy in found]
     if arguments.json:
         print_document("quarantine list", code, {"copies": [_document(*row) for row in rows]})
     else:
@@ -90,9 +90,9 @@ def _print_list(rows: list[tuple[Copy, Finding | None, Subject | None]], screen:
             (listed(subject.claims) if subject else "") or "-",
             phrases.age((now - copy.time).total_seconds()),
             phrases.size(copy.size),
-            _now(present),
+            _now(current),
         )
-        for copy, present, subject in rows
+        for copy, current, subject in rows
     ]
     if rows:
         screen.table(
@@ -107,51 +107,51 @@ def _purge(arguments: argparse.Namespace) -> int:
     if not arguments.all and not arguments.targets:
         raise UsageError("give the COPYs to delete, or a directory with --all")
     directory = next(iter(arguments.targets), arguments.directory or ".")
-    if arguments.all:
-        chosen = quarantine.copies_in(directory)
-    else:
-        chosen = [_copy(word, arguments.directory) for word in arguments.targets]
-    needed = {copy.path for copy in chosen if arguments.all and quarantine.is_needed(copy, chosen)}
+    named = [] if arguments.all else [_copy(word, arguments.directory) for word in arguments.targets]
+    chosen = named or copies_in(directory)
+    needed = {copy.path for copy in chosen if arguments.all and is_needed(copy, chosen)}
     directories = {copy.directory for copy in chosen} or {directory}
     if len(directories) > 1:
         raise UsageError("all copies must belong to one directory, because its lock is needed")
-    steps = [_step(copy, is_needed=copy.path in needed) for copy in chosen]
+    steps = [_step(copy, stays=copy.path in needed) for copy in chosen]
     change = Change("quarantine purge", directories.pop(), steps, arguments)
-    return change.carry_out(change.on_store(quarantine.delete), keeps=False)
+    return change.carry_out(change.on_store(_delete), keeps=False)
 
 
-def _step(copy: Copy, *, is_needed: bool) -> Step:
-    found = Finding(copy.path, State.GOOD, key=copy.key)
-    if is_needed:
-        return Step(Target(copy.path, copy.key), found, action="stays", detail="its key is damaged or gone")
-    return Step(Target(copy.path, copy.key), found, action="deleted", detail="for good")
+def _step(copy: Copy, *, stays: bool) -> Step:
+    action, detail = ("stays", "its key is damaged or gone") if stays else ("deleted", "for good")
+    return Step(Target(copy.path, copy.key), Finding(copy.path, State.GOOD, key=copy.key), action=action, detail=detail)
+
+
+def _delete(store: Any, step: Step) -> None:
+    """Delete the copy of a step for good; `store` owns the directory or prefix."""
+    if step.target.path.startswith(SCHEME):
+        store.delete_copy(step.target.path)
+    else:
+        os.unlink(step.target.path)
 
 
 def _copy(word: str, directory: str | None) -> Copy:
     path = word if "/" in word and directory is None else os.path.join(directory or ".", QUARANTINE, word)
-    if found := quarantine.copy_at(path):
+    if found := copy_at(path):
         return found
     if decode_key(word) is not None:
-        kept = [copy for copy in quarantine.copies_in(directory or ".") if copy.key == word]
+        kept = [copy for copy in copies_in(directory or ".") if copy.key == word]
         if kept:
             return kept[-1]
     raise UsageError(f"no such copy: {phrases.shown(word)}; `checkpoint-verify quarantine list` shows all copies")
-
-
-def _subject(copy: Copy, budget: SearchBudget) -> Subject | None:
-    return subject_at(examine_path(copy.path), budget)
 
 
 def _now(found: Finding | None) -> str:
     return "gone" if found is None else f"{found.word} ({found.reason})" if found.reason else found.word
 
 
-def _document(copy: Copy, present: Finding | None, subject: Subject | None) -> dict[str, Any]:
+def _document(copy: Copy, current: Finding | None, subject: Subject | None) -> dict[str, Any]:
     return path_members(copy.path) | {
         "key": copy.key,
         "time": copy.time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "reason": copy.reason,
         "bytes": copy.size,
-        "now": present.state if present else "gone",
+        "now": current.state if current else "gone",
         "subject": subject_document(subject),
     }

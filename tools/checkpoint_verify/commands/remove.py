@@ -7,11 +7,10 @@ import errno
 
 from .. import targets
 from ..exitcodes import UsageError
-from ..remedies.restore import take_away
-from ..remedies.steps import Step, step_for
 from ..targets import Target
 from .change import Change, add_consent
-from .restore import refuse_what_is_not_ours
+from .restore import refuse_what_is_not_ours, take_away
+from .steps import Step, step_for
 
 HELP = "remove checkpoints (needs the lock)"
 EXAMPLES = """\

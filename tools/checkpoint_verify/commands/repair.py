@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 from collections.abc import Sequence
-from functools import partial
 
-from checkpointmanager import Outcome, Reason
-from checkpointmanager.format import LOCK, SUFFIX
+from checkpointmanager import ANY_KIND, CheckpointManager, Outcome, Reason, RecoveryPlan, Store
+from checkpointmanager.format import LOCK, SUFFIX, Damaged, TooNew, open_any
 
 from .. import targets
 from ..etcd import SCHEME
 from ..exitcodes import UsageError
 from ..findings import disk
+from ..findings.agent import AgentUser
 from ..findings.damage import looks_ours
-from ..findings.examine import Circumstances, examine_path
+from ..findings.examine import examine_path
 from ..findings.finding import State
-from ..findings.scan import Surroundings, scan
-from ..remedies.repair import apply_plans, drop_changes, foresee_drop, plan_repairs
-from ..remedies.steps import Blocked, Step, finish
+from ..findings.journal import waiting_in
+from ..findings.scan import Scan
 from ..screens import phrases
-from ..screens.screen import Progress, progress
+from ..screens.screen import progress
 from ..targets import Target
 from .change import MANY_CHANGES, Change, add_consent
+from .restore import put_back, take_away
+from .steps import Blocked, Count, Step, each_step, finish, owned_store, read_back
 
 HELP = "repair damaged checkpoints, finish a journal (needs the lock)"
 EXAMPLES = """\
@@ -33,6 +35,20 @@ EXAMPLES = """\
   checkpoint-verify repair --drop -d /var/lib/agent/claims pod-7      without its change in the journal
   checkpoint-verify repair --all --rollback --discard --yes /var/lib/agent/claims
 """
+
+OWNER = "checkpoint-verify repair"
+_ACTIONS = {
+    Outcome.INTACT: "good",
+    Outcome.REPAIRED: "repaired",
+    Outcome.ROLLED_BACK: "rolled-back",
+    Outcome.DISCARDED: "discarded",
+}
+_FUTURE = {  # the library describes an exact repair as done
+    "and was set back": "and will be set back",
+    "bytes cut off": "bytes will be cut off",
+    "bytes restored": "bytes will be restored",
+    "was reformatted, and is compact again": "was reformatted, and will be compact again",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,19 +78,26 @@ def run(arguments: argparse.Namespace) -> int:
     directory, steps = _steps(arguments)
     if arguments.drop:
         for step in steps:
-            foresee_drop(step)
-        return _Repair("repair", directory, steps, arguments).carry_out(partial(drop_changes, directory))
+            _foresee_drop(step)
+        change = _Repair("repair", directory, steps, arguments)
+        held = {step.target.path: _raw(step) for step in change.changes}  # before an owner finishes the journal
+
+        def drop(store: Store, step: Step) -> None:
+            blob = held[step.target.path]
+            put_back(store, step, blob) if blob else take_away(store, step)
+
+        return change.carry_out(change.on_store(drop))
     consent = {"rollback": arguments.rollback, "discard": arguments.discard}
     damaged = [step for step in steps if not step.action and _can_be_worked_on(step)]
     if damaged:
         try:
-            with progress("planning", MANY_CHANGES) as bar:
-                plan_repairs(directory, damaged, bar, **consent)
+            with progress("planning", MANY_CHANGES) as count:
+                _plan(directory, damaged, count, **consent)
         except Blocked as why:
             return _Repair("repair", directory, steps, arguments).block(why)
 
-    def make(changes: Sequence[Step], bar: Progress) -> int:
-        done = apply_plans(directory, changes, bar, **consent)
+    def make(changes: Sequence[Step], count: Count) -> int:
+        done = apply_plans(directory, changes, count, **consent)
         for step in changes:
             if step.action == "finished" and os.path.lexists(step.target.path):
                 step.leave("the journal is still there; the agent's next start tries again")
@@ -91,10 +114,10 @@ def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
         raise UsageError("give the KEYs or FILEs to repair, or a directory with --all")
     if arguments.all:
         directory = named or "."
-        around = Surroundings(directory)
-        found = list(scan(directory, around, Circumstances()))
+        scan = Scan(directory)
+        found = list(scan.findings())
         damaged = [f for f in found if f.state in (State.DAMAGED, State.UNREADABLE)]
-        steps = [finish(around.journal)] if around.journal else []
+        steps = [finish(scan.journal)] if scan.journal else []
         steps += [Step(Target(f.path, "" if f.kubelet else f.key), f) for f in damaged]
     else:
         directory = given[0].directory
@@ -144,9 +167,87 @@ def _is_ours(target: Target) -> bool:
     if target.directory.startswith(SCHEME) or os.path.lexists(os.path.join(target.directory, LOCK)):
         return True
     try:
-        return looks_ours(disk.look(target.path, None).head)
-    except (OSError, disk.NotAFile):
+        return looks_ours(disk.look(target.path).blob)
+    except (OSError, disk.NotAFile, disk.TooLarge):
         return False
+
+
+def _plan(directory: str, steps: Sequence[Step], count: Count, *, rollback: bool, discard: bool) -> None:
+    """Plan what to do about each file; takes no lock and changes nothing. Raises Blocked."""
+    with owned_store(directory, read_only=True) as (store, user):
+        manager = CheckpointManager(store, ANY_KIND)
+
+        def plan(step: Step) -> None:
+            step.plan = manager.plan_recovery(step.target.real_key)
+            if user and step.plan.reason is Reason.UNREADABLE:
+                step.leave(_cannot_read(step, step.plan, user))
+            else:
+                _foresee(step, step.plan, rollback=rollback, discard=discard)
+
+        if each_step(steps, plan, count) < len(steps):
+            raise KeyboardInterrupt
+
+
+def apply_plans(directory: str, steps: Sequence[Step], count: Count, *, rollback: bool, discard: bool) -> int:
+    """Become the owner of the directory, and apply the plans. Returns how many before Ctrl-C. Raises Blocked."""
+    with owned_store(directory, OWNER) as (store, _):
+        manager = CheckpointManager(store, ANY_KIND)
+
+        def apply(step: Step) -> None:
+            if step.plan is None:  # the journal: opening and closing the directory finishes it
+                return
+            recovery = step.plan.apply(rollback=rollback, discard=discard, manager=manager)
+            step.action = _ACTIONS.get(recovery.outcome, "left")
+            step.detail, step.quarantined = recovery.detail, recovery.quarantined
+            if step.action in ("repaired", "rolled-back"):
+                read_back(step)
+
+        return each_step(steps, apply, count)
+
+
+def _foresee_drop(step: Step) -> None:
+    """Plan to drop the change of a key that is in the journal and not yet in its file."""
+    journal = waiting_in(step.target.directory)
+    if journal is None or step.target.key not in journal.names:
+        step.action, step.detail = "good", "no change of this key waits in a journal"
+        return
+    exists = os.path.lexists(step.target.path)
+    is_removed = step.found.errno == errno.ENOENT
+    if not step.found.waits and not (is_removed and exists):
+        step.action, step.detail = "good", "its file has the newest change already; --drop cannot take that back"
+        return
+    try:
+        header = open_any(_raw(step))[0] if exists else None
+    except (Damaged, TooNew) as damage:
+        step.leave(f"its file cannot be used: {damage}; `remove` drops the whole checkpoint")
+        return
+    what = "a removal" if is_removed else f"generation {step.found.header.generation if step.found.header else '?'}"
+    back = f"generation {header.generation} comes back" if header else "the checkpoint will be gone"
+    step.action, step.detail = "dropped", f"{what} waits in the journal; without it {back}"
+
+
+def _foresee(step: Step, plan: RecoveryPlan, *, rollback: bool, discard: bool) -> None:
+    step.detail = plan.detail.replace("with rollback ", "with --rollback ")
+    if plan.outcome is Outcome.NEEDS_ROLLBACK:
+        step.action = "rolled-back" if rollback else "left"
+    elif plan.outcome is Outcome.HOPELESS:
+        step.action = "discarded" if discard else "left"
+        removal = "it will be removed" if discard else "--discard removes it"
+        step.detail += f"; {removal}, and the agent starts this key from scratch"
+    else:
+        step.action = _ACTIONS[plan.outcome]
+        for done, will in _FUTURE.items():
+            step.detail = step.detail.replace(done, will)
+
+
+def _raw(step: Step) -> bytes:
+    """What the file itself holds, apart from the journal; b"" if there is no file."""
+    return disk.look(step.target.path).blob if os.path.lexists(step.target.path) else b""
+
+
+def _cannot_read(step: Step, plan: RecoveryPlan, user: AgentUser) -> str:
+    give = f"chown {user.uid}:{user.gid} {phrases.quoted(step.target.path)}"
+    return f"{user}, who owns the directory, cannot read the file: {plan.damage}. If it belongs to the agent: {give}"
 
 
 class _Repair(Change):

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+from typing import cast
 
-from checkpointmanager.format import LOCK, SUFFIX, Damaged, TooNew, open_sealed, repair
+from checkpointmanager import CheckpointNotFound, Put, Reason, Remove, Replaces, Store
+from checkpointmanager.format import (
+    LOCK,
+    MAX_GENERATION,
+    SUFFIX,
+    Damaged,
+    TooNew,
+    generation_in,
+    open_any,
+    open_sealed,
+    repair,
+    seal,
+)
 
 from .. import bundle, targets
 from ..etcd import SCHEME
 from ..exitcodes import UsageError
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import Finding, State
-from ..findings.scan import Surroundings, scan
-from ..remedies.restore import put_back
-from ..remedies.steps import Step, step_for
+from ..findings.scan import Scan
 from ..screens import phrases
 from ..targets import Target
 from .change import Change, add_consent
+from .steps import Step, read_back, step_for
 
 HELP = "put back a checkpoint from a file, or all of a backup (needs the lock)"
 EXAMPLES = """\
@@ -29,6 +42,7 @@ EXAMPLES = """\
 A FILE may also be a previous generation or a copy in quarantine. A whole restore changes only what the backup has.
 """
 _CONTENT = Circumstances(named=True, content=True)
+_REPLACED = cast(Reason, "replaced")  # the word in a copy's name: what it holds need not be damaged
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +74,7 @@ def refuse_what_is_not_ours(directory: str) -> None:
     """Nothing is put into the folder of another program, not even a lock file."""
     if directory.startswith(SCHEME) or os.path.lexists(os.path.join(directory, LOCK)) or not os.listdir(directory):
         return
-    if not any(found.header for found in scan(directory, Surroundings(directory), Circumstances())):
+    if not any(found.header for found in Scan(directory).findings()):
         raise UsageError(f"{phrases.shown(directory)} is not a directory of checkpoints")
 
 
@@ -70,14 +84,14 @@ def _whole(source: str, directory: str | None) -> tuple[str, list[tuple[Step, by
     if bundle.is_redacted(source):
         raise UsageError("the bundle was made with --redact, so it has no data to restore")
     chosen = []
-    for found in scan(source, Surroundings(source), Circumstances(content=True)):
+    for found in Scan(source, Circumstances(content=True)).findings():
         if found.kubelet is None and found.key:
             target = Target(os.path.join(directory, found.key + SUFFIX), found.key)
             chosen.append(_step(target, found))
     if not chosen:
         raise UsageError(f"{phrases.shown(source)} has no checkpoints")
     kept = {step.target.key for step, _ in chosen}
-    for found in scan(directory, Surroundings(directory), Circumstances()):
+    for found in Scan(directory).findings():
         if found.key not in kept:
             why = "not in the backup"
             chosen.append((Step(Target(found.path, found.key), found, action="stays", detail=why), b""))
@@ -109,3 +123,80 @@ def _step(target: Target, source: Finding) -> tuple[Step, bytes]:
 
 def _holds(target: Target, blob: bytes) -> bool:
     return examine_path(target.path, _CONTENT).blob == blob
+
+
+def put_back(store: Store, step: Step, blob: bytes) -> None:
+    """Give the step's key these bytes, which are a whole checkpoint of it. Raises OSError or CheckpointError.
+
+    They keep their kind, version, time and data. Their generation rises above every generation of the key that can
+    still be seen, so that neither the journal nor a reader takes an older one for newer.
+    """
+    key = step.target.real_key
+    with store.writing():
+        store.check_owner([key])
+        current, highest = _present(store, key)
+        if current == blob:
+            step.action, step.detail = "good", "it holds exactly this already"
+            return
+        header, data = open_any(blob)
+        stated = header.generation
+        if stated <= highest:
+            header = header._replace(generation=highest + 1)
+            blob = seal(header, data)
+        if header.generation > MAX_GENERATION:
+            raise OSError(errno.EOVERFLOW, f"there is no generation above {highest}")
+        replaces = Replaces.ABSENT if current is None else _replaces(current)
+        _keep(store, step, replaces)
+        _commit(store, Put(key, blob, header.generation, replaces))
+    written = f"generation {stated}, written {header.written:%Y-%m-%d %H:%M:%S} UTC"
+    step.detail = f"{written}, as generation {header.generation}" if stated != header.generation else written
+    read_back(step)
+
+
+def take_away(store: Store, step: Step) -> None:
+    """Remove the step's key. Raises OSError or CheckpointError."""
+    key = step.target.real_key
+    with store.writing():
+        store.check_owner([key])
+        current, highest = _present(store, key)
+        if current is None:
+            step.action, step.detail = "good", "there is no such checkpoint"
+            return
+        _keep(store, step, Replaces.WHOLE)
+        _commit(store, Remove(key, min(highest + 1, MAX_GENERATION)))
+
+
+def _present(store: Store, key: str) -> tuple[bytes | None, int]:
+    """What the key has now, b"" if that cannot be read as a file, and the highest generation that can be seen of it."""
+    current: bytes | None = None
+    highest = store.highest_generation(key)
+    for previous in (False, True):
+        try:
+            blob = store.read(key, previous=previous)
+        except CheckpointNotFound:
+            continue
+        except Damaged as damage:
+            if damage.reason is Reason.UNREADABLE:
+                raise OSError(damage.errno, f"{store.path_of(key)}: {damage.detail}; nothing was changed") from damage
+            blob = b""
+        highest = max(highest, generation_in(blob))
+        current = current if previous else blob
+    return current, highest
+
+
+def _replaces(blob: bytes) -> Replaces:
+    try:
+        open_any(blob)
+    except (Damaged, TooNew):
+        return Replaces.DAMAGED
+    return Replaces.WHOLE
+
+
+def _keep(store: Store, step: Step, replaces: Replaces) -> None:
+    if replaces is not Replaces.ABSENT:
+        step.quarantined = store.quarantine(step.target.real_key, _REPLACED)
+
+
+def _commit(store: Store, change: Put | Remove) -> None:
+    for failure in store.commit([change]).values():
+        raise failure

@@ -10,7 +10,7 @@ from datetime import datetime
 from checkpointmanager.format import Header, boot_id, encode_key
 
 from .. import targets
-from ..findings import damage, disk
+from ..findings import damage
 from ..findings.examine import Circumstances, examine_path
 from ..findings.finding import Finding, State
 from ..findings.summary import boot_word
@@ -56,8 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _copy(found: Finding) -> None:
     sys.stdout.flush()
-    for piece in [found.blob] if found.waits else disk.pieces(found.path):
-        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.write(found.blob)
     sys.stdout.buffer.flush()
 
 
@@ -73,10 +72,8 @@ def _print(found: Finding, screen: Screen) -> None:
         screen.line(damage.sketch(found.blob))
     for warning in found.warnings:
         screen.say((warning, ODD), indent=2)
-    if found.blob and (found.header or found.data is not None):
+    if found.header or found.data is not None:
         screen.json(phrases.pretty_json(found.data))
-    elif found.header:
-        screen.say(("Too large to show here; use --raw.", ODD))
     if found.state is State.DAMAGED:
         _print_damaged(found, found.blob, screen)
 

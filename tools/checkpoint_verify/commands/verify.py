@@ -20,7 +20,8 @@ EXAMPLES = """\
   checkpoint-verify --json /var/lib/kubelet | jq .verdict
   checkpoint-verify --quiet --prometheus /var/lib/node_exporter/checkpoints.prom /var/lib/agent/claims
 """
-MANY_FILES = 5000  # with fewer, a progress bar would vanish before it could be read
+MANY_DIRECTORIES = 500  # are searched before the screen counts them
+MANY_FILES = 5000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,13 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     paths = list(dict.fromkeys(arguments.paths))
     shown = screen(quiet=arguments.quiet or arguments.json)
-    with progress("checking", MANY_FILES, wanted=not arguments.quiet) as bar:
-        searches = [search(path, bar.searched) for path in paths] if arguments.find else []
-        places = [place for found in searches for place in found.found] if arguments.find else paths
-        summaries = [
-            summary_of(path, kubelet_version=arguments.kubelet_version, expect=bar.expect, step=bar.step)
-            for path in dict.fromkeys(places)
-        ]
+    searches = []
+    if arguments.find:
+        with progress("searching directories", MANY_DIRECTORIES, wanted=not arguments.quiet) as step:
+            searches = [search(path, step) for path in paths]
+        paths = list(dict.fromkeys(place for done in searches for place in done.found))
+    with progress("checking files", MANY_FILES, wanted=not arguments.quiet) as step:
+        summaries = [summary_of(path, kubelet_version=arguments.kubelet_version, step=step) for path in paths]
     summaries += [summary for done in searches for summary in summaries_of_search(done)]
     code = exitcodes.worst([summary.exit_code(strict=arguments.strict) for summary in summaries])
     if arguments.json and not arguments.quiet:

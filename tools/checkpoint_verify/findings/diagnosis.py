@@ -1,6 +1,6 @@
 """What most likely happened to a damaged checkpoint: the cause, how certain it is, and the evidence.
 
-Works on bytes and on the file's metadata. remedies/choices.py has what can be done.
+Works on bytes and on the file's metadata. remedies.py has what can be done.
 """
 
 from __future__ import annotations

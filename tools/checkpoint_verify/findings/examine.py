@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
@@ -18,7 +16,6 @@ import orjson
 from xxhash import xxh3_64_intdigest
 
 from checkpointmanager.format import (
-    CHECKSUM_BYTES,
     LOCK,
     MAX_BYTES,
     PREVIOUS,
@@ -29,7 +26,6 @@ from checkpointmanager.format import (
     Reason,
     TooNew,
     checksum_matches,
-    checksum_of,
     decode_key,
     encode_key,
     is_removal,
@@ -39,7 +35,7 @@ from checkpointmanager.format import (
     reason_of,
 )
 
-from ..registry import KubeletFile, Verdict, inspect, newest_version, subject_of
+from ..registry import KUBELET_NAMES, KubeletFile, Verdict, inspect, newest_version
 from ..screens import phrases
 from . import disk
 from .damage import UNRECOGNISED, looks_ours, what_is_left
@@ -48,6 +44,7 @@ from .journal import Waiting, waiting_in
 
 LOOKS = 8  # at a file that is different each time
 PAUSE_SECONDS = 0.02
+PARSED_BYTES = 1 << 20  # the data of larger checkpoints is not parsed, which would take much memory
 
 _VERDICTS = {Verdict.VALID: State.GOOD, Verdict.DAMAGED: State.DAMAGED, Verdict.UNKNOWN: State.UNKNOWN}
 
@@ -67,8 +64,6 @@ class Circumstances:
     named: bool = False  # on the command line: then it must be a state file
     among: Among = Among.CHECKPOINTS
     kubelet_version: str | None = None
-    device: int | None = None  # of the folder; files on other devices are not touched
-    subjects: bool = False  # also find out whose state it is
     content: bool = False  # also keep the bytes and the data
     journal: Waiting | None = None  # of the directory: what it holds may be newer than the file
 
@@ -77,25 +72,20 @@ NAMED = Circumstances(named=True)
 
 
 def examine_path(path: str, circumstances: Circumstances = NAMED) -> Finding:
-    """Examine a file by its path. Only regular files are opened: a device may react to that."""
-    folder, name = os.path.split(path)
+    """Examine a file by its path."""
     try:
-        with suppress(FileNotFoundError):
-            mode = os.lstat(path).st_mode
-            if not stat.S_ISREG(mode):
-                return not_a_file(path, phrases.base_name(path), disk.what_is(mode))
-        circumstances = replace(circumstances, journal=waiting_in(folder or "."))
+        circumstances = replace(circumstances, journal=waiting_in(os.path.dirname(path) or "."))
     except OSError as error:
         return unreadable(path, error)
-    found = examine(name, None, path, circumstances)
+    found = examine(path, None, circumstances)
     return found or unreadable(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
 
-def examine(name: str, folder: int | None, path: str, circumstances: Circumstances) -> Finding | None:
-    """Examine the file `name` in the open folder, or at `path`. None if it was removed meanwhile."""
+def examine(path: str, folder: int | None, circumstances: Circumstances) -> Finding | None:
+    """Examine the file at `path`, by its name in the open folder if one is given. None if it was removed meanwhile."""
     before: tuple[int, ...] | None = None
     for _ in range(1 + LOOKS):
-        found, identity = _look(name, folder, path, circumstances)
+        found, identity = _look(path, folder, circumstances)
         if found is None or found.state is not State.DAMAGED or identity == before:
             return found
         if before is not None:
@@ -126,36 +116,44 @@ def key_at(path: str) -> str:
     return encode_key(kept.key) if kept else key_of(name)
 
 
-def _look(
-    name: str, folder: int | None, path: str, circumstances: Circumstances
-) -> tuple[Finding | None, tuple[int, ...]]:
+def _look(path: str, folder: int | None, circumstances: Circumstances) -> tuple[Finding | None, tuple[int, ...]]:
     """The finding of one look, and the identity of the file that was examined."""
-    whole = MAX_BYTES if circumstances.content else disk.WHOLE_BYTES
-    place = path if folder is None else name
+    name = os.path.basename(path)
     waits: bytes | None = None
     try:
         if circumstances.journal and (waits := circumstances.journal.content_of(name)) is not None:
             look = disk.Look(circumstances.journal.status, waits)
         else:
-            look = disk.look(place, folder, circumstances.device, whole)
-        if look.streamed and not look.checksum_matches and look.status.st_size <= MAX_BYTES:
-            look = disk.look(place, folder, circumstances.device, MAX_BYTES)
+            look = disk.look(path if folder is None else name, folder)
     except FileNotFoundError:
         return None, ()
     except disk.NotAFile as what:
-        return not_a_file(path, name, str(what)), ()
+        return _of_something_else(path, str(what), circumstances), ()
+    except disk.TooLarge as size:
+        return _damaged(path, key_of(name), Damaged(Reason.TOO_LARGE, str(size))), ()
     except OSError as error:
         return unreadable(path, error), ()
-    if is_removal(look.head, decode_key(key_of(name)) or ""):
+    if is_removal(look.blob, decode_key(key_of(name)) or ""):
         return None, ()
-    finding = _judge_streamed(look, name, path) if look.streamed else _judge(look.head, name, path, circumstances)
+    finding = _judge(look.blob, path, circumstances)
     finding.status, finding.waits = look.status, waits is not None
-    if (circumstances.content or finding.waits) and not look.streamed:
-        finding.blob = look.head
+    if circumstances.content or finding.waits:
+        finding.blob = look.blob
         finding.data = _data(finding)
     if finding.state is State.GOOD:
         return finding, ()
-    return finding, (look.status.st_ino, look.status.st_size, xxh3_64_intdigest(look.head))
+    return finding, (look.status.st_ino, look.status.st_size, xxh3_64_intdigest(look.blob))
+
+
+def _of_something_else(path: str, what: str, circumstances: Circumstances) -> Finding:
+    """A finding for anything but a regular file, which was not opened."""
+    name = phrases.base_name(path)
+    if not circumstances.named:
+        if name in KUBELET_NAMES and "link" in what:
+            return unreadable(path, OSError(errno.ELOOP, f"{what}, which is not followed; give the path of its target"))
+        if circumstances.among is not Among.CHECKPOINTS and name not in KUBELET_NAMES:
+            return Finding(path, State.FOREIGN)
+    return _damaged(path, key_of(name), Damaged(Reason.NOT_A_FILE, f"{what} has its name"))
 
 
 def _data(finding: Finding) -> Any:
@@ -164,10 +162,13 @@ def _data(finding: Finding) -> Any:
     return orjson.loads(open_any(finding.blob)[1]) if finding.header else None
 
 
-def _judge(blob: bytes, name: str, path: str, circumstances: Circumstances) -> Finding:
-    key = key_at(path) if circumstances.named else key_of(name)
+def _judge(blob: bytes, path: str, circumstances: Circumstances) -> Finding:
+    key = key_at(path) if circumstances.named else key_of(os.path.basename(path))
     if checksum_matches(blob):
-        return _judge_sealed(blob, path, key, subjects=circumstances.subjects)
+        return _judge_sealed(blob, path, key)
+    if len(blob) > MAX_BYTES:
+        detail = f"{len(blob)} bytes, over the limit of {MAX_BYTES}, and not a checkpoint with a matching checksum"
+        return _damaged(path, key, Damaged(Reason.TOO_LARGE, detail))
     if not looks_ours(blob):
         if kubelet := inspect(blob, path, circumstances.kubelet_version):
             return _of_kubelet(kubelet, path)
@@ -190,11 +191,12 @@ def _may_be_foreign(blob: bytes, among: Among) -> bool:
     return among is Among.KUBELET
 
 
-def _judge_sealed(blob: bytes, path: str, key: str, *, subjects: bool = False) -> Finding:
+def _judge_sealed(blob: bytes, path: str, key: str) -> Finding:
     """A file whose checksum holds is ours. If its name belongs to no key, the key in its header counts."""
     try:
         header, data = open_sealed(blob, decode_key(key) or "") if key else open_any(blob)
-        orjson.loads(data)
+        if len(blob) <= PARSED_BYTES:
+            orjson.loads(data)
     except orjson.JSONDecodeError:
         return _damaged(path, key, Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON"))
     except Damaged as damage:
@@ -203,8 +205,11 @@ def _judge_sealed(blob: bytes, path: str, key: str, *, subjects: bool = False) -
         return Finding(path, State.TOO_NEW, key=key, reason=TOO_NEW, detail=str(newer))
     if newer_version := _beyond_this_installation(header):
         return Finding(path, State.TOO_NEW, key=key, header=header, reason=TOO_NEW, detail=newer_version)
-    subject = subject_of(header, data) if subjects else None
-    return Finding(path, State.GOOD, key=encode_key(header.key), header=header, subject=subject)
+    warnings: tuple[str, ...] = ()
+    if len(blob) > MAX_BYTES:
+        limit = phrases.size(MAX_BYTES)
+        warnings = (f"Larger than {limit}: the agent reads it only if it was configured with a larger max_bytes.",)
+    return Finding(path, State.GOOD, key=encode_key(header.key), header=header, warnings=warnings)
 
 
 def _beyond_this_installation(header: Header) -> str:
@@ -216,28 +221,6 @@ def _beyond_this_installation(header: Header) -> str:
         f"version {header.version} of kind {header.kind}, which only version {header.readable_by} or later may read; "
         f"this installation has version {known}"
     )
-
-
-def _judge_streamed(look: disk.Look, name: str, path: str) -> Finding:
-    """A large file: its checksum was computed while it was read; its data is not parsed."""
-    key, size = key_of(name), look.status.st_size
-    if not look.checksum_matches:
-        detail = f"{size} bytes, over the limit of {MAX_BYTES}, and not a checkpoint with a matching checksum"
-        return _damaged(path, key, Damaged(Reason.TOO_LARGE, detail))
-    found = _judge_sealed(_with_no_data(look.head), path, key)
-    if size > MAX_BYTES and found.state is State.GOOD:
-        limit = phrases.size(MAX_BYTES)
-        found.warnings = (
-            f"Larger than {limit}: the agent reads it only if it was configured with a larger max_bytes.",
-        )
-    return found
-
-
-def _with_no_data(head: bytes) -> bytes:
-    """A small checkpoint with the header of a large one, whose checksum was found to hold."""
-    start = head.find(b',"data":', CHECKSUM_BYTES)
-    body = head[CHECKSUM_BYTES:start] + b',"data":null}\n' if start >= 0 else b"}\n"
-    return checksum_of(body) + body
 
 
 def _of_kubelet(kubelet: KubeletFile, path: str) -> Finding:
@@ -272,10 +255,6 @@ def _damaged(path: str, key: str, damage: Damaged) -> Finding:
         expected=damage.expected,
         actual=damage.actual,
     )
-
-
-def not_a_file(path: str, name: str, what: str) -> Finding:
-    return _damaged(path, key_of(name), Damaged(Reason.NOT_A_FILE, f"{what} has its name"))
 
 
 def unreadable(path: str, error: OSError) -> Finding:

@@ -67,7 +67,7 @@ class Finding:
 
     `key` is its name as files and screens show it: `ns%2Fpod` for the key ns/pod.
 
-    It holds the subject, the bytes and the data only if they were requested.
+    It holds the bytes and the data only if they were requested.
     """
 
     path: str
@@ -82,7 +82,6 @@ class Finding:
     warnings: tuple[str, ...] = ()
     errno: int = 0
     status: os.stat_result | None = None  # of the file that was read
-    subject: Subject | None = None
     waits: bool = False  # in the journal: the file is older, torn or missing until an owner puts it in place
     blob: bytes = field(default=b"", repr=False)  # empty if there is nothing to read, or too much
     data: Any = field(default=None, repr=False)  # None if there is no data

@@ -17,7 +17,6 @@ from datetime import datetime
 from checkpointmanager.format import (
     JOURNAL,
     LOCK,
-    MAX_BYTES,
     MAX_JOURNAL_BYTES,
     PREVIOUS,
     SUFFIX,
@@ -93,11 +92,8 @@ class Waiting:
         """What a file holds; None if it is absent or not whole, which is usual after a power loss."""
         path = os.path.join(self.directory, name)
         try:
-            if not stat.S_ISREG(os.lstat(path).st_mode):
-                return None  # reported as what it is: nothing but a file is ever opened
-            look = disk.look(path, None, whole=MAX_BYTES)
-            return None if look.streamed else change_in(look.head, key, is_previous=name.startswith(PREVIOUS))
-        except (FileNotFoundError, disk.NotAFile):
+            return change_in(disk.look(path).blob, key, is_previous=name.startswith(PREVIOUS))
+        except (FileNotFoundError, disk.NotAFile, disk.TooLarge):
             return None
 
 
@@ -132,7 +128,7 @@ def _read(directory: str, descriptor: int, status: os.stat_result) -> Waiting:
         raise OSError(errno.EFBIG, f"{status.st_size:,} bytes, over the limit of {MAX_JOURNAL_BYTES:,}")
     identity = (directory, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     if identity not in _seen:
-        blob = b"".join(disk.pieces_of(descriptor))
+        blob = disk.read_open(descriptor, status.st_size)
         try:
             found = Waiting(directory, status, blob)
         except TooNew as newer:

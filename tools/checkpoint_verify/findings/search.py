@@ -13,20 +13,17 @@ from dataclasses import dataclass, field
 
 from checkpointmanager.format import LOCK, MAX_LOCK_TEXT_BYTES, PREVIOUS, QUARANTINE, SUFFIX, LockOwner
 
-from ..registry import KUBELET_NAMES, inspect, kind_at
+from ..registry import DEVICE_PLUGINS, KUBELET_NAMES, inspect, kind_at
 from ..screens import phrases
 from . import disk
 from .damage import looks_ours
 from .disk import mounts_below
 from .examine import key_of
-from .scan import DEVICE_PLUGINS
 
 HEADS = 16  # files of a directory that are read to see whether they are checkpoints
 # The layers of container images: hundreds of thousands of directories, and never state.
 IMAGE_LAYERS = frozenset({"overlay2", "overlay", "io.containerd.snapshotter.v1.overlayfs"})
 LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "jfs", "reiserfs", "vfat"})
-
-Watch = Callable[[int], object]
 
 
 @dataclass(slots=True)
@@ -57,8 +54,8 @@ class Search:
         return sentences
 
 
-def search(parent: str, watch: Watch = lambda _: None) -> Search:
-    """Everything below `parent`, including itself, in the order of paths."""
+def search(parent: str, step: Callable[[], object] = lambda: None) -> Search:
+    """Everything below `parent`, including itself, in the order of paths. `step` is called for each directory."""
     done = Search(parent)
     mounted = mounts_below(parent)
     waiting = [parent]
@@ -71,7 +68,7 @@ def search(parent: str, watch: Watch = lambda _: None) -> Search:
                 done.closed.append((path, error))
             continue
         done.searched += 1
-        watch(done.searched)
+        step()
         if _is_state(path, names):
             done.found.append(path)
             of_kubelet = any(name in KUBELET_NAMES for name in names)
@@ -122,6 +119,6 @@ def _is_known(path: str) -> bool:
 
 def _head(path: str) -> bytes:
     try:
-        return disk.look(path, None).head
-    except (OSError, disk.NotAFile):
+        return disk.look(path).blob
+    except (OSError, disk.NotAFile, disk.TooLarge):
         return b""

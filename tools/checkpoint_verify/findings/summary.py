@@ -14,11 +14,11 @@ from checkpointmanager.format import SearchBudget, boot_id
 from .. import exitcodes
 from ..registry import subject_at
 from . import problem
-from .agent import ROOT, refusal_of_file
-from .examine import Circumstances, stands_in_a_place, unreadable
+from .agent import ROOT, Held, refusal_of_file
+from .examine import Circumstances, unreadable
 from .finding import Finding, State
 from .problem import Problem, Severity
-from .scan import Surroundings, findings_at
+from .scan import Scan
 from .search import Search
 
 SEARCH_COST = 5_000_000_000  # bytes to hash, for all damaged files together: one or two tenths of a second
@@ -38,9 +38,7 @@ def boot_word(boot: str, current: str) -> str:
 class Summary:
     """Everything that verify reports about one path."""
 
-    path: str
-    is_directory: bool = False
-    around: Surroundings = field(init=False)
+    scan: Scan
     states: Counter[State] = field(default_factory=Counter)  # of checkpoints and kubelet files
     reasons: Counter[str] = field(default_factory=Counter)  # of the damaged ones
     kinds: Counter[tuple[str, int]] = field(default_factory=Counter)  # kind and version
@@ -53,8 +51,13 @@ class Summary:
     problems: list[Problem] = field(default_factory=list)
     _budget: SearchBudget = field(default_factory=lambda: SearchBudget(SEARCH_COST))
 
-    def __post_init__(self) -> None:
-        self.around = Surroundings(self.path)
+    @property
+    def path(self) -> str:
+        return self.scan.path
+
+    @property
+    def is_directory(self) -> bool:
+        return self.scan.is_directory
 
     @property
     def files(self) -> int:
@@ -103,7 +106,7 @@ class Summary:
         self.problems += problems
 
     def _refusal_of(self, found: Finding) -> Problem | None:
-        user = self.around.user
+        user = self.scan.user
         if user is None or user.uid == ROOT:  # root may read everything
             return None
         if found.header and found.status:
@@ -115,35 +118,29 @@ class Summary:
 
     def close(self) -> None:
         """Add what concerns the directory as a whole."""
-        around = self.around
-        self.problems += around.refusals
-        self.problems += map(problem.torn_previous, around.torn)
-        if around.temps:
-            self.problems.append(problem.left_over(self.path, len(around.temps)))
-        self.problems += [problem.orphan(one) for one in around.orphans if one.header]
-        if around.journal:
-            self.problems.append(problem.waiting(around.journal))
-            if around.journal.damaged:
-                self.problems.append(problem.damaged_records(around.journal))
-        self.problems += [problem.note(self.path, sentence) for sentence in around.notes]
+        scan = self.scan
+        self.problems += scan.refusals
+        self.problems += map(problem.torn_previous, scan.torn)
+        if scan.temps:
+            self.problems.append(problem.left_over(self.path, len(scan.temps)))
+        self.problems += [problem.orphan(one) for one in scan.orphans if one.header]
+        if scan.journal:
+            self.problems.append(problem.waiting(scan.journal))
+            if scan.journal.damaged:
+                self.problems.append(problem.damaged_records(scan.journal))
+        self.problems += [problem.note(self.path, sentence) for sentence in scan.notes]
         kinds = sorted({kind for kind, _ in self.kinds})
         if len(kinds) > 1 and self.is_directory:
             self.problems.append(problem.several_kinds(self.path, kinds))
-        if self.is_directory and not (self.files or around.previous or self.problems) and around.lock.held == "absent":
+        if self.is_directory and not (self.files or scan.previous or self.problems) and scan.lock.held is Held.ABSENT:
             self.problems.append(problem.nothing_found(self.path))
 
 
-def summary_of(
-    path: str,
-    *,
-    kubelet_version: str | None = None,
-    expect: Callable[[int], object] = lambda _: None,
-    step: Callable[[], object] = lambda: None,
-) -> Summary:
-    """Check a directory or a file. `expect` is called with the number of files ahead, `step` after each."""
-    summary = Summary(path, os.path.isdir(path) and not stands_in_a_place(path))
+def summary_of(path: str, *, kubelet_version: str | None = None, step: Callable[[], object] = lambda: None) -> Summary:
+    """Check a directory or a file. `step` is called after each file."""
+    summary = Summary(Scan(path, Circumstances(kubelet_version=kubelet_version)))
     try:
-        for found in findings_at(path, summary.around, Circumstances(kubelet_version=kubelet_version), expect):
+        for found in summary.scan.findings():
             summary.add(found)
             step()
     except OSError as error:
@@ -154,7 +151,7 @@ def summary_of(
 
 def summaries_of_search(done: Search) -> list[Summary]:
     """Problems of the search itself: it found nothing, or could not enter every directory. Usually empty."""
-    summary = Summary(done.parent, is_directory=True)
+    summary = Summary(Scan(done.parent))
     if done.closed:
         summary.problems.append(problem.closed(done.parent, done.closed))
     elif not done.found:

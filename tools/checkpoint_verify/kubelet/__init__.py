@@ -18,9 +18,21 @@ from __future__ import annotations
 
 from .dra import NO_CHECKSUM
 from .inspection import inspect
-from .verdict import DRA, KUBELET_NAMES, NEWEST, NVIDIA, KubeletFile, Verdict, kind_at, parse_version, version_name
+from .verdict import (
+    DEVICE_PLUGINS,
+    DRA,
+    KUBELET_NAMES,
+    NEWEST,
+    NVIDIA,
+    KubeletFile,
+    Verdict,
+    kind_at,
+    parse_version,
+    version_name,
+)
 
 __all__ = [
+    "DEVICE_PLUGINS",
     "DRA",
     "KUBELET_NAMES",
     "NEWEST",

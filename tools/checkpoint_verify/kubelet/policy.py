@@ -44,77 +44,6 @@ class Forms:
     zero_unknown_in: tuple[int, ...] = ()
 
 
-class Reading:
-    """One document decoded in all forms, each on first use."""
-
-    def __init__(self, document: Node, forms: Forms) -> None:
-        self._document = document
-        self.forms = forms
-
-    @cached_property
-    def outer(self) -> Decoded:
-        """The text form: the copy for older kubelets and the sealed text."""
-        plain = self.forms.plain_struct
-        return self._decode(replace(plain, fields=plain.fields + _SEAL))
-
-    @cached_property
-    def inner(self) -> Decoded:
-        """The content of the sealed text."""
-        struct = self.forms.text_struct
-        return decode_text(struct, self.outer.value["Data"], _preset(struct), "data")
-
-    @cached_property
-    def pods(self) -> Decoded:
-        """The struct form with pod entries."""
-        return self._decode(self.forms.pods_struct)
-
-    @cached_property
-    def plain(self) -> Decoded:
-        """The struct form without pod entries, which every kubelet knows."""
-        return self._decode(self.forms.plain_struct)
-
-    @property
-    def sealed(self) -> bool:
-        """True if kubelet takes this for the text form, and so never falls back to an older form."""
-        return bool(self.outer.value["Data"] or self.outer.value["DataChecksum"])
-
-    @property
-    def has_pods(self) -> bool:
-        """True if there are entries that the plain form would lose."""
-        return bool(self.pods.value["PodEntries"])
-
-    @property
-    def shape(self) -> str:
-        """The form that the document appears to have."""
-        if self.sealed:
-            return self.forms.text
-        return self.forms.pods if self.has_pods else self.forms.plain
-
-    @property
-    def copy_agrees(self) -> bool:
-        """True if the copy for older kubelets says the same as the text."""
-        copy, text = self.plain.value, self.inner.value
-        return all((copy[name] or None) == (text[name] or None) for name in copy if name != "Checksum")
-
-    @cached_property
-    def text_checksum(self) -> int:
-        """The checksum of the sealed text."""
-        return fnv32a_of_string(self.outer.value["Data"])
-
-    @cached_property
-    def pods_checksums(self) -> tuple[int, ...]:
-        """The checksums that pass for the form with pod entries; the first is the one that kubelet writes."""
-        return _checksums(self.forms.pods_struct, self.pods.value, self.forms.pods_aliases)
-
-    @cached_property
-    def plain_checksums(self) -> tuple[int, ...]:
-        """The checksums that pass for the plain form; the first is the one that kubelet writes."""
-        return _checksums(self.forms.plain_struct, self.plain.value, self.forms.plain_aliases)
-
-    def _decode(self, struct: Struct) -> Decoded:
-        return decode(struct, self._document, _preset(struct))
-
-
 def _preset(struct: Struct) -> Any:
     """The value that kubelet decodes over: zero values, but empty maps at the top level."""
     return {field.name: {} if isinstance(field.type, Map) else field.type.zero() for field in struct.fields}
@@ -126,89 +55,87 @@ def _checksums(struct: Struct, value: Any, aliases: tuple[str, ...]) -> tuple[in
 
 
 class PolicyState:
-    """One document of a policy manager, to be judged by any kubelet version."""
+    """One document of a policy manager, decoded in all forms, each on first use, and judged by any kubelet version."""
 
     def __init__(self, document: Node, forms: Forms) -> None:
+        self._document = document
         self._forms = forms
-        self._reading = Reading(document, forms)
 
     def judge(self, minor: int) -> Judgement:
         """What kubelet 1.`minor` makes of the document."""
-        reading = self._reading
-        read = (reading.outer, reading.inner) if reading.sealed else (reading.pods,)
+        read = (self.outer, self.inner) if self.sealed else (self.pods,)
         return self._judge(minor).warn(*member_warnings(minor, *read))
 
     def _judge(self, minor: int) -> Judgement:
         if minor < TEXT_FORM_SINCE:
             return self._judge_older(minor)
-        return self._judge_text(minor) if self._reading.sealed else self._judge_structs(minor)
+        return self._judge_text(minor) if self.sealed else self._judge_structs(minor)
 
     def _judge_text(self, minor: int) -> Judgement:
-        reading, form = self._reading, self._forms.text
-        if reading.outer.problems:
-            return damaged(form, "wrong-shape", _undecodable(reading.outer.problems[0], minor))
-        stored, expected = reading.outer.value["DataChecksum"], reading.text_checksum
+        form = self._forms.text
+        if self.outer.problems:
+            return damaged(form, "wrong-shape", _undecodable(self.outer.problems[0], minor))
+        stored, expected = self.outer.value["DataChecksum"], self.text_checksum
         if stored != expected:
             return damaged(form, "checksum-mismatch", _mismatch("data", minor), expected, stored)
-        if reading.inner.problems:
-            detail = _undecodable(reading.inner.problems[0], minor)
+        if self.inner.problems:
+            detail = _undecodable(self.inner.problems[0], minor)
             return damaged(form, "wrong-shape", detail, expected, stored)
-        return self._loaded(form, reading.inner.value, minor, stored, expected).warn(*self._copy_warnings)
+        return self._loaded(form, self.inner.value, minor, stored, expected).warn(*self._copy_warnings)
 
     def _judge_structs(self, minor: int) -> Judgement:
-        reading, forms = self._reading, self._forms
-        stored = reading.plain.value["Checksum"]
-        if not reading.pods.problems and stored in reading.pods_checksums:
-            return self._loaded(forms.pods, reading.pods.value, minor, stored, stored)
-        if reading.plain.problems:
-            return damaged(reading.shape, "wrong-shape", _undecodable(reading.plain.problems[0], minor))
+        forms = self._forms
+        stored = self.plain.value["Checksum"]
+        if not self.pods.problems and stored in self.pods_checksums:
+            return self._loaded(forms.pods, self.pods.value, minor, stored, stored)
+        if self.plain.problems:
+            return damaged(self.shape, "wrong-shape", _undecodable(self.plain.problems[0], minor))
         if stored == 0:
             return self._taken_unchecked(minor)
-        if stored in reading.plain_checksums:
-            return self._loaded(forms.plain, reading.plain.value, minor, stored, stored)
-        expected = (reading.pods_checksums if reading.has_pods else reading.plain_checksums)[0]
-        return damaged(reading.shape, "checksum-mismatch", _mismatch("content", minor), expected, stored)
+        if stored in self.plain_checksums:
+            return self._loaded(forms.plain, self.plain.value, minor, stored, stored)
+        expected = (self.pods_checksums if self.has_pods else self.plain_checksums)[0]
+        return damaged(self.shape, "checksum-mismatch", _mismatch("content", minor), expected, stored)
 
     def _judge_older(self, minor: int) -> Judgement:
-        reading, forms = self._reading, self._forms
-        if reading.plain.problems:
-            return damaged(reading.shape, "wrong-shape", _undecodable(reading.plain.problems[0], minor))
-        stored, expected = reading.plain.value["Checksum"], reading.plain_checksums[0]
+        forms = self._forms
+        if self.plain.problems:
+            return damaged(self.shape, "wrong-shape", _undecodable(self.plain.problems[0], minor))
+        stored, expected = self.plain.value["Checksum"], self.plain_checksums[0]
         if stored == expected:
-            loaded = self._loaded(reading.shape, reading.plain.value, minor, stored, expected)
+            loaded = self._loaded(self.shape, self.plain.value, minor, stored, expected)
             return loaded.warn(self._seal_warning)
         if stored == 0 and minor in forms.zero_unknown_in:
             detail = f"Whether kubelet {version_name(minor)} accepts checksum 0 is not known."
-            return unknown(reading.shape, detail, stored)
+            return unknown(self.shape, detail, stored)
         if stored == 0 and minor >= forms.zero_accepted_since:
             return self._taken_unchecked(minor)
         newest = self._judge(NEWEST)
         if stored == 0 or newest.verdict is not Verdict.VALID:
-            return damaged(reading.shape, "checksum-mismatch", _mismatch("content", minor), expected, stored)
+            return damaged(self.shape, "checksum-mismatch", _mismatch("content", minor), expected, stored)
         return self._judge_newer_form(newest, minor, stored)
 
     def _judge_newer_form(self, newest: Judgement, minor: int, stored: int) -> Judgement:
         """A document that the newest kubelet loads, but whose plain form does not match its checksum."""
-        version, expected = version_name(minor), self._reading.plain_checksums[0]
+        version, expected = version_name(minor), self.plain_checksums[0]
         refused = f"Kubelet {version} refuses this file as corrupted, though {_NEWEST} loads it: "
-        if self._reading.sealed:
+        if self.sealed:
             detail = refused + "the copy for older kubelets does not match its checksum."
             return damaged(newest.format, "compat-copy", detail, expected, stored)
-        if minor == POD_FORM_IN and stored in self._reading.plain_checksums:
+        if minor == POD_FORM_IN and stored in self.plain_checksums:
             detail = f"Whether kubelet {version} accepts this checksum is not known."
             return unknown(newest.format, detail, stored)
-        if minor == POD_FORM_IN and stored == self._reading.pods_checksums[0]:
+        if minor == POD_FORM_IN and stored == self.pods_checksums[0]:
             gate = f"Kubelet {version} loads this form only with the feature gate PodLevelResourceManagers."
             return replace(newest, detail=gate, loads=None).warn(gate)
         detail = refused + f"it is of a form that {version} does not read."
         return damaged(newest.format, "other-version", detail, expected, stored)
 
     def _taken_unchecked(self, minor: int) -> Judgement:
-        reading = self._reading
-        loaded = self._loaded(reading.shape, reading.plain.value, minor, 0, reading.plain_checksums[0])
+        loaded = self._loaded(self.shape, self.plain.value, minor, 0, self.plain_checksums[0])
         return loaded.warn(
             "The checksum is 0 or missing: kubelet accepts the content unchecked.",
-            "Kubelet reads this file without its podEntries." if reading.has_pods else "",
+            "Kubelet reads this file without its podEntries." if self.has_pods else "",
         )
 
     def _loaded(self, form: str, value: Any, minor: int, stored: int, expected: int) -> Judgement:
@@ -225,18 +152,80 @@ class PolicyState:
 
     @property
     def _copy_warnings(self) -> tuple[str, ...]:
-        reading = self._reading
-        sound = reading.plain.value["Checksum"] == reading.plain_checksums[0]
+        sound = self.plain.value["Checksum"] == self.plain_checksums[0]
         return (
-            "" if reading.copy_agrees else "The copy for older kubelets differs from data.",
+            "" if self.copy_agrees else "The copy for older kubelets differs from data.",
             "" if sound else "The copy for older kubelets (before 1.37) does not match its checksum.",
         )
 
     @property
     def _seal_warning(self) -> str:
-        if not self._reading.sealed or self._judge_text(NEWEST).verdict is Verdict.VALID:
+        if not self.sealed or self._judge_text(NEWEST).verdict is Verdict.VALID:
             return ""
         return f"Only the copy for older kubelets is sound: kubelet {_NEWEST} refuses this file."
+
+    @cached_property
+    def outer(self) -> Decoded:
+        """The text form: the copy for older kubelets and the sealed text."""
+        plain = self._forms.plain_struct
+        return self._decode(replace(plain, fields=plain.fields + _SEAL))
+
+    @cached_property
+    def inner(self) -> Decoded:
+        """The content of the sealed text."""
+        struct = self._forms.text_struct
+        return decode_text(struct, self.outer.value["Data"], _preset(struct), "data")
+
+    @cached_property
+    def pods(self) -> Decoded:
+        """The struct form with pod entries."""
+        return self._decode(self._forms.pods_struct)
+
+    @cached_property
+    def plain(self) -> Decoded:
+        """The struct form without pod entries, which every kubelet knows."""
+        return self._decode(self._forms.plain_struct)
+
+    @property
+    def sealed(self) -> bool:
+        """True if kubelet takes this for the text form, and so never falls back to an older form."""
+        return bool(self.outer.value["Data"] or self.outer.value["DataChecksum"])
+
+    @property
+    def has_pods(self) -> bool:
+        """True if there are entries that the plain form would lose."""
+        return bool(self.pods.value["PodEntries"])
+
+    @property
+    def shape(self) -> str:
+        """The form that the document appears to have."""
+        if self.sealed:
+            return self._forms.text
+        return self._forms.pods if self.has_pods else self._forms.plain
+
+    @property
+    def copy_agrees(self) -> bool:
+        """True if the copy for older kubelets says the same as the text."""
+        copy, text = self.plain.value, self.inner.value
+        return all((copy[name] or None) == (text[name] or None) for name in copy if name != "Checksum")
+
+    @cached_property
+    def text_checksum(self) -> int:
+        """The checksum of the sealed text."""
+        return fnv32a_of_string(self.outer.value["Data"])
+
+    @cached_property
+    def pods_checksums(self) -> tuple[int, ...]:
+        """The checksums that pass for the form with pod entries; the first is the one that kubelet writes."""
+        return _checksums(self._forms.pods_struct, self.pods.value, self._forms.pods_aliases)
+
+    @cached_property
+    def plain_checksums(self) -> tuple[int, ...]:
+        """The checksums that pass for the plain form; the first is the one that kubelet writes."""
+        return _checksums(self._forms.plain_struct, self.plain.value, self._forms.plain_aliases)
+
+    def _decode(self, struct: Struct) -> Decoded:
+        return decode(struct, self._document, _preset(struct))
 
 
 def _mismatch(what: str, minor: int) -> str:

@@ -23,6 +23,7 @@ NVIDIA = "nvidia_checkpoint"  # not kubelet's, but beside its files on many node
 POD_KINDS = (ALLOCATED, ACTUATED, POD_STATUS)
 
 KUBELET_NAMES = (DRA, CPU, MEMORY, DEVICES, *POD_KINDS, HEALTH)  # each kind is the name of its file
+DEVICE_PLUGINS = "device-plugins"  # the folder below kubelet's in which the file DEVICES is
 NVIDIA_NAME = "checkpoint.json"
 _NVIDIA_FOLDER = ".nvidia.com"  # gpu.nvidia.com, compute-domain.nvidia.com
 

@@ -175,11 +175,11 @@ def _journal_document(journal: Waiting | None) -> dict[str, Any] | None:
 
 
 def _path_document(summary: Summary, *, strict: bool) -> dict[str, Any]:
-    around = summary.around
+    scan = summary.scan
     this, earlier, unknown = summary.boots_counted()
     return path_members(summary.path) | {
         "type": "directory" if summary.is_directory else "file",
-        "of_kubelet": around.of_kubelet,
+        "of_kubelet": scan.of_kubelet,
         "exit_code": summary.exit_code(strict=strict),
         "files": summary.files,
         "states": {state: summary.states[state] for state in State if state is not State.FOREIGN},
@@ -191,11 +191,11 @@ def _path_document(summary: Summary, *, strict: bool) -> dict[str, Any]:
         "generations": {"lowest": summary.lowest_generation, "highest": summary.highest_generation},
         "boots": {"this": this, "earlier": earlier, "unknown": unknown},
         "bytes": {"total": summary.octets, "largest": summary.largest},
-        "previous": {"count": around.previous, "torn": len(around.torn), "orphans": len(around.orphans)},
-        "temp_files": len(around.temps),
-        "quarantined": around.quarantined,
-        "foreign": around.foreign,
-        "lock": lock_document(around.lock),
-        "journal": _journal_document(around.journal),
+        "previous": {"count": scan.previous, "torn": len(scan.torn), "orphans": len(scan.orphans)},
+        "temp_files": len(scan.temps),
+        "quarantined": scan.quarantined,
+        "foreign": scan.foreign,
+        "lock": lock_document(scan.lock),
+        "journal": _journal_document(scan.journal),
         "kubelet": [kubelet_document(found) for found in summary.kubelet],
     }

@@ -64,9 +64,9 @@ def _samples(summary: Summary, strict: bool, now: int) -> Iterator[tuple[str, st
     yield "not_usable", "", summary.count(Severity.UNUSABLE)
     yield "warnings", "", summary.count(Severity.WARNING)
     yield "bytes", "", summary.octets
-    yield "temp_files", "", len(summary.around.temps)
-    yield "quarantined", "", summary.around.quarantined
-    yield "previous_torn", "", len(summary.around.torn)
+    yield "temp_files", "", len(summary.scan.temps)
+    yield "quarantined", "", summary.scan.quarantined
+    yield "previous_torn", "", len(summary.scan.torn)
     yield "verify_last_run_timestamp_seconds", "", now
     yield "verify_last_run_result", "", summary.exit_code(strict=strict)
 

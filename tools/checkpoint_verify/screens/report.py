@@ -57,7 +57,7 @@ def verdict_of(summaries: Sequence[Summary], *, strict: bool) -> tuple[str, str]
 
 
 def _unusable(summaries: Sequence[Summary], files: int, noun: str) -> str:
-    if any(summary.around.refusals for summary in summaries):
+    if any(summary.scan.refusals for summary in summaries):
         return f"NOT USABLE: {phrases.count(files, noun)}, but the agent cannot start"
     refused = sum(summary.count(Severity.UNUSABLE) for summary in summaries)
     if refused == sum(summary.states[State.TOO_NEW] for summary in summaries):
@@ -122,7 +122,7 @@ def print_report(summaries: Sequence[Summary], screen: Screen, *, strict: bool, 
 
 def _saw_nothing(summary: Summary) -> bool:
     """True if there is nothing to sum up: nothing was found, or the path could not be read."""
-    return not summary.files and not summary.around.previous and summary.around.lock.held is Held.ABSENT
+    return not summary.files and not summary.scan.previous and summary.scan.lock.held is Held.ABSENT
 
 
 def one_line(group: Group) -> str:
@@ -138,7 +138,7 @@ def _print_places(summaries: Sequence[Summary], screen: Screen, *, strict: bool)
     for summary in summaries:
         verdict, style = verdict_of([summary], strict=strict)
         wrong = sum(summary.count(severity) for severity in (Severity.DAMAGED, Severity.UNSEEN, Severity.UNUSABLE))
-        lock = summary.around.lock.held.value if summary.is_directory and not summary.around.of_kubelet else "-"
+        lock = summary.scan.lock.held.value if summary.is_directory and not summary.scan.of_kubelet else "-"
         rows.append(
             (
                 phrases.shown(summary.path),
@@ -191,8 +191,8 @@ def _print_summary(summary: Summary, screen: Screen) -> None:
     screen.say((phrases.shown(summary.path), STRONG))
     if summary.kubelet:
         _print_kubelet(summary.kubelet, screen)
-    around = summary.around
-    if summary.is_directory and (summary.files > len(summary.kubelet) or not around.of_kubelet):
+    scan = summary.scan
+    if summary.is_directory and (summary.files > len(summary.kubelet) or not scan.of_kubelet):
         screen.pairs(_summary(summary))
         if summary.states[State.DAMAGED] > sum(found.state is State.DAMAGED for found in summary.kubelet):
             screen.line(f"  next         {phrases.command('repair --dry-run --all', summary.path)}")
@@ -201,7 +201,7 @@ def _print_summary(summary: Summary, screen: Screen) -> None:
 
 
 def _summary(summary: Summary) -> list[tuple[str, str]]:
-    states, around = summary.states, summary.around
+    states, scan = summary.states, summary.scan
     this, earlier, unknown = summary.boots_counted()
     sizes = f"{phrases.size(summary.octets)}, the largest {phrases.size(summary.largest)}" if summary.files else ""
     no_temps = "" if summary.path.startswith("etcd://") else "none"  # etcd has no such files
@@ -212,12 +212,12 @@ def _summary(summary: Summary) -> list[tuple[str, str]]:
         ("generations", _span(summary.lowest_generation, summary.highest_generation)),
         ("boots", ", ".join(b for b in boots if not b.startswith("0 "))),
         ("size", sizes),
-        ("previous", f"{around.previous:,} kept for a rollback, {len(around.torn):,} torn" if around.previous else ""),
-        ("temp files", f"{len(around.temps):,} left over" if around.temps else no_temps),
-        ("quarantined", phrases.count(around.quarantined, "copy", "copies") if around.quarantined else "none"),
-        ("other files", f"{around.foreign:,}, not checked" if around.foreign else ""),
-        ("journal", f"waits: {around.journal}" if around.journal else ""),
-        ("lock", str(around.lock) if around.lock.held is not Held.ABSENT else "no lock file"),
+        ("previous", f"{scan.previous:,} kept for a rollback, {len(scan.torn):,} torn" if scan.previous else ""),
+        ("temp files", f"{len(scan.temps):,} left over" if scan.temps else no_temps),
+        ("quarantined", phrases.count(scan.quarantined, "copy", "copies") if scan.quarantined else "none"),
+        ("other files", f"{scan.foreign:,}, not checked" if scan.foreign else ""),
+        ("journal", f"waits: {scan.journal}" if scan.journal else ""),
+        ("lock", str(scan.lock) if scan.lock.held is not Held.ABSENT else "no lock file"),
     ]
 
 

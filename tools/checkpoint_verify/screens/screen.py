@@ -1,4 +1,4 @@
-"""Output for people: plain lines here; terminal.py adds colour, fitting tables and a progress bar.
+"""Output for people: plain lines here; terminal.py adds colour and fitting tables.
 
 Rich is imported only for a terminal. Without it only the looks change. Before a change, it asks the user.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
 from functools import partial
@@ -98,19 +98,6 @@ class _Nowhere(io.StringIO):
         return len(text)
 
 
-class Progress:
-    """Receives the number of files ahead, then each file that is done. This one shows nothing."""
-
-    def searched(self, directories: int) -> None:
-        """This many directories have been searched; how many remain is unknown."""
-
-    def expect(self, total: int) -> None:
-        """This many more files have to be checked."""
-
-    def step(self) -> None:
-        """One file is done."""
-
-
 def screen(*, quiet: bool = False) -> Screen:
     """The screen for standard output."""
     if quiet:
@@ -126,18 +113,27 @@ def screen(*, quiet: bool = False) -> Screen:
 
 
 @contextmanager
-def progress(what: str, much: int, *, wanted: bool = True) -> Iterator[Progress]:
-    """A bar on standard error if that is a terminal and there is much to do; otherwise nothing."""
-    if wanted and _can_do_more(sys.stderr):
-        try:
-            from .terminal import bar  # noqa: PLC0415 - keeps rich optional, and pipes fast
-        except ImportError:
-            pass
-        else:
-            with bar(sys.stderr, what, much) as shown:
-                yield shown
-            return
-    yield Progress()
+def progress(what: str, every: int, *, wanted: bool = True) -> Iterator[Callable[[], None]]:
+    """Counts calls on one line of standard error, if that is a terminal, and clears it at the end.
+
+    It shows every so many calls, so nothing is shown if there is little to do.
+    """
+    done = 0
+    visible = wanted and _can_do_more(sys.stderr)
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if visible and done % every == 0:
+            sys.stderr.write(f"\r{what}: {done:,}")
+            sys.stderr.flush()
+
+    try:
+        yield step
+    finally:
+        if visible and done >= every:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 class Answer(Enum):

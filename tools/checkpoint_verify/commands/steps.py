@@ -9,28 +9,19 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Unpack
 
-from checkpointmanager import (
-    ANY_KIND,
-    CheckpointError,
-    CheckpointManager,
-    DirectoryLocked,
-    FileOptions,
-    FileStore,
-    RecoveryPlan,
-    Store,
-)
+from checkpointmanager import CheckpointError, DirectoryLocked, FileStore, RecoveryPlan, Store
 from checkpointmanager.format import JOURNAL
 
 from .. import bundle
-from ..etcd import SCHEME, place_in, refresh, store_at
+from ..etcd import SCHEME, place_in, refresh
 from ..findings.agent import AgentUser, Held, LockState, acting_as_agent, lock_of
 from ..findings.examine import examine_path
 from ..findings.finding import Finding, State
 from ..findings.journal import Waiting
-from ..screens.screen import Progress
 from ..targets import Target
+
+Count = Callable[[], None]  # called after each step
 
 
 class Blocked(Exception):
@@ -82,9 +73,8 @@ def finish(journal: Waiting) -> Step:
     return Step(Target(path, ""), Finding(path, State.GOOD), action="finished", detail=str(journal))
 
 
-def each_step(steps: Sequence[Step], work: Callable[[Step], None], bar: Progress) -> int:
+def each_step(steps: Sequence[Step], work: Callable[[Step], None], count: Count) -> int:
     """Make one step after the other: a failure costs only its own. Returns how many were made before Ctrl-C."""
-    bar.expect(len(steps))
     for number, step in enumerate(steps):
         try:
             work(step)
@@ -92,7 +82,7 @@ def each_step(steps: Sequence[Step], work: Callable[[Step], None], bar: Progress
             step.leave(str(error), getattr(error, "errno", 0) or 0)
         except KeyboardInterrupt:
             return number
-        bar.step()
+        count()
     return len(steps)
 
 
@@ -119,29 +109,24 @@ def read_back(step: Step) -> None:
 
 
 @contextmanager
-def owned(directory: str, **options: Unpack[FileOptions]) -> Iterator[tuple[CheckpointManager[Any], AgentUser | None]]:
-    """The library's own manager of the directory, and the user as whom root acts, if any."""
-    with _as_agent(directory) as user, ExitStack() as stack:
-        options["allow_insecure"] = True  # the agent decides that
-        with _saying_why_not(directory, user):
-            place = store_at(directory, read_only=options.get("read_only", False), owner=options.get("owner", ""))
-            files = options if isinstance(place, str) else FileOptions()  # a store has its own
-            manager = stack.enter_context(CheckpointManager(place, ANY_KIND, **files))
-        yield manager, user
-
-
-@contextmanager
-def owned_store(directory: str, owner: str) -> Iterator[Store]:
-    """The store itself, with the lock: for bytes that are put in place as they are."""
-    with _as_agent(directory) as user, ExitStack() as stack:
-        with _saying_why_not(directory, user):
+def owned_store(
+    directory: str, owner: str = "", *, read_only: bool = False
+) -> Iterator[tuple[Store, AgentUser | None]]:
+    """The store of a directory or an etcd prefix, with the lock unless `read_only`; and as whom root acts, if any."""
+    with ExitStack() as stack:
+        user: AgentUser | None = None
+        try:
+            user = stack.enter_context(acting_as_agent(directory))
             store: Store
             if directory.startswith(SCHEME):
-                store = place_in(directory).open(owner=owner)
+                store = place_in(directory).open(read_only=read_only, owner=owner)
             else:
-                store = FileStore(directory, owner=owner, allow_insecure=True)
+                # Whether an insecure directory is used is the agent's decision.
+                store = FileStore(directory, read_only=read_only, owner=owner, allow_insecure=True)
             stack.enter_context(closing(store))
-        yield store
+        except (CheckpointError, OSError) as error:
+            raise Blocked(_why_not(directory, error, user)) from error
+        yield store, user
 
 
 def refuse_if_held(directory: str) -> None:
@@ -151,22 +136,6 @@ def refuse_if_held(directory: str) -> None:
     lock = lock_of(directory)
     if lock.held is Held.HELD:
         raise Blocked(_locked(lock))
-
-
-@contextmanager
-def _as_agent(directory: str) -> Iterator[AgentUser | None]:
-    with ExitStack() as stack:
-        with _saying_why_not(directory, None):
-            user = stack.enter_context(acting_as_agent(directory))
-        yield user
-
-
-@contextmanager
-def _saying_why_not(directory: str, user: AgentUser | None) -> Iterator[None]:
-    try:
-        yield
-    except (CheckpointError, OSError) as error:
-        raise Blocked(_why_not(directory, error, user)) from error
 
 
 def _why_not(directory: str, error: CheckpointError | OSError, user: AgentUser | None) -> str:

@@ -1,22 +1,18 @@
-"""The copies in a directory's quarantine: list them, delete some."""
+"""The copies in a directory's quarantine."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from checkpointmanager.format import KEPT, KEPT_BYTES, QUARANTINE, SUFFIX, encode_key, parse_copy
+from checkpointmanager.format import QUARANTINE, SUFFIX, encode_key, parse_copy
 
-from ..etcd import SCHEME
-from ..findings import disk
-from ..findings.examine import examine_path
-from ..findings.finding import Finding, State
-from ..screens import phrases
-from .steps import Blocked, Step
+from . import disk
+from .examine import examine_path
+from .finding import Finding, State
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
 
@@ -81,35 +77,3 @@ def is_needed(copy: Copy, others: list[Copy]) -> bool:
         return False
     now = present(copy)
     return now is None or now.state not in (State.GOOD, State.TOO_NEW)
-
-
-def refuse_if_too_many(directory: str, steps: Sequence[Step]) -> None:
-    """Raises Blocked if the copies that the steps will make, and those that are needed, exceed what is kept."""
-    if directory.startswith(SCHEME):  # etcd keeps a number of copies for each key
-        return
-    sizes = [step.found.size for step in steps]
-    try:
-        kept = copies_in(directory)
-    except OSError:
-        return  # the first copy fails, which says why
-    if _fit([*sizes, *(copy.size for copy in kept)]):
-        return
-    kept = [copy for copy in kept if is_needed(copy, kept)]
-    if not _fit([*sizes, *(copy.size for copy in kept)]):
-        raise Blocked(
-            f"{phrases.count(len(steps), 'copy', 'copies')} would go to quarantine, which has {len(kept):,} that are "
-            f"needed and keeps at most {KEPT:,} of {phrases.size(KEPT_BYTES)}; nothing was touched. Keep everything "
-            f"with `bundle` first, then delete copies with `quarantine purge`, or give fewer KEYs"
-        )
-
-
-def _fit(sizes: Sequence[int]) -> bool:
-    return len(sizes) <= KEPT and sum(sizes) <= KEPT_BYTES
-
-
-def delete(store: Any, step: Step) -> None:
-    """Delete the copy of a step for good; `store` owns the directory or prefix."""
-    if step.target.path.startswith(SCHEME):
-        store.delete_copy(step.target.path)
-    else:
-        os.unlink(step.target.path)

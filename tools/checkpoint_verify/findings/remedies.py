@@ -11,13 +11,13 @@ from typing import NamedTuple
 from checkpointmanager import Reason
 from checkpointmanager.format import Repair
 
-from ..findings.agent import Held, agent_user, lock_of, refusal_of_file
-from ..findings.damage import UNRECOGNISED
-from ..findings.examine import examine_path
-from ..findings.finding import Finding
 from ..registry import KubeletFile
 from ..screens import phrases
 from ..targets import Target
+from .agent import Held, agent_user, lock_of, refusal_of_file
+from .damage import UNRECOGNISED
+from .examine import examine_path
+from .finding import Finding
 
 
 class Remedy(NamedTuple):
