@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._diskimage import DiskImage, Entry
-from ._operations import Acknowledgement, Change, NameChange, Operation, Recording, Sync
+from ._recording import Acknowledgement, Change, NameChange, Operation, Recording, Sync
 from ._tornwrites import Content, applied, possible_contents
 
 MAX_CHOICES = 4096  # of name changes at one moment; beyond that, only the informative ones
