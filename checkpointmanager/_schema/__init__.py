@@ -143,7 +143,7 @@ class Schema(Generic[T]):
             if kept.source is not None:
                 kept = self._looked_up(kept)
             if kept.of_whole:
-                plain = kept.settle_whole(plain)
+                plain = kept.put_back_into_root(plain)
             json = to_json(plain)
             if json is None:
                 raise self._first_mismatch(value, plain)

@@ -73,7 +73,7 @@ def _encode_source(members: Sequence[Member], carrier: str | None) -> Iterable[s
         yield f"  carried = value.{carrier}"
         yield "  if carried is not NO_FIELDS:"
         yield f"    plain = {{**carried_by({carrier!r}, carried, unknowns), **plain}}"
-    yield "  return unknowns.settle(value, plain) if unknowns.by_object else plain"
+    yield "  return unknowns.put_back(value, plain) if unknowns.by_object else plain"
 
 
 def _decode_source(members: Sequence[Member], ending: Iterable[str]) -> Iterable[str]:
