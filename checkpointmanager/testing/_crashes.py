@@ -51,6 +51,7 @@ class Crash:
 class Crashes(Cases[Crash]):
     """What every_crash returns. Iterate over it, more than once if you like, or pass a function to `check`.
 
+    `check(function)` calls it for each crash and returns self; an exception gets a description of the crash as a note.
     After a full iteration `states` is the number of different disks, and `left_out` the number of combinations that
     were skipped because there were too many.
     """
@@ -71,7 +72,8 @@ class Crashes(Cases[Crash]):
         self.states = 0
         self.left_out = 0
         with standing_by(), folder_in(self._folder) as directory:
-            self._recording, self.promised = record(setup, scenario, directory, directory)
+            self._recording, promised = record(setup, scenario, directory, directory)
+        self.promised = promised  # what setup acknowledged
 
     @property
     def operations(self) -> tuple[Operation, ...]:

@@ -38,7 +38,10 @@ class Fault:
 
 
 class Faults(Cases[Fault]):
-    """What every_fault returns. `runs` is the number of faults of the last full iteration."""
+    """What every_fault returns. `runs` is the number of faults of the last full iteration.
+
+    `check(function)` calls it for each fault and returns self; an exception gets a description of the fault as a note.
+    """
 
     def __init__(
         self,
