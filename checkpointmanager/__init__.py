@@ -51,8 +51,7 @@ from ._memorystore import MemoryStore
 from ._metricssink import MetricsSink
 from ._options import check_key
 from ._recovery import RecoveryPlan
-from ._schema import Schema, SharedText, UnknownFields, unknown_fields
-from ._schema.anykind import ANY_KIND
+from ._schema import ANY_KIND, Schema, SharedText, UnknownFields, unknown_fields
 from ._statedirectory import state_directory
 from ._store import Put, Remove, Replaces, Store
 from .format import Damaged, LockOwner, Reason

@@ -26,7 +26,7 @@ def _collections_walk_only_what_tests_make() -> None:
 @pytest.fixture(scope="module")
 def kit_standing_by() -> Iterator[None]:
     """The kit searches all objects for those that hold a function of `os` once, and not for each watch or crash."""
-    from checkpointmanager.testing._oscalls import standing_by  # not before coverage has started
+    from checkpointmanager.testing._standins import standing_by  # not before coverage has started
 
     with standing_by():
         yield

@@ -7,7 +7,7 @@ programs of this or a newer version added. It knows nothing about headers, check
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar, overload
 
 import orjson
 
@@ -31,7 +31,7 @@ from .unknown import (
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-__all__ = ["Encoded", "Misfit", "Schema", "SharedText", "UnknownFields", "Unknowns", "unknown_fields"]
+__all__ = ["ANY_KIND", "Encoded", "Misfit", "Schema", "SharedText", "UnknownFields", "Unknowns", "unknown_fields"]
 
 T = TypeVar("T")
 
@@ -143,7 +143,7 @@ class Schema(Generic[T]):
             if kept.source is not None:
                 kept = self._looked_up(kept)
             if kept.of_whole:
-                plain = kept.settle_whole(plain)
+                plain = kept.put_back_into_root(plain)
             json = to_json(plain)
             if json is None:
                 raise self._first_mismatch(value, plain)
@@ -170,7 +170,7 @@ class Schema(Generic[T]):
                 return self._decode_and_keep(data, self._same_version(readable_by))
         except orjson.JSONDecodeError as error:
             pass_on_interruption(error)
-            problem: Exception = Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON")
+            problem: Exception = _not_json()
             cause = None
         except Mismatch as mismatch:
             problem, cause = Misfit(mismatch.where, mismatch.why), mismatch.cause
@@ -241,6 +241,10 @@ class Schema(Generic[T]):
             raise ValueError(f"schema {self.kind}: migrations start from versions 1 to {self.version - 1}")
 
 
+def _not_json() -> Damaged:
+    return Damaged(Reason.NOT_JSON, "the checksum holds, but the data is not JSON")
+
+
 def _codec_of_pair(encode: Callable[[T], Any], decode: Callable[[Any], T]) -> Codec:
     """An error raised by encode= reaches the caller as it is; one raised by decode= is reported without its text."""
 
@@ -253,3 +257,30 @@ def _codec_of_pair(encode: Callable[[T], Any], decode: Callable[[Any], T]) -> Co
         return guarded("decode", decode, plain)
 
     return Codec(to_plain, from_plain, frozenset(), frozenset())
+
+
+class _AnyKind(Schema[Any]):
+    """For tools that know no schemas: accepts every kind and version whose file is whole and JSON."""
+
+    def __init__(self) -> None:
+        super().__init__("any")
+
+    def accepts(self, kind: str) -> bool:
+        return True
+
+    def encode(self, value: Any, unknowns: Unknowns | None = None) -> NoReturn:
+        raise UnstorableValue("$", "ANY_KIND reads, repairs and removes; to write, open the directory with its schema")
+
+    def decode(self, data: bytes | memoryview, version: int, readable_by: int) -> tuple[Any, None]:
+        try:
+            return orjson.loads(data), None
+        except orjson.JSONDecodeError as error:
+            pass_on_interruption(error)
+        raise _not_json()
+
+    def __repr__(self) -> str:
+        return "ANY_KIND"
+
+
+ANY_KIND: Schema[Any] = _AnyKind()
+"""Pass it instead of a schema to list, load, verify, recover and remove checkpoints of every kind and version."""

@@ -54,7 +54,6 @@ def dataclass_codec(cls: type, members: Sequence[Member]) -> Codec:
     if _only_assigns(cls):
         names |= {f"set_{field.name}": getattr(cls, field.name).__set__ for field in dataclasses.fields(cls)}
         ending = [*_assignments(members, carrier)]
-    names["decode_any"] = _function("decode_any", _decode_any_source(members, ending), dict(names))
     decode = _function("decode", _decode_source(members, ending), names)
     return Codec(encode, decode, frozenset({cls}), frozenset({dict}))
 
@@ -74,34 +73,12 @@ def _encode_source(members: Sequence[Member], carrier: str | None) -> Iterable[s
         yield f"  carried = value.{carrier}"
         yield "  if carried is not NO_FIELDS:"
         yield f"    plain = {{**carried_by({carrier!r}, carried, unknowns), **plain}}"
-    yield "  return unknowns.settle(value, plain) if unknowns.by_object else plain"
+    yield "  return unknowns.put_back(value, plain) if unknowns.by_object else plain"
 
 
 def _decode_source(members: Sequence[Member], ending: Iterable[str]) -> Iterable[str]:
-    """For an object with exactly the known members, as this program writes it; it pays nothing for other cases."""
     yield "def decode(plain, unknowns):"
     yield "  if type(plain) is not dict: raise not_a(dict, plain)"
-    yield f"  if len(plain) != {len(members)} or unknowns.version: return decode_any(plain, unknowns)"
-    yield "  try:"
-    yield "    pass"
-    for number, member in enumerate(members):
-        yield f"    v{number} = plain[{member.name!r}]"
-    yield "  except KeyError: return decode_any(plain, unknowns)"
-    yield "  try:"
-    yield "    pass"
-    for number, member in enumerate(members):
-        yield f"    if {_differs(number, member)}:"
-        yield f"      name = {member.name!r}"
-        yield f"      v{number} = decode{number}(v{number}, unknowns)"
-        if member.codec.shared:
-            yield f"    v{number} = intern(v{number})"
-    yield "  except Mismatch as mismatch: raise mismatch.inside(name) from None"
-    yield from ending
-
-
-def _decode_any_source(members: Sequence[Member], ending: Iterable[str]) -> Iterable[str]:
-    """For an object that lacks members, has unknown ones, or was written by a newer program."""
-    yield "def decode_any(plain, unknowns):"
     yield "  size = len(plain)"
     yield "  try:"
     yield "    name = ''"

@@ -97,7 +97,7 @@ def _by_tag(members: Sequence[Codec], name: str) -> Function:
         if member is None:
             raise Mismatch("is none of the declared choices").inside(tag)
         if unknowns.version:
-            unknowns.tell_apart(plain, tag, (member.tags or {})[tag])
+            unknowns.note_tag(plain, tag, (member.tags or {})[tag])
         return member.decode(plain, unknowns)
 
     return decode

@@ -98,13 +98,13 @@ class Unknowns:
     # The tags of JSON objects in unions, by the id of the object: only while decoding keeps these objects alive.
     _tags: dict[int, tuple[str, Values]] = field(default_factory=dict, repr=False)
     # Objects that already have their unknown fields, kept for the same reason.
-    _settled: dict[int, object] = field(default_factory=dict, repr=False)
+    _complete: dict[int, object] = field(default_factory=dict, repr=False)
 
     def keep(self, owner: object, whole: Any, known: Any) -> None:
         """Keep what the JSON object of `owner` has beyond the known members."""
         self.by_object[id(owner)] = (owner, self.beyond(whole, known))
 
-    def tell_apart(self, plain: dict[str, Any], tag: str, values: Values) -> None:
+    def note_tag(self, plain: dict[str, Any], tag: str, values: Values) -> None:
         """Unknown members of this object belong to the class whose tag has one of these values."""
         self._tags[id(plain)] = (tag, values)
 
@@ -126,27 +126,27 @@ class Unknowns:
         self.version = max(self.version, fields.version)
         self.readable_by = max(self.readable_by, fields.readable_by)
 
-    def settle(self, owner: object, plain: Any) -> Any:
+    def put_back(self, owner: object, plain: Any) -> Any:
         """`plain` with the unknown fields of its owner. If the owner was read from a file, its new place adds none."""
         if id(owner) not in self.by_object:
             return plain
-        whole = self._put_back(plain, self.by_object[id(owner)][1])
-        self._settled[id(whole)] = whole
+        whole = self._merged(plain, self.by_object[id(owner)][1])
+        self._complete[id(whole)] = whole
         return whole
 
-    def settle_whole(self, plain: Any) -> Any:
-        """Like settle, for the root, which keeps its unknown fields even if it is a new object."""
-        return self._put_back(plain, self.of_whole)
+    def put_back_into_root(self, plain: Any) -> Any:
+        """Like put_back, for the root, which keeps its unknown fields even if it is a new object."""
+        return self._merged(plain, self.of_whole)
 
-    def _put_back(self, plain: Any, rest: Rest) -> Any:
-        if type(plain) is not dict or id(plain) in self._settled or not rest.belongs_to(plain):
+    def _merged(self, plain: Any, rest: Rest) -> Any:
+        if type(plain) is not dict or id(plain) in self._complete or not rest.belongs_to(plain):
             return plain
         whole = dict(plain)  # a copy: encode= may have returned a dict that belongs to the caller
         for name, value in rest.items():
             if not isinstance(value, Rest):
                 whole.setdefault(name, value)
             elif name in whole:
-                whole[name] = self._put_back(whole[name], value)
+                whole[name] = self._merged(whole[name], value)
         return whole
 
 
@@ -154,9 +154,9 @@ class FieldMarks(Unknowns):
     """Puts nothing back, but marks the objects that are encoded with it; see Fields."""
 
     def __init__(self) -> None:
-        super().__init__(0, 0, by_object={0: (None, Rest())})  # not empty, so that every object is settled
+        super().__init__(0, 0, by_object={0: (None, Rest())})  # not empty, so that put_back is called for every object
 
-    def settle(self, owner: Any, plain: Any) -> Any:
+    def put_back(self, owner: Any, plain: Any) -> Any:
         return Fields(plain, [field.name for field in fields(owner)])
 
 

@@ -23,14 +23,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .._schema.baseline import BaselineChanged, check_baseline
     from . import damage
-    from ._acknowledgements import acknowledge
-    from ._baseline import BaselineChanged, check_baseline
     from ._conformance import StoreConformance
     from ._crashes import Crash, Crashes, every_crash
     from ._faults import Fault, Faults, every_fault
     from ._injector import Death, Error, Injector, Interruption, Killed, ShortWrite, dying, failing
-    from ._shadow import UnseenChange
+    from ._recording import UnseenChange
+    from ._scenario import acknowledge
     from ._watch import Call, watching
     from .damage import Damage, every_damage
 
@@ -63,15 +63,15 @@ __all__ = [
 
 # Imported on first use: pytest loads the plugin, and with it this package, in runs that do not need it.
 _HOMES = {
-    "_acknowledgements": ("acknowledge",),
-    "_baseline": ("BaselineChanged", "check_baseline"),
-    "_conformance": ("StoreConformance",),
-    "_crashes": ("Crash", "Crashes", "every_crash"),
-    "damage": ("Damage", "every_damage"),
-    "_faults": ("Fault", "Faults", "every_fault"),
-    "_injector": ("Death", "Error", "Injector", "Interruption", "Killed", "ShortWrite", "dying", "failing"),
-    "_shadow": ("UnseenChange",),
-    "_watch": ("Call", "watching"),
+    ".._schema.baseline": ("BaselineChanged", "check_baseline"),
+    "._conformance": ("StoreConformance",),
+    "._crashes": ("Crash", "Crashes", "every_crash"),
+    ".damage": ("Damage", "every_damage"),
+    "._faults": ("Fault", "Faults", "every_fault"),
+    "._injector": ("Death", "Error", "Injector", "Interruption", "Killed", "ShortWrite", "dying", "failing"),
+    "._recording": ("UnseenChange",),
+    "._scenario": ("acknowledge",),
+    "._watch": ("Call", "watching"),
 }
 
 
@@ -80,5 +80,5 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(".damage", __name__)
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(importlib.import_module(f".{home}", __name__), name)
+            return getattr(importlib.import_module(home, __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -77,18 +77,20 @@ class StoreConformance:
         assert _read(store, "a", previous=True) == b"two"
 
     def test_damaged_bytes_never_become_the_previous_generation(self, store: Store) -> None:
-        _put(store, b"one", Replaces.ABSENT)
-        _put(store, b"two", Replaces.WHOLE)
-        _put(store, b"three", Replaces.DAMAGED)
-        assert _read(store, "a") == b"three"
-        assert _read(store, "a", previous=True) == b"one"
+        for key, together in (("commit", False), ("transaction", True)):
+            _put(store, b"one", Replaces.ABSENT, key)
+            _put(store, b"two", Replaces.WHOLE, key)
+            _put(store, b"three", Replaces.DAMAGED, key, together=together)
+            assert _read(store, key) == b"three"
+            assert _read(store, key, previous=True) == b"one"
 
     def test_a_new_checkpoint_has_no_previous_generation_of_a_removed_one(self, store: Store) -> None:
-        _put(store, b"one", Replaces.ABSENT)
-        _put(store, b"two", Replaces.WHOLE)
-        _put(store, b"three", Replaces.ABSENT)
-        assert _read(store, "a") == b"three"
-        assert not _has_previous(store)
+        for key, together in (("commit", False), ("transaction", True)):
+            _put(store, b"one", Replaces.ABSENT, key)
+            _put(store, b"two", Replaces.WHOLE, key)
+            _put(store, b"three", Replaces.ABSENT, key, together=together)
+            assert _read(store, key) == b"three"
+            assert not _has_previous(store, key)
 
     def test_what_was_removed_meanwhile_is_still_written(self, store: Store) -> None:
         for replaces in (Replaces.WHOLE, Replaces.DAMAGED):
@@ -109,12 +111,15 @@ class StoreConformance:
         _remove(store, "a", "a")
 
     def test_many_changes_in_one_call(self, store: Store) -> None:
-        _put(store, b"going", Replaces.ABSENT, "going")
-        with store.writing():
-            puts = [_change(f"k{number}", b"%d" % number, Replaces.ABSENT) for number in range(MANY)]
-            assert store.commit([*puts, Remove("going", next(_generations))]) == {}
-        assert sorted(store.keys()) == sorted(f"k{number}" for number in range(MANY))
-        assert all(_read(store, f"k{number}") == b"%d" % number for number in range(MANY))
+        for together in (False, True):
+            with store.writing():
+                puts = [_change(f"k{number}", b"%d" % number, Replaces.ABSENT) for number in range(MANY)]
+                assert store.commit(puts, together=together) == {}
+                assert all(_read(store, f"k{number}") == b"%d" % number for number in range(MANY))
+                removals = [Remove(f"k{number}", next(_generations)) for number in range(1, MANY)]
+                assert store.commit([_change("k0", b"new", Replaces.WHOLE), *removals], together=together) == {}
+            assert store.keys() == ["k0"]
+            assert _read(store, "k0") == b"new"
 
     def test_an_empty_commit_does_nothing(self, store: Store) -> None:
         with store.writing():
@@ -135,25 +140,6 @@ class StoreConformance:
         assert _read(store, "changed", previous=True) == b"one"
         assert [key for key in ("made", "going", "missing") if _has_previous(store, key)] == []
         assert not store.exists("going")
-
-    def test_a_transaction_treats_previous_generations_as_a_commit_does(self, store: Store) -> None:
-        for key in ("damaged", "absent"):
-            _put(store, b"one", Replaces.ABSENT, key)
-            _put(store, b"two", Replaces.WHOLE, key)
-        with store.writing():
-            puts = [_change("damaged", b"three", Replaces.DAMAGED), _change("absent", b"three", Replaces.ABSENT)]
-            store.commit(puts, together=True)
-        assert _read(store, "damaged", previous=True) == b"one"
-        assert not _has_previous(store, "absent")
-
-    def test_many_changes_in_one_transaction(self, store: Store) -> None:
-        with store.writing():
-            puts = [_change(f"k{number}", b"%d" % number, Replaces.ABSENT) for number in range(MANY)]
-            store.commit(puts, together=True)
-            removals = [Remove(f"k{number}", next(_generations)) for number in range(1, MANY)]
-            store.commit([_change("k0", b"new", Replaces.WHOLE), *removals], together=True)
-        assert store.keys() == ["k0"]
-        assert _read(store, "k0") == b"new"
 
     def test_keys_that_look_alike_are_kept_apart(self, store: Store) -> None:
         keys = ["a", "a.json", "a.b", "a-b", "a_b", "A", "b.a", "x" * 120]
@@ -306,9 +292,9 @@ def _change(key: str, data: bytes, replaces: Replaces) -> Put:
     return Put(key, seal(header, data), generation, replaces)
 
 
-def _put(store: Store, data: bytes, replaces: Replaces, key: str = "a") -> None:
+def _put(store: Store, data: bytes, replaces: Replaces, key: str = "a", *, together: bool = False) -> None:
     with store.writing():
-        assert store.commit([_change(key, data, replaces)]) == {}
+        assert store.commit([_change(key, data, replaces)], together=together) == {}
 
 
 def _remove(store: Store, *keys: str) -> None:

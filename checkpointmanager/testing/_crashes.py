@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any
 
-from . import _acknowledgements as acknowledgements
-from ._operations import Operation
-from ._oscalls import is_faked, standing_by
 from ._powerloss import PowerLoss, State
-from ._recorder import Recorder
-from ._scratch import close, fast_folder, folder_in
-
-T = TypeVar("T")
+from ._recorder import record
+from ._recording import Operation
+from ._scenario import Cases, fast_folder, folder_in
+from ._standins import is_faked, standing_by
 
 # No program relies on what is in these files, or on whether they are there.
 IGNORED = (".lock",)
@@ -51,9 +48,10 @@ class Crash:
         return f"{self.state}\nand this was acknowledged: {', '.join(map(repr, self.acknowledged)) or 'nothing'}"
 
 
-class Crashes:
+class Crashes(Cases[Crash]):
     """What every_crash returns. Iterate over it, more than once if you like, or pass a function to `check`.
 
+    `check(function)` calls it for each crash and returns self; an exception gets a description of the crash as a note.
     After a full iteration `states` is the number of different disks, and `left_out` the number of combinations that
     were skipped because there were too many.
     """
@@ -73,18 +71,9 @@ class Crashes:
         self._options: dict[str, Any] = {"ignore": ignore, "in_order": in_order}
         self.states = 0
         self.left_out = 0
-        collected = acknowledgements.Collected()
         with standing_by(), folder_in(self._folder) as directory:
-            with acknowledgements.to(collected):
-                given = setup(directory)
-            try:
-                recorder = Recorder(str(directory))
-                with recorder.recording():
-                    scenario(given)
-                self._recording = recorder.result()
-            finally:
-                close(given)
-        self.promised: tuple[Any, ...] = tuple(collected.values)  # what setup acknowledged
+            self._recording, promised = record(setup, scenario, directory, directory)
+        self.promised = promised  # what setup acknowledged
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -102,32 +91,7 @@ class Crashes:
                 shutil.rmtree(place, ignore_errors=True)
         self.left_out = losses.left_out
 
-    def check(self, check: Callable[[Crash], object]) -> Crashes:
-        """Call `check` for each crash. An exception gets a description of the crash as a note."""
-        for crash in self:
-            try:
-                check(crash)
-            except Exception as error:
-                error.add_note(str(crash))
-                raise
-        return self
 
-
-@overload
-def every_crash(
-    scenario: Callable[[Path], object],
-    *,
-    ignore: Sequence[str] = IGNORED,
-    in_order: bool = False,
-) -> Crashes: ...
-@overload
-def every_crash(
-    scenario: Callable[[T], object],
-    *,
-    setup: Callable[[Path], T],
-    ignore: Sequence[str] = IGNORED,
-    in_order: bool = False,
-) -> Crashes: ...
 def every_crash(
     scenario: Callable[[Any], object],
     *,
@@ -138,9 +102,8 @@ def every_crash(
     """Record what `scenario` does in an empty directory. Iterate over every disk that a power loss may leave.
 
     `setup` runs first; what it writes is durable, and what it returns is the argument of the scenario (closed at the
-    end, if it has a `close`). `ignore` has the names, or patterns of names, of files that do not
-    matter: disks that differ only in them are visited once. With
-    `in_order` names become durable in the order in which they were changed, as on ext4 with a journal and on xfs;
-    otherwise any of them may be missing.
+    end, if it has a `close`). `ignore` has the names, or patterns of names, of files that do not matter: disks that
+    differ only in them are visited once. With `in_order` names become durable in the order in which they were changed,
+    as on ext4 with a journal and on xfs; otherwise any of them may be missing.
     """
     return Crashes(setup, scenario, ignore=ignore, in_order=in_order)

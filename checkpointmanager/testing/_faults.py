@@ -9,17 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any
 
-from . import _acknowledgements as acknowledgements
 from ._diskimage import scan
 from ._injector import Death, Error, Failure, Injector, Interruption, ShortWrite
-from ._oscalls import is_faked, standing_by
-from ._recorder import Recorder
-from ._scratch import close, fast_folder, folder_in
+from ._recorder import record
+from ._scenario import Cases, Collected, acknowledgements_to, close, fast_folder, folder_in
+from ._standins import is_faked, standing_by
 from ._watch import Call
-
-T = TypeVar("T")
 
 # A disk that is full, broken, read-only or not accessible; a process with too many open files.
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE)
@@ -40,8 +37,11 @@ class Fault:
         return f"{self.failure} at: {self.call}\nraised: {raised}\nacknowledged: {self.acknowledged}"
 
 
-class Faults:
-    """What every_fault returns. `runs` is the number of faults of the last full iteration."""
+class Faults(Cases[Fault]):
+    """What every_fault returns. `runs` is the number of faults of the last full iteration.
+
+    `check(function)` calls it for each fault and returns self; an exception gets a description of the fault as a note.
+    """
 
     def __init__(
         self,
@@ -63,16 +63,6 @@ class Faults:
                 with _only_new_objects_collected() if isinstance(failure, Death) else nullcontext():
                     yield from self._all_of(failure)
 
-    def check(self, check: Callable[[Fault], object]) -> Faults:
-        """Call `check` for each fault. An exception gets a description of the fault as a note."""
-        for fault in self:
-            try:
-                check(fault)
-            except Exception as error:
-                error.add_note(str(fault))
-                raise
-        return self
-
     def _all_of(self, failure: Failure) -> Iterator[Fault]:
         for at in itertools.count(1):
             with folder_in(fast_folder()) as left:
@@ -87,20 +77,13 @@ class Faults:
         with folder_in(fast_folder()) as folder:
             directory = folder / "agent"
             directory.mkdir(0o700)
-            given = self._setup(directory)
-            try:
-                recorder = Recorder(str(folder))
-                with recorder.recording():
-                    self._scenario(given)
-                recorder.result()
-            finally:
-                close(given)
+            record(self._setup, self._scenario, directory, folder)
 
     def _run(self, failure: Failure, at: int, left: Path) -> Fault | None:
         """Run the scenario with one fault; None if it makes fewer calls."""
-        collected = acknowledgements.Collected()
+        collected = Collected()
         # The directory is inside the watched folder, so that a sync of the parent directory is seen too.
-        with folder_in(fast_folder()) as folder, acknowledgements.to(collected):
+        with folder_in(fast_folder()) as folder, acknowledgements_to(collected):
             directory = folder / "agent"
             directory.mkdir(0o700)
             given = self._setup(directory)
@@ -136,23 +119,6 @@ class Faults:
         return None
 
 
-@overload
-def every_fault(
-    scenario: Callable[[Path], object],
-    *,
-    errors: Sequence[int] = ERRORS,
-    deaths: bool = True,
-    interrupts: bool = False,
-) -> Faults: ...
-@overload
-def every_fault(
-    scenario: Callable[[T], object],
-    *,
-    setup: Callable[[Path], T],
-    errors: Sequence[int] = ERRORS,
-    deaths: bool = True,
-    interrupts: bool = False,
-) -> Faults: ...
 def every_fault(
     scenario: Callable[[Any], object],
     *,

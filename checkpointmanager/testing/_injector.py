@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from ._acknowledgements import report_failed_sync
-from ._oscalls import CALLS, replaced
+from ._scenario import report_failed_sync
+from ._standins import CALLS, replaced
 from ._watch import SYNCS, Call, Make, Watch
 
 WRITES = frozenset({"write", "pwrite", "writev", "pwritev"})

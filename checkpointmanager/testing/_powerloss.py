@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._diskimage import DiskImage, Entry
-from ._operations import Acknowledgement, Change, NameChange, Operation, Recording, Sync
+from ._recording import Acknowledgement, Change, NameChange, Operation, Recording, Sync
 from ._tornwrites import Content, applied, possible_contents
 
 MAX_CHOICES = 4096  # of name changes at one moment; beyond that, only the informative ones
@@ -96,11 +96,11 @@ class PowerLoss:
         self._failures += sync.failed
         for undecided in self._undecided:
             if undecided.change.directory == sync.node:
-                undecided.poisoned = undecided.poisoned or (self._failures if sync.failed else 0)
-                undecided.durable = not undecided.poisoned
-        self._settle()
+                undecided.failed_sync = undecided.failed_sync or (self._failures if sync.failed else 0)
+                undecided.durable = not undecided.failed_sync
+        self._apply_decided()
 
-    def _settle(self) -> None:
+    def _apply_decided(self) -> None:
         """Move decided changes with nothing undecided before them to the disk. Overwritten changes do not matter."""
         overwritten: set[Entry] = set()
         waiting: list[_Undecided] = []
@@ -192,7 +192,7 @@ class _Undecided:
 
     change: NameChange
     durable: bool = False
-    poisoned: int = 0  # the number of the first failed sync that should have made it durable
+    failed_sync: int = 0  # the number of the first failed sync that should have made it durable
 
 
 @dataclass(slots=True)
@@ -237,7 +237,7 @@ def _beginnings(undecided: Sequence[_Undecided]) -> Iterator[tuple[_Undecided, .
     """Each prefix of the changes that no sync has decided, and of those that each failed sync has lost."""
     groups: dict[int, list[_Undecided]] = {}
     for change in undecided:
-        groups.setdefault(change.poisoned, []).append(change)
+        groups.setdefault(change.failed_sync, []).append(change)
     for lengths in itertools.product(*(range(len(group), -1, -1) for group in groups.values())):
         yield tuple(change for group, length in zip(groups.values(), lengths, strict=True) for change in group[:length])
 

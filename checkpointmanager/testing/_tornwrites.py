@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from ._operations import Change
+from ._recording import Change
 
 BLOCK_BYTES = 4096
 SECTOR_BYTES = 512

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial, wraps
+from typing import Any, NamedTuple, TypeVar
 
 from ._files import open_recorded
-from ._oscalls import CALLS, Inode, inode_of, is_below, open_descriptors, path_of, unwatched, wrapped
+from ._standins import CALLS, OPEN, Function, handled, is_faked
+
+F = TypeVar("F", bound=Callable[..., Any])
+Inode = tuple[int, int]  # a file's device and inode: the same for all its names and descriptors
 
 SYNCS = frozenset({"fsync", "fdatasync"})
 
@@ -42,6 +46,55 @@ Make = Callable[..., Any]  # makes the call, with other arguments if any are pas
 Around = Callable[[Call, Make, tuple[Any, ...], dict[str, Any]], Any]
 
 
+class _Busy(threading.local):
+    now = False  # of this thread
+
+
+_own_work = _Busy()  # while this thread works for the kit
+
+
+def unwatched(function: F) -> F:
+    """Decorates what the kit does for itself: no watch sees the calls that it makes."""
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        before, _own_work.now = _own_work.now, True
+        try:
+            return function(*arguments)
+        finally:
+            _own_work.now = before
+
+    return call  # type: ignore[return-value]
+
+
+@unwatched
+def inode_of(file: Any) -> Inode | None:
+    """Of a descriptor or path; None if there is no such file."""
+    with suppress(OSError):
+        status = os.stat(file)
+        return status.st_dev, status.st_ino
+    return None
+
+
+@unwatched
+def open_descriptors() -> list[int]:
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        with suppress(OSError):
+            return [int(name) for name in os.listdir(folder)]
+    return list(range(3, 256))  # pyfakefs, whose first three are not files
+
+
+def path_of(descriptor: int) -> str:
+    """The path of an open file; "" if the kernel does not say."""
+    with suppress(OSError):
+        return "" if is_faked() else os.readlink(f"/proc/self/fd/{descriptor}")
+    return ""
+
+
+def is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
 class Watch:
     """Passes each call on files below `root` to `around`, in the thread that makes it."""
 
@@ -49,13 +102,14 @@ class Watch:
         self._roots = _spellings(root)
         self._around = around
         self._calls = calls
+        self._busy = _Busy()
         self._names = _names_below(root)  # of each file: what it was opened as, or its path below the root
         self._opened_before = self._descriptors()
         self.repeated_syncs: list[Call] = []  # of a descriptor whose sync had failed: such a sync proves nothing
         self._failed_syncs: set[int] = set()
 
     def watching(self) -> AbstractContextManager[None]:
-        return wrapped(self._calls, self._wrap, partial(partial, open_recorded, self))
+        return handled(self._calls, self._handler)
 
     def concerns(self, file: Any, dir_fd: int | None = None) -> bool:
         if isinstance(file, int):
@@ -87,7 +141,24 @@ class Watch:
                     self._names[inode] = os.path.relpath(path, root)
         return self._names.get(inode) if inode else None
 
-    def _wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def _handler(self, name: str, real: Function) -> Function:
+        """Calls that `real` or `around` make themselves are not seen."""
+        if name == OPEN:
+            return partial(open_recorded, self, real)
+        seen = self._seen(name, real)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            if self._busy.now or _own_work.now:
+                return real(*arguments, **options)
+            self._busy.now = True
+            try:
+                return seen(*arguments, **options)
+            finally:
+                self._busy.now = False
+
+        return call
+
+    def _seen(self, name: str, real: Function) -> Function:
         def call(*arguments: Any, **options: Any) -> Any:
             files = _files(name, arguments, options)
             if not any(self.concerns(*file) for file in files):

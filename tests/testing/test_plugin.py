@@ -26,7 +26,7 @@ def test_the_claim_survives(checkpoint_chaos):
             assert set(crash.acknowledged) <= set(manager)
 
 def test_the_claim_survives_faults(checkpoint_faults):
-    for fault in checkpoint_faults(prepare, deaths=False):
+    for fault in checkpoint_faults(prepare):
         with CheckpointManager(fault.directory) as manager:
             assert set(fault.acknowledged) <= set(manager)
 """
@@ -52,14 +52,14 @@ def installed(folder: Path) -> Path:
     return place
 
 
-def test_it_is_found_where_the_package_is_installed(tmp_path: Path) -> None:
+def test_it_is_found_where_the_package_is_installed_and_no_warning_is_raised(tmp_path: Path) -> None:
+    """Dead processes have finalizers, which must not complain."""
     (tmp_path / "test_agent.py").write_text(AGENT_TEST.format(durability="full"))
-    assert "2 passed" in pytest_run(tmp_path, path=installed(tmp_path))
+    assert "2 passed" in pytest_run(tmp_path, "-W", "error", path=installed(tmp_path))
 
 
 def test_naming_it_as_well_does_no_harm(tmp_path: Path) -> None:
-    (tmp_path / "test_agent.py").write_text(AGENT_TEST.format(durability="full"))
-    assert "2 passed" in pytest_run(tmp_path, "-p", PLUGIN, path=installed(tmp_path))
+    assert "checkpoint_chaos" in pytest_run(tmp_path, "--fixtures", "-p", PLUGIN, path=installed(tmp_path))
 
 
 def test_a_failure_reports_the_story_of_the_crash(tmp_path: Path) -> None:
@@ -98,10 +98,3 @@ def test_testing_works_without_pytest() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "2"
-
-
-def test_a_run_in_which_every_warning_is_an_error_passes(tmp_path: Path) -> None:
-    """Dead processes have finalizers, which must not complain."""
-    agent = AGENT_TEST.format(durability="full").replace(", deaths=False", "")
-    (tmp_path / "test_agent.py").write_text(agent)
-    assert "2 passed" in pytest_run(tmp_path, "-p", PLUGIN, "-W", "error")

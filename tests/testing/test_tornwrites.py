@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkpointmanager.testing._operations import Change, Resize, Write
+from checkpointmanager.testing._recording import Change, Resize, Write
 from checkpointmanager.testing._tornwrites import (
     BLOCK_BYTES,
     MAX_PIECES,

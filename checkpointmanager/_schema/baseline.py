@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from .._schema import Schema
-from .._schema.shapes import Shapes, fit, shapes_of, with_names
+from . import Schema
+from .shapes import Shapes, fit, shapes_of, with_names
 
 
 class BaselineChanged(AssertionError):
