@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from dra_agent.driver import FileDriver
-from dra_agent.parameters import Parameters, check_parameters
+from dra_agent.driver import FileDriver, Parameters, check_parameters
 from dra_agent.rehearsal import Node
 from draState import ClaimInvalid, Device, DeviceConfig, DriverClaim, OpaqueConfig, PodConfigStore
 from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer

@@ -296,7 +296,7 @@ def test_a_report_is_repeated_before_it_expires_only_after_a_new_check(socket_pa
 
 
 def test_for_a_client_that_never_reads_nothing_is_queued(socket_path: str) -> None:
-    """Some 0.5 MB per report, far more than gRPC buffers for one stream; a thousand would be 500 MB."""
+    """Some 0.5 MB per report, far more than gRPC buffers for one stream; 120 of them would be 60 MB."""
     state = {"n": 0}
 
     def changing() -> Inventory:
@@ -310,7 +310,7 @@ def test_for_a_client_that_never_reads_nothing_is_queued(socket_path: str) -> No
         deaf = await unread(channel)
         await health.look()
         before = resident()
-        for _ in range(200):
+        for _ in range(120):
             await health.look()
         assert resident() - before < 40 << 20
         assert not deaf.done()

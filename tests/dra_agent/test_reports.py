@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import kubernetes_validate
 import pytest
 
 from dra_agent.rehearsal import Node
-from draState.plugin import Condition, DeviceStatus, HeldClaims, NetworkData
+from draState.plugin import ApiServer, Condition, Credentials, DeviceStatus, HeldClaims, NetworkData
+from draState.plugin._reports import AT_ONCE, WAITING, Letter, Outbox
 from draState.plugin.rehearsal import LocalApiServer
 
 from .conversation import claim_for, prepare, unprepare, until
@@ -18,6 +20,21 @@ VERSIONS_OF_KUBERNETES = ["1.34", "1.35", "1.36", "1.37"]
 
 def shown(cluster: LocalApiServer, name: str) -> list[Any]:
     return list(cluster.claim(name)["status"].get("devices") or [])
+
+
+def test_a_few_are_sent_at_a_time_and_the_oldest_of_too_many_is_dropped() -> None:
+    """The limits of a flood, which no agent in a test gets near."""
+    sent: list[str] = []
+
+    class Server(ApiServer):
+        def send(self, method: str, target: str, body: Mapping[str, Any], kind: str) -> None:
+            sent.append(target)
+
+    outbox = Outbox(Server(Credentials("127.0.0.1", 1), 1))
+    for number in range(WAITING + 1):
+        outbox.put(str(number), Letter("POST", str(number), {}, "application/json"))
+    outbox.send()
+    assert sent == [str(number) for number in range(1, AT_ONCE + 1)]
 
 
 @pytest.mark.parametrize(("status", "stays"), [(503, True), (429, True), (401, True), (403, False)])
