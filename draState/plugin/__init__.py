@@ -23,24 +23,20 @@ SocketServer with a PluginService, a RegistrationService that lists what the soc
 """
 
 from .. import ClaimInvalid, DriverClaim, Health
-from ._apiserver.client import ApiError, ApiServer
-from ._apiserver.credentials import Credentials
-from ._apiserver.kubeconfig import from_kubeconfig, in_cluster
+from ._apiserver import ApiError, ApiServer
 from ._cdi import CdiFolder, device_edits
+from ._credentials import Credentials, from_kubeconfig, in_cluster
+from ._devicestatus import Condition, DeviceStatus, NetworkData
+from ._draplugin import PluginService, RegistrationService
 from ._driver import Driver, Finding, PreparedDevice, check_edits
-from ._healthwatch import HealthWatch
+from ._health import HealthStreamService, HealthWatch
+from ._heldclaims import HeldClaim, HeldClaims, watch_orphans
 from ._inventory import Counters, Device, Inventory, NetworkPool
 from ._log import log_to_stderr
-from ._orphans import watch_orphans
-from ._reports.devicestatus import Condition, DeviceStatus, NetworkData
+from ._publisher import Publisher
 from ._serve import serve
-from ._services.draplugin import PluginService
-from ._services.healthstream import HealthStreamService
-from ._services.heldclaims import HeldClaim, HeldClaims
-from ._services.registration import RegistrationService
-from ._services.sockets import SocketServer
 from ._settings import Places, Settings, SettingsError, add_options
-from ._slices.publisher import Publisher
+from ._sockets import SocketServer
 
 __all__ = [
     "ApiError",

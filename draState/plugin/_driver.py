@@ -10,9 +10,9 @@ from typing import Any, TypeAlias, TypeVar
 from .. import Device as ClaimDevice
 from .. import DriverClaim, Health
 from .._devicehealth import DEFAULT_TIMEOUT
+from . import _grammar as grammar
+from ._devicestatus import DeviceStatus
 from ._inventory import Counters, Device, NetworkPool
-from ._reports.devicestatus import DeviceStatus
-from ._slices import grammar
 
 T = TypeVar("T")
 Hook: TypeAlias = T | Awaitable[T]  # hooks may be functions or coroutines

@@ -5,16 +5,21 @@ server for look-ups, one CDI file per claim, the configs of pods, and the proces
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
 
+from checkpointmanager import CheckpointWriteFailed
+
 from .. import (
     ClaimGone,
+    ClaimInfoCache,
     ClaimInvalid,
     ClaimRef,
+    Device,
     DRAError,
     DriverClaim,
     DriverHooks,
@@ -23,13 +28,14 @@ from .. import (
     ServerUnreachable,
     read_allocation,
 )
-from . import _podconfigs as podconfigs
-from ._apiserver.client import CLAIMS, ApiError, ApiTimeout, ApiUnreachable
+from ._apiserver import CLAIMS, ApiError, ApiTimeout, ApiUnreachable
 from ._cdi import CdiFolder, device_edits
+from ._devicestatus import DeviceStatuses
 from ._driver import Driver, Hook, PreparedDevice
 from ._inventory import Inventory
-from ._reports.devicestatus import DeviceStatuses
 from ._users import Processes
+
+logger = logging.getLogger("draState.plugin")
 
 T = TypeVar("T")
 
@@ -68,6 +74,11 @@ class PluginHooks(DriverHooks):
     what the claim's status shows of the devices.
 
     So the file can be written again even if the driver offers other devices by then.
+
+    The configs of pods follow the claims, which are the truth. They are set after a claim was written as `preparing`
+    and before it is `prepared`, and removed after it was written as `unpreparing` and before it is deleted. So a step
+    that a kill interrupted is completed when the claim is prepared, restored or unprepared again, and configs that
+    belong to no claim are removed at the next start.
     """
 
     def __init__(
@@ -130,9 +141,9 @@ class PluginHooks(DriverHooks):
             if not offered:  # it has changed since it was checked
                 raise ClaimInvalid(f"device {each.device.pool_name}/{each.device.device_name} is not there any more")
             edits.append(device_edits(claim.uid, each, offered, claim.result_of(each.device)))
-        configs = {podconfigs.key(each.device): each.config for each in prepared if each.config is not None}
+        configs = {_config_name(each.device): each.config for each in prepared if each.config is not None}
         data = _data(claim)
-        podconfigs.follow(self._pods, claim, configs)
+        self._keep_configs(claim, configs)
         self._cdi.write(claim.uid, edits, data)
         status = self._statuses.entries((each.device, each.status) for each in prepared if each.status)
         self._statuses.report(claim.ref, status)
@@ -143,7 +154,7 @@ class PluginHooks(DriverHooks):
 
     def refresh(self, claim: DriverClaim) -> None:
         record = _record(claim)
-        podconfigs.follow(self._pods, claim, record.get("configs") or {})
+        self._keep_configs(claim, record.get("configs") or {})
         self._cdi.write(claim.uid, record["devices"], _data(claim))
         self._statuses.report(claim.ref, record.get("status") or [])
         self._result(self._driver.refresh(_for_driver(claim)))
@@ -152,7 +163,7 @@ class PluginHooks(DriverHooks):
         self._result(self._driver.tear_down(_for_driver(claim)))
         self._cdi.remove(claim.uid)
         self._statuses.withdraw(claim.ref, _record(claim).get("status") or [])
-        podconfigs.forget(self._pods, claim.uid)
+        self._forget_configs(claim.uid)
 
     def users(self, claim: DriverClaim) -> list[str]:
         return self._processes.using(claim, _record(claim).get("devices") or [])
@@ -170,6 +181,37 @@ class PluginHooks(DriverHooks):
 
     def trace(self, uid: str) -> DriverState | None:
         return self._cdi.shown(uid, self._inventory().pool_of)
+
+    def _keep_configs(self, claim: DriverClaim, configs: Mapping[str, Any]) -> None:
+        if configs:  # a claim without any never had any: others would be another allocation
+            self._pods.follow(claim, configs)
+
+    def _forget_configs(self, claim_uid: str) -> None:
+        try:
+            self._pods.delete_claim(claim_uid)
+        except CheckpointWriteFailed as error:
+            logger.warning("claim %s: the configs of its pods stay on disk until the next start: %s", claim_uid, error)
+
+
+def synchronize_configs(store: PodConfigStore, claims: ClaimInfoCache) -> None:
+    """Drop configs that belong to no claim, and log what could not be dropped."""
+    try:
+        report = store.follow_claims(claims)
+    except CheckpointWriteFailed as error:
+        logger.error("configs of pods: %s", error)
+        return
+    if report is None:
+        logger.warning("not cleaning up the configs of pods while %d claims are unknown", len(claims.report().unknown))
+        return
+    if report.removed:
+        logger.info("dropped the configs of %d pods that no claim refers to", len(report.removed))
+    for pod, why in {**report.problems, **report.failed}.items():
+        logger.error("configs of pod %s: %s", pod, why)
+
+
+def _config_name(device: Device) -> str:
+    """The name of a device in the store."""
+    return "-".join(filter(None, [device.device_name, device.share_id]))
 
 
 def _record(claim: DriverClaim) -> dict[str, Any]:

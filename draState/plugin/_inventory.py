@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._slices import grammar
+from . import _grammar as grammar
 
 Counters = Mapping[str, Mapping[str, Any]]  # sets of counters by name: a quantity per counter
 

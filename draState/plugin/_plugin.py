@@ -17,32 +17,23 @@ from .. import ClaimEvent, ClaimEventKind, ClaimInfoCache, ClaimPreparer, PodCon
 from .._errors import in_one_line
 from ..aio import AsyncClaimInfoCache, AsyncClaimPreparer
 from ..metrics import ClaimMetrics, PreparerMetrics
-from . import _disk as disk
-from . import _podconfigs as podconfigs
-from ._apiserver.client import ApiServer
-from ._apiserver.kubeconfig import from_kubeconfig, in_cluster
+from ._apiserver import ApiServer
 from ._cdi import CdiFolder
+from ._credentials import from_kubeconfig, in_cluster
+from ._devicestatus import DeviceStatuses
+from ._draplugin import PluginService, RegistrationService
 from ._driver import Driver
-from ._healthwatch import HealthMetrics, HealthWatch, tainted
-from ._hooks import Caller, PluginHooks
+from ._health import HealthMetrics, HealthStreamService, HealthWatch, tainted
+from ._heldclaims import HeldClaimsService, PodResourcesService, watch_orphans
+from ._hooks import Caller, PluginHooks, synchronize_configs
 from ._inventory import Inventory
-from ._orphans import watch_orphans
-from ._reports.devicestatus import DeviceStatuses
-from ._reports.events import Events
-from ._reports.outbox import Outbox
-from ._services.door import Door
-from ._services.draplugin import PluginService
-from ._services.folders import make_folder
-from ._services.healthstream import HealthStreamService
-from ._services.heldclaims import HeldClaimsService
-from ._services.podresources import PodResourcesService
-from ._services.registration import RegistrationService
-from ._services.sockets import SocketServer, remove_dead
-from ._services.wire import Handlers
+from ._publisher import Publisher
+from ._reports import Events, Outbox
 from ._settings import Settings, SettingsError
-from ._slices.publisher import Publisher
-from ._status import Phase, Status
+from ._sockets import Door, SocketServer, make_folder, remove_dead
+from ._status import Phase, Status, disk_problem
 from ._users import Processes
+from ._wire import Handlers
 
 logger = logging.getLogger("draState.plugin")
 
@@ -256,7 +247,7 @@ class Plugin:
         preparer = AsyncClaimPreparer(sync, cache.threads)
         await preparer.restore()
         await preparer.heal()  # before another claim can get a device of a damaged one
-        await cache.threads.call(lambda: podconfigs.synchronize(pods, cache.cache))
+        await cache.threads.call(lambda: synchronize_configs(pods, cache.cache))
         return preparer
 
     def _happened(self, event: ClaimEvent) -> None:
@@ -271,7 +262,7 @@ class Plugin:
                 self._lost(f"{each.path}: the socket was removed or replaced")
 
     async def _look_at_disk(self) -> None:
-        found = await asyncio.to_thread(disk.problem, self._places.state) if self._places.state else ""
+        found = await asyncio.to_thread(disk_problem, self._places.state) if self._places.state else ""
         if found != self.status.disk:
             logger.log(logging.ERROR if found else logging.INFO, found or "claims can be written again")
         self.status.disk = found

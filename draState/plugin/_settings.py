@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass, field, fields
 
 from .. import DRAError
+from . import _grammar as grammar
 from ._log import FORMATS
-from ._services.sockets import MAX_PATH
-from ._slices import grammar
+from ._sockets import MAX_PATH
 
 BOOT_ID_SWITCH = "DRA_AGENT_BOOT_ID"  # for tests: replaces the kernel's boot id, so that a restart is a reboot
 INSTANCE = 8  # characters of the pod's UID in the names of sockets, whose length is limited

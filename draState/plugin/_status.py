@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -9,9 +11,12 @@ from typing import Any
 from checkpointmanager import LockOwner
 
 from .. import ClaimInfoCache, ClaimPreparer, PodConfigStore
-from ._healthwatch import HealthWatch
-from ._services.registration import RegistrationService
-from ._slices.publisher import Publisher
+from ._draplugin import RegistrationService
+from ._health import HealthWatch
+from ._publisher import Publisher
+
+ROOM = 16 << 10  # bytes: a claim, its next generation, and what the file system needs for them
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS)  # no files without a name here
 
 
 class Phase(StrEnum):
@@ -87,3 +92,19 @@ class Status:
             if self.health:
                 details["devices"] = self.health.details()
         return details
+
+
+def disk_problem(directory: str) -> str:
+    """Why claims cannot be written to a directory, or "": a full or read-only file system, before a pod waits for it.
+
+    Reserves space for a file without a name, and writes nothing.
+    """
+    try:
+        descriptor = os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, ROOM)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return "" if error.errno in _UNSUPPORTED else f"{directory}: claims cannot be written: {error.strerror}"
+    return ""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dra_agent.rehearsal import Node
+from draState.plugin import ApiServer, Credentials
 from draState.plugin.rehearsal import LocalApiServer
-from draState.plugin.rehearsal._node import short_folder
 
 from .kubeconfigs import close_all
 from .tlsserver import Authority, TlsServer
@@ -24,6 +24,14 @@ def cluster() -> Iterator[LocalApiServer]:
 
 
 @pytest.fixture
+def api_server(cluster: LocalApiServer) -> Iterator[ApiServer]:
+    """A client of the cluster."""
+    client = ApiServer(Credentials("127.0.0.1", int(cluster.address.rpartition(":")[2])), 2)
+    yield client
+    client.close()
+
+
+@pytest.fixture
 def node(cluster: LocalApiServer) -> Iterator[Node]:
     with Node(cluster.address) as node:
         yield node
@@ -32,7 +40,7 @@ def node(cluster: LocalApiServer) -> Iterator[Node]:
 @pytest.fixture
 def socket_path() -> Iterator[str]:
     """Not below tmp_path, which may be too deep for a socket."""
-    with tempfile.TemporaryDirectory(prefix="dra-", dir=short_folder()) as folder:
+    with tempfile.TemporaryDirectory(prefix="dra-", dir="/tmp") as folder:
         yield os.path.join(folder, "s.sock")
 
 

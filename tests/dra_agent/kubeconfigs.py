@@ -9,9 +9,7 @@ from typing import Any
 
 import yaml
 
-from draState.plugin._apiserver.client import ApiServer
-from draState.plugin._apiserver.credentials import Credentials
-from draState.plugin._apiserver.kubeconfig import from_kubeconfig
+from draState.plugin import ApiServer, Credentials, from_kubeconfig
 
 from .tlsserver import TlsServer
 
@@ -34,9 +32,6 @@ def written(
     path = folder / "kubeconfig"
     path.write_text(yaml.safe_dump(config) if form == "yaml" else json.dumps(config))
     return str(path)
-
-
-clients: list[ApiServer] = []
 
 
 _clients: list[ApiServer] = []

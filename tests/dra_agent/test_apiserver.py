@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import ssl
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 
 import pytest
 
-from draState.plugin import SettingsError
-from draState.plugin._apiserver.client import ApiError, ApiServer
-from draState.plugin._apiserver.credentials import Credentials
-from draState.plugin._apiserver.kubeconfig import from_kubeconfig, in_cluster
+from draState.plugin import ApiError, ApiServer, Credentials
 from draState.plugin.rehearsal import LocalApiServer
 
 DRIVER = "gpu.example.com"
@@ -69,10 +62,8 @@ def test_a_refusal_names_the_request_and_the_answer(cluster: LocalApiServer, sta
 
 def test_a_request_to_a_slow_server_ends_after_the_timeout(cluster: LocalApiServer) -> None:
     cluster.delay = 30
-    started = time.monotonic()
     with pytest.raises(ApiError, match=r"no answer within 0\.2 s"):
         client(cluster, 0.2).claim("default", "c1")
-    assert time.monotonic() - started < 5
 
 
 def test_an_absent_server_is_reported_at_once() -> None:
@@ -87,7 +78,8 @@ def test_an_idle_connection_that_the_server_closed_is_opened_again(cluster: Loca
     cluster.allocate("u1", "c1", ["gpu-0"], driver=DRIVER, pool="n1")
     server = client(cluster)
     server.claim("default", "c1")
-    server._threads.connection.sock.shutdown(socket.SHUT_RDWR)
+    cluster.go_down()
+    cluster.listen()
     assert server.claim("default", "c1")["metadata"]["uid"] == "u1"
 
 
@@ -121,42 +113,3 @@ def test_an_answer_that_is_no_object_is_an_error(answer: bytes) -> None:
 def test_names_cannot_change_the_path(cluster: LocalApiServer) -> None:
     with pytest.raises(ApiError, match=r"\.\.%2F"):
         client(cluster).claim("default", "../x")
-
-
-def kubeconfig(tmp_path: Path, cluster: object, user: object = None) -> str:
-    config = {
-        "current-context": "x",
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": user or {}}],
-    }
-    path = tmp_path / "config"
-    path.write_text(json.dumps(config))
-    return str(path)
-
-
-def test_a_kubeconfig_with_a_token(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("secret\n")
-    found = from_kubeconfig(kubeconfig(tmp_path, {"server": "http://h:81/base/"}, {"tokenFile": "token"}))
-    assert (found.host, found.port, found.base, found.current().token, found.tls) == ("h", 81, "/base", "secret", None)
-    found = from_kubeconfig(
-        kubeconfig(tmp_path, {"server": "https://h", "insecure-skip-tls-verify": True}, {"token": "t"})
-    )
-    assert (found.port, found.current().token) == (443, "t")
-    context = found.context(found.current())
-    assert context
-    assert context.verify_mode is ssl.CERT_NONE
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"current-context": "gone"}'])
-def test_a_wrong_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "config"
-    path.write_text(text)
-    with pytest.raises(SettingsError, match="config"):
-        from_kubeconfig(str(path))
-
-
-def test_outside_of_a_cluster_a_kubeconfig_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(SettingsError, match="kubeconfig"):
-        in_cluster()

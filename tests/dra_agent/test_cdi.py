@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -11,14 +10,12 @@ from unittest import mock
 import pytest
 
 from draState import ClaimInvalid, Device
+from draState.plugin import CdiFolder, PreparedDevice, device_edits
 from draState.plugin import Device as OfferedDevice
-from draState.plugin import PreparedDevice
-from draState.plugin._cdi import CdiFolder, device_edits
 
 from .cdirules import broken_rules
 
 DRIVER = "gpu.example.com"
-NO_ENV: Mapping[str, str] = {}
 SHARE = "b7c8d9e0-0000-4000-8000-00000000000a"
 
 
@@ -118,7 +115,7 @@ def test_two_shares_of_a_device_have_two_names(folder: CdiFolder) -> None:
 def test_a_failed_write_leaves_the_old_file_and_no_other(folder: CdiFolder) -> None:
     folder.write("u1", edits("u1", "gpu-0"))
     old = content(folder, "u1")
-    with mock.patch("draState.plugin._cdi.os.rename", side_effect=OSError), pytest.raises(OSError):
+    with mock.patch("os.rename", side_effect=OSError), pytest.raises(OSError):
         folder.write("u1", edits("u1", "gpu-1"))
     assert content(folder, "u1") == old
     assert len(list(Path(folder.path).iterdir())) == 1

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
-from checkpointmanager import CheckpointWriteFailed, MemoryStore
-from dra_agent.driver import FileDriver
-from dra_agent.parameters import Parameters, check_parameters
+from dra_agent.driver import FileDriver, Parameters, check_parameters
 from dra_agent.rehearsal import Node
 from draState import ClaimInvalid, Device, DeviceConfig, DriverClaim, OpaqueConfig, PodConfigStore
-from draState.plugin import _podconfigs as podconfigs
 from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer
 
 from .cdirules import broken_rules
@@ -190,11 +185,11 @@ MOMENTS: dict[str, tuple[Left, Left]] = {
     # another pod has joined the first claim, which only the configs know yet: it is not in the claim's file
     "after follow 3": ({"p1": {"u1/gpu-0", "u2/gpu-1"}, "p2": {"u1/gpu-0"}}, {"p1": {"u1/gpu-0", "u2/gpu-1"}}),
     # in the unprepare of the second claim: it is finished at the start
-    "before forget 1": (
+    "before delete_claim 1": (
         {"p1": {"u1/gpu-0", "u2/gpu-1"}, "p2": {"u1/gpu-0"}},
         {"p1": {"u1/gpu-0"}, "p2": {"u1/gpu-0"}},
     ),
-    "after forget 1": ({"p1": {"u1/gpu-0"}, "p2": {"u1/gpu-0"}}, {"p1": {"u1/gpu-0"}, "p2": {"u1/gpu-0"}}),
+    "after delete_claim 1": ({"p1": {"u1/gpu-0"}, "p2": {"u1/gpu-0"}}, {"p1": {"u1/gpu-0"}, "p2": {"u1/gpu-0"}}),
 }
 
 
@@ -271,16 +266,16 @@ def test_nothing_goes_while_a_claim_is_unknown(cluster: LocalApiServer, node: No
     assert "not cleaning up the configs of pods while 1 claims are unknown" in agent.log
 
 
-def test_a_file_that_cannot_be_removed_fails_no_unprepare(caplog: pytest.LogCaptureFixture) -> None:
-    store = PodConfigStore(MemoryStore())
-    claim = DriverClaim("u", "c", "ns", (Device("n1", "gpu-0"),), (OpaqueConfig(FIRST),), {"p1": "pod-1"})
-    podconfigs.follow(store, claim, {"gpu-0": FIRST})
-    assert len(store) == 1
-    failure = CheckpointWriteFailed("p1", "p1.json", OSError(errno.EROFS, "read-only"), in_doubt=False)
-    with mock.patch.object(MemoryStore, "commit", return_value={"p1": failure}):
-        podconfigs.forget(store, "u")
-    assert len(store) == 0, "no longer served"
-    assert "stay on disk until the next start" in caplog.text
+def test_configs_that_cannot_be_removed_fail_no_unprepare(
+    cluster: LocalApiServer, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIE_AT", "failing delete_claim 1")
+    agent = node.start(program=KILLED)
+    claim = allocate(cluster, node, from_claim=FIRST)
+    assert not prepare(node, claim).error
+    assert unprepare(node, claim) == ""
+    assert "the configs of its pods stay on disk until the next start" in agent.log
+    assert node.holdings() == {}
 
 
 def test_configs_for_one_request_do_not_reach_another(tmp_path: Path) -> None:

@@ -9,16 +9,12 @@ from typing import Any
 
 import pytest
 
-from draState.plugin import SettingsError
-from draState.plugin._apiserver import execplugin
-from draState.plugin._apiserver.client import ApiError
-from draState.plugin._apiserver.kubeconfig import from_kubeconfig, in_cluster
+from draState.plugin import ApiError, SettingsError, from_kubeconfig, in_cluster
 
 from .kubeconfigs import SECRET, ask, asking, asking_as, encoded, written
 from .tlsserver import NAME, Authority, TlsServer, needs_openssl
 
 pytestmark = needs_openssl
-V1, V1BETA1 = execplugin.VERSIONS
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
@@ -118,10 +114,8 @@ def test_the_service_account_of_a_pod_and_its_renewed_token(
 @pytest.mark.parametrize(
     ("user", "why"),
     [
-        ({"exec": {"apiVersion": V1.replace("v1", "v1alpha1"), "command": "x"}}, "exec: apiVersion must be one of"),
-        ({"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}, "needs a terminal"),
-        ({"exec": {"apiVersion": V1}}, "'command' is missing"),
-        ({"auth-provider": {"name": "x"}}, "auth-provider is not supported; use a token, a certificate or exec"),
+        ({"exec": {"command": "x"}}, "user me: exec is not supported; use a token, a token file or a certificate"),
+        ({"auth-provider": {"name": "x"}}, "user me: auth-provider is not supported"),
         ({"username": "x", "password": SECRET}, "username is not supported"),
         ({"token": "x", "as": "somebody"}, "as is not supported"),
         ({"client-certificate": "none.crt", "client-key": "none.key"}, r"none\.crt: No such file"),
@@ -153,6 +147,25 @@ def test_a_cluster_that_cannot_work_is_refused_too(
         from_kubeconfig(written(folder, server, {"token": "t"}, cluster))
 
 
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"current-context": "gone"}'])
+def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match="config"):
+        from_kubeconfig(str(path))
+
+
+def test_outside_of_a_cluster_a_kubeconfig_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(SettingsError, match="kubeconfig"):
+        in_cluster()
+
+
+def test_a_server_without_tls_may_have_a_base_path(tmp_path: Path, server: TlsServer) -> None:
+    found = from_kubeconfig(written(tmp_path, server, {"token": "t"}, {"server": "http://h:81/base/"}))
+    assert (found.host, found.port, found.base, found.tls) == ("h", 81, "/base", None)
+
+
 def test_a_kubeconfig_that_is_neither_yaml_nor_json_is_not_quoted(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(f"users:\n- token: {{{SECRET}")
@@ -164,4 +177,3 @@ def test_a_kubeconfig_that_is_neither_yaml_nor_json_is_not_quoted(tmp_path: Path
 def test_secrets_are_not_in_the_repr_of_credentials(folder: Path, server: TlsServer) -> None:
     found = from_kubeconfig(written(folder, server, {"token": SECRET}))
     assert SECRET not in repr(found)
-    assert SECRET not in repr(found.current())

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from dra_agent.rehearsal import Node
-from draState.plugin import _disk as disk
 from draState.plugin.rehearsal import LocalApiServer
 
 from .conversation import claim_for, devices_of, prepare, unprepare, until
@@ -79,10 +78,3 @@ def test_it_starts_on_a_full_disk(cluster: LocalApiServer, small_disk: Path) -> 
         assert prepare(node, claim) == first
         assert unprepare(node, claim) == "", "removing the previous generation makes room for the new record"
         assert node.holdings() == {}
-
-
-def test_a_read_only_disk_is_noticed_without_writing(small_disk: Path) -> None:
-    assert disk.problem(str(small_disk)) == ""
-    assert list(small_disk.iterdir()) == []
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    assert disk.problem(str(small_disk)) == f"{small_disk}: claims cannot be written: Read-only file system"

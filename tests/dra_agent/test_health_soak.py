@@ -7,12 +7,12 @@ import random
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import pytest
 
 from dra_agent.rehearsal import Node
-from draState.plugin._services.wire import HEALTH_V1
 from draState.plugin.rehearsal import AgentProcess, HealthReport, Journal, Kubelet, LocalApiServer, Pods
 
 from ..long import times
@@ -64,11 +64,9 @@ async def scrape(agents: list[AgentProcess], counted: list[int]) -> None:
 
 
 async def never_read(kubelet: Kubelet) -> grpc.aio.Call:
-    return kubelet.channel.unary_stream(
-        HEALTH_V1.watch.path,
-        request_serializer=HEALTH_V1.watch.request.SerializeToString,
-        response_deserializer=HEALTH_V1.watch.reply.FromString,
-    )(HEALTH_V1.watch.request())
+    watch: Any = kubelet.channel.unary_stream("/v1.DRAResourceHealth/NodeWatchResources")
+    call: grpc.aio.Call = watch(b"")
+    return call
 
 
 @pytest.mark.timeout(120 + 20 * KILLS)

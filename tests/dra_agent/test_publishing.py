@@ -37,10 +37,9 @@ def test_slices_that_kubelet_wiped_at_its_start_are_back_within_seconds(
     until(lambda: published(cluster) == node.devices)
 
     async def main() -> float:
-        wipe = lambda: cluster.wipe_slices(node.pool)  # noqa: E731
-        async with Kubelet(node.registry, node.driver, wipe=wipe, wipe_after=2) as kubelet:
-            await kubelet.wiped.wait()
-            assert cluster.slices() == []
+        async with Kubelet(node.registry, node.driver):
+            await asyncio.sleep(2)
+            assert cluster.wipe_slices(node.pool) == 1
             started = time.monotonic()
             while published(cluster) != node.devices:
                 assert time.monotonic() < started + LIMIT
@@ -50,21 +49,6 @@ def test_slices_that_kubelet_wiped_at_its_start_are_back_within_seconds(
     gap = asyncio.run(main())
     with capsys.disabled():
         print(f"\n  wiped 2 s after the registration, the slices were back after {gap:.1f} s")
-
-
-def test_looking_again_and_restarting_give_no_new_generation(cluster: LocalApiServer) -> None:
-    """Quantities come back in another form, and the server drops unknown fields."""
-    cluster.disabled = {"allowMultipleAllocations"}
-    device = {"name": "gpu-0", "shared": True, "attributes": {}, "capacity": {"memory": {"value": "1024Mi"}}}
-    with Node(cluster.address, [device, {"name": "gpu-1"}]) as node:
-        for _ in range(3):
-            agent = node.start()
-            after_two_looks(cluster, node)
-            agent.kill()
-        assert looks(cluster) >= 6
-        (item,) = cluster.slices()
-        assert (item["spec"]["pool"]["generation"], cluster.writes) == (1, 1)
-        assert item["spec"]["devices"][0] == {"name": "gpu-0", "capacity": {"memory": {"value": "1Gi"}}}
 
 
 def test_a_feature_that_is_turned_on_later_is_noticed_when_kubelet_registers_the_agent(
@@ -78,21 +62,6 @@ def test_a_feature_that_is_turned_on_later_is_noticed_when_kubelet_registers_the
         cluster.disabled = set()
         talk(node, lambda kubelet: kubelet.pod_resources())
         until(lambda: "allowMultipleAllocations" in cluster.slices()[0]["spec"]["devices"][0])
-
-
-def test_slices_belong_to_their_node_and_go_with_it(node: Node, cluster: LocalApiServer) -> None:
-    node.start()
-    until(lambda: published(cluster) == node.devices)
-    (owner,) = cluster.slices()[0]["metadata"]["ownerReferences"]
-    assert owner == {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "name": node.pool,
-        "uid": cluster.node_uid(node.pool),
-        "controller": True,
-    }
-    cluster.delete_node(node.pool)
-    assert cluster.slices() == []
 
 
 def test_a_pool_can_be_renamed_while_the_agent_runs(node: Node, cluster: LocalApiServer) -> None:
@@ -170,12 +139,3 @@ def test_an_outage_of_the_api_server_leaves_it_ready(node: Node, cluster: LocalA
     assert agent.get("/readyz")[0] == 200
     cluster.failing = 0
     until(lambda: agent.details()["resource_slices"] == "published")
-
-
-def test_a_node_that_cannot_be_read_is_reported_and_asked_for_again(node: Node, cluster: LocalApiServer) -> None:
-    cluster.delete_node(node.pool)
-    agent = node.start()
-    until(lambda: "/nodes/node-1: 404" in agent.details()["resource_slices"])
-    assert cluster.slices() == []
-    cluster.add_node(node.pool)
-    until(lambda: published(cluster) == node.devices)

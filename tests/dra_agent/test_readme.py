@@ -13,6 +13,7 @@ import yaml
 import dra_agent
 import draState.plugin
 from dra_agent import cli
+from draState.plugin import Settings
 
 PACKAGE = Path(dra_agent.__file__).parent
 LIBRARY = Path(draState.plugin.__file__).parent
@@ -22,22 +23,23 @@ MANIFEST = (PACKAGE / "daemonset.yaml").read_text(encoding="utf-8")
 
 def test_every_file_that_is_named_is_there() -> None:
     named = set(re.findall(r"`(\w+\.py)`", README))
-    assert named >= {"driver.py", "_cdi.py", "draplugin.py"}
+    assert named >= {"driver.py", "_cdi.py", "_draplugin.py"}
     files = {path.name for package in (PACKAGE, LIBRARY) for path in package.rglob("*.py")}
     assert named <= files
 
 
 def test_the_manifest_mounts_what_the_agent_uses_by_default() -> None:
-    defaults = cli._parser()
-    for path in (f"{defaults.get_default('kubelet_dir')}/plugins_registry", defaults.get_default("cdi_dir")):
+    defaults = Settings(node="n")
+    for path in (f"{defaults.kubelet_dir}/plugins_registry", defaults.cdi_dir):
         assert f"mountPath: {path}}}" in MANIFEST
         assert f"hostPath: {{path: {path}," in MANIFEST
     mounted = set(re.findall(r"mountPath: (/(?:var|host)/[^\s,}]+)", MANIFEST))
     assert "--host-root=/host" in MANIFEST
     inside = {path.removeprefix("/host") for path in mounted}
     assert inside == set(re.findall(r"hostPath: {path: (\S+?),", MANIFEST)), "the same paths inside and outside"
-    (command,) = re.findall(r"command: \[dra-agent, (.*)\]", MANIFEST)
-    assert defaults.parse_args(command.split(", ")).grace < 30
+    (grace,) = re.findall(r"--grace=([0-9]+)", MANIFEST)
+    (waits,) = re.findall(r"terminationGracePeriodSeconds: ([0-9]+)", MANIFEST)
+    assert int(grace) < int(waits)
 
 
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36", "1.37"])
@@ -81,7 +83,9 @@ def test_an_agent_may_write_only_the_slices_of_its_driver_and_its_node() -> None
     assert items["ClusterRole"]["rules"][-1]["resourceNames"] == [driver]
 
 
-def test_every_option_that_is_named_is_there() -> None:
-    offered = set(re.findall(r"--[a-z-]+", cli._parser().format_help()))
+def test_every_option_that_is_named_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    offered = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
     named = set(re.findall(r"`(--[a-z-]+)", README)) - {"--root-dir", "--force"}  # of kubelet, and of `release`
     assert {"--kubelet-dir", "--plugin-dir", "--registry-dir", "--kubeconfig"} <= named <= offered

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import kubernetes_validate
 import pytest
 
-from draState.plugin import Device, Inventory
-from draState.plugin._apiserver.client import ApiError, ApiServer
-from draState.plugin._apiserver.credentials import Credentials
-from draState.plugin._slices.objects import slices_of
-from draState.plugin._slices.resourceslices import ResourceSlices
-from draState.plugin._slices.writer import NotServed
+from draState.plugin import ApiServer, Device, Inventory
 from draState.plugin.rehearsal import LocalApiServer
-from draState.plugin.rehearsal._stored import refusal
+
+from .publishing import PublishingNode, change, generations, remove
 
 DRIVER = "gpu.example.com"
-OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "controller": True}
 VERSIONS_OF_KUBERNETES = ["1.34", "1.35", "1.36", "1.37"]
-
-
-@pytest.fixture
-def server(cluster: LocalApiServer) -> Iterator[ApiServer]:
-    server = ApiServer(Credentials("127.0.0.1", int(cluster.address.rpartition(":")[2])), 2)
-    yield server
-    server.close()
+# The connections of threads that have ended are closed by the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def inventory(*devices: Device | str, pool: str = "n1") -> Inventory:
@@ -39,107 +28,98 @@ def many(count: int, **more: Any) -> Inventory:
     return inventory(*(Device(f"gpu-{n}", **more) for n in range(count)))
 
 
-def generations(cluster: LocalApiServer) -> list[int]:
-    return [item["spec"]["pool"]["generation"] for item in cluster.slices()]
-
-
 def with_memory(amount: object) -> Inventory:
     return inventory(Device("gpu-0", capacity={"memory": {"value": amount}}), "gpu-1")
 
 
-def test_devices_are_published_changed_and_withdrawn(cluster: LocalApiServer, server: ApiServer) -> None:
-    slices = ResourceSlices(server, "n1")
-    assert slices.publish(many(300)) == 3
-    assert slices.publish(many(300)) == 0, "nothing to change"
+def test_devices_are_published_changed_and_withdrawn(cluster: LocalApiServer) -> None:
+    node = PublishingNode(cluster)
+    assert node.publish(many(300)) == 3
+    assert node.publish(many(300)) == 0, "nothing to change"
     assert sum(len(item["spec"]["devices"]) for item in cluster.slices()) == 300
     assert {item["spec"]["pool"]["resourceSliceCount"] for item in cluster.slices()} == {3}
 
-    slices.publish(many(5, shared=True))
+    node.publish(many(5, shared=True))
     (left,) = cluster.slices()
     assert left["spec"]["pool"] == {"name": "n1", "generation": 2, "resourceSliceCount": 1}
     assert left["spec"]["devices"][0] == {"name": "gpu-0", "allowMultipleAllocations": True}
 
 
-def test_slices_of_other_nodes_are_left_alone(cluster: LocalApiServer, server: ApiServer) -> None:
-    ResourceSlices(server, "other").publish(inventory("gpu-0"))
-    ResourceSlices(server, "n1").publish(inventory("gpu-0"))
+def test_slices_of_other_nodes_are_left_alone(cluster: LocalApiServer) -> None:
+    PublishingNode(cluster, "other").publish(inventory("gpu-0"))
+    PublishingNode(cluster).publish(inventory("gpu-0"))
     assert {item["spec"]["nodeName"] for item in cluster.slices()} == {"other", "n1"}
 
 
 @pytest.mark.parametrize("amount", ["1024Mi", "0.5", "1000m", "1e3", "16Gi", 4, "0"])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_quantities_in_another_form_are_no_change(
-    cluster: LocalApiServer, server: ApiServer, amount: object, restarted: bool
-) -> None:
-    slices = ResourceSlices(server, "n1")
-    assert slices.publish(with_memory(amount)) == 1
+def test_quantities_in_another_form_are_no_change(cluster: LocalApiServer, amount: object, restarted: bool) -> None:
+    node = PublishingNode(cluster)
+    assert node.publish(with_memory(amount)) == 1
     for _ in range(3):
-        slices = ResourceSlices(server, "n1") if restarted else slices
-        assert slices.publish(with_memory(amount)) == 0
+        node = PublishingNode(cluster) if restarted else node
+        assert node.publish(with_memory(amount)) == 0
     assert generations(cluster) == [1]
     assert cluster.writes == 1
 
 
-def test_a_changed_quantity_is_a_change_whatever_its_form(cluster: LocalApiServer, server: ApiServer) -> None:
-    slices = ResourceSlices(server, "n1")
-    slices.publish(with_memory("1024Mi"))
-    assert slices.publish(with_memory("1025Mi")) == 1
-    assert slices.publish(with_memory("1025Mi")) == 0
-    assert slices.publish(with_memory("1Gi")) == 1
+def test_a_changed_quantity_is_a_change_whatever_its_form(cluster: LocalApiServer) -> None:
+    node = PublishingNode(cluster)
+    node.publish(with_memory("1024Mi"))
+    assert node.publish(with_memory("1025Mi")) == 1
+    assert node.publish(with_memory("1025Mi")) == 0
+    assert node.publish(with_memory("1Gi")) == 1
     assert generations(cluster) == [3]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_fields_that_the_server_drops_are_no_change_until_it_keeps_them(
-    cluster: LocalApiServer, server: ApiServer, restarted: bool
+    cluster: LocalApiServer, restarted: bool
 ) -> None:
     cluster.disabled = {"allowMultipleAllocations"}
-    slices = ResourceSlices(server, "n1")
-    slices.publish(many(2, shared=True))
-    slices = ResourceSlices(server, "n1") if restarted else slices
-    assert slices.publish(many(2, shared=True)) == 0
+    node = PublishingNode(cluster)
+    node.publish(many(2, shared=True))
+    node = PublishingNode(cluster) if restarted else node
+    assert node.publish(many(2, shared=True)) == 0
     assert generations(cluster) == [1]
 
     cluster.disabled = set()  # the cluster was updated
-    assert ResourceSlices(server, "n1").publish(many(2, shared=True)) == 1
+    assert PublishingNode(cluster).publish(many(2, shared=True)) == 1
     assert cluster.slices()[0]["spec"]["devices"][0]["allowMultipleAllocations"]
 
 
-def test_a_pool_without_devices_is_no_change_either(cluster: LocalApiServer, server: ApiServer) -> None:
-    slices = ResourceSlices(server, "n1")
-    assert [slices.publish(inventory()) for _ in range(3)] == [1, 0, 0]
+def test_a_pool_without_devices_is_no_change_either(cluster: LocalApiServer) -> None:
+    node = PublishingNode(cluster)
+    assert [node.publish(inventory()) for _ in range(3)] == [1, 0, 0]
     assert "devices" not in cluster.slices()[0]["spec"]
 
 
-def test_a_change_by_another_client_is_corrected(cluster: LocalApiServer, server: ApiServer) -> None:
-    slices = ResourceSlices(server, "n1")
-    slices.publish(with_memory("1024Mi"))
+def test_a_change_by_another_client_is_corrected(cluster: LocalApiServer) -> None:
+    node = PublishingNode(cluster)
+    node.publish(with_memory("1024Mi"))
     (item,) = cluster.slices()
-    changed = {**item, "spec": {**item["spec"], "devices": [{"name": "gpu-7"}]}}
-    cluster.put(f"/resourceslices/{item['metadata']['name']}", changed)
-    assert slices.publish(with_memory("1024Mi")) == 1
+    change(cluster, item, devices=[{"name": "gpu-7"}])
+    assert node.publish(with_memory("1024Mi")) == 1
     assert [device["name"] for device in cluster.slices()[0]["spec"]["devices"]] == ["gpu-0", "gpu-1"]
     assert generations(cluster) == [2]
 
 
-def test_slices_of_which_some_are_gone_are_written_again_with_a_new_generation(
-    cluster: LocalApiServer, server: ApiServer
-) -> None:
-    slices = ResourceSlices(server, "n1")
-    slices.publish(many(300))
-    cluster.delete(f"/resourceslices/{cluster.slices()[1]['metadata']['name']}")
-    assert slices.publish(many(300)) == 3
+def test_slices_of_which_some_are_gone_are_written_again_with_a_new_generation(cluster: LocalApiServer) -> None:
+    node = PublishingNode(cluster)
+    node.publish(many(300))
+    remove(cluster, cluster.slices()[1])
+    assert node.publish(many(300)) == 3
     assert generations(cluster) == [2, 2, 2]
 
 
-def test_a_renamed_pool_is_a_new_slice_and_at_no_time_are_there_two(cluster: LocalApiServer, server: ApiServer) -> None:
-    slices = ResourceSlices(server, "n1")
-    slices.publish(many(300))
+def test_a_renamed_pool_is_a_new_slice_and_at_no_time_are_there_two(cluster: LocalApiServer) -> None:
+    node = PublishingNode(cluster)
+    node.publish(many(300))
     old = {item["metadata"]["name"] for item in cluster.slices()}
     seen: list[int] = []
     write = cluster.put
     cluster.put = lambda path, item: seen.append(len(pools(cluster))) or write(path, item)  # type: ignore[method-assign, func-returns-value]
-    slices.publish(Inventory(DRIVER, "other/pool", many(300).devices))
+    node.publish(Inventory(DRIVER, "other/pool", many(300).devices))
     assert pools(cluster) == {"other/pool"}
     assert not old & {item["metadata"]["name"] for item in cluster.slices()}
     assert generations(cluster) == [1, 1, 1]
@@ -150,82 +130,71 @@ def pools(cluster: LocalApiServer) -> set[str]:
     return {item["spec"]["pool"]["name"] for item in cluster.slices()}
 
 
-def test_slices_that_an_older_agent_named_differently_are_replaced(cluster: LocalApiServer, server: ApiServer) -> None:
-    (item,) = slices_of(inventory("gpu-0"), "n1", OWNER, 7)
-    item["metadata"] = {"name": "as-it-was-called"}
-    server.request("POST", "/resourceslices", item)
-    assert ResourceSlices(server, "n1").publish(inventory("gpu-0")) == 2
+def test_slices_that_an_older_agent_named_differently_are_replaced(
+    cluster: LocalApiServer, api_server: ApiServer
+) -> None:
+    node = PublishingNode(cluster)
+    node.publish(inventory("gpu-0"))
+    (item,) = cluster.slices()
+    remove(cluster, item)
+    pool = {**item["spec"]["pool"], "generation": 7}
+    older = {**item, "metadata": {"name": "as-it-was-called"}, "spec": {**item["spec"], "pool": pool}}
+    api_server.request("POST", "/resourceslices", older)
+    node.publish(inventory("gpu-0"))
     assert generations(cluster) == [8]
 
 
-def test_they_go_with_their_node_and_come_back_with_it(cluster: LocalApiServer, server: ApiServer) -> None:
-    slices = ResourceSlices(server, "n1")
-    slices.publish(inventory("gpu-0"))
+def test_they_go_with_their_node_and_come_back_with_it(cluster: LocalApiServer) -> None:
+    node = PublishingNode(cluster)
+    node.publish(inventory("gpu-0"))
     (owner,) = cluster.slices()[0]["metadata"]["ownerReferences"]
-    assert owner == {**OWNER, "uid": cluster.node_uid("n1")}
+    described = {"apiVersion": "v1", "kind": "Node", "name": "n1", "controller": True}
+    assert owner == {**described, "uid": cluster.node_uid("n1")}
 
     cluster.delete_node("n1")
     assert cluster.slices() == []
-    with pytest.raises(ApiError, match="GET /nodes/n1: 404"):
-        slices.publish(inventory("gpu-0"))
+    assert "GET /nodes/n1: 404" in node.attempt(inventory("gpu-0"))
     assert cluster.slices() == [], "none without an owner"
 
     cluster.add_node("n1")
-    slices.publish(inventory("gpu-0"))
+    node.publish(inventory("gpu-0"))
     assert cluster.slices()[0]["metadata"]["ownerReferences"][0]["uid"] == cluster.node_uid("n1") != owner["uid"]
 
 
-def test_a_slice_without_its_owner_gets_one(cluster: LocalApiServer, server: ApiServer) -> None:
-    slices = ResourceSlices(server, "n1")
-    slices.publish(inventory("gpu-0"))
+def test_a_slice_without_its_owner_gets_one(cluster: LocalApiServer) -> None:
+    node = PublishingNode(cluster)
+    node.publish(inventory("gpu-0"))
     (item,) = cluster.slices()
     cluster.put(f"/resourceslices/{item['metadata']['name']}", {**item, "metadata": {"name": item["metadata"]["name"]}})
-    assert slices.publish(inventory("gpu-0")) == 1
+    assert node.publish(inventory("gpu-0")) == 1
     assert cluster.slices()[0]["metadata"]["ownerReferences"][0]["kind"] == "Node"
 
 
-@pytest.mark.parametrize("versions", [[], ["v1beta1"], ["v1beta1", "v1beta2"]])
-def test_without_the_api_it_says_which_kubernetes_is_needed(
-    cluster: LocalApiServer, server: ApiServer, versions: list[str]
+@pytest.mark.parametrize("status", [401, 403, 404, 500, 503])
+def test_an_outage_is_not_taken_for_a_missing_api(
+    cluster: LocalApiServer, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.versions = versions
-    with pytest.raises(NotServed, match=r"1\.34") as error:
-        ResourceSlices(server, "n1").publish(inventory("gpu-0"))
-    assert all(version in str(error.value) for version in versions)
-    cluster.versions = [*versions, "v1"]
-    assert ResourceSlices(server, "n1").publish(inventory("gpu-0")) == 1
-
-
-@pytest.mark.parametrize("status", [401, 403, 500, 503])
-def test_an_outage_is_not_taken_for_a_missing_api(cluster: LocalApiServer, server: ApiServer, status: int) -> None:
     cluster.failing = status
-    with pytest.raises(ApiError, match=str(status)):
-        ResourceSlices(server, "n1").publish(inventory("gpu-0"))
+    monkeypatch.setattr(ApiServer, "served_versions", lambda _: ["v1"])
+    node = PublishingNode(cluster)
+    assert str(status) in node.attempt(inventory("gpu-0"))
+    assert node.publisher.unserved == ""
 
 
-def test_a_404_of_a_server_that_has_the_api_is_not_taken_for_a_missing_one(
-    cluster: LocalApiServer, server: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster.failing = 404
-    monkeypatch.setattr(server, "served_versions", lambda: ["v1"])
-    with pytest.raises(ApiError, match="404"):
-        ResourceSlices(server, "n1").publish(inventory("gpu-0"))
-
-
-def test_names_are_dns_subdomains_wherever_the_name_of_the_node_is_cut() -> None:
+def test_names_are_dns_subdomains_wherever_the_name_of_the_node_is_cut(cluster: LocalApiServer) -> None:
     nodes = [f"{'n' * length}.{'m' * 20}" for length in range(90, 110)] + ["n" * 253, "a-" * 120 + "b", "a"]
     for node in nodes:
-        (item,) = slices_of(inventory("gpu-0"), node, OWNER)
-        assert refusal(item, None) == ""
-    names = [slices_of(inventory("gpu-0"), node, OWNER)[0]["metadata"]["name"] for node in nodes]
-    assert len(set(names)) == len(nodes)
+        PublishingNode(cluster, node).publish(inventory("gpu-0"))  # which the server would refuse
+    assert len(cluster.slices()) == len(nodes)
 
 
-def test_attributes_that_are_lists_make_smaller_slices() -> None:
-    listed = many(130, attributes={"links": {"strings": ["a", "b"]}})
-    slices = slices_of(listed, "n1", OWNER)
-    assert [len(item["spec"]["devices"]) for item in slices] == [64, 64, 2]
-    assert all(refusal(item, None) == "" for item in slices)
+@pytest.mark.parametrize(
+    "more",
+    [{"attributes": {"links": {"strings": ["a", "b"]}}}, {"taints": ({"key": "a", "effect": "None"},)}],
+)
+def test_attributes_that_are_lists_and_taints_make_smaller_slices(cluster: LocalApiServer, more: Any) -> None:
+    PublishingNode(cluster).publish(many(130, **more))
+    assert [len(item["spec"]["devices"]) for item in cluster.slices()] == [64, 64, 2]
 
 
 def tainted(*keys: str) -> Inventory:
@@ -239,30 +208,24 @@ def times(cluster: LocalApiServer) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_taint_keeps_the_time_when_it_was_added(cluster: LocalApiServer, server: ApiServer, restarted: bool) -> None:
+def test_a_taint_keeps_the_time_when_it_was_added(cluster: LocalApiServer, restarted: bool) -> None:
     """The server sets it in each write without one; pods are evicted a given time after it."""
-    slices = ResourceSlices(server, "n1")
-    slices.publish(tainted("a"))
+    node = PublishingNode(cluster)
+    node.publish(tainted("a"))
     first = times(cluster)
-    slices = ResourceSlices(server, "n1") if restarted else slices
-    assert slices.publish(tainted("a")) == 0
-    assert slices.publish(tainted("a", "b")) == 1
+    node = PublishingNode(cluster) if restarted else node
+    assert node.publish(tainted("a")) == 0
+    assert node.publish(tainted("a", "b")) == 1
     assert times(cluster)["a"] == first["a"] < times(cluster)["b"]
-    assert slices.publish(tainted("a", "b")) == 0
-    assert slices.publish(tainted()) == 1
+    assert node.publish(tainted("a", "b")) == 0
+    assert node.publish(tainted()) == 1
     assert times(cluster) == {}
     assert generations(cluster) == [3]
 
 
-def test_taints_of_a_server_without_them_are_no_change(cluster: LocalApiServer, server: ApiServer) -> None:
+def test_taints_of_a_server_without_them_are_no_change(cluster: LocalApiServer) -> None:
     cluster.disabled = {"taints"}
-    assert [ResourceSlices(server, "n1").publish(tainted("a")) for _ in range(3)] == [1, 0, 0]
-
-
-def test_taints_make_smaller_slices() -> None:
-    slices = slices_of(many(65, taints=({"key": "a", "effect": "None"},)), "n1", OWNER)
-    assert [len(item["spec"]["devices"]) for item in slices] == [64, 1]
-    assert all(refusal(item, None) == "" for item in slices)
+    assert [PublishingNode(cluster).publish(tainted("a")) for _ in range(3)] == [1, 0, 0]
 
 
 def partitioned(partitions: int, cards: int = 1, memory: str = "40960Mi") -> Inventory:
@@ -270,17 +233,17 @@ def partitioned(partitions: int, cards: int = 1, memory: str = "40960Mi") -> Inv
     return replace(inventory(*devices), shared_counters={f"card-{n}": {"memory": memory} for n in range(cards)})
 
 
-def test_counters_are_in_slices_of_their_own(cluster: LocalApiServer, server: ApiServer) -> None:
-    slices = ResourceSlices(server, "n1")
-    assert slices.publish(partitioned(65, cards=9)) == 4
-    assert slices.publish(partitioned(65, cards=9)) == 0, "although the server writes 40Gi"
+def test_counters_are_in_slices_of_their_own(cluster: LocalApiServer) -> None:
+    node = PublishingNode(cluster)
+    assert node.publish(partitioned(65, cards=9)) == 4
+    assert node.publish(partitioned(65, cards=9)) == 0, "although the server writes 40Gi"
     specs = [item["spec"] for item in cluster.slices()]
     assert [len(spec.get("devices", [])) for spec in specs] == [64, 1, 0, 0]
     assert [len(spec.get("sharedCounters", [])) for spec in specs] == [0, 0, 8, 1]
     assert specs[0]["devices"][0]["consumesCounters"] == [
         {"counterSet": "card-0", "counters": {"memory": {"value": "10Gi"}}}
     ]
-    assert slices.publish(many(1)) == 4
+    node.publish(many(1))
     assert len(cluster.slices()) == 1
 
 
@@ -308,15 +271,16 @@ PUBLISHED: dict[str, Inventory] = {
 }
 
 
-@pytest.mark.parametrize("version", VERSIONS_OF_KUBERNETES)
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_they_fit_the_published_schema_of_kubernetes(version: str, name: str) -> None:
-    for item in slices_of(PUBLISHED[name], "n1", OWNER):
-        assert kubernetes_validate.validate(item, version, strict=True) == version
+def test_they_fit_the_published_schema_of_kubernetes(cluster: LocalApiServer, name: str) -> None:
+    PublishingNode(cluster).publish(PUBLISHED[name])
+    for item in cluster.slices():
+        for version in VERSIONS_OF_KUBERNETES:
+            assert kubernetes_validate.validate(item, version, strict=True) == version
 
 
-def test_the_published_schema_is_really_used() -> None:
-    (item,) = slices_of(inventory("gpu-0"), "n1", OWNER)
-    broken: Mapping[str, Any] = {**item, "spec": {**item["spec"], "node": "n1"}}
+def test_the_published_schema_is_really_used(cluster: LocalApiServer) -> None:
+    PublishingNode(cluster).publish(inventory("gpu-0"))
+    (item,) = cluster.slices()
     with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(dict(broken), "1.37", strict=True)
+        kubernetes_validate.validate({**item, "spec": {**item["spec"], "node": "n1"}}, "1.37", strict=True)

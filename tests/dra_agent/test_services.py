@@ -16,8 +16,7 @@ import grpc
 import pytest
 
 from dra_agent.rehearsal import Node
-from draState.plugin._services.sockets import SocketServer
-from draState.plugin._services.wire import V1BETA1
+from draState.plugin import SocketServer
 from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer
 
 from .conversation import LIMIT, claim_for, devices_of, prepare, talk, unprepare, until
@@ -146,7 +145,8 @@ def test_both_versions_of_the_service_see_the_same_claims(node: Node, cluster: L
     claim = claim_for(cluster, node, "versions", "gpu-1")
 
     async def main() -> None:
-        async with Kubelet(node.registry, node.driver, api=V1BETA1) as old, Kubelet(node.registry, node.driver) as new:
+        older = Kubelet(node.registry, node.driver, version="v1beta1")
+        async with older as old, Kubelet(node.registry, node.driver) as new:
             assert await old.prepare(claim) == await new.prepare(claim)
             assert await new.unprepare(claim) == await old.unprepare(claim) == {"versions": ""}
 
@@ -197,13 +197,6 @@ def test_pages(agent: AgentProcess) -> None:
         'method_name="/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"}',
     ):
         assert name in text
-
-
-@pytest.mark.usefixtures("agent")
-def test_its_devices_are_published(node: Node, cluster: LocalApiServer) -> None:
-    (published,) = cluster.slices()
-    assert published["spec"]["nodeName"] == node.pool
-    assert [device["name"] for device in published["spec"]["devices"]] == node.devices
 
 
 def test_sigterm_ends_it_in_order(cluster: LocalApiServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 from dra_agent import cli
 from dra_agent.driver import FileDriver
 from dra_agent.inventory import parse
-from draState.plugin import Inventory, Settings, SettingsError
-from draState.plugin._slices.objects import slices_of
-from draState.plugin.rehearsal._stored import refusal
+from draState.plugin import Inventory, Settings, SettingsError, add_options
+from draState.plugin.rehearsal import LocalApiServer
+
+from .publishing import PublishingNode
 
 
 def inventory(tmp_path: Path, content: object) -> Inventory:
@@ -187,13 +189,15 @@ RIGHT: list[dict[str, object]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as in test_resourceslices
 @pytest.mark.parametrize("fields", RIGHT)
-def test_what_both_grammars_allow_is_accepted(tmp_path: Path, fields: dict[str, object]) -> None:
+def test_what_both_grammars_allow_is_accepted(
+    tmp_path: Path, cluster: LocalApiServer, fields: dict[str, object]
+) -> None:
     content = {"driver": "a0-b.example.com", "pool": "rack-1/node.a", "devices": [{"name": "y"} | fields]}
     read = inventory(tmp_path, content)
     assert len(read.devices) == 1
-    for item in slices_of(read, "n1", {}):
-        assert refusal(item, None) == "", "the API server's own rules agree"
+    assert PublishingNode(cluster).publish(read) == 1, "the API server's own rules agree"
 
 
 def test_network_pools_are_read(tmp_path: Path) -> None:
@@ -263,8 +267,9 @@ def test_both_folders_of_kubelet_follow_from_its_root() -> None:
 
 
 def test_every_option_has_the_default_of_its_setting() -> None:
-    options = cli._parser().parse_args(["--devices", "x", "--node", "n"])
-    assert Settings.of(options) == Settings(node="n")
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    assert Settings.of(parser.parse_args(["--node", "n"])) == Settings(node="n")
 
 
 def test_a_changed_device_file_is_read_again(tmp_path: Path) -> None:

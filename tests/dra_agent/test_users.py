@@ -1,107 +1,109 @@
-"""Which processes use a claim, from real processes under a /proc that shows only some."""
+"""Who uses an orphan: real processes under a /proc that shows only some. While there is one, nothing is released."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from draState import Device, DRAError, DriverClaim
-from draState.plugin import Device as OfferedDevice
-from draState.plugin import PreparedDevice
-from draState.plugin._cdi import device_edits
-from draState.plugin._users import Processes
+from dra_agent.rehearsal import Node
+from draState.plugin import HeldClaims
+from draState.plugin.rehearsal import Claim, LocalApiServer
+
+from .conversation import prepare
 
 UID = "0c9f3a52-1111-2222-3333-444444444444"
+CONTAINERD = ("run/containerd/io.containerd.runtime.v2.task/k8s.io/4f1c", "init.pid")
+CRI_O = ("run/containers/storage/overlay-containers/4f1c/userdata", "pidfile")
+Release = Callable[[], str]
 
 
 @pytest.fixture
-def proc(tmp_path: Path) -> Path:
-    (tmp_path / "proc" / "2").mkdir(parents=True)
-    (tmp_path / "proc" / "2" / "comm").write_text("kthreadd\n")
-    return tmp_path / "proc"
-
-
-def users(proc: Path, node: Path, **device: object) -> list[str]:
-    """Who uses a claim whose device has this device node."""
-    given = Device("p", "gpu-0", **device)  # type: ignore[arg-type]
-    edits = device_edits(UID, PreparedDevice(given), OfferedDevice("gpu-0", device_nodes=(str(node),)))
-    return Processes(str(proc), "/").using(DriverClaim(UID, "c", "ns", (given,)), [edits])
-
-
-@pytest.fixture
-def user(proc: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has opened the device and has nothing in its environment."""
+def node(cluster: LocalApiServer, tmp_path: Path) -> Iterator[Node]:
+    """Its devices have a device node that is a file here; one of them is for sharing, one has /dev/null."""
     (tmp_path / "gpu0").touch()
+    offered: list[dict[str, Any]] = [
+        {"name": "gpu-0", "device_nodes": [str(tmp_path / "gpu0")]},
+        {"name": "shared", "device_nodes": [str(tmp_path / "gpu0")], "shared": True},
+        {"name": "null", "device_nodes": ["/dev/null"]},
+    ]
+    with Node(cluster.address, offered) as node:
+        node.start()
+        yield node
+
+
+def orphan(node: Node, cluster: LocalApiServer, device: str = "gpu-0", **result: Any) -> Release:
+    """A claim that the API server has forgotten. Call the result to release it: it returns the error."""
+    cluster.allocate(UID, "c", [device], driver=node.driver, pool=node.pool, **result)
+    assert not prepare(node, Claim(UID, "c")).error
+    cluster.forget_claim("c")
+
+    def release() -> str:
+        with HeldClaims(str(node.folder / "p" / "dra.sock")) as held:
+            held.list()  # looks for orphans
+            return held.release(UID)
+
+    return release
+
+
+@pytest.fixture
+def user(node: Node, tmp_path: Path) -> Iterator[int]:
+    """A process that has opened the device node and has nothing in its environment."""
     program = "import sys, time; file = open(sys.argv[1]); print(flush=True); time.sleep(1000)"
     command = [sys.executable, "-c", program, str(tmp_path / "gpu0")]
-    with subprocess.Popen(command, env={}, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, env={}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
-        (proc / str(process.pid)).symlink_to(f"/proc/{process.pid}")
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def test_a_process_that_has_opened_the_device_node_is_a_user(
-    proc: Path, tmp_path: Path, user: subprocess.Popen[bytes]
-) -> None:
-    (found,) = users(proc, tmp_path / "gpu0")
-    assert found.startswith(f"pid {user.pid} (")
-    assert users(proc, tmp_path / "another") == []
-
-
-@pytest.mark.parametrize("device", [{"share_id": "s"}, {"admin_access": True}])
-def test_the_node_of_a_shared_device_shows_no_user_of_this_claim(
-    proc: Path, tmp_path: Path, user: subprocess.Popen[bytes], device: dict[str, object]
-) -> None:
-    assert users(proc, tmp_path / "gpu0", **device) == []
-
-
-def test_dev_null_has_no_users(proc: Path, user: subprocess.Popen[bytes]) -> None:
-    with subprocess.Popen(["sleep", "1000"], env={}, stdin=subprocess.DEVNULL) as process:
-        (proc / str(process.pid)).symlink_to(f"/proc/{process.pid}")
-        found = users(proc, Path("/dev/null"))
+        (node.proc / str(process.pid)).symlink_to(f"/proc/{process.pid}")
+        yield process.pid
         process.kill()
-    assert found == []
 
 
-def test_a_process_is_named_with_its_pod_and_one_that_ended_is_not(proc: Path, tmp_path: Path) -> None:
-    for pid in ("7", "8"):
-        (proc / pid).mkdir()
-    (proc / "7" / "comm").write_text("python3\n")
-    (proc / "7" / "environ").write_bytes(f"A=b\0DRA_CLAIM_GPU_0={UID}\0".encode())
-    (proc / "7" / "cgroup").write_text(f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-1.scope\n")
-    assert users(proc, tmp_path / "none") == [f"pid 7 (python3) of pod {UID}"]
-
-
-def test_a_process_that_cannot_be_looked_at_may_be_a_user(proc: Path, tmp_path: Path) -> None:
-    (proc / "7" / "environ").mkdir(parents=True)  # an error for any user, unlike missing rights
-    with pytest.raises(DRAError, match="process 7 cannot be looked at"):
-        users(proc, tmp_path / "none")
+def test_a_process_that_has_opened_the_device_node(node: Node, cluster: LocalApiServer, user: int) -> None:
+    release = orphan(node, cluster)
+    assert f"still used by pid {user} (" in release()
+    (node.proc / str(user)).unlink()
+    assert release() == ""
 
 
 @pytest.mark.parametrize(
-    ("folder", "pid_file"),
-    [
-        ("run/containerd/io.containerd.runtime.v2.task/k8s.io/4f1c", "init.pid"),
-        ("run/containers/storage/overlay-containers/4f1c/userdata", "pidfile"),
-    ],
+    ("device", "result"), [("shared", {"shareID": "s"}), ("gpu-0", {"adminAccess": True}), ("null", {})]
 )
-def test_a_container_whose_spec_has_the_claim_is_a_user_whatever_its_process_did_to_its_environment(
-    proc: Path, tmp_path: Path, user: subprocess.Popen[bytes], folder: str, pid_file: str
+def test_a_device_node_that_others_may_open_shows_no_user(
+    node: Node, cluster: LocalApiServer, user: int, device: str, result: dict[str, Any]
 ) -> None:
-    container = proc / "1" / "root" / folder
+    assert orphan(node, cluster, device, **result)() == ""
+
+
+def test_a_process_is_named_with_its_pod_and_one_that_ended_is_not(node: Node, cluster: LocalApiServer) -> None:
+    for pid in ("7", "8"):
+        (node.proc / pid).mkdir()
+    seven = node.proc / "7"
+    (seven / "comm").write_text("python3\n")
+    (seven / "environ").write_bytes(f"A=b\0DRA_CLAIM_GPU_0={UID}\0".encode())
+    (seven / "cgroup").write_text(f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-1.scope\n")
+    assert f"is still used by pid 7 (python3) of pod {UID};" in orphan(node, cluster)()
+
+
+def test_a_process_that_cannot_be_looked_at_may_be_a_user(node: Node, cluster: LocalApiServer) -> None:
+    (node.proc / "7" / "environ").mkdir(parents=True)  # an error for any user, unlike missing rights
+    assert "process 7 cannot be looked at" in orphan(node, cluster)()
+
+
+@pytest.mark.parametrize(("folder", "pid_file"), [CONTAINERD, CRI_O])
+def test_a_container_whose_spec_has_the_claim_whatever_its_process_did_to_its_environment(
+    node: Node, cluster: LocalApiServer, user: int, folder: str, pid_file: str
+) -> None:
+    release = orphan(node, cluster, "null")
+    container = node.proc / "1" / "root" / folder
     container.mkdir(parents=True)
-    (container / "config.json").write_text(json.dumps({"process": {"env": ["A=b", f"DRA_CLAIM_GPU_0={UID}"]}}))
-    (container / pid_file).write_text(str(user.pid))
-    (found,) = users(proc, tmp_path / "another")
-    assert found.startswith(f"pid {user.pid} (")
+    (container / "config.json").write_text(json.dumps({"process": {"env": ["A=b", f"DRA_CLAIM_NULL={UID}"]}}))
+    (container / pid_file).write_text(str(user))
+    assert f"still used by pid {user} (" in release()
     (container / pid_file).write_text("4194305")  # it has ended, and the runtime has not noticed yet
-    assert users(proc, tmp_path / "another") == []
+    assert release() == ""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from draState.plugin._services import wire
+from draState.plugin import _wire as wire
 
 
 @pytest.mark.parametrize("api", [wire.V1, wire.V1BETA1])

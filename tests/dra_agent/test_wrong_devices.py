@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -32,27 +33,6 @@ def environment(node: Node, uid: str) -> dict[str, str]:
     spec = json.loads(file.read_text())
     assert broken_rules(spec) == []
     return dict(line.split("=", 1) for device in spec["devices"] for line in device["containerEdits"]["env"])
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_claim_that_was_allocated_anew_gets_its_new_device(
-    node: Node, cluster: LocalApiServer, restarted: bool
-) -> None:
-    """Kubelet was down, the pod was force-deleted, the claim deallocated and allocated again: the same UID."""
-    claim = claim_for(cluster, node, "a", "gpu-0")
-    agent = node.start()
-    assert devices_of(prepare(node, claim)) == ["gpu-0"]
-    if restarted:
-        agent.kill()
-    cluster.reallocate(claim.name, ["gpu-1"])
-    if restarted:
-        agent = node.start()
-
-    assert devices_of(prepare(node, claim)) == ["gpu-1"]
-
-    assert node.cdi_holdings() == node.holdings() == {"a": ("gpu-1",)}
-    assert devices_of(prepare(node, claim_for(cluster, node, "b", "gpu-0"))) == ["gpu-0"], "the old one is free"
-    assert "allocation-changed" in agent.log
 
 
 def test_a_prioritized_list_gets_a_device(node: Node, cluster: LocalApiServer) -> None:
@@ -251,3 +231,51 @@ def test_without_the_host_s_processes_an_orphan_is_released_by_force_only(node: 
     assert node.holdings() == {"a": ("gpu-0",)}
     assert command(node, "release", "--yes", "--force", "a").returncode == 0
     assert node.holdings() == {}
+
+
+def test_a_shared_device_goes_to_several_claims_with_a_share_each(cluster: LocalApiServer) -> None:
+    decided: dict[str, Any] = {"tolerations": [{"key": "ill", "operator": "Exists"}], "bindingConditions": ["Attached"]}
+    with Node(cluster.address, [{"name": "shared", "shared": True}, {"name": "gpu-0"}]) as node:
+        node.start()
+
+        def ask(uid: str, device: str, share: str, **more: Any) -> str:
+            claim = Claim(uid, f"claim-{uid}")
+            cluster.allocate(
+                uid, claim.name, [device], driver=node.driver, pool=node.pool, **{"shareID": share, **more}
+            )
+            return prepare(node, claim).error
+
+        assert ask("a", "shared", "s1", **decided) == ask("b", "shared", "s2") == ""
+        assert "held by claim default/claim-a" in ask("c", "shared", "s1")
+        assert "is not for sharing" in ask("d", "gpu-0", "s1")
+        assert "which this node does not have" in ask("e", "gpu-9", "s1")
+        found = environment(node, "a")
+        assert json.loads(found["DRA_ALLOCATION_SHARED_S1"]) == decided, "what the scheduler decided"
+        assert "DRA_ALLOCATION_SHARED_S2" not in environment(node, "b")
+
+
+def test_a_uid_that_is_no_name_is_refused_in_both_directions(node: Node) -> None:
+    node.start()
+    for uid in ("", "../../etc/passwd", "a/b", ".hidden", "x" * 300):
+        claim = Claim(uid, "c")
+        assert "UID of the claim is invalid" in prepare(node, claim).error
+        assert "UID of the claim is invalid" in unprepare(node, claim)
+
+
+def test_a_new_claim_with_the_name_of_an_old_one_is_another_claim(node: Node, cluster: LocalApiServer) -> None:
+    old = claim_for(cluster, node, "a", "gpu-0")
+    node.start()
+    prepare(node, old)
+    cluster.allocate("b", old.name, ["gpu-1"], driver=node.driver, pool=node.pool)
+    assert devices_of(prepare(node, Claim("b", old.name))) == ["gpu-1"]
+    assert unprepare(node, old) == ""
+    assert node.cdi_holdings() == node.holdings() == {"b": ("gpu-1",)}
+
+
+def test_an_agent_whose_state_directory_was_taken_away_asks_for_a_restart(node: Node, cluster: LocalApiServer) -> None:
+    agent = node.start()
+    (node.state / ".lock").unlink()
+    assert "lock file" in prepare(node, claim_for(cluster, node, "a", "gpu-0")).error
+    until(lambda: agent.get("/healthz")[0] == 503)
+    assert agent.get("/readyz")[0] == 503
+    assert node.cdi_holdings() == {}

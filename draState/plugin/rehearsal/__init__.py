@@ -6,13 +6,11 @@ plays all acts for a driver: kills, reboots, outages, damage, and more. `Stage` 
 acts of your own; the rest is what it is made of.
 """
 
-from ._acts import ACTS
+from ._acts import ACTS, Given, Result, rehearse
 from ._apiserver import LocalApiServer
-from ._journal import Journal
 from ._kubelet import Claim, HealthReport, Kubelet, NothingInjected, injected
 from ._node import AgentProcess, Node, NotReady
-from ._pods import Pods
-from ._rehearse import Given, Result, rehearse
+from ._pods import Journal, Pods
 from ._stage import Failed, Pod, Stage
 
 __all__ = [

@@ -9,14 +9,14 @@ import asyncio
 import fnmatch
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
 
 from ... import Device, PrepareResult
-from .._services.wire import (
+from .._wire import (
     GET_INFO,
     GET_POD_RESOURCES,
     HEALTH_V1,
@@ -24,8 +24,7 @@ from .._services.wire import (
     LIST_POD_RESOURCES,
     NOTIFY_STATUS,
     V1,
-    DRAPluginApi,
-    DRAResourceHealth,
+    V1BETA1,
     Method,
 )
 
@@ -59,36 +58,21 @@ class HealthReport(NamedTuple):
 
 
 class Kubelet:
-    """Plays kubelet. `patience` is the time in seconds for which it repeats a call while no agent answers.
-
-    `wipe`, such as `lambda: cluster.wipe_slices(node.pool)`, removes the node's ResourceSlices: a kubelet does that
-    each time it starts, perhaps only after it has registered the plugin, here after `wipe_after` seconds.
+    """Plays kubelet. `patience` is the time in seconds for which it repeats a call while no agent answers; `version` is
+    that of the DRAPlugin service, v1 or v1beta1.
     """
 
-    def __init__(
-        self,
-        registry: str,
-        driver: str,
-        *,
-        api: DRAPluginApi = V1,
-        patience: float = 30.0,
-        wipe: Callable[[], object] | None = None,
-        wipe_after: float = 0.0,
-    ) -> None:
+    def __init__(self, registry: str, driver: str, *, version: str = "v1", patience: float = 30.0) -> None:
         self._registry = registry
         self._driver = driver
         self._socket = os.path.join(registry, f"{driver}-reg.sock")
         self._instances: dict[str, grpc.aio.Channel] = {}  # by registration socket, in the order of registration
-        self._api = api
+        self._api = {"v1": V1, "v1beta1": V1BETA1}[version]
         self._patience = patience
-        self._wipe = wipe
-        self._wipe_after = wipe_after
-        self.wiped = asyncio.Event()  # set once `wipe` has been called
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._channel: grpc.aio.Channel | None = None  # of the registered plugin
         self._resumed = asyncio.Event()
         self._resumed.set()
-        self.retries = 0  # calls that had to be repeated
         self.versions: list[str] = []  # the services that the plugin advertised
 
     async def register(self) -> Any:
@@ -166,15 +150,14 @@ class Kubelet:
         request = GET_POD_RESOURCES.request(pod_name=name, pod_namespace=namespace)
         return (await self._insist(GET_POD_RESOURCES, request)).pod_resources
 
-    async def watch_health(
-        self, service: DRAResourceHealth | None = None
-    ) -> AsyncIterator[dict[tuple[str, str], HealthReport]]:
+    async def watch_health(self, version: str = "") -> AsyncIterator[dict[tuple[str, str], HealthReport]]:
         """Each complete report, by pool and device, until the agent ends the stream or dies.
 
-        Like kubelet, it uses the newest version of the service that the agent advertised.
+        `version` is v1 or v1alpha1. Without it, like kubelet, it uses the newest one that the agent advertised.
         """
-        service = service or next(each for each in (HEALTH_V1, HEALTH_V1ALPHA1) if each.version in self.versions)
-        async for reply in stream(self.channel, service.watch):
+        wanted = [f"{version}.DRAResourceHealth"] if version else self.versions
+        service = next(each for each in (HEALTH_V1, HEALTH_V1ALPHA1) if each.version in wanted)
+        async for reply in _stream(self.channel, service.watch):
             yield {
                 (each.device.pool_name, each.device.device_name): HealthReport(
                     each.health, each.message, each.last_updated_time, each.health_check_timeout_seconds
@@ -204,14 +187,7 @@ class Kubelet:
 
     async def __aenter__(self) -> Kubelet:
         await self.register()
-        if self._wipe:
-            asyncio.get_running_loop().call_later(self._wipe_after, self._wipe_now)
         return self
-
-    def _wipe_now(self) -> None:
-        if self._wipe:
-            self._wipe()
-            self.wiped.set()
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
@@ -225,7 +201,6 @@ class Kubelet:
             except grpc.aio.AioRpcError as error:
                 if error.code() not in GONE or time.monotonic() > end:
                     raise
-                self.retries += 1
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _prepare_request(self, *claims: Claim) -> Any:
@@ -235,7 +210,7 @@ class Kubelet:
         return self._api.Claim(uid=claim.uid, name=claim.name, namespace=claim.namespace)
 
 
-async def stream(channel: grpc.aio.Channel, method: Method) -> AsyncIterator[Any]:
+async def _stream(channel: grpc.aio.Channel, method: Method) -> AsyncIterator[Any]:
     """The messages of the agent until it ends the stream or dies."""
     call: Any = channel.unary_stream(
         method.path,

@@ -21,8 +21,8 @@ from typing import Any, Self
 from checkpointmanager import CheckpointManager
 
 from ... import CLAIMS, ClaimInfoState
-from .._services.sockets import MAX_PATH
 from .._settings import BOOT_ID_SWITCH
+from .._sockets import MAX_PATH
 
 LIMIT = 30.0  # seconds; only a failure takes this long
 ROOM = 60  # bytes that names below the node's folder may need in the path of a socket

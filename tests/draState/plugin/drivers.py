@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from draState.plugin import (
+    Condition,
     Device,
+    DeviceStatus,
     Driver,
     DriverClaim,
     Finding,
     Health,
+    NetworkData,
     PreparedDevice,
     Settings,
     add_options,
@@ -70,7 +73,13 @@ class Nic(Driver):
         (folder() / f"vf-{vf}").write_text(claim.uid)
         if (folder() / "broken").exists():
             raise OSError("the firmware does not answer")
-        return [PreparedDevice(device, env={"VF": str(vf)}, config={"vf": vf}) for device in claim.devices]
+        status = DeviceStatus(
+            (Condition("Ready"), Condition("LinkUp", status=False, reason="NoCarrier", message="no cable")),
+            {"vf": vf},
+            NetworkData("net1", ("10.0.0.7/24", "fd00::7/64"), "02:00:00:00:00:01"),
+        )
+        env = {"VF": str(vf)}
+        return [PreparedDevice(device, env=env, config={"vf": vf}, status=status) for device in claim.devices]
 
     async def tear_down(self, claim: DriverClaim) -> None:
         (folder() / f"vf-{claim.driver_data['vf']}").unlink(missing_ok=True)

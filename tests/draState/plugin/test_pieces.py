@@ -27,7 +27,6 @@ from draState.plugin import (
     SocketServer,
 )
 from draState.plugin.rehearsal import Claim, Kubelet, LocalApiServer
-from draState.plugin.rehearsal._node import short_folder
 
 from ...dra_agent.conversation import until
 
@@ -55,7 +54,7 @@ class NicHooks(DriverHooks):
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="dra-", dir=short_folder()) as folder:
+    with tempfile.TemporaryDirectory(prefix="dra-", dir="/tmp") as folder:
         yield Path(folder)
 
 

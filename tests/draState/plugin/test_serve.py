@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 
 from draState import PodConfigStore
@@ -144,6 +145,30 @@ def test_the_config_of_a_device_is_kept_for_its_pods(cluster: LocalApiServer, no
         found = store.get_device_config("pod-u1", "u1", "eth1")
         assert found
         assert found.config == {"vf": 0}
+
+
+def test_the_status_of_a_device_is_shown_in_its_claim(cluster: LocalApiServer, node: NicNode) -> None:
+    def shown() -> list[Any]:
+        return cluster.claim("claim-u1")["status"].get("devices") or []
+
+    node.start(program=NIC)
+    assert prepare(node, claim_for(cluster, "u1", "eth1")) == ""
+    until(lambda: len(shown()) == 1)
+    (entry,) = shown()
+    assert [(each["type"], each["status"], each["reason"]) for each in entry["conditions"]] == [
+        ("Ready", "True", "SetUp"),
+        ("LinkUp", "False", "NoCarrier"),
+    ]
+    assert entry["data"] == {"vf": 0}
+    assert entry["networkData"] == {
+        "interfaceName": "net1",
+        "ips": ["10.0.0.7/24", "fd00::7/64"],
+        "hardwareAddress": "02:00:00:00:00:01",
+    }
+    spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}
+    claim = {**cluster.claim("claim-u1"), "spec": spec}
+    for version in ("1.34", "1.35", "1.36", "1.37"):
+        assert kubernetes_validate.validate(claim, version, strict=True) == version
 
 
 def test_the_driver_judges_the_health_of_its_devices(cluster: LocalApiServer, node: NicNode, hardware: Path) -> None:

@@ -10,10 +10,10 @@ from ipaddress import ip_interface
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ... import ClaimRef
-from ... import Device as ClaimDevice
-from .._apiserver.client import CLAIMS, RESOURCE_API
-from .outbox import Letter, Outbox
+from .. import ClaimRef
+from .. import Device as ClaimDevice
+from ._apiserver import CLAIMS, RESOURCE_API
+from ._reports import Letter, Outbox
 
 APPLY = "application/apply-patch+yaml"  # of which JSON is a part
 MAX_CONDITIONS = 8

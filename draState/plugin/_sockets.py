@@ -13,14 +13,14 @@ import asyncio
 import fnmatch
 import os
 import socket
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from .folders import make_folder
-from .wire import Handlers
+from ._wire import HEALTH_V1, HEALTH_V1ALPHA1, V1, V1BETA1, Handlers
 
 FLUSH_SECONDS = 0.5  # for answers and ends of streams that are still being sent
 MAX_PATH = 107  # bytes: the kernel's limit, which also applies to clients such as kubelet
@@ -87,6 +87,64 @@ class SocketServer:
         await asyncio.wait({stopping}, timeout=FLUSH_SECONDS)
         await self._server.stop(0)
         await stopping
+
+
+class Door:
+    """Kubelet's calls to an agent that stands by: they wait until it owns the state, instead of failing.
+
+    In a rolling update kubelet calls the instance that registered last. Without this, a call between the end of the old
+    process and the registration of the new one would fail, and kubelet would repeat it more than a minute later.
+    """
+
+    def __init__(self) -> None:
+        self._opened = asyncio.Event()
+        self._handlers: Handlers = {}
+
+    def handlers(self) -> Handlers:
+        """For every call that kubelet may make to a registered plugin: a handler that waits, then passes it on."""
+        methods = [method for api in (V1, V1BETA1) for method in (api.prepare, api.unprepare)]
+        streams = [api.watch for api in (HEALTH_V1, HEALTH_V1ALPHA1)]
+        return {
+            **{method.path: method.unary(self._later(method.path)) for method in methods},
+            **{method.path: method.stream(self._later(method.path)) for method in streams},
+        }
+
+    def open(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+        self._opened.set()
+
+    def shut(self) -> None:
+        """Let go of the calls that wait: the agent stops."""
+        self._opened.set()
+
+    def _later(self, path: str) -> Callable[[Any, Any], Coroutine[Any, Any, Any]]:
+        async def answer(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            await self._opened.wait()
+            if path not in self._handlers:
+                return await context.abort(grpc.StatusCode.UNAVAILABLE, "the agent stood by, and stops")
+            handler: Any = self._handlers[path]
+            return await (handler.unary_unary or handler.unary_stream)(request, context)
+
+        return answer
+
+
+def make_folder(path: str, mode: int) -> None:
+    """Make the folder and its missing parents with this mode, whatever the umask is.
+
+    An existing folder may be in use: its mode is not touched.
+    """
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    if parent and parent != path:
+        make_folder(parent, mode)
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+        return  # another process was faster
+    os.chmod(path, mode)
 
 
 def remove_dead(folder: str, pattern: str) -> None:

@@ -1,4 +1,5 @@
-"""Watches the devices of this node: asks the driver, and checks the device nodes of all devices that it does not judge.
+"""The health of this node's devices: asks the driver, checks the device nodes of the devices that it does not judge,
+and reports to kubelet.
 
 A device whose node is gone is unhealthy until the node is back. While a device of this node is unhealthy, its slice has
 a taint, so that no new claim gets it. It checks once a second, in a thread, with an lstat per node. inotify would be
@@ -16,18 +17,22 @@ import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
+import grpc
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from .. import Health
 from .._errors import in_one_line
+from ._draplugin import logged_stream
 from ._driver import Finding
 from ._inventory import Device, Inventory
+from ._wire import HEALTH_V1, HEALTH_V1ALPHA1, DRAResourceHealth, Handlers
 
 logger = logging.getLogger("draState.plugin")
 
@@ -35,6 +40,9 @@ LOOK_SECONDS = 1.0  # between two checks
 HANGS = "the health check hangs"
 MAX_LINKS = 40  # followed in a row: the kernel's limit
 NUMBERS = {Health.UNKNOWN: 0, Health.HEALTHY: 1, Health.UNHEALTHY: 2}  # in the API and in the metric
+TIMEOUT_SECONDS = 30  # kubelet treats a device without news for this long as unknown; also its default
+HEARTBEAT_SECONDS = TIMEOUT_SECONDS / 3  # between messages if nothing changes; two of them may be late
+MAX_MESSAGE = 1024  # characters; kubelet cuts longer ones
 
 Findings = Mapping[tuple[str, str], Finding]  # by pool and device
 
@@ -120,6 +128,75 @@ class HealthWatch:
             if finding.health is Health.UNHEALTHY
         }
         return {**{health.name.lower(): counted[health] for health in Health}, "unhealthy_devices": ill}
+
+
+class HealthStreamService:
+    """The DRAResourceHealth service: kubelet opens a stream and receives the health of the devices.
+
+    Each message is the complete list, made at the moment it is sent. So a client that reads slowly or not at all gets
+    fewer messages and never old ones: nothing is queued for it, and only its own stream waits.
+    """
+
+    services = (HEALTH_V1.version, HEALTH_V1ALPHA1.version)  # for the registration
+
+    def __init__(self, health: HealthWatch, heartbeat: float = HEARTBEAT_SECONDS) -> None:
+        self._health = health
+        self._heartbeat = heartbeat
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._stopped = False
+
+    def handlers(self) -> Handlers:
+        """The call of both versions of the service, by path."""
+        return {api.watch.path: api.watch.stream(self._watch(api)) for api in (HEALTH_V1, HEALTH_V1ALPHA1)}
+
+    def stop(self) -> None:
+        """End all streams. A client that does not read its stream notices when the socket closes."""
+        self._stopped = True
+        for task in self._streams:
+            task.cancel()
+
+    def _watch(self, api: DRAResourceHealth) -> Callable[[Any, Any], Any]:
+        async def watch(request: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+            task = asyncio.current_task()
+            assert task, "the server runs each stream as a task"
+            self._streams.add(task)
+            try:
+                with logged_stream(api.watch.path):
+                    async for _ in self._news():
+                        await context.write(self._reply(api))
+            except asyncio.CancelledError:
+                if not self._stopped:  # the client is gone
+                    raise
+            finally:
+                self._streams.discard(task)
+
+        return watch
+
+    async def _news(self) -> AsyncIterator[None]:
+        """Yields whenever there is something to send."""
+        sent: object = None
+        looked = 0.0
+        while not self._stopped:
+            findings, now = self._health.findings, self._health.looked
+            # Without a new check there is no news; kubelet then notices that we are stuck.
+            if findings != sent or now > looked:
+                sent, looked = findings, now
+                yield
+            soonest = min((found.timeout / 3 for found in findings.values()), default=self._heartbeat)
+            await self._health.changed(findings, min(self._heartbeat, soonest))
+
+    def _reply(self, api: DRAResourceHealth) -> Any:
+        reply = api.watch.reply()
+        looked = int(self._health.looked)
+        for (pool, name), finding in self._health.findings.items():
+            reply.devices.add(
+                device={"pool_name": pool, "device_name": name},
+                health=NUMBERS[finding.health],
+                last_updated_time=looked,
+                health_check_timeout_seconds=int(finding.timeout),
+                message=finding.message[:MAX_MESSAGE],
+            )
+        return reply
 
 
 class HealthMetrics(Collector):

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from .._inventory import Counters, Device, Inventory, NetworkPool
-from .grammar import LIST_KINDS, attribute_form, capacity_form
+from ._grammar import LIST_KINDS, attribute_form, capacity_form
+from ._inventory import Counters, Device, Inventory, NetworkPool
 
 T = TypeVar("T")
 DEVICES_PER_SLICE = 128  # the API server's limit

@@ -1,23 +1,80 @@
-"""Finds the API server and our credentials for it: in a kubeconfig, YAML or JSON, or in a pod's service account."""
+"""Where the API server is, and how we prove our identity to it: from a kubeconfig, YAML or JSON, or from the service
+account of a pod. Files are read when needed and not kept: tokens and certificates are renewed while the agent runs.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import ssl
+import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 
-from .._settings import SettingsError
-from .credentials import Credentials, Pem, Tls
-from .execplugin import CredentialsError, ExecPlugin
+from ._settings import SettingsError
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-EXTENSION = "client.authentication.k8s.io/exec"  # the extension of a cluster with its settings for exec plugins
-UNSUPPORTED = ("auth-provider", "username", "as", "as-uid", "as-groups")  # ignoring them would change the identity
+UNSUPPORTED = ("exec", "auth-provider", "username", "as", "as-uid", "as-groups")  # ignoring them changes who we are
+
+Pem = bytes | str  # the text itself, or the path of a file that contains it
+
+
+class CredentialsError(Exception):
+    """No credentials are available now. The text says where they should come from, and why they do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How to verify the server, and our own certificate if we have one."""
+
+    authority: Pem = b""  # the CA that signed the server's certificate; the system's CAs if empty
+    certificate: Pem = b""
+    key: Pem = field(default=b"", repr=False)
+    server_name: str = ""  # the name in the server's certificate, if it is not the host's
+    verify: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Without `tls`, requests use plain HTTP. The token comes from its file, or else from `token`."""
+
+    host: str  # of the API server
+    port: int  # of the API server
+    base: str = ""  # the beginning of every path
+    tls: Tls | None = None
+    token: str = field(default="", repr=False)
+    token_file: str = ""  # read for every request
+
+    def current_token(self) -> str:
+        """The token to send now; empty for none."""
+        return _read(self.token_file).decode("ascii", "replace").strip() if self.token_file else self.token
+
+    @property
+    def renewable(self) -> bool:
+        """Whether a new connection may succeed after a refusal: it reads the certificate's file again."""
+        return bool(self.tls and isinstance(self.tls.certificate, str))
+
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context of a new connection, with the current content of the files."""
+        if not self.tls:
+            return None
+        authority = _read(self.tls.authority)
+        context = ssl.create_default_context(cadata=authority.decode("ascii", "replace") if authority else None)
+        if not self.tls.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        certificate = _read(self.tls.certificate)
+        if certificate:
+            with tempfile.NamedTemporaryFile() as file:  # ssl reads only files; it is 0600 and removed at once
+                file.write(certificate + b"\n" + _read(self.tls.key))
+                file.flush()
+                context.load_cert_chain(file.name)
+        return context
 
 
 def in_cluster(folder: str = SERVICE_ACCOUNT) -> Credentials:
@@ -37,7 +94,11 @@ def from_kubeconfig(path: str) -> Credentials:
     try:
         context = _named(config, "contexts", config["current-context"])["context"]
         cluster = _named(config, "clusters", context["cluster"])["cluster"]
-        user = _named(config, "users", context["user"])["user"] if context.get("user") else {}
+        name = context.get("user")
+        user = _named(config, "users", name)["user"] if name else {}
+        if unsupported := [member for member in UNSUPPORTED if user.get(member)]:
+            listed = ", ".join(unsupported)
+            raise ValueError(f"user {name}: {listed} is not supported; use a token, a token file or a certificate")
         found = _credentials(folder, cluster, user)
     except (KeyError, TypeError, AttributeError) as error:
         missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
@@ -48,8 +109,6 @@ def from_kubeconfig(path: str) -> Credentials:
 
 
 def _credentials(folder: str, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> Credentials:
-    if unsupported := [name for name in UNSUPPORTED if user.get(name)]:
-        raise ValueError(f"{', '.join(unsupported)} is not supported; use a token, a certificate or exec")
     if cluster.get("proxy-url"):
         raise ValueError("proxy-url is not supported")
     server = urlsplit(cluster["server"])
@@ -61,7 +120,6 @@ def _credentials(folder: str, cluster: Mapping[str, Any], user: Mapping[str, Any
         _tls(folder, cluster, user) if secure else None,
         user.get("token") or "",
         os.path.join(folder, user["tokenFile"]) if user.get("tokenFile") else "",
-        ExecPlugin(user["exec"], folder, _for_plugin(folder, cluster)) if user.get("exec") else None,
     )
 
 
@@ -81,29 +139,26 @@ def _pem(folder: str, entry: Mapping[str, Any], name: str) -> Pem:
     return os.path.join(folder, entry[name]) if entry.get(name) else b""
 
 
-def _for_plugin(folder: str, cluster: Mapping[str, Any]) -> dict[str, Any]:
-    """The cluster as KUBERNETES_EXEC_INFO has it: without paths, and with the extension for plugins."""
-    names = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data")
-    info = {name: cluster[name] for name in names if cluster.get(name)}
-    if cluster.get("certificate-authority"):
-        with open(os.path.join(folder, cluster["certificate-authority"]), "rb") as file:
-            info["certificate-authority-data"] = base64.b64encode(file.read()).decode()
-    for each in cluster.get("extensions") or []:
-        if each["name"] == EXTENSION:
-            info["config"] = each["extension"]
-    return info
-
-
 def _tried(found: Credentials, where: str, hint: str = "") -> Credentials:
-    """Report errors in files at the start. Runs no plugin, because a plugin may need a network."""
+    """Report errors in files at the start."""
     try:
-        if found.plugin is None:
-            found.context(found.current())
+        found.current_token()
+        found.context()
     except (CredentialsError, OSError, ValueError) as error:
         known = isinstance(error, CredentialsError)
         why = str(error) if known else f"{where}: the certificates cannot be used: {error}"
         raise SettingsError(f"{why}{hint}") from error
     return found
+
+
+def _read(pem: Pem) -> bytes:
+    if isinstance(pem, bytes):
+        return pem
+    try:
+        with open(pem, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise CredentialsError(f"{pem}: {error.strerror}") from error
 
 
 def _parsed(path: str) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ version of protobuf, and changing it would need a compiler.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
@@ -37,6 +37,18 @@ class Method(NamedTuple):
     path: str
     request: Any
     reply: Any
+
+    def unary(self, answer: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        """A handler for one request with one reply."""
+        return grpc.unary_unary_rpc_method_handler(
+            answer, request_deserializer=self.request.FromString, response_serializer=self.reply.SerializeToString
+        )
+
+    def stream(self, answers: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        """A handler for one request with replies until it ends."""
+        return grpc.unary_stream_rpc_method_handler(
+            answers, request_deserializer=self.request.FromString, response_serializer=self.reply.SerializeToString
+        )
 
 
 def messages(package: str, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -82,68 +94,60 @@ def _of_type(field: descriptor_pb2.FieldDescriptorProto, name: str, scope: str) 
         field.type_name = scope + name
 
 
-_DRA_FIELDS = {
-    "Claim": "string namespace = 1; string uid = 2; string name = 3",
-    "NodePrepareResourcesRequest": "repeated Claim claims = 1",
-    "NodePrepareResourcesResponse": "map<string, NodePrepareResourceResponse> claims = 1",
-    "NodePrepareResourceResponse": "repeated Device devices = 1; string error = 2",
-    "Device": "repeated string request_names = 1; string pool_name = 2; string device_name = 3; "
-    "repeated string cdi_device_ids = 4; optional string share_id = 5",
-    "NodeUnprepareResourcesRequest": "repeated Claim claims = 1",
-    "NodeUnprepareResourcesResponse": "map<string, NodeUnprepareResourceResponse> claims = 1",
-    "NodeUnprepareResourceResponse": "string error = 1",
-}
+def _method(service: str, name: str, made: Mapping[str, Any], messages: str = "") -> Method:
+    """The call `name`, whose messages are called after it, or else after `messages`."""
+    return Method(f"/{service}/{name}", made[f"{messages or name}Request"], made[f"{messages or name}Response"])
 
 
 class DRAPluginApi:
     """One version of the service that kubelet calls; all versions have the same messages."""
 
     def __init__(self, version: str) -> None:
-        package = f"k8s.io.kubelet.pkg.apis.dra.{version}"
-        made = messages(package, _DRA_FIELDS)
+        service = f"k8s.io.kubelet.pkg.apis.dra.{version}.DRAPlugin"
+        made = messages(
+            service.removesuffix(".DRAPlugin"),
+            {
+                "Claim": "string namespace = 1; string uid = 2; string name = 3",
+                "NodePrepareResourcesRequest": "repeated Claim claims = 1",
+                "NodePrepareResourcesResponse": "map<string, NodePrepareResourceResponse> claims = 1",
+                "NodePrepareResourceResponse": "repeated Device devices = 1; string error = 2",
+                "Device": "repeated string request_names = 1; string pool_name = 2; string device_name = 3; "
+                "repeated string cdi_device_ids = 4; optional string share_id = 5",
+                "NodeUnprepareResourcesRequest": "repeated Claim claims = 1",
+                "NodeUnprepareResourcesResponse": "map<string, NodeUnprepareResourceResponse> claims = 1",
+                "NodeUnprepareResourceResponse": "string error = 1",
+            },
+        )
         self.version = f"{version}.DRAPlugin"  # as the registration lists it
         self.Claim = made["Claim"]
         self.Device = made["Device"]
         self.PrepareResult = made["NodePrepareResourceResponse"]
-        self.prepare = Method(
-            f"/{package}.DRAPlugin/NodePrepareResources",
-            made["NodePrepareResourcesRequest"],
-            made["NodePrepareResourcesResponse"],
-        )
-        self.unprepare = Method(
-            f"/{package}.DRAPlugin/NodeUnprepareResources",
-            made["NodeUnprepareResourcesRequest"],
-            made["NodeUnprepareResourcesResponse"],
-        )
+        self.prepare = _method(service, "NodePrepareResources", made)
+        self.unprepare = _method(service, "NodeUnprepareResources", made)
 
 
-V1 = DRAPluginApi("v1")
-V1BETA1 = DRAPluginApi("v1beta1")
-
-_DEVICE_HEALTH_FIELDS = {
-    "NodeWatchResourcesRequest": "",
-    "NodeWatchResourcesResponse": "repeated DeviceHealth devices = 1",
-    "DeviceHealth": "DeviceIdentifier device = 1; int32 health = 2; int64 last_updated_time = 3; "
-    "int64 health_check_timeout_seconds = 4; string message = 5",
-    "DeviceIdentifier": "string pool_name = 1; string device_name = 2",
-}
+V1, V1BETA1 = DRAPluginApi("v1"), DRAPluginApi("v1beta1")
 
 
 class DRAResourceHealth:
     """One version of the stream on which kubelet receives the health of devices; both have the same messages."""
 
     def __init__(self, version: str) -> None:
-        made = messages(version, _DEVICE_HEALTH_FIELDS)  # the package is just the version
-        self.version = f"{version}.DRAResourceHealth"  # as the registration lists it
-        self.watch = Method(
-            f"/{version}.DRAResourceHealth/NodeWatchResources",
-            made["NodeWatchResourcesRequest"],
-            made["NodeWatchResourcesResponse"],
+        made = messages(
+            version,  # the package is just the version
+            {
+                "NodeWatchResourcesRequest": "",
+                "NodeWatchResourcesResponse": "repeated DeviceHealth devices = 1",
+                "DeviceHealth": "DeviceIdentifier device = 1; int32 health = 2; int64 last_updated_time = 3; "
+                "int64 health_check_timeout_seconds = 4; string message = 5",
+                "DeviceIdentifier": "string pool_name = 1; string device_name = 2",
+            },
         )
+        self.version = f"{version}.DRAResourceHealth"  # as the registration lists it
+        self.watch = _method(self.version, "NodeWatchResources", made)
 
 
-HEALTH_V1 = DRAResourceHealth("v1")
-HEALTH_V1ALPHA1 = DRAResourceHealth("v1alpha1")
+HEALTH_V1, HEALTH_V1ALPHA1 = DRAResourceHealth("v1"), DRAResourceHealth("v1alpha1")
 
 _registration = messages(
     "pluginregistration",
@@ -177,14 +181,8 @@ POD_RESOURCES = messages(
         "CDIDevice": "string name = 1",
     },
 )
-LIST_POD_RESOURCES = Method(
-    "/v1.PodResourcesLister/List",
-    POD_RESOURCES["ListPodResourcesRequest"],
-    POD_RESOURCES["ListPodResourcesResponse"],
-)
-GET_POD_RESOURCES = Method(
-    "/v1.PodResourcesLister/Get", POD_RESOURCES["GetPodResourcesRequest"], POD_RESOURCES["GetPodResourcesResponse"]
-)
+LIST_POD_RESOURCES = _method("v1.PodResourcesLister", "List", POD_RESOURCES, "ListPodResources")
+GET_POD_RESOURCES = _method("v1.PodResourcesLister", "Get", POD_RESOURCES, "GetPodResources")
 
 _claims = messages(
     "dra_agent.v1",
@@ -197,5 +195,5 @@ _claims = messages(
         "ReleaseClaimResponse": "string error = 1",
     },
 )
-LIST_CLAIMS = Method("/dra_agent.v1.Claims/List", _claims["ListClaimsRequest"], _claims["ListClaimsResponse"])
-RELEASE_CLAIM = Method("/dra_agent.v1.Claims/Release", _claims["ReleaseClaimRequest"], _claims["ReleaseClaimResponse"])
+LIST_CLAIMS = _method("dra_agent.v1.Claims", "List", _claims, "ListClaims")
+RELEASE_CLAIM = _method("dra_agent.v1.Claims", "Release", _claims, "ReleaseClaim")

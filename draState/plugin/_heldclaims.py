@@ -1,19 +1,29 @@
-"""Lists what a running plugin holds, and releases it by hand: the service, and its client for commands."""
+"""What a running plugin holds: lists it, by claim or by pod, and releases orphans, by hand or by itself."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import grpc
 
-from ... import ClaimInfo, DRAError
-from ...aio import AsyncClaimPreparer
-from .draplugin import unary
-from .wire import LIST_CLAIMS, RELEASE_CLAIM, Handlers, Method
+from .. import ClaimInfo, ClaimInfoCache, DRAError
+from ..aio import AsyncClaimPreparer
+from ._wire import (
+    GET_POD_RESOURCES,
+    LIST_CLAIMS,
+    LIST_POD_RESOURCES,
+    POD_RESOURCES,
+    RELEASE_CLAIM,
+    Handlers,
+    Method,
+)
 
 SECONDS = 60.0  # the plugin may have to ask the API server for every claim
+SOON_SECONDS = 5.0  # until the next review, if the API server did not answer
+LOOK_SECONDS = 60.0  # between two reviews: each asks the API server for every claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,16 @@ class HeldClaims:
             raise DRAError(f"{self._path}: the agent does not answer: {error.details()}") from error
 
 
+async def watch_orphans(preparer: AsyncClaimPreparer, release_after: float | None) -> None:
+    """Runs while the agent serves. Releases orphans known for `release_after` seconds, or never if that is None."""
+    period = LOOK_SECONDS if release_after is None else min(LOOK_SECONDS, max(release_after, 1.0))
+    while True:
+        for uid, orphan in (await preparer.review()).items():
+            if release_after is not None and orphan.age >= release_after:
+                await preparer.release(uid)
+        await asyncio.sleep(min(period, SOON_SECONDS) if preparer.preparer.review.incomplete else period)
+
+
 class HeldClaimsService:
     """Served on the plugin's own socket, which only root can reach."""
 
@@ -90,8 +110,8 @@ class HeldClaimsService:
 
     def handlers(self) -> Handlers:
         return {
-            LIST_CLAIMS.path: unary(LIST_CLAIMS, self._list),
-            RELEASE_CLAIM.path: unary(RELEASE_CLAIM, self._release),
+            LIST_CLAIMS.path: LIST_CLAIMS.unary(self._list),
+            RELEASE_CLAIM.path: RELEASE_CLAIM.unary(self._release),
         }
 
     async def _list(self, request: object, context: object) -> Any:
@@ -119,3 +139,55 @@ def _described(claim: ClaimInfo, driver: str, unhealed: str) -> dict[str, Any]:
         "pods": sorted(claim.annotations.get(uid, uid) for uid in claim.state.pod_uids),
         "unknown": "; not written anew: ".join(filter(None, [claim.unknown, unhealed])),
     }
+
+
+class PodResourcesService:
+    """Which pod uses which device, from memory and in the terms of kubelet's PodResources service.
+
+    The agent knows pods from the claims that are reserved for them: by UID, and by name once this process has looked up
+    the claim; until then the UID replaces the name. It knows nothing about containers: all devices of a pod are listed
+    under one container without a name.
+    """
+
+    def __init__(self, cache: ClaimInfoCache) -> None:
+        self._cache = cache
+
+    def handlers(self) -> Handlers:
+        return {
+            LIST_POD_RESOURCES.path: LIST_POD_RESOURCES.unary(self._list),
+            GET_POD_RESOURCES.path: GET_POD_RESOURCES.unary(self._get),
+        }
+
+    async def _list(self, request: object, context: object) -> Any:
+        return LIST_POD_RESOURCES.reply(pod_resources=[self._pod(uid) for uid in sorted(self._cache.pods())])
+
+    async def _get(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        for uid in self._cache.pods():
+            pod = self._pod(uid)
+            if (pod.name, pod.namespace) == (request.pod_name, request.pod_namespace):
+                return GET_POD_RESOURCES.reply(pod_resources=pod)
+        pod_name = f"{request.pod_namespace}/{request.pod_name}"
+        return await context.abort(grpc.StatusCode.NOT_FOUND, f"no devices of pod {pod_name}")
+
+    def _pod(self, uid: str) -> Any:
+        claims = [claim for claim in self._cache.of_pod(uid) if not claim.unknown]
+        name = next((claim.annotations[uid] for claim in claims if uid in claim.annotations), uid)
+        container = POD_RESOURCES["ContainerResources"](dynamic_resources=map(_dynamic_resource, claims))
+        namespace = claims[0].state.namespace if claims else ""
+        return POD_RESOURCES["PodResources"](name=name, namespace=namespace, containers=[container])
+
+
+def _dynamic_resource(claim: ClaimInfo) -> Any:
+    resource = POD_RESOURCES["DynamicResource"](
+        claim_name=claim.state.claim_name, claim_namespace=claim.state.namespace
+    )
+    for driver, state in sorted(claim.state.driver_states.items()):
+        for device in state.devices:
+            entry = resource.claim_resources.add(
+                driver_name=driver, pool_name=device.pool_name, device_name=device.device_name
+            )
+            for cdi in device.cdi_device_ids:
+                entry.cdi_devices.add(name=cdi)
+            if device.share_id is not None:
+                entry.share_id = device.share_id
+    return resource
