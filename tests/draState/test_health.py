@@ -13,7 +13,7 @@ import pytest
 
 from checkpointmanager import InvalidKey, ManagerClosed, MemoryStore
 from draState import DeviceHealth, DeviceHealthStore, Health, HealthChange
-from draState import _healthstore as limits
+from draState._health import store as limits
 
 from .health import GPU, HEALTHY, NIC, UNHEALTHY, UNKNOWN, HealthNode, device
 

@@ -365,7 +365,7 @@ def test_fields_of_a_newer_program_are_ignored_and_go_with_the_next_report(node:
 
 def test_a_file_with_too_many_devices_is_cut(node: HealthNode, monkeypatch: pytest.MonkeyPatch) -> None:
     node.report(device("a"), device("b"), device("c"))
-    monkeypatch.setattr("draState._healthstore.MOST_DEVICES", 2)
+    monkeypatch.setattr("draState._health.store.MOST_DEVICES", 2)
     node.restart()
     assert [d.device_name for d in node.store.drivers()[GPU]] == ["a", "b"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from draState.kubelet._decoded import Decoded, spelled
+from draState.kubelet import Decoded, spelled
 from draState.kubelet._gotypes import (
     INT,
     STRING,

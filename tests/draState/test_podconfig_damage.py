@@ -125,7 +125,7 @@ def test_deleting_a_damaged_pod_never_needs_to_parse_it(store: PodConfigStore, r
 
 def test_a_store_that_cannot_be_loaded_gives_the_directory_back(store: PodConfigStore, real_directory: Path) -> None:
     store.close()
-    with mock.patch("draState._podconfigstore._Pod", side_effect=MemoryError), pytest.raises(MemoryError):
+    with mock.patch("draState._podconfigs.store._Pod", side_effect=MemoryError), pytest.raises(MemoryError):
         opened(real_directory)
 
     with opened(real_directory) as after:

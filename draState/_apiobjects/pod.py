@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from ._apiclaim import Object, read_resource_claim
-from ._apifields import mappings, text
-from ._errors import ClaimInvalid
-from ._pod import ContainerClaim, Pod, ResourceClaim
+from .._errors import ClaimInvalid
+from .._manager.pod import ContainerClaim, Pod, ResourceClaim
+from .claim import Object, mappings, read_resource_claim, text
 
 EXTENDED = ""  # the key in Pod.claims of the claim for extended resources
 SCHEDULING = "scheduling.k8s.io"  # the API group of pod groups

@@ -9,13 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ._apifields import mappings, text, texts
-from ._claimstate import Device, NodeOperation, OpaqueConfig
-from ._draplugin import ClaimRef
-from ._driverclaim import DriverClaim
-from ._errors import ClaimGone, ClaimInvalid
-from ._jsoncopy import copied
-from ._pod import Allocation, ResourceClaim
+from .._claims.state import Device, NodeOperation, OpaqueConfig, copied
+from .._draplugin import ClaimRef
+from .._driver.claim import DriverClaim
+from .._errors import ClaimGone, ClaimInvalid
+from .._manager.pod import Allocation, ResourceClaim
 
 Object = Mapping[str, Any]
 
@@ -143,3 +141,36 @@ def _config(config: Object, allocated: Iterable[str]) -> OpaqueConfig | None:
         return None
     parameters = copied(config["opaque"].get("parameters"))
     return OpaqueConfig(parameters, tuple(concerned), config.get("source") == "FromClass")
+
+
+def text(item: Mapping[str, Any], field: str) -> str:
+    """A required string. Raises KeyError or TypeError."""
+    value = item[field]
+    if not isinstance(value, str):
+        raise TypeError(f"{field} is not a string")
+    return value
+
+
+def texts(item: Mapping[str, Any], field: str) -> list[str]:
+    """A list of strings, empty if the field is missing."""
+    values = _list(item, field)
+    if not all(isinstance(value, str) for value in values):
+        raise TypeError(f"{field} is not a list of strings")
+    return values
+
+
+def mappings(item: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
+    """A list of objects, empty if the field is missing."""
+    values = _list(item, field)
+    if not all(isinstance(value, Mapping) for value in values):
+        raise TypeError(f"{field} is not a list of objects")
+    return values
+
+
+def _list(item: Mapping[str, Any], field: str) -> list[Any]:
+    values = item.get(field)
+    if values is None:
+        return []
+    if not isinstance(values, list):
+        raise TypeError(f"{field} is not a list")
+    return values

@@ -27,11 +27,9 @@ from checkpointmanager import (
     gc_paused,
 )
 
-from ._claiminfo import ClaimInfo
-from ._claimschema import CLAIMS
-from ._claimstate import ClaimInfoState
-from ._errors import ClaimConflict
-from ._evidence import evidence_in
+from .._errors import ClaimConflict
+from .info import ClaimInfo, evidence_in
+from .state import CLAIMS, ClaimInfoState
 
 Name = tuple[str, str]
 DeviceId = tuple[str, str]  # driver and device, without the pool: pools get renamed

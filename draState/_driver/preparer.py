@@ -11,24 +11,24 @@ answered without setting it up again.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from ._claimcache import ClaimInfoCache
-from ._claimevents import ClaimEvent, ClaimEventKind
-from ._claiminfo import ClaimInfo
-from ._claimstate import ClaimPhase
-from ._draplugin import ClaimRef, PrepareResult, not_a
-from ._driverclaim import DriverClaim
-from ._driverhooks import DriverHooks
-from ._driverside import DriverSide
-from ._errors import ClaimInUse, ClaimInvalid, DRAError
-from ._lookups import Found, NotAnswered, Unreached
-from ._review import Review
-from ._uid import check_uid
+from .._claims.cache import ClaimInfoCache
+from .._claims.info import ClaimInfo
+from .._claims.state import ClaimPhase
+from .._draplugin import ClaimRef, PrepareResult, not_a
+from .._errors import ClaimInUse, ClaimInvalid, DRAError
+from .claim import DriverClaim
+from .events import ClaimEvent, ClaimEventKind
+from .hooks import DriverHooks
+from .lookups import Found, NotAnswered, Unreached
+from .records import DriverSide
+from .review import Review
 
 LOOK_UP_SECONDS = 2.0  # kubelet gives a prepare 45 s
 GIVEN_UP = "the caller's deadline passed before the prepare began; nothing was done"
@@ -112,7 +112,7 @@ class ClaimPreparer:
     def _prepare(self, ref: ClaimRef, found: Found, deadline: float | None) -> PrepareResult:
         failures: list[str] = []
         with self._side.reported(ref.uid, "prepare", failures):
-            check_uid(ref.uid)
+            _check_uid(ref.uid)
             if deadline is not None and time.monotonic() >= deadline:
                 raise DRAError(GIVEN_UP)
             return self._prepare_found(ref, found)
@@ -220,7 +220,7 @@ class ClaimPreparer:
     def _unprepare(self, uid: str) -> str:
         failures: list[str] = []
         with self._operations.locked(uid), self._side.reported(uid, "unprepare", failures):
-            check_uid(uid)
+            _check_uid(uid)
             self._unprepare_known(uid)
         return failures[0] if failures else ""
 
@@ -232,3 +232,12 @@ class ClaimPreparer:
             self._records.write(claim, ClaimPhase.UNPREPARING)
             self.hooks.tear_down(claim.copy())
             self._records.remove(uid)
+
+
+_UID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
+
+
+def _check_uid(uid: str) -> None:
+    """Raise ClaimInvalid for a text that no API server gives as a UID: drivers use UIDs in the names of CDI files."""
+    if not _UID.fullmatch(uid):
+        raise ClaimInvalid("the UID of the claim is invalid: use letters, digits, '-', '_' and '.' only")

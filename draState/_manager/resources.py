@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ._claimcache import ClaimInfoCache
-from ._claiminfo import ClaimInfo
-from ._claimstate import Device
-from ._errors import ClaimInvalid, ClaimNotPrepared
-from ._pod import ContainerClaim, Pod, ResourceClaim
+from .._claims.cache import ClaimInfoCache
+from .._claims.info import ClaimInfo
+from .._claims.state import Device
+from .._errors import ClaimInvalid, ClaimNotPrepared
+from .pod import ContainerClaim, Pod, ResourceClaim
 
 
 @dataclass(frozen=True, slots=True)

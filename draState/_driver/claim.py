@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from ._claiminfo import ClaimInfo
-from ._claimstate import ClaimInfoState, ClaimPhase, Device, DriverState, OpaqueConfig
-from ._draplugin import ClaimRef
-from ._jsoncopy import copied
+from .._claims.info import ClaimInfo
+from .._claims.state import ClaimInfoState, ClaimPhase, Device, DriverState, OpaqueConfig, copied
+from .._draplugin import ClaimRef
 
 _NO_PODS: Mapping[str, str] = MappingProxyType({})
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
-from ._claimstate import ClaimInfoState, DriverState
+from checkpointmanager import CorruptCheckpoint
+
+from .state import ClaimInfoState, ClaimPhase, Device, DriverState
 
 _NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})  # shared by all claims, to save memory
 _NO_EVIDENCE: Mapping[str, DriverState] = MappingProxyType({})
@@ -76,3 +79,39 @@ class ClaimInfo:
     def rewritten(self, state: ClaimInfoState) -> ClaimInfo:
         """This record with an intact state to write: no longer unknown."""
         return replace(self, state=state, unknown="", in_doubt=False, before_doubt=None, evidence=_NO_EVIDENCE)
+
+
+def evidence_in(problem: Exception | None, uid: str) -> Mapping[str, DriverState]:
+    """What each driver did, as far as the damaged bytes show it; empty if they do not, or are about another claim.
+
+    No checksum vouches for it, and a changed digit would make it another device. So it only holds devices back: no hook
+    that changes hardware ever gets it.
+    """
+    data = problem.unverified_data if isinstance(problem, CorruptCheckpoint) else None
+    if not isinstance(data, dict) or data.get("claim_uid") != uid:
+        return {}
+    parts = data.get("driver_states")
+    parts = parts if isinstance(parts, dict) else {}
+    return {driver: _shown(part) for driver, part in parts.items() if isinstance(part, dict)}
+
+
+def _shown(part: dict[str, Any]) -> DriverState:
+    phase = part.get("phase") if "driver_data" in part else None  # a phase says that the driver's data is legible
+    return DriverState(
+        tuple(_devices(part)),
+        phase=ClaimPhase(phase) if phase in list(ClaimPhase) else None,
+        driver_data=part.get("driver_data"),
+    )
+
+
+def _devices(part: dict[str, Any]) -> Iterator[Device]:
+    listed = part.get("devices")
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, dict) and isinstance(name := each.get("device_name"), str):
+            pool, share = each.get("pool_name"), each.get("share_id")
+            yield Device(
+                pool if isinstance(pool, str) else "",
+                name,
+                share if isinstance(share, str) else None,
+                admin_access=each.get("admin_access") is True,
+            )

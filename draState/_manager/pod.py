@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ._claimstate import Device, NodeOperation
+from .._claims.state import Device, NodeOperation
 
 
 @dataclass(frozen=True, slots=True)

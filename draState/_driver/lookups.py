@@ -7,10 +7,10 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from ._draplugin import ClaimRef
-from ._driverclaim import DriverClaim
-from ._driverhooks import DriverHooks
-from ._errors import ClaimInvalid, ServerUnreachable, in_one_line
+from .._draplugin import ClaimRef
+from .._errors import ClaimInvalid, ServerUnreachable, in_one_line
+from .claim import DriverClaim
+from .hooks import DriverHooks
 
 SEARCH = 10  # times as long: the claims of the whole cluster are listed
 THREADS = 16  # separate threads, so that a slow API server delays no unprepare

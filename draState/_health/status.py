@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ._apiclaim import base_request
-from ._apipod import EXTENDED
-from ._claimcache import ClaimInfoCache
-from ._devicehealth import DeviceHealth, Health
-from ._healthstore import DeviceHealthStore, HealthChange
-from ._pod import Pod
-from ._resources import devices_of, uses
+from .._apiobjects.claim import base_request
+from .._apiobjects.pod import EXTENDED
+from .._claims.cache import ClaimInfoCache
+from .._manager.pod import Pod
+from .._manager.resources import devices_of, uses
+from .device import DeviceHealth, Health
+from .store import DeviceHealthStore, HealthChange
 
 _WORST = (Health.UNHEALTHY, Health.UNKNOWN, Health.HEALTHY)
 

@@ -31,11 +31,11 @@ from checkpointmanager import (
     WrongKind,
 )
 
-from ._claimcache import ClaimInfoCache
-from ._driverclaim import DriverClaim
-from ._errors import ReconcileRefused
-from ._jsoncopy import copied
-from ._podconfig import POD_CONFIGS, Claim, DeviceConfig, PodConfig, device_key
+from .._claims.cache import ClaimInfoCache
+from .._claims.state import copied
+from .._driver.claim import DriverClaim
+from .._errors import ReconcileRefused
+from .config import POD_CONFIGS, Claim, DeviceConfig, PodConfig, device_key
 
 Entries = Mapping[str, CacheEntry[PodConfig]]
 Outcomes = Mapping[str, PodConfig | Literal[Removal.REMOVED]]

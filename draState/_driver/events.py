@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ._draplugin import ClaimRef
+from .._draplugin import ClaimRef
 
 logger = logging.getLogger("draState")
 logger.addHandler(logging.NullHandler())  # silent unless the agent configures logging

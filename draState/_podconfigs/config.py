@@ -11,7 +11,7 @@ from typing import Any
 
 from checkpointmanager import Schema, UnknownFields, unknown_fields
 
-from ._jsoncopy import copied
+from .._claims.state import copied
 
 Claim = str | tuple[str, str]  # a claim's UID, or its (namespace, name)
 

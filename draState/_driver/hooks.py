@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ._claimstate import Device, DriverState
-from ._draplugin import ClaimRef
-from ._driverclaim import DriverClaim
-from ._errors import DRAError
+from .._claims.state import Device, DriverState
+from .._draplugin import ClaimRef
+from .._errors import DRAError
+from .claim import DriverClaim
 
 
 class DriverHooks(ABC):

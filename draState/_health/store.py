@@ -7,6 +7,7 @@ never wait.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,8 +30,9 @@ from checkpointmanager import (
     check_key,
 )
 
-from ._claimevents import logger
-from ._devicehealth import DEVICE_HEALTH, DeviceHealth, DeviceName, DriverHealth, seconds_since_boot
+from .device import DEVICE_HEALTH, DeviceHealth, DeviceName, DriverHealth, seconds_since_boot
+
+logger = logging.getLogger("draState")
 
 MOST_DEVICES = 16_384  # per driver, as in kubelet: a driver that invents names must not fill memory and disk
 REFRESH_SECONDS = 10.0  # the minimum between two writes that change only the time of a report
@@ -232,7 +234,7 @@ class DeviceHealthStore:
             return
         try:
             self._on_change(HealthChange(driver, changed))
-        except Exception:  # noqa: BLE001  (a callback is foreign code)
+        except Exception:
             logger.exception("the on_change callback failed on a change of driver %s", driver)
 
     def _is_outdated(self, driver: str, devices: Devices) -> bool:

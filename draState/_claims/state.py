@@ -1,7 +1,14 @@
 """The persisted state of a claim: enough to unprepare it when everything else is gone.
 
-These classes are exactly what the files contain. tests/data/draState/baseline.json freezes them: a change of
-shape needs a new version in _claimschema.py.
+These classes are exactly what the files contain. tests/data/draState/baseline.json freezes them: a change of shape
+needs a new version. A file has had four shapes, each with a golden file in the tests that must never change:
+
+    1  the 2023 kubelet: one driver, and a list of CDI devices
+    2  CDI devices by driver
+    3  drivers with devices, each with pool, share and requests; and skipped operations
+    4  the phase of the claim, the configs, the driver's own data; admin access and capacity of devices
+
+An agent of version 3 must not touch a claim of version 4: it would answer an unprepared claim as prepared.
 """
 
 from __future__ import annotations
@@ -11,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from checkpointmanager import SharedText, UnknownFields, unknown_fields
+from checkpointmanager import Schema, SharedText, UnknownFields, UnstorableValue, unknown_fields
 
 
 class NodeOperation(StrEnum):
@@ -115,3 +122,58 @@ class ClaimInfoState:
             for driver, state in self.driver_states.items()
             for device in state.devices
         }
+
+
+def to_2(claim: dict[str, Any]) -> dict[str, Any]:
+    """The single driver becomes a key."""
+    devices = claim.pop("CdiDevices", None) or []
+    claim["CDIDevices"] = {claim["DriverName"]: devices}
+    return claim
+
+
+def to_3(claim: dict[str, Any]) -> dict[str, Any]:
+    """CDI ids without pool or request become one device that belongs to every request.
+
+    A driver without CDI devices is kept: it has to be called when the claim is unprepared.
+    """
+    by_driver: dict[str, list[str]] = dict(claim.get("CDIDevices") or {})
+    if driver := claim.get("DriverName"):
+        by_driver.setdefault(driver, [])
+    return {
+        "claim_uid": claim["ClaimUID"],
+        "claim_name": claim["ClaimName"],
+        "namespace": claim["Namespace"],
+        "pod_uids": sorted(claim.get("PodUIDs") or {}),
+        "driver_states": {driver: {"devices": _one_device(ids)} for driver, ids in by_driver.items()},
+    }
+
+
+def _one_device(cdi_device_ids: list[str] | None) -> list[dict[str, Any]]:
+    return [{"pool_name": "", "device_name": "", "cdi_device_ids": cdi_device_ids}] if cdi_device_ids else []
+
+
+def to_4(claim: dict[str, Any]) -> dict[str, Any]:
+    """Without a phase nobody knows whether set-up finished, so the claim is set up again before it is answered."""
+    return claim
+
+
+CLAIMS: Schema[ClaimInfoState] = Schema(
+    "ClaimInfo", version=4, readable_by=4, type=ClaimInfoState, migrations={1: to_2, 2: to_3, 3: to_4}
+)
+"""The schema of the files of a ClaimInfoCache."""
+
+
+def copied(value: Any) -> Any:
+    """A copy of a JSON value. Any other value is passed through and refused when it is written."""
+    try:
+        return _copy(value)
+    except RecursionError:
+        raise UnstorableValue("$", "is nested too deeply, or contains itself") from None
+
+
+def _copy(value: Any) -> Any:
+    if type(value) is dict:
+        return {name: _copy(member) for name, member in value.items()}
+    if type(value) is list:
+        return [_copy(member) for member in value]
+    return value

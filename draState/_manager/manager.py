@@ -12,13 +12,13 @@ from typing import TypeVar
 
 from checkpointmanager import BatchFailed, CheckpointError, KeyLocks
 
-from ._claimcache import ClaimInfoCache
-from ._claiminfo import ClaimInfo
-from ._claimstate import ClaimInfoState, DriverState, NodeOperation
-from ._draplugin import NOT_REGISTERED, ClaimRef, DRAPlugin, PrepareResult, error_in, not_a
-from ._errors import ClaimInvalid, DRAError, PrepareFailed, ReconcileRefused, UnprepareFailed
-from ._pod import Pod, ResourceClaim
-from ._resources import ContainerResources, PodResources, container_claim_infos, container_resources, pod_resources
+from .._claims.cache import ClaimInfoCache
+from .._claims.info import ClaimInfo
+from .._claims.state import ClaimInfoState, DriverState, NodeOperation
+from .._draplugin import NOT_REGISTERED, ClaimRef, DRAPlugin, PrepareResult, error_in, not_a
+from .._errors import ClaimInvalid, DRAError, PrepareFailed, ReconcileRefused, UnprepareFailed
+from .pod import Pod, ResourceClaim
+from .resources import ContainerResources, PodResources, container_claim_infos, container_resources, pod_resources
 
 R = TypeVar("R")
 Failures = dict[str, str]
@@ -135,7 +135,7 @@ class DRAManager:
         """Call each driver once, with all its claims. Returns successes by claim and driver, and failures."""
         answers: dict[str, dict[str, PrepareResult]] = {uid: {} for uid in claims}
         failures: Failures = {}
-        for driver, uids in self._by_driver(claims, NodeOperation.PREPARE).items():
+        for driver, uids in _by_driver(claims).items():
             call = self._drivers.get(driver, NOT_REGISTERED).prepare
             reply = _called(call, self._refs(uids), lambda why: PrepareResult(error=why))
             for uid in uids:
@@ -198,14 +198,6 @@ class DRAManager:
         done = [claim.uid for claim in claims if claim.uid not in failures]
         return failures | _failures_of(done, lambda: self.cache.delete(*done))
 
-    def _by_driver(self, claims: Mapping[str, ResourceClaim], operation: NodeOperation) -> dict[str, list[str]]:
-        drivers: dict[str, list[str]] = {}
-        for uid, claim in claims.items():
-            for driver, allocation in (claim.allocations or {}).items():
-                if not operation.is_among(allocation.skipped_operations):
-                    drivers.setdefault(driver, []).append(uid)
-        return drivers
-
     def _refs(self, uids: Iterable[str]) -> list[ClaimRef]:
         states = [claim.state for uid in uids if (claim := self.cache.get(uid))]
         return [ClaimRef(state.claim_uid, state.claim_name, state.namespace) for state in states]
@@ -237,6 +229,16 @@ def _joined(claim: ResourceClaim, pod: Pod, known: ClaimInfo | None) -> ClaimInf
         driver_states=drivers,
     )
     return known.rewritten(state)
+
+
+def _by_driver(claims: Mapping[str, ResourceClaim]) -> dict[str, list[str]]:
+    """The claims that each driver has to prepare."""
+    drivers: dict[str, list[str]] = {}
+    for uid, claim in claims.items():
+        for driver, allocation in (claim.allocations or {}).items():
+            if not NodeOperation.PREPARE.is_among(allocation.skipped_operations):
+                drivers.setdefault(driver, []).append(uid)
+    return drivers
 
 
 def _called(
