@@ -74,11 +74,7 @@ class PodConfigStore:
         # What is served. The cache has what is on disk, which differs after a failed removal.
         self._pods: dict[str, _Pod] = {}
         self._cache = CheckpointCache(manager, on_swap=self._swapped)
-        try:
-            self._pods = {entry.key: _Pod(entry.value) for entry in self._cache.entries() if entry.value}
-        except BaseException:
-            self.close()
-            raise
+        self._pods = {entry.key: _Pod(entry.value) for entry in self._cache.entries() if entry.value}
 
     def set_device_config(self, pod_uid: str, device: str, config: DeviceConfig) -> None:
         """Add or replace the config of one device of the config's claim; durable when it returns.
@@ -143,16 +139,16 @@ class PodConfigStore:
         return pod.network_namespace if pod else ""
 
     def delete_pod(self, pod_uid: str) -> None:
-        """Forget a pod; no error if it does not exist. If this raises, the pod is no longer served all the same; the
-        next synchronize or a repeated call removes the leftover file."""
+        """Forget a pod; no error if it does not exist. Even if this raises, the pod is no longer served: the next
+        synchronize or a repeated call removes the leftover file."""
         self._reduce([pod_uid], lambda _: {pod_uid: REMOVED})
 
     def delete_claim(self, claim: Claim) -> tuple[str, ...]:
         """Remove the device configs of a claim, named by its UID or as (namespace, name), from every pod.
 
-        Returns the affected pods. A pod with nothing left is deleted. If this raises, the configs are no longer
-        served all the same; a repeated call finishes the removal on disk where it failed. Pods in `problems` are
-        not searched: what they hold is unknown.
+        Returns the affected pods. A pod with nothing left is deleted. Even if this raises, the configs are no longer
+        served; a repeated call finishes the removal on disk where it failed. Pods in `problems` are not searched:
+        what they hold is unknown.
         """
         changed: dict[str, PodConfig | Literal[Removal.REMOVED]] = {}
 
