@@ -47,7 +47,8 @@ def test_get_returns_what_was_set_and_none_for_what_was_not(store: PodConfigStor
         {"claim-1/eth0": config_of("claim-1", 9000), "claim-2/eth1": config_of("claim-2")}, {"hostname": "a"}
     )
     assert store.get_device_config("pod-1", "claim-1", "eth1") is None
-    assert store.get_device_config("pod-2", "claim-1", "eth0") is store.get_pod_config("pod-2") is None
+    assert store.get_device_config("pod-2", "claim-1", "eth0") is None
+    assert store.get_pod_config("pod-2") is None
 
 
 @pytest.mark.parametrize("config", [None, 0, 1.5, "text", True, [], {}, [1, [None, {"a": "ü"}]]])
