@@ -21,19 +21,17 @@ A damaged file affects only its own claim, which stays in the cache as unknown a
 README.md says what is persisted, what is not, and why.
 """
 
-from ._apiclaim import read_allocation, read_resource_claim
-from ._apipod import claim_names, read_pod
-from ._claimcache import CacheReport, ClaimInfoCache
-from ._claimevents import ClaimEvent, ClaimEventKind
-from ._claiminfo import ClaimInfo
-from ._claimpreparer import ClaimPreparer
-from ._claimschema import CLAIMS
-from ._claimstate import ClaimInfoState, ClaimPhase, Device, DriverState, NodeOperation, OpaqueConfig
-from ._devicehealth import DEVICE_HEALTH, DeviceHealth, DriverHealth, Health
-from ._dramanager import DRAManager
+from ._apiobjects.claim import read_allocation, read_resource_claim
+from ._apiobjects.pod import claim_names, read_pod
+from ._claims.cache import CacheReport, ClaimInfoCache
+from ._claims.info import ClaimInfo
+from ._claims.state import CLAIMS, ClaimInfoState, ClaimPhase, Device, DriverState, NodeOperation, OpaqueConfig
 from ._draplugin import ClaimRef, DRAPlugin, PrepareResult
-from ._driverclaim import DriverClaim
-from ._driverhooks import DriverHooks
+from ._driver.claim import DriverClaim
+from ._driver.events import ClaimEvent, ClaimEventKind
+from ._driver.hooks import DriverHooks
+from ._driver.preparer import ClaimPreparer
+from ._driver.review import Orphan, Review
 from ._errors import (
     ClaimConflict,
     ClaimGone,
@@ -48,16 +46,16 @@ from ._errors import (
     ServerUnreachable,
     UnprepareFailed,
 )
-from ._healthstore import DeviceHealthStore, HealthChange
-from ._pod import Allocation, ContainerClaim, Pod, ResourceClaim
-from ._podconfig import POD_CONFIGS, DeviceConfig, PodConfig
-from ._podconfigstore import PodConfigStore, PodSyncReport
-from ._resourcehealth import ResourceHealth, ResourceStatus, concerned_pods, pod_health
-from ._resources import ClaimResource, ContainerResources, DynamicResource, PodResources
-from ._review import Orphan, Review
+from ._health.device import DEVICE_HEALTH, DeviceHealth, DriverHealth, Health
+from ._health.status import ResourceHealth, ResourceStatus, concerned_pods, pod_health
+from ._health.store import DeviceHealthStore, HealthChange
+from ._manager.manager import DRAManager
+from ._manager.pod import Allocation, ContainerClaim, Pod, ResourceClaim
+from ._manager.resources import ClaimResource, ContainerResources, DynamicResource, PodResources
+from ._podconfigs.config import POD_CONFIGS, DeviceConfig, PodConfig
+from ._podconfigs.store import PodConfigStore, PodSyncReport
+from .kubelet._conversion import KubeletDRAState, read_dra_manager_state, write_dra_manager_state
 from .kubelet._healthfile import KubeletDeviceHealth, KubeletHealthState, read_dra_health_state
-from .kubelet._reader import KubeletDRAState, read_dra_manager_state
-from .kubelet._writer import write_dra_manager_state
 
 __all__ = [
     "CLAIMS",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ._claimstate import Device
+from ._claims.state import Device
 from ._errors import DRAError
 
 

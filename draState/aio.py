@@ -1,102 +1,47 @@
-"""The claim cache, its two managers and the other stores for asyncio: await writes, call reads directly.
+"""A driver's claims and the configs of pods for asyncio: await writes, call reads directly.
 
-    cache = await AsyncClaimInfoCache.open(lambda: ClaimInfoCache("/var/lib/agent/claims"))
-    manager = AsyncDRAManager(DRAManager(cache.cache, drivers), cache.threads)
-    await manager.prepare_resources(pod)
-    cache.cache.get(uid)
-
-    async with await AsyncClaimPreparer.open("/var/lib/agent/claims", hooks) as preparer:    # the driver's side
+    async with await AsyncClaimPreparer.open("/var/lib/agent/claims", hooks) as preparer:
         await preparer.prepare([ref])
-
-    health = await AsyncDeviceHealthStore.open(lambda: DeviceHealthStore("/var/lib/agent/health", on_change=changed))
-    await health.follow(driver, stream)
+        preparer.preparer.cache.get(uid)
 
 Changes of one claim happen in the order in which they were awaited; those of different claims overlap.
-See checkpointmanager.aio.KeyedThreads for what a cancellation does.
+See checkpointmanager.aio.KeyedThreads for what a cancellation does. Kubelet's side has no twin for asyncio; run its
+calls in KeyedThreads: await threads.run([pod.uid], lambda: manager.prepare_resources(pod)).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
 from checkpointmanager import FileOptions, Store
 from checkpointmanager.aio import AsyncCache, KeyedThreads
 
-from ._claimcache import Change, ClaimInfoCache, Name
-from ._claimevents import ClaimEvent
-from ._claiminfo import ClaimInfo
-from ._claimpreparer import LOOK_UP_SECONDS, ClaimPreparer
-from ._devicehealth import DeviceHealth
-from ._dramanager import ActivePods, DRAManager
+from ._claims.cache import ClaimInfoCache
 from ._draplugin import ClaimRef, PrepareResult
-from ._driverclaim import DriverClaim
-from ._driverhooks import DriverHooks
-from ._healthstore import DeviceHealthStore
-from ._pod import Pod
-from ._podconfig import DeviceConfig
-from ._podconfigstore import PodConfigStore, PodSyncReport
-from ._review import Orphan
+from ._driver.claim import DriverClaim
+from ._driver.events import ClaimEvent
+from ._driver.hooks import DriverHooks
+from ._driver.preparer import LOOK_UP_SECONDS, ClaimPreparer
+from ._driver.review import Orphan
+from ._podconfigs.config import DeviceConfig
+from ._podconfigs.store import PodConfigStore, PodSyncReport
 
 __all__ = [
     "AsyncClaimInfoCache",
     "AsyncClaimPreparer",
-    "AsyncDRAManager",
-    "AsyncDeviceHealthStore",
     "AsyncPodConfigStore",
 ]
 
-RECONCILING = "reconcile"  # its own key: the keys of claims and pods have a slash
-
 
 class AsyncClaimInfoCache(AsyncCache[ClaimInfoCache]):
-    """Wraps an open cache; `open` creates one. Read from `cache` itself: reads never wait."""
+    """Wraps an open cache; `open` creates one. Read from `cache` itself: reads never wait.
 
-    async def put(self, *claims: ClaimInfo) -> None:
-        """See ClaimInfoCache.put."""
-        await self.threads.run(_keys_of(c.uid for c in claims), lambda: self.cache.put(*claims))
-
-    async def change(self, uids: Iterable[str], change: Change, *, names: Iterable[Name] = ()) -> None:
-        """See ClaimInfoCache.change. `change` is called in a thread other than the loop's."""
-        wanted, named = list(uids), list(names)
-        await self.threads.run(_keys_of(wanted), lambda: self.cache.change(wanted, change, names=named))
-
-    async def mark(self, uid: str, **flags: Any) -> None:
-        """See ClaimInfoCache.mark."""
-        await self.threads.run(_keys_of([uid]), lambda: self.cache.mark(uid, **flags))
-
-    async def delete(self, *uids: str) -> None:
-        """See ClaimInfoCache.delete."""
-        await self.threads.run(_keys_of(uids), lambda: self.cache.delete(*uids))
-
-
-class AsyncDRAManager:
-    """Wraps a DRAManager; drivers are called in threads. Pass the `threads` of its AsyncClaimInfoCache."""
-
-    def __init__(self, manager: DRAManager, threads: KeyedThreads) -> None:
-        self.manager = manager  # the synchronous one
-        self._threads = threads
-
-    async def prepare_resources(self, pod: Pod) -> None:
-        """See DRAManager.prepare_resources."""
-        await self._threads.run(_keys_of(pod.needed_claims(), pod.uid), lambda: self.manager.prepare_resources(pod))
-
-    async def unprepare_resources(self, pod: Pod | str) -> None:
-        """See DRAManager.unprepare_resources. Runs after every prepare of this pod that was awaited before it."""
-        pod_uid = pod if isinstance(pod, str) else pod.uid
-        uids = [claim.uid for claim in self.manager.cache.of_pod(pod_uid)]
-        await self._threads.run(_keys_of(uids, pod_uid), lambda: self.manager.unprepare_resources(pod))
-
-    async def unprepare_claim(self, uid: str) -> None:
-        """See DRAManager.unprepare_claim."""
-        await self._threads.run(_keys_of([uid]), lambda: self.manager.unprepare_claim(uid))
-
-    async def reconcile(self, active: ActivePods | Callable[[], ActivePods], *, complete: bool) -> None:
-        """See DRAManager.reconcile. One at a time; prepares and unprepares continue meanwhile."""
-        await self._threads.run([RECONCILING], lambda: self.manager.reconcile(active, complete=complete))
+    Write in the turn of the claim: `await claims.threads.run([uid], lambda: claims.cache.delete(uid))`.
+    """
 
 
 class AsyncClaimPreparer:
@@ -165,7 +110,7 @@ class AsyncClaimPreparer:
 
     async def release(self, uid: str, *, force: bool = False) -> str:
         """See ClaimPreparer.release."""
-        return await self._threads.run(_keys_of([uid]), lambda: self.preparer.release(uid, force=force))
+        return await self._threads.run([uid], lambda: self.preparer.release(uid, force=force))
 
     async def review(self) -> Mapping[str, Orphan]:
         """See Review.look. Runs in its own thread, because it may take long."""
@@ -180,38 +125,13 @@ class AsyncClaimPreparer:
         await asyncio.to_thread(self.preparer.review.confirm)
 
     async def _prepare(self, ref: ClaimRef, deadline: float | None) -> PrepareResult:
-        async with self._threads.turn(_keys_of([ref.uid])):
+        async with self._threads.turn([ref.uid]):
             found = await self.preparer.look_ups.start(ref).found()
             return await self._threads.call(lambda: self.preparer.prepare_found(ref, found, deadline))
 
     async def _unprepare(self, ref: ClaimRef) -> str:
-        errors = await self._threads.run(_keys_of([ref.uid]), lambda: self.preparer.unprepare([ref]))
+        errors = await self._threads.run([ref.uid], lambda: self.preparer.unprepare([ref]))
         return errors[ref.uid]
-
-
-class AsyncDeviceHealthStore(AsyncCache[DeviceHealthStore]):
-    """Wraps an open store; `open` creates one. Read from `cache` itself: reads never wait.
-
-    `on_change` is called in a thread other than the loop's.
-    """
-
-    async def report(self, driver: str, devices: Iterable[DeviceHealth]) -> None:
-        """See DeviceHealthStore.report."""
-        listed = list(devices)
-        await self.threads.run([driver], lambda: self.cache.report(driver, listed))
-
-    async def forget(self, driver: str) -> None:
-        """See DeviceHealthStore.forget."""
-        await self.threads.run([driver], lambda: self.cache.forget(driver))
-
-    async def follow(self, driver: str, reports: AsyncIterable[Iterable[DeviceHealth]]) -> None:
-        """See DeviceHealthStore.follow. A cancellation ends the stream too."""
-        try:
-            async for devices in reports:
-                await self.report(driver, devices)
-        finally:
-            if not self.cache.closed:
-                await self.forget(driver)
 
 
 class AsyncPodConfigStore(AsyncCache[PodConfigStore]):
@@ -253,8 +173,3 @@ class AsyncPodConfigStore(AsyncCache[PodConfigStore]):
         return await self.threads.call(
             lambda: self.cache.synchronize(list_live, complete=complete, claims=claims, at_most=at_most)
         )
-
-
-def _keys_of(uids: Iterable[str], pod_uid: str = "") -> list[str]:
-    """Claims and pods have separate keys: a pod may be prepared before the cache knows which claims refer to it."""
-    return [*(f"claim/{uid}" for uid in uids), *([f"pod/{pod_uid}"] if pod_uid else [])]

@@ -14,11 +14,11 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ._claimcache import ClaimInfoCache
-from ._claimpreparer import ClaimPreparer
-from ._claimstate import ClaimPhase
-from ._devicehealth import Health
-from ._healthstore import DeviceHealthStore
+from ._claims.cache import ClaimInfoCache
+from ._claims.state import ClaimPhase
+from ._driver.preparer import ClaimPreparer
+from ._health.device import Health
+from ._health.store import DeviceHealthStore
 
 __all__ = ["ClaimMetrics", "HealthMetrics", "PreparerMetrics"]
 

@@ -12,7 +12,6 @@ touches a file.
 
 from __future__ import annotations
 
-from ._decoded import Decoded, JsonPath, spelled
 from ._gotypes import (
     CHECKSUM,
     EMPTY_STRUCT,
@@ -22,9 +21,11 @@ from ._gotypes import (
     UINT64,
     Bytes,
     Custom,
+    Decoded,
     Field,
     GoType,
     Integer,
+    JsonPath,
     Map,
     Pointer,
     Slice,
@@ -33,6 +34,7 @@ from ._gotypes import (
     UnmarshalError,
     decode,
     decode_text,
+    spelled,
 )
 from ._statefile import StateFile, judge_dra_manager_state
 from ._syntax import Escaped, Missing, Node, NotJSONError, Number, Object, fold, parse

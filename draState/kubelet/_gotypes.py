@@ -3,6 +3,8 @@
 Values are plain Python: str, int, bytes, list, dict (a struct is a dict by Go field name), None for nil. As in Go,
 decoding starts from the old value of a variable. A value of the wrong type is noted and decoding continues, so that
 the fields after it are still filled: kubelet's choice of the form to try next depends on them.
+
+A JsonPath never shows data: a map's key becomes "[…]", and an unknown name is shown only if it looks like a field.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ._decoded import Decoded, JsonPath, spelled
 from ._syntax import Node, NotJSONError, Number, Object, fold, parse
 
 Value: TypeAlias = Any
@@ -258,3 +259,38 @@ CHECKSUM = Integer("checksum.Checksum", 0, 2**64 - 1)  # kubelet's own type
 STRINGS = Slice("[]string", STRING)  # Go's []string
 EMPTY_STRUCT = Struct("struct {}", ())  # the element of a set
 _OCTET = Integer("uint8", 0, 255)
+
+
+LONGEST_NAME = 40  # characters of a field in a message; a longer name, or one that is not an identifier, may be data
+
+# A plain tuple, because decoding makes one for every value and a message needs at most one.
+JsonPath: TypeAlias = tuple["JsonPath | None", str | int | None]  # the parent's, and a name, index, or None in a map
+
+
+def spelled(path: JsonPath) -> str:
+    """The path as messages show it: Data.ClaimInfoStateList[0].PodUIDs[…]"""
+    steps: list[str] = []
+    above: JsonPath | None = path
+    while above is not None:
+        above, step = above
+        steps.append(f".{shown(step)}" if isinstance(step, str) else f"[{'…' if step is None else step}]")
+    return "".join(reversed(steps)).strip(".") or "the file"
+
+
+def shown(name: str) -> str:
+    """A member's name if it looks like a field, otherwise "…"."""
+    return name if name == "" or (name.isidentifier() and len(name) <= LONGEST_NAME) else "…"
+
+
+@dataclass(slots=True)
+class Decoded:
+    """The result of a decode. If `problems` is empty, Go would have returned no error."""
+
+    value: Any  # what Go would have
+    problems: list[str] = field(default_factory=list)
+    unknown: list[JsonPath] = field(default_factory=list)  # members that Go ignores
+    repeated: list[JsonPath] = field(default_factory=list)  # members that are given twice
+
+    def wrong(self, path: JsonPath, wanted: str) -> None:
+        """Note a value that does not fit; decoding continues."""
+        self.problems.append(f"{spelled(path)} is not {wanted}")

@@ -12,10 +12,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from .._devicehealth import DEFAULT_TIMEOUT, DeviceName, Health
 from .._errors import KubeletStateInvalid
-from ._decoded import Decoded, JsonPath, spelled
-from ._gotypes import INT, STRING, Field, GoType, Integer, Map, String, Struct, UnmarshalError, Value, decode
+from .._health.device import DEFAULT_TIMEOUT, DeviceName, Health
+from ._gotypes import (
+    INT,
+    STRING,
+    Decoded,
+    Field,
+    GoType,
+    Integer,
+    JsonPath,
+    Map,
+    String,
+    Struct,
+    UnmarshalError,
+    Value,
+    decode,
+    spelled,
+)
 from ._syntax import Escaped, Node, NotJSONError, parse
 
 FILE = "dra_health_state"

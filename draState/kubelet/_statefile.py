@@ -11,7 +11,6 @@ import zlib
 from dataclasses import dataclass
 from typing import Literal
 
-from ._decoded import Decoded
 from ._gotypes import (
     CHECKSUM,
     EMPTY_STRUCT,
@@ -19,6 +18,7 @@ from ._gotypes import (
     STRINGS,
     UINT32,
     Custom,
+    Decoded,
     Field,
     Map,
     Pointer,

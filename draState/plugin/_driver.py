@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from .. import Device as ClaimDevice
 from .. import DriverClaim, Health
-from .._devicehealth import DEFAULT_TIMEOUT
+from .._health.device import DEFAULT_TIMEOUT
 from . import _grammar as grammar
 from ._devicestatus import DeviceStatus
 from ._inventory import Counters, Device, NetworkPool

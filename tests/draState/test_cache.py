@@ -73,10 +73,13 @@ def test_flags_stay_in_memory(node: Node) -> None:
 def test_an_unchanged_claim_is_not_written(node: Node) -> None:
     node.cache.put(info_of("a"))
     node.cache.put(info_of("a"))
-    node.cache.put(replace(info_of("a"), prepared=True))
+    node.cache.put(replace(info_of("a"), prepared=True), info_of("b"))
     node.cache.delete()
+    assert node.store.calls == [("store", ("a",)), ("store", ("b",))]
 
-    assert node.store.calls == [("store", ("a",))]
+    node.restart()
+    node.cache.put(info_of("a"), info_of("b"))
+    assert node.store.calls == []
 
 
 def test_what_a_change_raises_changes_nothing(node: Node) -> None:
@@ -93,41 +96,28 @@ def test_what_a_change_raises_changes_nothing(node: Node) -> None:
     assert node.on_disk() == {"a": state_of("a")}
 
 
-def test_two_claims_of_one_name_are_refused_with_both_uids(node: Node) -> None:
-    node.cache.put(info_of("old", ["pod-1"], name="same"))
-
-    with pytest.raises(ClaimConflict, match=r"UID new.*UID old") as conflict:
-        node.cache.put(info_of("other"), info_of("new", name="same"))
-
-    assert (conflict.value.uid, conflict.value.other) == ("new", "old")
-    assert [claim.uid for claim in node.cache] == ["old"]
-    assert node.on_disk().keys() == {"old"}
-
-
-def test_two_new_claims_of_one_name_are_refused_too(node: Node) -> None:
-    with pytest.raises(ClaimConflict, match=r"UID b.*UID a"):
-        node.cache.put(info_of("a", name="same"), info_of("b", name="same"))
-
-    assert len(node.cache) == 0
-
-
-def test_a_conflict_is_found_behind_a_claim_that_keeps_its_name(node: Node) -> None:
+@pytest.mark.parametrize(
+    ("claims", "uid", "other"),
+    [
+        ([info_of("c"), info_of("new", name="first")], "new", "a"),
+        ([info_of("new", name="same"), info_of("newer", name="same")], "newer", "new"),
+        ([info_of("a", ["pod-1"], name="first"), info_of("c", name="second")], "c", "b"),
+        ([info_of("a", name="second")], "a", "b"),
+    ],
+    ids=["a new claim", "two new claims", "behind a claim that keeps its name", "a renamed claim"],
+)
+def test_two_claims_of_one_name_are_refused_with_both_uids(
+    node: Node, claims: list[ClaimInfo], uid: str, other: str
+) -> None:
     node.cache.put(info_of("a", name="first"), info_of("b", name="second"))
 
-    with pytest.raises(ClaimConflict):
-        node.cache.put(info_of("a", ["pod-1"], name="first"), info_of("c", name="second"))
+    with pytest.raises(ClaimConflict, match=f"UID {uid}.*UID {other}") as conflict:
+        node.cache.put(*claims)
 
-    assert {claim.uid for claim in node.cache} == {"a", "b"}
-    assert node.cache.get("a") == info_of("a", name="first")
+    assert (conflict.value.uid, conflict.value.other) == (uid, other)
+    assert list(node.cache) == [info_of("a", name="first"), info_of("b", name="second")]
     assert_indexes_agree(node.cache)
     assert_memory_equals_disk(node)
-
-
-def test_a_claim_cannot_take_the_name_of_another_by_a_change(node: Node) -> None:
-    node.cache.put(info_of("a", name="first"), info_of("b", name="second"))
-    with pytest.raises(ClaimConflict):
-        node.cache.put(info_of("a", name="second"))
-    assert node.cache.get("a") == info_of("a", name="first")
 
 
 def test_of_two_claims_with_one_name_the_trusted_one_is_found() -> None:
@@ -140,7 +130,7 @@ def test_of_two_claims_with_one_name_the_trusted_one_is_found() -> None:
     first = cache.by_name("default", "same")
     assert first
     assert first.uid == "b"
-    cache._swap(replace(first, unknown="damaged"))
+    cache.change(["b"], lambda known: [replace(known["b"], unknown="damaged")])
     second = cache.by_name("default", "same")
     assert second
     assert second.uid == "c"
@@ -163,21 +153,6 @@ def test_two_files_of_one_name_can_both_be_changed_and_go(directory: Path) -> No
     assert node.files() == []
 
 
-def test_a_record_of_an_earlier_boot_says_so(node: Node) -> None:
-    node.cache.put(info_of("a"), info_of("b"))
-
-    node.reboot("boot-b")
-    node.cache.put(info_of("b", ["pod-1"]))
-
-    a, b = node.cache.get("a"), node.cache.get("b")
-    assert a
-    assert b
-    assert (a.from_this_boot, b.from_this_boot) == (False, True)
-    assert node.cache.report().earlier_boot == ("a",)
-    node.restart()
-    assert node.cache.report().earlier_boot == ("a",)
-
-
 def test_a_claim_of_an_earlier_boot_stays_one_until_it_is_written(node: Node) -> None:
     node.cache.put(info_of("a", ["pod-1"]), info_of("b", ["pod-1"]))
     node.reboot("boot-b")
@@ -194,6 +169,8 @@ def test_a_claim_of_an_earlier_boot_stays_one_until_it_is_written(node: Node) ->
     assert (noted.annotations, noted.from_this_boot) == ({"seen": "yes"}, False)
     assert written.from_this_boot
     assert node.cache.report().earlier_boot == ("a",)
+    node.restart()
+    assert node.cache.report().earlier_boot == ("a",), "the files say the same"
 
 
 def test_one_change_costs_the_same_with_10_claims_and_with_1000(real_directory: Path) -> None:

@@ -17,7 +17,7 @@ from checkpointmanager import (
     WrongKind,
 )
 from checkpointmanager.testing import damage
-from draState import ClaimInfo, ClaimInfoState
+from draState import ClaimInfo, ClaimInfoState, Pod
 
 from .claims import GPU, NIC, claim_of, info_of, pod_of, state_of
 from .node import Node, assert_indexes_agree
@@ -85,7 +85,7 @@ def test_a_file_beyond_repair_without_a_previous_generation_is_unknown_by_its_ui
     assert_indexes_agree(node.cache)
 
 
-def test_what_is_only_guessed_is_never_written(damaged_node: Node) -> None:
+def test_a_pod_that_goes_only_drops_its_reference_and_what_is_guessed_is_never_written(damaged_node: Node) -> None:
     damaged_bytes = damaged_node.file_of("a").read_bytes()
 
     damaged_node.cache.mark("a", annotations={"told": "operator"})
@@ -93,20 +93,11 @@ def test_what_is_only_guessed_is_never_written(damaged_node: Node) -> None:
 
     claim = damaged_node.cache.get("a")
     assert claim
-    assert claim.state.pod_uids == frozenset()
-    assert claim.unknown
+    assert (claim.state.pod_uids, bool(claim.unknown)) == (frozenset(), True)
     assert damaged_node.file_of("a").read_bytes() == damaged_bytes
-
-
-def test_the_damaged_bytes_are_kept_when_the_claim_is_written_anew(damaged_node: Node) -> None:
-    damaged_bytes = damaged_node.file_of("a").read_bytes()
-
-    damaged_node.cache.put(info_of("a", ["pod-1"]))
-
-    kept = [path.read_bytes() for path in (damaged_node.directory / ".quarantine").iterdir()]
-    assert kept == [damaged_bytes]
-    assert damaged_node.on_disk()["a"] == state_of("a", ["pod-1"])
-    assert not damaged_node.cache.report().degraded
+    assert damaged_node.gpu.calls == [("unprepare", ("b",))]
+    assert not damaged_node.manager.pod_might_need_to_unprepare("pod-1")
+    assert damaged_node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
 
 
 # Whole files that are not ours to read
@@ -126,7 +117,7 @@ STRANGERS = [(too_new, CheckpointTooNew), (of_another_kind, WrongKind)]
 
 
 @pytest.mark.parametrize(("stranger", "error"), STRANGERS)
-def test_a_strange_file_is_unknown_and_not_overwritten_by_prepare(
+def test_a_strange_file_is_unknown_and_not_overwritten_and_can_be_unprepared_by_its_uid(
     directory: Path, stranger: Callable[[Path], None], error: type[CheckpointError]
 ) -> None:
     stranger(directory)
@@ -138,20 +129,11 @@ def test_a_strange_file_is_unknown_and_not_overwritten_by_prepare(
     with pytest.raises(TransactionFailed, match="none of the transaction's changes was made") as failed:
         node.manager.prepare_resources(pod_of("pod-2", claim_of("a"), claim_of("b")))
 
-    node.stop()
     assert isinstance(failed.value.__cause__, error)
     assert "b" not in node.cache, "the claims of a pod are recorded all or none"
     assert node.cache.report().unknown.keys() == {"a"}
     assert (directory / "a.json").read_bytes() == before
     assert node.gpu.calls == []
-
-
-@pytest.mark.parametrize(("stranger", "error"), STRANGERS)
-def test_a_strange_file_can_be_unprepared_by_its_uid(
-    directory: Path, stranger: Callable[[Path], None], error: type[CheckpointError]
-) -> None:
-    stranger(directory)
-    node = Node(directory)
 
     node.manager.unprepare_claim("a")
 
@@ -159,7 +141,6 @@ def test_a_strange_file_can_be_unprepared_by_its_uid(
     assert node.gpu.calls == node.nic.calls == [("unprepare", ("a",))]
     assert (node.gpu.refs["a"].name, node.gpu.refs["a"].namespace) == ("", "")
     assert node.files() == []
-    assert error
 
 
 # What the manager does with an unknown claim
@@ -187,7 +168,10 @@ def test_unprepare_by_uid_that_fails_is_tried_again_by_the_next_reconcile(damage
 
 
 def test_preparing_again_heals_it_and_keeps_the_pods_of_the_previous_generation(damaged_node: Node) -> None:
-    damaged_node.manager.prepare_resources(pod_of("pod-3", claim_of("a", NIC)))
+    damaged_bytes = damaged_node.file_of("a").read_bytes()
+    pod = pod_of("pod-3", claim_of("a", NIC))
+
+    damaged_node.manager.prepare_resources(pod)
 
     claim = damaged_node.cache.get("a")
     assert claim
@@ -196,46 +180,28 @@ def test_preparing_again_heals_it_and_keeps_the_pods_of_the_previous_generation(
     assert claim.state.driver_states.keys() == {GPU, NIC}
     assert damaged_node.on_disk()["a"] == claim.state
     assert damaged_node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
-
-
-def test_a_healed_claim_loses_the_old_pods_in_the_next_reconcile(damaged_node: Node) -> None:
-    pod = pod_of("pod-3", claim_of("a"))
-    damaged_node.manager.prepare_resources(pod)
+    assert [path.read_bytes() for path in (damaged_node.directory / ".quarantine").iterdir()] == [damaged_bytes]
 
     damaged_node.manager.reconcile([pod], complete=True)
 
-    assert damaged_node.on_disk()["a"].pod_uids == {"pod-3"}
+    assert damaged_node.on_disk()["a"].pod_uids == {"pod-3"}, "the old pods are gone"
 
 
-def test_a_pod_that_goes_only_drops_its_reference_in_memory(damaged_node: Node) -> None:
-    damaged_node.manager.unprepare_resources("pod-1")
-
-    assert damaged_node.gpu.calls == [("unprepare", ("b",))]
-    assert "a" in damaged_node.cache
-    assert not damaged_node.manager.pod_might_need_to_unprepare("pod-1")
-    assert damaged_node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
+USER_OF_B, USER_OF_A = pod_of("pod-1", claim_of("b")), pod_of("pod-7", claim_of("a"))
 
 
-def test_reconcile_with_pods_unprepares_unknown_claims_that_none_of_them_uses(damaged_node: Node) -> None:
-    damaged_node.manager.reconcile([pod_of("pod-1", claim_of("b"))], complete=True)
+@pytest.mark.parametrize(
+    ("active", "left"),
+    [([USER_OF_B], ["b"]), ([USER_OF_B, USER_OF_A], ["a", "b"]), (["pod-1"], ["a", "b"]), (["pod-9"], ["a"])],
+    ids=["no pod uses it", "a pod uses it", "uids", "other uids"],
+)
+def test_reconcile_unprepares_an_unknown_claim_only_if_it_knows_that_no_pod_uses_it(
+    damaged_node: Node, active: list[Pod | str], left: list[str]
+) -> None:
+    damaged_node.manager.reconcile(active, complete=True)
 
-    assert [claim.uid for claim in damaged_node.cache] == ["b"]
-    assert ("unprepare", ("a",)) in damaged_node.nic.calls
-
-
-def test_reconcile_with_pods_leaves_an_unknown_claim_that_one_of_them_uses(damaged_node: Node) -> None:
-    damaged_node.manager.reconcile([pod_of("pod-1", claim_of("b")), pod_of("pod-7", claim_of("a"))], complete=True)
-
-    assert damaged_node.cache.report().unknown.keys() == {"a"}
-    assert damaged_node.nic.calls == []
-
-
-def test_reconcile_with_uids_only_leaves_unknown_claims(damaged_node: Node) -> None:
-    damaged_node.manager.reconcile(["pod-1"], complete=True)
-    damaged_node.manager.reconcile(["pod-9"], complete=True)
-
-    assert [claim.uid for claim in damaged_node.cache] == ["a"]
-    assert damaged_node.nic.calls == []
+    assert sorted(claim.uid for claim in damaged_node.cache) == left
+    assert (damaged_node.nic.calls == []) == ("a" in left)
 
 
 def test_reconcile_leaves_a_claim_that_a_new_pod_heals_meanwhile(damaged_node: Node) -> None:

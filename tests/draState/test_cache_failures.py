@@ -19,35 +19,21 @@ def batch_failed(failures: Mapping[str, CheckpointError]) -> BatchFailed:
     return BatchFailed("/claims", failures)
 
 
-def test_a_failed_write_changes_nothing_in_memory(node: Node) -> None:
+@pytest.mark.parametrize("error", [no_space("a"), CheckpointError("refused")])
+def test_a_failed_write_changes_nothing_in_memory(node: Node, error: CheckpointError) -> None:
     node.cache.put(info_of("a", ["pod-1"]))
     before = node.cache.get("a")
-    node.store.fail("store", no_space("a"))
+    node.store.fail("store", error)
 
-    with pytest.raises(CheckpointWriteFailed):
-        node.cache.put(info_of("a", ["pod-1", "pod-2"]))
-    with pytest.raises(CheckpointWriteFailed):
-        node.cache.put(info_of("b"))
+    for claim in (info_of("a", ["pod-1", "pod-2"]), info_of("b")):
+        with pytest.raises(type(error)):
+            node.cache.put(claim)
 
     assert node.cache.get("a") is before
     assert "b" not in node.cache
+    assert not node.cache.report().degraded
     assert_indexes_agree(node.cache)
     assert_memory_equals_disk(node)
-
-
-def test_a_full_disk_changes_nothing_in_memory(real_node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    real_node.cache.put(info_of("a", ["pod-1"]))
-
-    def full(*_: object, **__: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("os.write", full)
-        with pytest.raises(CheckpointWriteFailed, match="No space left"):
-            real_node.cache.put(info_of("a", ["pod-1", "pod-2"]))
-
-    assert real_node.cache.get("a") == info_of("a", ["pod-1"])
-    assert_memory_equals_disk(real_node)
 
 
 def test_what_is_in_doubt_is_unknown_with_the_pods_of_both(node: Node) -> None:
@@ -69,28 +55,19 @@ def test_what_is_in_doubt_is_unknown_with_the_pods_of_both(node: Node) -> None:
     assert_indexes_agree(node.cache)
 
 
-def test_what_is_in_doubt_is_written_again_even_if_nothing_changed(node: Node) -> None:
+def test_a_new_claim_in_doubt_is_unknown_and_is_written_again_even_if_nothing_changed(node: Node) -> None:
     node.store.fail("store", lost_sync("a"))
     with pytest.raises(CheckpointWriteFailed):
         node.cache.put(info_of("a", ["pod-1"]))
+    claim = node.cache.get("a")
+    assert claim
+    assert (claim.state, claim.in_doubt, bool(claim.unknown)) == (state_of("a", ["pod-1"]), True, True)
     node.store.work_again()
 
     node.cache.put(info_of("a", ["pod-1"]))
 
     assert node.store.calls == [("store", ("a",)), ("store", ("a",))]
     assert node.cache.get("a") == info_of("a", ["pod-1"])
-
-
-def test_a_new_claim_in_doubt_is_there_as_unknown(node: Node) -> None:
-    node.store.fail("store", lost_sync("a"))
-
-    with pytest.raises(CheckpointWriteFailed):
-        node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
-
-    claim = node.cache.get("a")
-    assert claim
-    assert claim.state == state_of("a", ["pod-1"], ["gpu-0"])
-    assert claim.in_doubt
 
 
 def test_a_batch_that_failed_in_part_leaves_exactly_the_durable_part(node: Node) -> None:
@@ -137,17 +114,22 @@ def test_an_interrupted_write_is_in_doubt(node: Node, interrupted: type[BaseExce
     assert claim.state.pod_uids == {"pod-1", "pod-2"}
 
 
-def test_a_failed_delete_keeps_the_claim_unpreparing(node: Node) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), no_space("a"), lost_sync("a"), CheckpointError("refused")])
+def test_a_delete_that_failed_keeps_the_claim_unpreparing(node: Node, error: BaseException) -> None:
     node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
     node.cache.mark("a", prepared=True)
-    node.store.fail("delete", no_space("a"))
+    node.store.fail("delete", error)
 
-    with pytest.raises(CheckpointWriteFailed):
+    with pytest.raises(type(error)):
         node.cache.delete("a")
 
-    assert node.cache.get("a") == replace(info_of("a", ["pod-1"], ["gpu-0"]), unpreparing=True)
+    claim = node.cache.get("a")
+    assert claim
+    assert claim.state == state_of("a", ["pod-1"], ["gpu-0"])
+    assert (claim.unpreparing, claim.prepared) == (True, False)
+    doubt = isinstance(error, KeyboardInterrupt) or getattr(error, "in_doubt", False)
+    assert (bool(claim.unknown), claim.in_doubt, claim.guessed) == (doubt, doubt, False)
     assert node.cache.holders(GPU, "pool", "gpu-0") == {"a"}
-    assert node.cache.report().unknown == {}
     node.store.work_again()
     node.cache.delete("a")
     assert len(node.cache) == 0
@@ -166,25 +148,11 @@ def test_of_several_deletes_only_those_that_failed_stay(node: Node) -> None:
     assert_indexes_agree(node.cache)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), no_space("a"), lost_sync("a")])
-def test_a_delete_that_did_not_return_keeps_the_claim(node: Node, error: BaseException) -> None:
-    node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
-    node.store.fail("delete", error)
-
-    with pytest.raises(type(error)):
-        node.cache.delete("a")
-
-    claim = node.cache.get("a")
-    assert claim
-    assert claim.unpreparing
-    doubt = not isinstance(error, CheckpointWriteFailed) or error.in_doubt
-    assert (bool(claim.unknown), claim.in_doubt, claim.guessed) == (doubt, doubt, False)
-
-
 # What the manager does about it
 
 
-def test_a_delete_in_doubt_is_tried_again_by_the_next_unprepare(node: Node) -> None:
+@pytest.mark.parametrize("reconciles", [False, True])
+def test_a_delete_in_doubt_is_tried_again(node: Node, reconciles: bool) -> None:
     pod = pod_of("pod-1", claim_of("a"))
     node.manager.prepare_resources(pod)
     node.store.fail("delete", batch_failed({"a": lost_sync("a")}))
@@ -193,55 +161,13 @@ def test_a_delete_in_doubt_is_tried_again_by_the_next_unprepare(node: Node) -> N
     assert node.manager.pod_might_need_to_unprepare("pod-1")
 
     node.store.work_again()
-    node.manager.unprepare_resources(pod)
+    if reconciles:
+        node.manager.reconcile(["pod-2"], complete=True)
+    else:
+        node.manager.unprepare_resources(pod)
 
     assert len(node.cache) == 0
     assert node.gpu.prepared == set()
-
-
-def test_a_delete_in_doubt_is_tried_again_by_a_reconcile_that_knows_only_uids(node: Node) -> None:
-    node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
-    node.store.fail("delete", batch_failed({"a": lost_sync("a")}))
-    with pytest.raises(UnprepareFailed):
-        node.manager.unprepare_resources("pod-1")
-
-    node.store.work_again()
-    node.manager.reconcile(["pod-2"], complete=True)
-
-    assert len(node.cache) == 0
-
-
-def test_a_write_in_doubt_is_settled_when_a_pod_goes(node: Node) -> None:
-    claim = claim_of("a")
-    node.manager.prepare_resources(pod_of("pod-1", claim))
-    node.store.fail("store", lost_sync("a"))
-    with pytest.raises(CheckpointWriteFailed):
-        node.manager.prepare_resources(pod_of("pod-2", claim))
-    node.store.work_again()
-
-    node.manager.unprepare_resources("pod-2")
-    assert node.cache.report().unknown == {}
-    assert_memory_equals_disk(node)
-    node.manager.unprepare_resources("pod-1")
-
-    assert node.files() == []
-    assert node.gpu.prepared == set()
-
-
-def test_a_write_in_doubt_is_settled_by_the_next_prepare(node: Node) -> None:
-    pod = pod_of("pod-1", claim_of("a"))
-    node.store.fail("store", lost_sync("a"))
-    with pytest.raises(CheckpointWriteFailed):
-        node.manager.prepare_resources(pod)
-    assert node.gpu.calls == []
-    node.store.work_again()
-
-    node.manager.prepare_resources(pod)
-
-    claim = node.cache.get("a")
-    assert claim
-    assert (claim.prepared, claim.unknown, claim.in_doubt) == (True, "", False)
-    assert_memory_equals_disk(node)
 
 
 def test_a_neighbour_in_doubt_unprepares_no_claim(node: Node) -> None:
@@ -264,22 +190,11 @@ def test_a_neighbour_in_doubt_unprepares_no_claim(node: Node) -> None:
 
     assert node.manager.get_resources(first, "main") == devices
     assert node.on_disk()["a"].pod_uids == {"pod-1"}
-    assert node.gpu.calls == [("prepare", ("a",))]
-
-
-def test_a_neighbour_in_doubt_that_tries_again_gets_its_devices(node: Node) -> None:
-    claim = claim_of("a")
-    first, second = pod_of("pod-1", claim), pod_of("pod-2", claim)
-    node.manager.prepare_resources(first)
-    node.store.fail("store", lost_sync("a"))
-    with pytest.raises(CheckpointWriteFailed):
-        node.manager.prepare_resources(second)
-    node.store.work_again()
-
+    assert node.cache.report().unknown == {}
     node.manager.prepare_resources(second)
-
-    assert node.manager.get_resources(second, "main") == node.manager.get_resources(first, "main")
+    assert node.manager.get_resources(second, "main") == devices
     assert node.on_disk()["a"].pod_uids == {"pod-1", "pod-2"}
+    assert node.gpu.calls == [("prepare", ("a",))]
 
 
 def test_a_result_in_doubt_is_not_served_until_it_is_recorded(node: Node) -> None:
@@ -296,30 +211,6 @@ def test_a_result_in_doubt_is_not_served_until_it_is_recorded(node: Node) -> Non
     node.manager.prepare_resources(pod)
 
     assert node.manager.get_resources(pod, "main").cdi_devices
-
-
-def test_an_error_without_doubt_leaves_no_claim_in_doubt(node: Node) -> None:
-    node.cache.put(info_of("a", ["pod-1"]))
-    node.store.fail("store", CheckpointError("refused"))
-
-    with pytest.raises(CheckpointError, match="refused"):
-        node.cache.put(info_of("a", ["pod-2"]))
-
-    assert node.cache.get("a") == info_of("a", ["pod-1"])
-    assert not node.cache.report().degraded
-
-
-def test_a_deletion_that_is_refused_without_doubt_keeps_a_trusted_claim(node: Node) -> None:
-    node.cache.put(info_of("a", ["pod-1"]))
-    node.store.fail("delete", CheckpointError("refused"))
-
-    with pytest.raises(CheckpointError, match="refused"):
-        node.cache.delete("a")
-
-    claim = node.cache.get("a")
-    assert claim
-    assert (claim.unpreparing, claim.prepared, claim.unknown) == (True, False, "")
-    assert_memory_equals_disk(node)
 
 
 def test_deleting_a_claim_that_does_not_exist_is_no_error(node: Node) -> None:

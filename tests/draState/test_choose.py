@@ -14,6 +14,7 @@ import pytest
 from checkpointmanager.testing import damage
 from draState import ClaimPhase, ClaimRef, DriverClaim, OpaqueConfig, PrepareResult
 
+from .drivers import Died
 from .driverside import Choosing, DriverNode, names
 
 
@@ -36,10 +37,6 @@ def real_node(real_directory: Path) -> Iterator[DriverNode]:
     node = ChoosingNode(real_directory)
     yield node
     node.stop()
-
-
-class Crash(BaseException):
-    """Ends the call where a kill would."""
 
 
 def chosen(node: DriverNode, uid: str) -> Any:
@@ -74,8 +71,8 @@ def test_a_choice_that_only_damaged_bytes_show_is_not_made_again(node: DriverNod
 @pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
 def test_a_kill_in_set_up_loses_no_choice(node: DriverNode, boot: str) -> None:
     ref = node.server.allocate("a", "gpu-0")
-    node.hardware.failing, node.hardware.error = {"set_up"}, Crash()
-    with pytest.raises(Crash):
+    node.hardware.failing, node.hardware.error = {"set_up"}, Died()
+    with pytest.raises(Died):
         node.prepare(ref)
     node.restart(boot)
     assert (node.phase("a"), chosen(node, "a")) == (ClaimPhase.PREPARING, {"vf": 0})
@@ -90,22 +87,12 @@ def test_a_kill_in_set_up_loses_no_choice(node: DriverNode, boot: str) -> None:
 
 def test_a_kill_in_set_up_gives_tear_down_the_choice(directory: Path) -> None:
     node = ChoosingNode(directory, unfinished="tear_down")
-    node.hardware.failing, node.hardware.error = {"set_up"}, Crash()
-    with pytest.raises(Crash):
+    node.hardware.failing, node.hardware.error = {"set_up"}, Died()
+    with pytest.raises(Died):
         node.prepare(node.server.allocate("a", "gpu-0"))
     node.restart()
     assert [claim.driver_data for claim in node.hardware.torn_down] == [{"vf": 0}]
     node.stop()
-
-
-def test_after_a_reboot_the_same_choice_is_set_up_again(node: DriverNode) -> None:
-    names(node.prepare(node.server.allocate("a", "gpu-0")))
-    ref = node.server.allocate("b", "gpu-1")
-    names(node.prepare(ref))
-    node.unprepare(node.server.claims["a"].ref)
-    node.restart("boot-2")
-    names(node.prepare(ref))
-    assert Choosing.given[-1] == {"vf": 1}
 
 
 def test_a_record_that_was_healed_keeps_its_choice(node: DriverNode) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from draState import ClaimGone, ClaimInvalid, ClaimRef, DriverClaim, DriverHooks
+from draState import ClaimInvalid, ClaimRef, DriverClaim, DriverHooks
 from draState.metrics import PreparerMetrics
 
 from .driverside import DriverNode
@@ -147,7 +147,3 @@ def test_metrics_count_phases_and_name_orphans(node: DriverNode) -> None:
         "dra_resource_claims_answered_from_memory_total 1.0",
     ):
         assert line in text
-
-
-def test_a_gone_claim_is_an_invalid_one_too() -> None:
-    assert issubclass(ClaimGone, ClaimInvalid)

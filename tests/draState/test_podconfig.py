@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -10,16 +11,19 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import (
-    DirectoryLocked,
-    Event,
-    EventKind,
-    FileStore,
-    InvalidKey,
-    MemoryStore,
-    UnstorableValue,
+from checkpointmanager import Event, EventKind, InvalidKey, MemoryStore, RetainRefused, UnstorableValue
+from draState import (
+    ClaimInfo,
+    ClaimInfoCache,
+    ClaimInfoState,
+    DeviceConfig,
+    DriverClaim,
+    PodConfig,
+    PodConfigStore,
+    PodSyncReport,
+    ReconcileRefused,
 )
-from draState import DeviceConfig, PodConfig, PodConfigStore, PodSyncReport
+from draState.aio import AsyncPodConfigStore
 
 from .podconfigs import config_of, mtus, mtus_on_disk, opened
 
@@ -32,32 +36,19 @@ def store(directory: Path) -> Iterator[PodConfigStore]:
         yield store
 
 
-def test_get_returns_what_was_set(store: PodConfigStore) -> None:
-    store.set_device_config("pod-1", "eth0", config_of("claim-1", 9000))
+def test_get_returns_what_was_set_and_none_for_what_was_not(store: PodConfigStore) -> None:
+    store.set_device_config("pod-1", "eth0", config_of("claim-1", 1))
     store.set_device_config("pod-1", "eth1", config_of("claim-2"))
+    store.set_device_config("pod-1", "eth0", config_of("claim-1", 9000))
     store.set_pod_config("pod-1", {"hostname": "a"})
 
     assert store.get_device_config("pod-1", "claim-1", "eth0") == config_of("claim-1", 9000)
     assert store.get_pod_config("pod-1") == PodConfig(
         {"claim-1/eth0": config_of("claim-1", 9000), "claim-2/eth1": config_of("claim-2")}, {"hostname": "a"}
     )
-
-
-def test_what_was_never_set_is_none(store: PodConfigStore) -> None:
-    store.set_device_config("pod-1", "eth0", config_of())
-
     assert store.get_device_config("pod-1", "claim-1", "eth1") is None
     assert store.get_device_config("pod-2", "claim-1", "eth0") is None
     assert store.get_pod_config("pod-2") is None
-    assert "pod-2" not in store
-
-
-def test_a_device_is_replaced_and_its_neighbours_stay(store: PodConfigStore) -> None:
-    store.set_device_config("pod-1", "eth0", config_of(mtu=1))
-    store.set_device_config("pod-1", "eth1", config_of(mtu=2))
-    store.set_device_config("pod-1", "eth0", config_of(mtu=3))
-
-    assert mtus(store) == {"pod-1": {"eth0": 3, "eth1": 2}}
 
 
 @pytest.mark.parametrize("config", [None, 0, 1.5, "text", True, [], {}, [1, [None, {"a": "ü"}]]])
@@ -111,53 +102,23 @@ def test_no_caller_can_change_memory_without_the_disk(store: PodConfigStore, dir
     assert mtus(store) == mtus_on_disk(directory)
 
 
-def test_pods_are_listed_in_order(store: PodConfigStore) -> None:
-    for pod in ("c", "a", "b"):
-        store.set_device_config(pod, "eth0", config_of())
-
-    assert store.list_pods() == list(store) == ["a", "b", "c"]
-    assert len(store) == 3
-    assert "a" in store
-    assert "d" not in store
-
-
-def test_everything_durable_is_there_after_a_restart(directory: Path) -> None:
+def test_everything_durable_is_there_after_a_restart_in_order(directory: Path) -> None:
     with opened(directory) as store:
-        store.set_device_config("pod-1", "eth0", config_of(mtu=1))
         store.set_pod_config("pod-2", {"hostname": "b"})
+        store.set_device_config("pod-1", "eth0", config_of(mtu=1))
         store.set_device_config("pod-3", "eth0", config_of(mtu=3))
         store.delete_pod("pod-3")
 
     with opened(directory) as store:
-        assert store.list_pods() == ["pod-1", "pod-2"]
+        assert store.list_pods() == list(store) == ["pod-1", "pod-2"]
+        assert ("pod-1" in store, "pod-3" in store, len(store)) == (True, False, 2)
         assert store.get_device_config("pod-1", "claim-1", "eth0") == config_of(mtu=1)
         assert store.get_pod_config("pod-2") == PodConfig({}, {"hostname": "b"})
         assert store.problems == {}
 
 
-def test_a_pod_is_one_file(store: PodConfigStore, directory: Path) -> None:
-    store.set_device_config("pod-1", "eth0", config_of())
-    store.set_device_config("pod-1", "eth1", config_of())
-    store.set_device_config("pod-2", "eth0", config_of())
-
-    assert mtus_on_disk(directory) == {"pod-1": {"eth0": 1500, "eth1": 1500}, "pod-2": {"eth0": 1500}}
-
-
 def test_the_config_of_a_pod_is_in_no_repr() -> None:
     assert "secret" not in repr(PodConfig({"eth0": DeviceConfig("secret", "u", "n", "ns")}, "secret"))
-
-
-def test_deleting_a_pod_takes_its_file_and_its_ephemeral_state(store: PodConfigStore, directory: Path) -> None:
-    store.set_device_config("pod-1", "eth0", config_of())
-    store.set_network_namespace("pod-1", "/run/netns/a")
-
-    store.delete_pod("pod-1")
-    store.delete_pod("pod-1")
-
-    assert store.list_pods() == []
-    assert list(directory.glob("*pod-1*")) == []
-    store.set_device_config("pod-1", "eth0", config_of())
-    assert store.network_namespace("pod-1") == ""
 
 
 @pytest.mark.parametrize("claim", ["claim-1", ("default", "name-of-claim-1")])
@@ -188,35 +149,45 @@ def test_a_claim_of_the_same_name_with_another_uid_is_left_alone(store: PodConfi
     assert store.list_pods() == ["pod-2", "pod-3"]
 
 
-def test_ephemeral_state_is_remembered_and_survives_a_set(store: PodConfigStore) -> None:
+def test_what_is_given_for_the_directory_reaches_it(directory: Path) -> None:
+    events: list[Event] = []
+    store = PodConfigStore(directory, on_event=events.append, boot_id="boot-7", owner="agent-7")
+    store.set_device_config("pod-1", "eth0", config_of())
+    assert json.loads((directory / "pod-1.json").read_bytes())["boot"] == "boot-7"
+    assert json.loads((directory / ".lock").read_bytes())["owner"] == "agent-7"
+    store.close()
+    (directory / "pod-1.json").write_bytes(b"")
+
+    PodConfigStore(directory, on_event=events.append).close()
+
+    assert {event.key for event in events if event.kind is EventKind.DAMAGE} == {"pod-1"}
+
+
+# Ephemeral state
+
+
+def test_ephemeral_state_is_remembered_while_the_pod_is_here(store: PodConfigStore, directory: Path) -> None:
+    store.note_activity("pod-1", NOON)  # not here yet
+    store.set_network_namespace("pod-1", "/run/netns/a")
     store.set_device_config("pod-1", "eth0", config_of("claim-1"))
+    assert (store.last_activity("pod-1"), store.network_namespace("pod-1")) == (None, "")
+
     store.note_activity("pod-1", NOON)
     store.set_network_namespace("pod-1", "/run/netns/a")
     store.set_device_config("pod-1", "eth1", config_of("claim-2"))
     store.delete_claim("claim-1")
+    assert (store.last_activity("pod-1"), store.network_namespace("pod-1")) == (NOON, "/run/netns/a")
 
-    assert store.last_activity("pod-1") == NOON
-    assert store.network_namespace("pod-1") == "/run/netns/a"
-
-
-def test_activity_is_now_unless_a_time_is_given(store: PodConfigStore) -> None:
+    store.delete_pod("pod-1")
+    store.delete_pod("pod-1")
+    assert list(directory.glob("*pod-1*")) == []
     store.set_device_config("pod-1", "eth0", config_of())
+    assert (store.last_activity("pod-1"), store.network_namespace("pod-1")) == (None, "")
     before = datetime.now(UTC)
-
     store.note_activity("pod-1")
-
     activity = store.last_activity("pod-1")
     assert activity is not None
     assert before <= activity <= datetime.now(UTC)
-
-
-def test_ephemeral_state_of_a_pod_that_is_not_here_is_not_kept(store: PodConfigStore) -> None:
-    store.note_activity("stranger", NOON)
-    store.set_network_namespace("stranger", "/run/netns/a")
-
-    assert store.last_activity("stranger") is None
-    assert store.network_namespace("stranger") == ""
-    assert store.list_pods() == []
 
 
 def test_ephemeral_state_never_reaches_the_disk(directory: Path) -> None:
@@ -233,6 +204,9 @@ def test_ephemeral_state_never_reaches_the_disk(directory: Path) -> None:
         assert word not in kept
     with opened(directory) as store:
         assert (store.last_activity("pod-1"), store.network_namespace("pod-1")) == (None, "")
+
+
+# Synchronize
 
 
 def test_synchronize_removes_what_is_gone_and_reports_it(directory: Path) -> None:
@@ -258,38 +232,106 @@ def test_synchronize_with_nothing_to_do_writes_nothing(store: PodConfigStore, di
     assert {path.name: path.stat().st_ino for path in directory.iterdir()} == before
 
 
-def test_sharing_is_refused(directory: Path) -> None:
-    with pytest.raises(ValueError, match="the directory to itself"):
-        PodConfigStore(directory, sharing=True)
-    shared = FileStore(directory, sharing=True)
-    with pytest.raises(ValueError, match="the directory to itself"):
-        PodConfigStore(shared)
-    shared.close()
+def test_a_pod_that_is_set_after_the_list_was_made_is_spared_and_one_that_was_only_active_is_not(
+    store: PodConfigStore,
+) -> None:
+    for pod in ("gone", "back", "busy"):
+        store.set_device_config(pod, "eth0", config_of())
+
+    def made_too_early() -> list[str]:
+        store.set_device_config("new", "eth0", config_of())
+        store.set_device_config("back", "eth1", config_of())
+        store.note_activity("busy")
+        store.set_network_namespace("busy", "/run/netns/busy")
+        return []
+
+    report = store.synchronize(made_too_early, complete=True)
+
+    assert report == PodSyncReport(("busy", "gone"), ("back", "new"), {}, {})
+    assert store.list_pods() == ["back", "new"]
 
 
-def test_what_is_given_for_the_directory_reaches_it(directory: Path) -> None:
-    events: list[Event] = []
-    store = PodConfigStore(directory, on_event=events.append, boot_id="boot-7", owner="agent-7")
-    store.set_device_config("pod-1", "eth0", config_of())
-    assert json.loads((directory / "pod-1.json").read_bytes())["boot"] == "boot-7"
-    assert json.loads((directory / ".lock").read_bytes())["owner"] == "agent-7"
-    store.close()
-    (directory / "pod-1.json").write_bytes(b"")
+def test_a_list_that_is_incomplete_or_without_most_pods_removes_nothing(store: PodConfigStore) -> None:
+    """An empty answer of a runtime that has just started looks like a node without pods."""
+    for number in range(8):
+        store.set_device_config(f"pod-{number}", "eth0", config_of())
 
-    PodConfigStore(directory, on_event=events.append).close()
+    with pytest.raises(ReconcileRefused):
+        store.synchronize(lambda: ["pod-1"], complete=False)
+    with pytest.raises(RetainRefused, match="8 of 8"):
+        store.synchronize(list, complete=True)
+    assert len(store) == 8
 
-    assert {event.key for event in events if event.kind is EventKind.DAMAGE} == {"pod-1"}
-
-
-def test_a_second_store_is_refused_until_the_first_is_closed(real_directory: Path) -> None:
-    with opened(real_directory), pytest.raises(DirectoryLocked):
-        opened(real_directory)
-
-    opened(real_directory).close()
+    assert len(store.synchronize(list, complete=True, at_most=1).removed) == 8
+    assert len(store) == 0
 
 
-def test_it_works_without_a_disk() -> None:
-    memory = MemoryStore()
-    PodConfigStore(memory).set_device_config("pod-1", "eth0", config_of())
+# Configs follow claims
 
-    assert mtus(PodConfigStore(memory)) == {"pod-1": {"eth0": 1500}}
+
+@pytest.fixture
+def claims() -> Iterator[ClaimInfoCache]:
+    cache = ClaimInfoCache(MemoryStore())
+    yield cache
+    cache.close()
+
+
+def claim(uid: str, *pods: str) -> DriverClaim:
+    return DriverClaim(uid, f"claim-{uid}", "ns", pods=dict.fromkeys(pods, ""))
+
+
+def put(claims: ClaimInfoCache, uid: str, *pods: str) -> None:
+    claims.put(ClaimInfo(ClaimInfoState(uid, f"claim-{uid}", "ns", frozenset(pods))))
+
+
+def configs(store: PodConfigStore) -> dict[str, dict[str, Any]]:
+    pods = {uid: store.get_pod_config(uid) for uid in store}
+    return {uid: {key: each.config for key, each in pod.devices.items()} for uid, pod in pods.items() if pod}
+
+
+def test_every_pod_of_a_claim_gets_its_configs_and_no_other(store: PodConfigStore) -> None:
+    store.follow(claim("a", "p1", "p2"), {"eth0": 1, "eth1": 2})
+    store.follow(claim("b", "p1"), {"eth0": 3})
+    assert configs(store) == {"p1": {"a/eth0": 1, "a/eth1": 2, "b/eth0": 3}, "p2": {"a/eth0": 1, "a/eth1": 2}}
+    store.follow(claim("a", "p2", "p3"), {"eth0": 1})
+    assert configs(store) == {"p1": {"b/eth0": 3}, "p2": {"a/eth0": 1}, "p3": {"a/eth0": 1}}
+    store.follow(claim("a", "p2", "p3"), {"eth7": 7})
+    assert configs(store) == {"p1": {"b/eth0": 3}, "p2": {"a/eth7": 7}, "p3": {"a/eth7": 7}}
+
+
+def test_what_belongs_to_no_claim_goes_at_the_start(store: PodConfigStore, claims: ClaimInfoCache) -> None:
+    put(claims, "a", "p1")
+    store.follow(claim("a", "p1", "p2"), {"eth0": 1})
+    store.follow(claim("gone", "p1"), {"eth0": 2})
+    report = store.follow_claims(claims)
+    assert report
+    assert report.removed == ("p2",)
+    assert configs(store) == {"p1": {"a/eth0": 1}}
+
+
+def test_nothing_goes_while_a_claim_is_unknown(store: PodConfigStore, claims: ClaimInfoCache) -> None:
+    unknown = ClaimInfo(ClaimInfoState("a", "", ""), from_this_boot=None, unknown="damaged")
+    claims.change(["a"], lambda _: [unknown])
+    store.follow(claim("b", "p1"), {"eth0": 1})
+    assert store.follow_claims(claims) is None
+    assert configs(store) == {"p1": {"b/eth0": 1}}
+
+
+def test_a_pod_that_is_prepared_and_has_no_sandbox_yet_is_alive_also_for_asyncio(
+    directory: Path, claims: ClaimInfoCache
+) -> None:
+    async def main() -> None:
+        async with await AsyncPodConfigStore.open(lambda: opened(directory)) as store:
+            await store.follow(claim("a", "p1"), {"eth0": 1})
+            await store.set_device_config("p2", "eth0", config_of("b"))
+            await store.set_pod_config("p3", {"hostname": "x"})
+            put(claims, "a", "p1")
+            assert (await store.synchronize(lambda: ["p3"], complete=True, claims=claims)).removed == ("p2",)
+            await store.delete_pod("p3")
+            report = await store.follow_claims(claims)
+            assert report
+            assert report.kept == ("p1",)
+            assert await store.delete_claim("a") == ("p1",)
+            assert list(store.cache) == []
+
+    asyncio.run(main())

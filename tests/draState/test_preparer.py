@@ -129,14 +129,6 @@ def test_the_present_allocation_decides(node: DriverNode, now: dict[str, Any], r
     assert len(node.hardware.holdings()) == 1
 
 
-def test_a_device_that_an_allocation_left_is_free(node: DriverNode) -> None:
-    ref = node.server.allocate("a", "gpu-0")
-    node.prepare(ref)
-    node.server.allocate("a", "gpu-1")
-    assert names(node.prepare(ref)) == ["gpu-1"]
-    assert names(node.prepare(node.server.allocate("b", "gpu-0"))) == ["gpu-0"]
-
-
 def test_two_claims_that_swapped_their_devices_both_get_the_new_one(node: DriverNode) -> None:
     one, two = node.server.allocate("a", "gpu-0"), node.server.allocate("b", "gpu-1")
     for ref in (one, two):

@@ -10,6 +10,7 @@ import pytest
 from checkpointmanager.testing import damage
 from draState import ClaimInfo, ClaimInfoState, ClaimPhase, ClaimPreparer, Device, DriverState
 
+from .drivers import Died
 from .driverside import GPU, POOL, DriverNode, names
 
 
@@ -20,18 +21,14 @@ def node(directory: Path) -> Iterator[DriverNode]:
     node.stop()
 
 
-class Crash(BaseException):
-    """Ends the call where a kill would."""
-
-
 def crash_in(node: DriverNode, hook: str) -> None:
-    node.hardware.failing, node.hardware.error = {hook}, Crash()
+    node.hardware.failing, node.hardware.error = {hook}, Died()
 
 
 def test_a_set_up_that_was_cut_off_is_never_answered_as_prepared(node: DriverNode) -> None:
     ref = node.server.allocate("a", "gpu-0", "gpu-1")
     crash_in(node, "set_up")
-    with pytest.raises(Crash):
+    with pytest.raises(Died):
         node.prepare(ref)
     node.restart()
 
@@ -48,7 +45,7 @@ def test_a_set_up_that_was_cut_off_is_torn_down_at_the_start_if_the_author_chose
     node = DriverNode(directory, unfinished="tear_down")
     ref = node.server.allocate("a", "gpu-0", "gpu-1")
     crash_in(node, "set_up")
-    with pytest.raises(Crash):
+    with pytest.raises(Died):
         node.prepare(ref)
     node.restart()
 
@@ -63,7 +60,7 @@ def test_a_tear_down_that_was_cut_off_is_finished_at_the_start(node: DriverNode,
     ref = node.server.allocate("a", "gpu-0", "gpu-1")
     node.prepare(ref)
     crash_in(node, "tear_down")
-    with pytest.raises(Crash):
+    with pytest.raises(Died):
         node.unprepare(ref)
     node.restart(boot)
 
@@ -76,7 +73,7 @@ def test_a_tear_down_that_fails_at_the_start_is_tried_again_and_costs_no_other(n
     for ref in (first, second):
         node.prepare(ref)
     crash_in(node, "tear_down")
-    with pytest.raises(Crash):
+    with pytest.raises(Died):
         node.unprepare(first)
     node.restart(failing={"tear_down"})
 
@@ -202,16 +199,6 @@ def test_a_damaged_claim_holds_what_it_probably_has_and_is_healed_by_a_prepare(
     assert not node.cache.report().degraded
     assert node.unprepare(ref) == ""
     assert node.hardware.holdings() == {}
-
-
-def test_a_damaged_claim_can_be_unprepared(node: DriverNode) -> None:
-    ref = node.server.allocate("a", "gpu-0")
-    node.prepare(ref)
-    node.stop()
-    damage.empty(node.directory, "a")
-    node.start()
-    assert node.unprepare(ref) == ""
-    assert (len(node.cache), node.hardware.holdings()) == (0, {})
 
 
 def test_a_lost_directory_is_reported_as_such(node: DriverNode) -> None:

@@ -21,7 +21,7 @@ def test_the_programs_of_the_readme_are_short() -> None:
 def test_every_module_that_is_named_is_there() -> None:
     named = set(re.findall(r"`([\w/]+\.py)`", README))
 
-    assert named >= {"_dramanager.py", "_claimcache.py", "kubelet/_statefile.py"}
+    assert named >= {"_manager/manager.py", "_claims/cache.py", "kubelet/_statefile.py"}
     assert [name for name in named if not (PACKAGE / name).exists()] == []
 
 

@@ -88,13 +88,6 @@ def test_a_change_of_an_unused_device_concerns_no_pod(kubelet: Kubelet) -> None:
     assert kubelet.concerned == [[]] * 3
 
 
-def test_a_report_that_changes_nothing_concerns_no_pod(kubelet: Kubelet) -> None:
-    kubelet.holds("c", Device("p", "d0"))
-    for _ in range(3):
-        kubelet.report(healthy(health=UNHEALTHY))
-    assert kubelet.concerned == [["1"]]
-
-
 def test_a_share_of_a_device_is_as_healthy_as_the_device(kubelet: Kubelet) -> None:
     kubelet.holds("a", Device("p", "d0", "share-1"), pods=("1",))
     kubelet.holds("b", Device("p", "d0", "share-2"), pods=("2",))
@@ -104,23 +97,6 @@ def test_a_share_of_a_device_is_as_healthy_as_the_device(kubelet: Kubelet) -> No
         "share-1",
         "share-2",
     ]
-
-
-def test_a_time_out_and_the_end_of_a_stream_concern_the_same_pods(kubelet: Kubelet) -> None:
-    kubelet.holds("c", Device("p", "d0"))
-    kubelet.report(healthy())
-    kubelet.time += 31
-    kubelet.health.expire()
-    kubelet.report(healthy())
-    kubelet.health.forget(GPU)
-    assert kubelet.concerned == [["1"]] * 4
-
-
-def test_one_report_of_many_changes_is_one_change(kubelet: Kubelet) -> None:
-    for n in range(3):
-        kubelet.holds(f"c{n}", Device("p", f"d{n}"), pods=(f"{n}",))
-    kubelet.report(*(healthy(f"d{n}") for n in range(3)))
-    assert kubelet.concerned == [["0", "1", "2"]]
 
 
 # The status of a pod.

@@ -125,14 +125,6 @@ def test_rule_5_a_failure_leaves_the_claim_for_the_next_try(node: Node, failure:
     assert node.nic.prepared == set()
 
 
-def test_none_for_a_claim_is_a_success_as_for_kubelet(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    pod = pod_of("pod-1", claim_of("a", GPU))
-    node.manager.prepare_resources(pod)
-    monkeypatch.setattr(node.drivers[GPU], "unprepare", lambda refs: {ref.uid: None for ref in refs})
-    node.manager.unprepare_resources(pod)
-    assert len(node.cache) == 0
-
-
 def test_rule_5_a_file_that_cannot_be_deleted_leaves_the_claim_for_the_next_try(node: Node) -> None:
     pod = pod_of("pod-1", claim_of("a"))
     node.manager.prepare_resources(pod)
@@ -164,10 +156,13 @@ def test_rule_5_a_reference_that_cannot_be_dropped_stays_and_costs_no_other_clai
 
 
 def test_a_force_deleted_claim_is_unprepared_from_the_cache_alone(node: Node) -> None:
+    assert not node.manager.pod_might_need_to_unprepare("pod-1")
     node.manager.prepare_resources(pod_of("pod-1", claim_of("a", GPU, NIC)))
     node.restart()
+    assert node.manager.pod_might_need_to_unprepare("pod-1")
 
     node.manager.unprepare_resources("pod-1")
+    assert not node.manager.pod_might_need_to_unprepare("pod-1")
 
     assert node.gpu.prepared == node.nic.prepared == set()
     assert (node.gpu.refs["a"].uid, node.gpu.refs["a"].name) == ("a", "claim-a")
@@ -187,25 +182,33 @@ def test_unprepare_by_claim_works_whatever_refers_to_it(node: Node) -> None:
     assert node.gpu.prepared == {"a"}
 
 
-def test_a_pod_might_need_to_unprepare_while_any_claim_refers_to_it(node: Node) -> None:
-    assert not node.manager.pod_might_need_to_unprepare("pod-1")
+@pytest.mark.parametrize("answer", ["", None, 0, False, {}, [], b""], ids=repr)
+def test_only_an_empty_text_or_none_is_success(node: Node, answer: Any) -> None:
     node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
-    assert node.manager.pod_might_need_to_unprepare("pod-1")
-    node.restart()
-    assert node.manager.pod_might_need_to_unprepare("pod-1")
-    node.manager.unprepare_resources("pod-1")
-    assert not node.manager.pod_might_need_to_unprepare("pod-1")
+    node.gpu.unprepare = lambda claims: {claim.uid: answer for claim in claims}  # type: ignore[method-assign]
+
+    if answer in ("", None):
+        node.manager.unprepare_resources("pod-1")
+        assert len(node.cache) == 0
+        return
+    with pytest.raises(UnprepareFailed, match=r"the driver answered \w+ where str is expected"):
+        node.manager.unprepare_resources("pod-1")
+    claim = node.cache.get("a")
+    assert claim
+    assert claim.unpreparing
 
 
 # Rule 6
 
 
 def test_rule_6_reconcile_is_refused_while_the_pod_list_is_not_complete(node: Node) -> None:
-    node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
+    pod = pod_of("pod-1", claim_of("a"))
+    node.manager.prepare_resources(pod)
     calls = list(node.store.calls)
 
     with pytest.raises(ReconcileRefused, match="may be incomplete"):
         node.manager.reconcile([], complete=False)
+    node.manager.reconcile([pod], complete=True)  # nothing to do
 
     assert node.store.calls == calls
     assert node.gpu.calls_of("unprepare") == []
@@ -267,26 +270,3 @@ def test_rule_6_reconcile_cleans_up_a_claim_without_any_pod(node: Node) -> None:
 
     assert node.gpu.prepared == set()
     assert node.files() == []
-
-
-def test_rule_6_reconcile_with_nothing_to_do_writes_nothing(node: Node) -> None:
-    pod = pod_of("pod-1", claim_of("a"))
-    node.manager.prepare_resources(pod)
-    calls = list(node.store.calls)
-
-    node.manager.reconcile([pod], complete=True)
-
-    assert node.store.calls == calls
-
-
-@pytest.mark.parametrize("answer", [0, False, {}, [], b""], ids=repr)
-def test_nothing_else_than_an_empty_text_or_none_is_success(node: Node, answer: Any) -> None:
-    node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
-    node.gpu.unprepare = lambda claims: {claim.uid: answer for claim in claims}  # type: ignore[method-assign]
-
-    with pytest.raises(UnprepareFailed, match=r"the driver answered \w+ where str is expected"):
-        node.manager.unprepare_resources("pod-1")
-
-    claim = node.cache.get("a")
-    assert claim
-    assert claim.unpreparing

@@ -10,12 +10,12 @@ import sys
 from dataclasses import dataclass
 from unittest import mock
 
-import draState._claimcache
-import draState._driverclaim
+import draState._claims.cache
+import draState._driver.claim
 from checkpointmanager import Schema
 from dra_agent.cli import main
 from draState import ClaimInfoState
-from draState._claimschema import to_2, to_3, to_4
+from draState._claims.state import to_2, to_3, to_4
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ def install() -> None:
         type=NewerState,
         migrations={1: to_2, 2: to_3, 3: to_4, 4: lambda claim: claim},
     )
-    mock.patch.object(draState._claimcache, "CLAIMS", newer).start()
-    mock.patch.object(draState._driverclaim, "ClaimInfoState", NewerState).start()
+    mock.patch.object(draState._claims.cache, "CLAIMS", newer).start()
+    mock.patch.object(draState._driver.claim, "ClaimInfoState", NewerState).start()
 
 
 if __name__ == "__main__":

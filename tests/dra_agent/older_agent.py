@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from unittest import mock
 
-import draState._claimcache
+import draState._claims.cache
 from checkpointmanager import Schema
 from dra_agent.cli import main
 from draState import ClaimInfoState
-from draState._claimschema import to_2, to_3
+from draState._claims.state import to_2, to_3
 
 
 def install() -> None:
     older = Schema("ClaimInfo", version=3, type=ClaimInfoState, migrations={1: to_2, 2: to_3})
-    mock.patch.object(draState._claimcache, "CLAIMS", older).start()
+    mock.patch.object(draState._claims.cache, "CLAIMS", older).start()
 
 
 if __name__ == "__main__":

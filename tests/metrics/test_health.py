@@ -32,7 +32,7 @@ def test_devices_are_counted_by_driver_and_health(tmp_path: Path) -> None:
 
 
 def test_what_was_not_kept_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("draState._healthstore.MOST_DEVICES", 1)
+    monkeypatch.setattr("draState._health.store.MOST_DEVICES", 1)
     registry = CollectorRegistry()
     node = HealthNode(tmp_path)
     HealthMetrics(node.store, registry)

@@ -1,0 +1,1 @@
+"""The device configs of pods, in memory and on disk."""
