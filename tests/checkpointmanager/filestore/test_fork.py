@@ -49,11 +49,6 @@ each_operation = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=O
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path / "claims"
-
-
-@pytest.fixture
 def manager(directory: Path) -> Iterator[Manager]:
     with CheckpointManager(directory) as manager:
         manager.create_checkpoint("claim", 1)

@@ -28,11 +28,6 @@ MOST_CALLS = 200  # at most, in one operation
 Manager = CheckpointManager[Any]
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path / "claims"
-
-
 def _unfinished(directory: Path) -> list[str]:
     return [name for name in os.listdir(directory) if name.startswith(".tmp-")]
 

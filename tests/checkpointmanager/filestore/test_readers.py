@@ -25,17 +25,6 @@ from ..journals import blob, gone, journal_of, left, opened, put, reader_of, see
 from ..processes import LIMIT, Agent, until
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path / "claims"
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with Agent() as agent:
-        yield agent
-
-
 def _temps(directory: Path) -> list[str]:
     return [name for name in os.listdir(directory) if name.startswith(".tmp-")]
 

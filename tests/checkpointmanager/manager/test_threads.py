@@ -23,11 +23,6 @@ RACE_SECONDS = 1.5
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path / "claims"
-
-
-@pytest.fixture
 def manager(directory: Path) -> Iterator[CheckpointManager[Any]]:
     with CheckpointManager(directory) as manager:
         yield manager
