@@ -1,4 +1,4 @@
-"""Few fixtures, named after things. Nothing in `directory` waits for the disk; in `real_directory` every sync is real."""
+"""Few fixtures, named after things. No test in `directory` waits for a disk; in `real_directory` syncs are real."""
 
 from __future__ import annotations
 

@@ -79,15 +79,6 @@ def test_the_parent_goes_on_as_the_owner(manager: Manager, directory: Path) -> N
         CheckpointManager(directory)
 
 
-def test_a_fork_inside_a_change_function_ends_well_on_both_sides(manager: Manager) -> None:
-    def change(number: int) -> int:
-        with pytest.raises(ManagerClosed):
-            in_forked_child(lambda: manager.get_checkpoint("claim").data)
-        return number + 1
-
-    assert manager.update_checkpoint("claim", change).data == 2
-
-
 def test_a_change_function_that_returns_in_a_forked_child_writes_nothing(manager: Manager) -> None:
     parent = os.getpid()
     children: list[int] = []
@@ -236,18 +227,6 @@ def test_a_child_forked_amid_a_write_can_open_another_directory(manager: Manager
             assert in_forked_child(in_child) == 1
         finally:
             go_on.set()
-
-
-def test_forked_children_own_the_directory_in_turn_once_the_parent_has_closed(directory: Path) -> None:
-    manager = CheckpointManager(directory)
-    manager.create_checkpoint("claim", 0)
-    manager.close()
-
-    def in_child() -> int:
-        with CheckpointManager(directory) as own:
-            return own.update_checkpoint("claim", lambda number: number + 1).generation
-
-    assert [in_forked_child(in_child) for _ in range(3)] == [2, 3, 4]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
