@@ -64,9 +64,7 @@ def outcomes(cache: LeaseCache, key: str) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(("call", "number"), [("open", errno.EMFILE), ("write", errno.ENOSPC)])
-def test_a_failed_write_changes_nothing_in_memory(
-    cache: LeaseCache, directory: Path, call: str, number: int
-) -> None:
+def test_a_failed_write_changes_nothing_in_memory(cache: LeaseCache, directory: Path, call: str, number: int) -> None:
     before = cache.entries()
     changes: list[Callable[[], None]] = [
         lambda: cache.put("new", NEW),
@@ -186,9 +184,7 @@ def test_a_transaction_in_doubt_is_so_for_all_its_keys(cache: LeaseCache, direct
 
 
 @pytest.mark.parametrize("call", ["rename", "unlink"])
-def test_a_durable_change_is_in_memory_before_it_is_in_place(
-    cache: LeaseCache, directory: Path, call: str
-) -> None:
+def test_a_durable_change_is_in_memory_before_it_is_in_place(cache: LeaseCache, directory: Path, call: str) -> None:
     cache.put("b", OLD)
 
     with failing(directory, call, errno.EIO, lasting=True):
@@ -202,9 +198,7 @@ def test_a_durable_change_is_in_memory_before_it_is_in_place(
 
 
 @pytest.mark.parametrize("keys", [["a"], ["a", "b"]], ids=["one", "several"])
-def test_an_error_raised_by_encode_leaves_no_doubt_since_nothing_was_written(
-    directory: Path, keys: list[str]
-) -> None:
+def test_an_error_raised_by_encode_leaves_no_doubt_since_nothing_was_written(directory: Path, keys: list[str]) -> None:
     picky: Schema[int] = Schema("Number", encode=lambda value: 1 // value, decode=lambda plain: plain)
     with CheckpointCache(CheckpointManager(directory, picky)) as cache:
         cache.put("a", 1)
@@ -220,9 +214,7 @@ def test_an_error_raised_by_encode_leaves_no_doubt_since_nothing_was_written(
 # Damage
 
 
-def test_what_can_be_repaired_exactly_is_repaired_while_the_cache_is_built(
-    cache: LeaseCache, directory: Path
-) -> None:
+def test_what_can_be_repaired_exactly_is_repaired_while_the_cache_is_built(cache: LeaseCache, directory: Path) -> None:
     cache.close()
     before = (directory / "a.json").read_bytes()
     damage.flip_bit(directory, "a")
@@ -255,9 +247,7 @@ PROBLEMS: dict[str, tuple[Callable[[Path], object], type[CheckpointError], Lease
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_what_cannot_be_trusted_is_present_without_a_value(
-    cache: LeaseCache, directory: Path, problem: str
-) -> None:
+def test_what_cannot_be_trusted_is_present_without_a_value(cache: LeaseCache, directory: Path, problem: str) -> None:
     cache.put("b", NEW)
     cache.close()
     spoil, error, previous = PROBLEMS[problem]

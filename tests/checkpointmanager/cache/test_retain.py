@@ -64,9 +64,7 @@ def test_an_incomplete_view_removes_nothing_and_is_not_asked_for(directory: Path
 
 
 @pytest.mark.parametrize(("alive", "at_most", "allowed"), [(5, 0.5, True), (4, 0.5, False), (10, 0.0, True)])
-def test_more_than_a_share_is_refused_with_the_keys(
-    directory: Path, alive: int, at_most: float, allowed: bool
-) -> None:
+def test_more_than_a_share_is_refused_with_the_keys(directory: Path, alive: int, at_most: float, allowed: bool) -> None:
     with filled(directory, 10) as cache:
         if allowed:
             assert len(cache.retain(lambda: keys(alive), complete=True, at_most=at_most)) == 10 - alive
