@@ -5,26 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from checkpointmanager import REMOVED, CheckpointCache, CheckpointManager, ManagerClosed, Schema
+from checkpointmanager import REMOVED, CheckpointCache, CheckpointManager, ManagerClosed
 from checkpointmanager.aio import AsyncCheckpointCache, KeyedThreads, KeyedThreadsClosed
 
 from .gates import Gate, held_syncs, new_files, until
+from .leases import LEASES, Lease
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class Lease:
-    holder: str
-
-
-LEASES = Schema("Lease", version=1, type=Lease)
 
 
 def made(directory: Path) -> CheckpointCache[Lease]:

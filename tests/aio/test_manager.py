@@ -1,8 +1,9 @@
-"""The AsyncCheckpointManager on a real disk."""
+"""The AsyncCheckpointManager on a real disk: every verb, transactions, order, and calls that are cancelled."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from checkpointmanager import (
     InvalidKey,
     MemoryStore,
     Outcome,
-    PlanOutdated,
+    TransactionFailed,
 )
 from checkpointmanager.aio import AsyncCheckpointManager
 from checkpointmanager.testing import damage
@@ -24,9 +25,17 @@ from .leases import LEASES, Lease
 
 
 def test_every_verb_does_what_it_does_without_a_loop(directory: Path) -> None:
+    def replace(plain: CheckpointManager[Lease]) -> set[str]:
+        with plain.batch() as batch:
+            batch.create_checkpoint("b", Lease("y"))
+            batch.create_checkpoint("c", Lease("z"))
+            batch.remove_checkpoint("a")
+        return set(batch.written)
+
     async def main() -> None:
         async with AsyncCheckpointManager(directory, LEASES) as manager:
-            assert (await manager.create_checkpoint("a", Lease("x"))).generation == 1
+            assert await manager.get_checkpoint("a", None) is None
+            assert (await manager.update_checkpoint("a", lambda lease: lease, Lease("x"))).generation == 1
             assert (await manager.create_checkpoint("a", Lease("x"))).unchanged
             assert (await manager.update_checkpoint("a", lambda lease: Lease(lease.holder, 1))).data == Lease("x", 1)
             assert (await manager.get_checkpoint("a")).data == Lease("x", 1)
@@ -34,70 +43,41 @@ def test_every_verb_does_what_it_does_without_a_loop(directory: Path) -> None:
             assert before is not None
             assert before.data == Lease("x")
 
-            def replace(plain: CheckpointManager[Lease]) -> set[str]:
-                with plain.batch() as batch:
-                    batch.create_checkpoint("b", Lease("y"))
-                    batch.create_checkpoint("c", Lease("z"))
-                    batch.remove_checkpoint("a")
-                return set(batch.written)
-
             assert await manager.run("abc", replace) == {"b", "c"}
             assert await manager.list_checkpoints() == ["b", "c"]
             assert set((await manager.load()).checkpoints) == {"b", "c"}
             assert (await manager.verify()).intact == 2
-            assert (await manager.recover_checkpoint("b")).outcome is Outcome.INTACT
             await manager.remove_checkpoint("b")
             with pytest.raises(CheckpointNotFound):
                 await manager.get_checkpoint("b")
-
-    asyncio.run(main())
-
-
-def test_a_default_replaces_a_missing_checkpoint(directory: Path) -> None:
-    async def main() -> None:
-        async with AsyncCheckpointManager(directory, LEASES) as manager:
-            assert await manager.get_checkpoint("a", None) is None
             with pytest.raises(CheckpointNotFound):
-                await manager.update_checkpoint("a", lambda lease: lease)
-            created = await manager.update_checkpoint("a", lambda lease: Lease(lease.holder, 1), Lease("x"))
-            assert created.data == Lease("x", 1)
-            found = await manager.get_checkpoint("a", None)
-            assert found is not None
-            assert found.data == Lease("x", 1)
+                await manager.update_checkpoint("b", lambda lease: lease)
+            with pytest.raises(InvalidKey):
+                await manager.create_checkpoint("", Lease("x"))
 
     asyncio.run(main())
 
 
-def test_a_load_repairs_damage_if_asked(directory: Path) -> None:
+def test_damage_is_reported_and_recovered_as_without_a_loop(directory: Path) -> None:
     async def main() -> None:
         async with AsyncCheckpointManager(directory, LEASES) as manager:
-            await manager.create_checkpoint("a", Lease("x"))
-            damage.flip_bit(directory, "a")
-            assert (await manager.load()).problems.keys() == {"a"}
-            loaded = await manager.load(repair=True)
-            assert loaded.checkpoints["a"].data == Lease("x")
-            assert loaded.recoveries["a"].outcome is Outcome.REPAIRED
-
-    asyncio.run(main())
-
-
-def test_a_recovery_is_planned_and_then_applied(directory: Path) -> None:
-    async def main() -> None:
-        async with AsyncCheckpointManager(directory, LEASES) as manager:
-            await manager.create_checkpoint("a", Lease("x"))
-            await manager.create_checkpoint("b", Lease("y"))
-            damage.flip_bit(directory, "a")
+            for key in "abc":
+                await manager.create_checkpoint(key, Lease("x"))
+                damage.flip_bit(directory, key)
             (directory / "b.json").write_bytes(b"")
+            with pytest.raises(CorruptCheckpoint):
+                await manager.get_checkpoint("a")
+            assert (await manager.load()).problems.keys() == {*"abc"}
             plan = await manager.plan_recovery("a")
             assert (plan.outcome, plan.exact, plan.lost) == (Outcome.REPAIRED, True, "nothing")
             assert (await manager.run(["a"], lambda _: plan.apply())).outcome is Outcome.REPAIRED
-            assert (await manager.get_checkpoint("a")).data == Lease("x")
-            with pytest.raises(PlanOutdated):
-                await manager.run(["a"], lambda _: plan.apply())
+            assert (await manager.recover_checkpoint("a")).outcome is Outcome.INTACT
+            loaded = await manager.load(repair=True)
+            assert loaded.problems.keys() == {"b"}
+            assert loaded.recoveries.keys() == {"c"}
             hopeless = await manager.plan_recovery("b")
-            recovery = await manager.run(["b"], lambda _: hopeless.apply(discard=True))
-            assert recovery.outcome is Outcome.DISCARDED
-            assert await manager.list_checkpoints() == ["a"]
+            assert (await manager.run(["b"], lambda _: hopeless.apply(discard=True))).outcome is Outcome.DISCARDED
+            assert await manager.list_checkpoints() == ["a", "c"]
 
     asyncio.run(main())
 
@@ -162,14 +142,128 @@ def test_writes_of_one_key_take_effect_in_the_order_of_their_awaits(directory: P
     assert asyncio.run(main()) == (50, list(range(50)))
 
 
-def test_errors_are_those_of_the_plain_manager(directory: Path) -> None:
+def test_a_transaction_that_fails_or_whose_work_raises_changes_nothing(directory: Path) -> None:
+    def broken(plain: CheckpointManager[Lease]) -> None:
+        with plain.transaction() as transaction:
+            transaction.create_checkpoint("a", Lease("x"))
+            raise ZeroDivisionError
+
+    def impossible(plain: CheckpointManager[Lease]) -> None:
+        with plain.transaction() as transaction:
+            transaction.create_checkpoint("a", Lease("x"))
+            transaction.update_checkpoint("b", lambda lease: lease)
+
+    async def main() -> list[str]:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+            with pytest.raises(ZeroDivisionError):
+                await manager.run("ab", broken)
+            with pytest.raises(TransactionFailed):
+                await manager.run("ab", impossible)
+            with pytest.raises(InvalidKey):
+                await manager.run([""], broken)
+            return await manager.list_checkpoints()
+
+    assert asyncio.run(main()) == []
+
+
+def test_work_keeps_its_place_in_the_order_of_its_keys(directory: Path) -> None:
+    async def main() -> str:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+
+            def add(letter: str, plain: CheckpointManager[Lease]) -> None:
+                with plain.transaction() as transaction:
+                    for key in "ab":
+                        transaction.update_checkpoint(key, lambda lease: Lease(lease.holder + letter), Lease(""))
+
+            await asyncio.gather(
+                *(manager.run("ab", lambda plain, letter=letter: add(letter, plain)) for letter in "12345")  # type: ignore[misc]
+            )
+            found = {(await manager.get_checkpoint(key)).data.holder for key in "ab"}
+            assert len(found) == 1
+            return found.pop()
+
+    assert asyncio.run(main()) == "12345"
+
+
+def test_work_that_is_cancelled_before_its_turn_changes_nothing(directory: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(_: Lease) -> Lease:
+        begun.set()
+        go_on.wait()
+        return Lease("first")
+
+    def late(plain: CheckpointManager[Lease]) -> None:
+        with plain.transaction() as transaction:
+            transaction.create_checkpoint("a", Lease("late"))
+            transaction.create_checkpoint("b", Lease("late"))
+
+    async def main() -> str:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+            first = asyncio.create_task(manager.update_checkpoint("a", slow, Lease("")))
+            await asyncio.to_thread(begun.wait)
+            second = asyncio.create_task(manager.run("ab", late))
+            await asyncio.sleep(0.02)  # time enough for work that does not wait for its turn
+            second.cancel()
+            go_on.set()
+            await asyncio.gather(first, second, return_exceptions=True)
+            assert await manager.list_checkpoints() == ["a"]
+            return (await manager.get_checkpoint("a")).data.holder
+
+    assert asyncio.run(main()) == "first"
+
+
+# Calls that are cancelled or time out
+
+
+def test_a_write_whose_waiter_was_cancelled_is_whole_on_disk_when_the_cancellation_is_raised(directory: Path) -> None:
+    async def main() -> tuple[bool, str]:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+            await manager.create_checkpoint("a", Lease("old"))
+            with held_syncs() as syncs:
+                write = asyncio.create_task(manager.create_checkpoint("a", Lease("new")))
+                await until(lambda: syncs.inside == 1)
+                write.cancel()
+                await asyncio.sleep(0.01)
+                raised_early = write.done()
+                syncs.open()
+                with pytest.raises(asyncio.CancelledError):
+                    await write
+            return raised_early, (await manager.get_checkpoint("a")).data.holder
+
+    assert asyncio.run(main()) == (False, "new")
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_cancellation_at_any_step_of_the_loop_leaves_the_old_or_the_new(directory: Path, steps: int) -> None:
+    """Cancelled after that many steps of the loop: the manager's memory and the disk agree afterwards."""
+
     async def main() -> None:
         async with AsyncCheckpointManager(directory, LEASES) as manager:
-            with pytest.raises(InvalidKey):
-                await manager.create_checkpoint("", Lease("x"))
-            await manager.create_checkpoint("a", Lease("x"))
-            (directory / "a.json").write_bytes(b"")
-            with pytest.raises(CorruptCheckpoint):
-                await manager.get_checkpoint("a")
+            await manager.create_checkpoint("a", Lease("old"))
+            write = asyncio.create_task(manager.create_checkpoint("a", Lease("new")))
+            for _ in range(steps):
+                await asyncio.sleep(0 if steps < 6 else 0.001)
+            write.cancel()
+            cancelled = isinstance((await asyncio.gather(write, return_exceptions=True))[0], asyncio.CancelledError)
+            holder = (await manager.get_checkpoint("a")).data.holder
+            assert holder == "new" or (cancelled and holder == "old")
+            again = await manager.create_checkpoint("a", Lease("new"))
+            assert again.unchanged == (holder == "new")
+        with CheckpointManager(directory, LEASES) as plain:
+            assert plain.get_checkpoint("a").data == Lease("new")
 
     asyncio.run(main())
+
+
+def test_a_timeout_ends_when_the_write_has(directory: Path) -> None:
+    async def main() -> str:
+        async with AsyncCheckpointManager(directory, LEASES) as manager:
+            with held_syncs() as syncs:
+                asyncio.get_running_loop().call_later(0.1, syncs.open)
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.01):
+                        await manager.create_checkpoint("a", Lease("x"))
+            return (await manager.get_checkpoint("a")).data.holder
+
+    assert asyncio.run(main()) == "x"

@@ -1,4 +1,4 @@
-"""Few fixtures, named after things. `directory` is on pyfakefs, `real_directory` on the disk."""
+"""Few fixtures, named after things. No test in `directory` waits for a disk; in `real_directory` syncs are real."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import CheckpointManager, Event
 
@@ -17,9 +16,8 @@ from .signals import untraced
 
 
 @pytest.fixture
-def directory(fs: FakeFilesystem) -> Path:
-    fs.create_dir("/var/lib/agent")
-    return Path("/var/lib/agent/leases")
+def directory(real_directory: Path, no_waiting_for_the_disk: None) -> Path:
+    return real_directory
 
 
 @pytest.fixture

@@ -35,11 +35,11 @@ def written(directory: Path) -> Path:
 
 
 @by_failure
-def test_load_lists_a_file_that_cannot_be_read(real_directory: Path, call: str, number: int) -> None:
-    before = written(real_directory).read_bytes()
+def test_load_lists_a_file_that_cannot_be_read(directory: Path, call: str, number: int) -> None:
+    before = written(directory).read_bytes()
     events: list[Event] = []
-    with CheckpointManager(real_directory, LEASES, on_event=events.append) as manager:
-        with failing(real_directory, call, number, about="a.json", lasting=True):
+    with CheckpointManager(directory, LEASES, on_event=events.append) as manager:
+        with failing(directory, call, number, about="a.json", lasting=True):
             loaded = manager.load(repair=True)
         assert list(loaded.checkpoints) == ["b"]
         problem = loaded.problems["a"]
@@ -49,15 +49,15 @@ def test_load_lists_a_file_that_cannot_be_read(real_directory: Path, call: str, 
         assert problem.errno == number
         assert [event.kind for event in events] == [EventKind.UNREADABLE]
         assert manager.load().problems == {}
-    assert (real_directory / "a.json").read_bytes() == before
-    assert not (real_directory / ".quarantine").exists()
+    assert (directory / "a.json").read_bytes() == before
+    assert not (directory / ".quarantine").exists()
 
 
 @by_failure
-def test_a_cache_that_opened_meanwhile_reloads_the_key(real_directory: Path, call: str, number: int) -> None:
-    written(real_directory)
-    with failing(real_directory, call, number, about="a.json", lasting=True):
-        cache = CheckpointCache(real_directory, LEASES)
+def test_a_cache_that_opened_meanwhile_reloads_the_key(directory: Path, call: str, number: int) -> None:
+    written(directory)
+    with failing(directory, call, number, about="a.json", lasting=True):
+        cache = CheckpointCache(directory, LEASES)
         still = cache.reload("a")
     with cache:
         assert still
@@ -70,14 +70,14 @@ def test_a_cache_that_opened_meanwhile_reloads_the_key(real_directory: Path, cal
         assert cache.problems == {}
 
 
-def test_reload_repairs_exactly_and_keeps_what_it_cannot_repair(real_directory: Path) -> None:
-    written(real_directory)
-    with CheckpointCache(real_directory, LEASES) as cache:
-        damage.flip_bit(real_directory, "a")
+def test_reload_repairs_exactly_and_keeps_what_it_cannot_repair(directory: Path) -> None:
+    written(directory)
+    with CheckpointCache(directory, LEASES) as cache:
+        damage.flip_bit(directory, "a")
         entry = cache.reload("a")
         assert entry
         assert (entry.value, entry.problem) == (OLD, None)
-        damage.truncate(real_directory, "a")
+        damage.truncate(directory, "a")
         entry = cache.reload("a")
         assert entry
         assert isinstance(entry.problem, CorruptCheckpoint)
@@ -85,10 +85,10 @@ def test_reload_repairs_exactly_and_keeps_what_it_cannot_repair(real_directory: 
         assert cache["a"] == NEW
 
 
-def test_reload_of_a_key_without_a_file(real_directory: Path) -> None:
+def test_reload_of_a_key_without_a_file(directory: Path) -> None:
     swaps: list[str] = []
-    path = written(real_directory)
-    with CheckpointCache(real_directory, LEASES, on_swap=lambda key, *_: swaps.append(key)) as cache:
+    path = written(directory)
+    with CheckpointCache(directory, LEASES, on_swap=lambda key, *_: swaps.append(key)) as cache:
         path.unlink()
         assert cache.reload("a") is None
         assert "a" not in cache
@@ -96,10 +96,10 @@ def test_reload_of_a_key_without_a_file(real_directory: Path) -> None:
     assert swaps == ["a"]
 
 
-def test_reload_leaves_a_doubt_to_the_next_change(real_directory: Path) -> None:
-    written(real_directory)
-    with CheckpointCache(real_directory, LEASES) as cache:
-        with failing(real_directory, "fdatasync", errno.EIO, lasting=True), pytest.raises(OSError, match="repeat"):
+def test_reload_leaves_a_doubt_to_the_next_change(directory: Path) -> None:
+    written(directory)
+    with CheckpointCache(directory, LEASES) as cache:
+        with failing(directory, "fdatasync", errno.EIO, lasting=True), pytest.raises(OSError, match="repeat"):
             cache.change(["a"], lambda _: {"a": Lease("doubtful")})
         entry = cache.reload("a")
         assert entry
@@ -137,9 +137,9 @@ cache.close()
 """
 
 
-def test_a_process_that_is_really_out_of_descriptors_neither_resets_nor_condemns_a_file(real_directory: Path) -> None:
-    written(real_directory)
-    program = [sys.executable, "-c", OUT_OF_DESCRIPTORS, str(real_directory)]
+def test_a_process_that_is_really_out_of_descriptors_neither_resets_nor_condemns_a_file(directory: Path) -> None:
+    written(directory)
+    program = [sys.executable, "-c", OUT_OF_DESCRIPTORS, str(directory)]
     ended = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert not (real_directory / ".quarantine").exists()
+    assert not (directory / ".quarantine").exists()

@@ -25,6 +25,7 @@ from checkpointmanager import (
 )
 from checkpointmanager.testing import failing
 
+from ...long import times
 from ..leases import BOOT, LEASES, NEW, OLD, Lease
 
 Swap = tuple[str, CacheEntry[Lease] | None, CacheEntry[Lease] | None]
@@ -71,13 +72,13 @@ def test_it_is_called_when_readers_of_the_key_see_the_new_entry(directory: Path)
     assert seen == [(True, True), (True, False)]
 
 
-def test_a_failed_write_is_no_swap_and_a_doubt_is_one(real_directory: Path) -> None:
+def test_a_failed_write_is_no_swap_and_a_doubt_is_one(directory: Path) -> None:
     swaps: list[Swap] = []
-    with opened(real_directory, swaps) as cache:
-        with failing(real_directory, "write", errno.ENOSPC), pytest.raises(CheckpointWriteFailed):
+    with opened(directory, swaps) as cache:
+        with failing(directory, "write", errno.ENOSPC), pytest.raises(CheckpointWriteFailed):
             cache.put("a", OLD)
         assert swaps == []
-        with failing(real_directory, "fdatasync", errno.EIO), pytest.raises(CheckpointWriteFailed):
+        with failing(directory, "fdatasync", errno.EIO), pytest.raises(CheckpointWriteFailed):
             cache.put("a", OLD)
 
     ((key, old, new),) = swaps
@@ -110,7 +111,7 @@ changes = st.dictionaries(
 answers = st.sampled_from(["durable", "durable", "refused", "in doubt"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(60, 2000), deadline=None)
 @given(st.lists(st.tuples(changes, answers), max_size=10))
 def test_an_index_that_follows_the_swaps_always_matches_the_entries(steps: list[tuple[Any, str]]) -> None:
     """Compared with the index computed from the entries, and from a plain dict of what was acknowledged."""

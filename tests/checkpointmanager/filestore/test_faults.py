@@ -21,18 +21,16 @@ from checkpointmanager import (
     BatchFailed,
     CheckpointError,
     CheckpointManager,
-    CheckpointNotFound,
     CheckpointUnreadable,
     CheckpointWriteFailed,
     DirectoryLocked,
     DirectoryUnusable,
-    TransactionFailed,
 )
 from checkpointmanager.testing import Call, failing
 
 from ...long import LONG, sample
 from ..contents import names, quarantined
-from ..leases import LEASES, NEW, OLD, LeaseManager
+from ..leases import LEASES, OLD, LeaseManager
 from ..processes import open_descriptors, open_journals
 from ..scenarios import (
     BEFORE,
@@ -365,14 +363,3 @@ def test_a_question_that_cannot_be_answered_is_an_error_and_not_a_no(tmp_path: P
             else:
                 assert isinstance(outcome, DirectoryUnusable)
                 assert outcome.errno == number
-
-
-def test_a_transaction_that_fails_names_the_key_and_says_that_nothing_was_changed(tmp_path: Path) -> None:
-    with known(tmp_path / "leases") as manager:
-        full = failing(tmp_path / "leases", "write", errno.ENOSPC, lasting=True)
-        with full, pytest.raises(TransactionFailed, match="No space left") as caught:
-            CHANGES["transaction"].act(manager)
-        assert (caught.value.in_doubt, caught.value.key in CHANGES["transaction"].keys) == (False, True)
-        with pytest.raises(CheckpointNotFound):
-            manager.get_checkpoint("b")
-        assert manager.create_checkpoint("a", NEW).generation == 3

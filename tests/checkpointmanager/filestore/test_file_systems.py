@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import CheckpointManager, DirectoryUnusable, Event, EventKind
-from checkpointmanager._filestore.system import has_fast_commit, is_unreliable
+
+from ..volume import MAKE, mounted
 
 by_refusal = pytest.mark.parametrize(
     "number", [errno.EINVAL, errno.ENOTSUP, errno.EROFS], ids=lambda number: errno.errorcode[number]
@@ -53,23 +53,45 @@ def failing_sync_of(path: Path, number: int) -> Any:
     return mock.patch.object(os, "fsync", fail)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "virtiofs", "vboxsf"),
-        *("fuse", "fuseblk", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs"),
-    ],
-)
-def test_a_file_system_over_a_network_or_a_program_is_reported(directory: Path, kind: str) -> None:
+def on(fs: FakeFilesystem, kind: str) -> int:
+    """The kernel says that /var/lib is on this kind of file system; returns the device."""
+    fs.create_dir("/var/lib")
+    device = os.stat("/var/lib").st_dev
+    mount = f"36 35 {os.major(device)}:{os.minor(device)} / /var rw shared:1 - {kind} /dev/sda1 rw\n"
+    fs.create_file("/proc/self/mountinfo", contents=f"22 1 9:9 / /proc rw - proc proc rw\n{mount}")
+    return device
+
+
+def kinds_of_events(directory: Path | str) -> list[EventKind]:
     events: list[Event] = []
-    with mock.patch("checkpointmanager._filestore.directory.file_system_of", return_value=kind):
-        CheckpointManager[Any](directory, on_event=events.append).close()
-    assert [event.kind for event in events] == [EventKind.UNRELIABLE_FILE_SYSTEM]
+    CheckpointManager[Any](directory, on_event=events.append).close()
+    return [event.kind for event in events]
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "f2fs", "zfs", "fusectl", ""])
-def test_local_disks_are_not(kind: str) -> None:
-    assert not is_unreliable(kind)
+FORGETFUL = ("tmpfs", "overlay", "ramfs")
+UNRELIABLE = (
+    *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "virtiofs", "vboxsf"),
+    *("fuse", "fuseblk", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs"),
+)
+LOCAL = ("ext4", "xfs", "btrfs", "f2fs", "zfs", "fusectl")
+
+
+@pytest.mark.parametrize("kind", [*FORGETFUL, *UNRELIABLE, *LOCAL])
+def test_a_file_system_that_forgets_or_lies_is_reported(fs: FakeFilesystem, kind: str) -> None:
+    on(fs, kind)
+    forgetful = [EventKind.FORGETFUL_FILE_SYSTEM] * (kind in FORGETFUL)
+    unreliable = [EventKind.UNRELIABLE_FILE_SYSTEM] * (kind in UNRELIABLE)
+    assert kinds_of_events("/var/lib/claims") == forgetful + unreliable
+
+
+def test_where_the_kernel_does_not_say_nothing_is_reported(fs: FakeFilesystem) -> None:
+    fs.create_dir("/var/lib")
+    assert kinds_of_events("/var/lib/claims") == []
+
+
+def test_a_real_tmpfs_is_reported(tmp_path: Path) -> None:
+    with mounted(tmp_path, "tmpfs") as mount:
+        assert kinds_of_events(mount.path / "claims") == [EventKind.FORGETFUL_FILE_SYSTEM]
 
 
 @pytest.mark.parametrize(
@@ -77,29 +99,18 @@ def test_local_disks_are_not(kind: str) -> None:
     [("rw\nfast_commit\n", True), ("rw\nfc_debug_force\n", True), ("rw\ndata=ordered\n", False)],
 )
 def test_ext4_with_fast_commit_is_reported(fs: FakeFilesystem, options: str, expected: bool) -> None:
-    fs.create_dir("/var/lib")
-    device = os.stat("/var/lib").st_dev
+    device = on(fs, "ext4")
     fs.create_symlink(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}", "../../devices/virtual/block/dm-7")
     fs.create_file("/proc/fs/ext4/dm-7/options", contents=options)
     events: list[Event] = []
-    with mock.patch("checkpointmanager._filestore.directory.file_system_of", return_value="ext4"):
-        CheckpointManager[Any]("/var/lib/claims", on_event=events.append).close()
+    CheckpointManager[Any]("/var/lib/claims", on_event=events.append).close()
     assert [event.kind for event in events] == [EventKind.UNRELIABLE_FILE_SYSTEM] * expected
     assert all("tune2fs -O ^fast_commit" in event.detail for event in events)
 
 
-def test_a_real_ext4_shows_it(tmp_path: Path) -> None:
-    image, mounted = tmp_path / "image", tmp_path / "mounted"
-    mounted.mkdir()
-    for feature, expected in (("fast_commit", True), ("^fast_commit", False)):
-        with image.open("wb") as file:
-            file.truncate(32 << 20)
-        try:
-            subprocess.run(["mkfs.ext4", "-q", "-F", "-O", feature, str(image)], check=True, capture_output=True)
-            subprocess.run(["mount", "-o", "loop", str(image), str(mounted)], check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"needs root, mkfs.ext4 with fast_commit and loop mounts: {error}")
-        try:
-            assert has_fast_commit(mounted.stat().st_dev) is expected
-        finally:
-            subprocess.run(["umount", str(mounted)], check=True)
+@pytest.mark.parametrize("feature", ["fast_commit", "^fast_commit"])
+def test_a_real_ext4_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, feature: str) -> None:
+    monkeypatch.setitem(MAKE, "ext4-feature", ("-O", feature))
+    with mounted(tmp_path, "ext4-feature") as mount:
+        kinds = kinds_of_events(mount.path / "claims")
+    assert kinds == [EventKind.UNRELIABLE_FILE_SYSTEM] * (feature == "fast_commit")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import os
 import sys
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from checkpointmanager import CheckpointError, FileStore, ManagerClosed, Put, Reason, Replaces
-from checkpointmanager._filestore.ownership import Ownership
+from checkpointmanager import CheckpointError, DirectoryLocked, FileStore, ManagerClosed, Put, Reason, Replaces
 
 CALLS: dict[str, Callable[[FileStore], object]] = {
     "keys": lambda store: store.keys(),
@@ -54,13 +55,22 @@ def test_on_a_system_without_posix_files_the_error_says_what_works(
         FileStore(directory)
 
 
-@pytest.mark.parametrize(("sharing", "seconds"), [(False, 0.0), (True, 10.0)], ids=["owner", "sharer"])
+@pytest.mark.parametrize(("sharing", "text"), [(False, "by another manager in"), (True, "after waiting 10 s")])
 def test_by_default_an_owner_does_not_wait_for_the_lock_and_a_sharer_waits_ten_seconds(
-    directory: Path, sharing: bool, seconds: float
+    directory: Path, sharing: bool, text: str
 ) -> None:
-    with mock.patch("checkpointmanager._filestore.store.Ownership", wraps=Ownership) as ownership:
-        store = FileStore(directory, sharing=sharing)
-    store.close()
+    now = [0.0]
 
-    assert ownership.call_args.kwargs["timeout"] == seconds
+    def pass_time(seconds: float) -> None:
+        now[0] += seconds
+
+    clock = mock.patch.object(time, "monotonic", side_effect=lambda: now[0])
+    with (
+        closing(FileStore(directory)) as store,
+        clock,
+        mock.patch.object(time, "sleep", pass_time),
+        pytest.raises(DirectoryLocked, match=text),
+    ):
+        FileStore(directory, sharing=sharing)
+    assert now == [10.0 if sharing else 0.0]
     assert store.max_bytes == 64 * 1024 * 1024

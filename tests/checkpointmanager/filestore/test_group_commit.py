@@ -22,6 +22,8 @@ from ..leases import LEASES
 from ..processes import LIMIT, run_together, until
 from ..scenarios import known
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 Manager = CheckpointManager[Any]
 FOLLOWERS = [f"follower-{number}" for number in range(6)]
 LARGE = "x" * (5 << 20)  # more than the largest journal holds

@@ -52,25 +52,14 @@ tamper = pytest.mark.parametrize("tamper", TAMPERINGS, ids=lambda act: act.__nam
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path / "claims"
-
-
-@pytest.fixture
 def manager(directory: Path) -> Iterator[CheckpointManager[int]]:
     with CheckpointManager(directory) as manager:
         manager.create_checkpoint("claim", 1)
         yield manager
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with Agent() as agent:
-        yield agent
-
-
 @tamper
-def test_no_kind_of_write_goes_on_and_nothing_changes(
+def test_no_kind_of_write_goes_on_and_reads_still_work(
     manager: CheckpointManager[int], directory: Path, tamper: Callable[[Path], None]
 ) -> None:
     tamper(directory / ".lock")
@@ -92,21 +81,13 @@ def test_no_kind_of_write_goes_on_and_nothing_changes(
         with pytest.raises(DirectoryLocked, match=r"removed or replaced.*close and open again"):
             write()
     assert (directory / "claim.json").read_bytes() == before
-    assert manager.list_checkpoints() == ["claim"]
-
-
-@tamper
-def test_reads_still_work(manager: CheckpointManager[int], directory: Path, tamper: Callable[[Path], None]) -> None:
-    tamper(directory / ".lock")
-    with pytest.raises(DirectoryLocked):
-        manager.create_checkpoint("claim", 2)
     assert manager.get_checkpoint("claim").data == 1
     assert manager.list_checkpoints() == ["claim"]
     assert manager.load().checkpoints["claim"].data == 1
     assert manager.verify().intact == 1
 
 
-@pytest.mark.parametrize("tamper", TAMPERINGS[:-1], ids=lambda act: act.__name__.strip("_"))
+@pytest.mark.parametrize("tamper", TAMPERINGS[:2], ids=lambda act: act.__name__.strip("_"))
 def test_a_second_process_can_own_it_and_the_first_stays_out_for_good(
     manager: CheckpointManager[int], directory: Path, agent: Agent, tamper: Callable[[Path], None]
 ) -> None:
@@ -119,10 +100,10 @@ def test_a_second_process_can_own_it_and_the_first_stays_out_for_good(
 
     with pytest.raises(DirectoryLocked, match="'the new one'"):
         manager.create_checkpoint("claim", 3)
-    agent.kill()
-    with pytest.raises(DirectoryLocked):
-        manager.create_checkpoint("claim", 3)
     manager.close()
+    with pytest.raises(DirectoryLocked, match=f"pid {agent.pid} "):
+        CheckpointManager(directory)
+    agent.kill()
     with CheckpointManager(directory) as again:
         assert again.create_checkpoint("claim", 3).generation == 3
 
@@ -155,16 +136,6 @@ def test_a_lock_file_that_cannot_be_looked_at_stops_the_write_but_not_the_next_o
     assert (refusal.value.errno, refusal.value.in_doubt) == (errno.EIO, False)
     assert manager.get_checkpoint("claim").data == 1
     assert manager.create_checkpoint("claim", 2).generation == 2
-
-
-def test_closing_the_loser_leaves_the_new_owner_its_lock(
-    manager: CheckpointManager[int], directory: Path, agent: Agent
-) -> None:
-    (directory / ".lock").unlink()
-    agent.ask("open", directory)
-    manager.close()
-    with pytest.raises(DirectoryLocked, match=f"pid {agent.pid} "):
-        CheckpointManager(directory)
 
 
 def test_the_directory_itself_is_removed_and_made_anew(

@@ -16,6 +16,8 @@ from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
 from ..scenarios import known, links_refused
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 
 def previous_of(manager: LeaseManager, key: str = "a") -> Lease | None:
     found = manager.previous_checkpoint(key)
@@ -48,28 +50,28 @@ def test_an_unchanged_write_leaves_it(manager: LeaseManager) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV])
-def test_where_links_are_refused_it_is_a_synced_copy(real_directory: Path, number: int) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
+def test_where_links_are_refused_it_is_a_synced_copy(directory: Path, number: int) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
-        before = (real_directory / "a.json").read_bytes()
-        with failing(real_directory, "link", number, lasting=True), watching(real_directory) as made:
+        before = (directory / "a.json").read_bytes()
+        with failing(directory, "link", number, lasting=True), watching(directory) as made:
             manager.create_checkpoint("a", NEW)
 
-    assert (real_directory / ".previous-a").read_bytes() == before
-    assert os.stat(real_directory / ".previous-a").st_mode & 0o777 == 0o600
+    assert (directory / ".previous-a").read_bytes() == before
+    assert os.stat(directory / ".previous-a").st_mode & 0o777 == 0o600
     copied = next(
         call.about.split()[0] for call in made if call.name == "rename" and call.about.endswith(".previous-a")
     )
     names_of = [(call.name, call.about.split()[0]) for call in made]
     assert names_of.index(("fsync", copied)) < names_of.index(("rename", copied)), "synced, then named"
-    assert names(real_directory, ".tmp-") == []
+    assert names(directory, ".tmp-") == []
 
 
-def test_another_failure_of_the_link_costs_only_the_previous_generation(real_directory: Path) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
+def test_another_failure_of_the_link_costs_only_the_previous_generation(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
         for lease in (OLD, Lease("second")):
             manager.create_checkpoint("a", lease)
-        with failing(real_directory, "link", errno.ENOSPC):
+        with failing(directory, "link", errno.ENOSPC):
             manager.create_checkpoint("a", NEW)
         assert manager.get_checkpoint("a").data == NEW
         assert previous_of(manager) == OLD, "an older one"
@@ -118,13 +120,13 @@ def test_a_removed_checkpoint_never_comes_back(tmp_path: Path, how: str) -> None
     assert gone
 
 
-def test_a_previous_generation_that_cannot_be_removed_is_an_orphan_and_never_read(real_directory: Path) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
+def test_a_previous_generation_that_cannot_be_removed_is_an_orphan_and_never_read(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-        with failing(real_directory, "unlink", about=".previous-a", lasting=True):
+        with failing(directory, "unlink", about=".previous-a", lasting=True):
             manager.remove_checkpoint("a")
-        assert names(real_directory, ".previous") == [".previous-a"]
+        assert names(directory, ".previous") == [".previous-a"]
         manager.create_checkpoint("a", Lease("a third"))
         assert previous_of(manager) is None
 
@@ -137,25 +139,23 @@ def test_the_copy_is_not_needed_for_a_checkpoint_deleted_by_hand(manager: LeaseM
     assert names(directory) == [".journal", ".lock", "a.json"]
 
 
-def test_a_copy_that_fails_leaves_no_half_copy(real_directory: Path) -> None:
-    with known(real_directory) as manager:
-        before = names(real_directory)
-        full = failing(real_directory, "write", errno.ENOSPC, nth=3)
-        with links_refused(real_directory), full as injector:
+def test_a_copy_that_fails_leaves_no_half_copy(directory: Path) -> None:
+    with known(directory) as manager:
+        before = names(directory)
+        full = failing(directory, "write", errno.ENOSPC, nth=3)
+        with links_refused(directory), full as injector:
             manager.create_checkpoint("a", NEW)
         assert injector.failed
-        assert names(real_directory) == before
+        assert names(directory) == before
         assert (manager.get_checkpoint("a").data, previous_of(manager)) == (NEW, Lease("oldest"))
 
 
 @pytest.mark.parametrize("call", ["write", "fdatasync"])
-def test_a_value_that_could_not_be_committed_never_becomes_the_previous_generation(
-    real_directory: Path, call: str
-) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
+def test_a_value_that_could_not_be_committed_never_becomes_the_previous_generation(directory: Path, call: str) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
         for n in range(3):
             manager.create_checkpoint("a", Lease("a", n))
-        with failing(real_directory, call), pytest.raises(CheckpointWriteFailed):
+        with failing(directory, call), pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", Lease("a", 99))
         assert (manager.get_checkpoint("a").data, previous_of(manager)) == (Lease("a", 2), Lease("a", 1))
         manager.create_checkpoint("a", Lease("a", 3))

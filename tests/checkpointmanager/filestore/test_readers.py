@@ -21,23 +21,9 @@ from checkpointmanager import (
 )
 from checkpointmanager.testing import Call, failing, watching
 
+from ..contents import names
 from ..journals import blob, gone, journal_of, left, opened, put, reader_of, seen
 from ..processes import LIMIT, Agent, until
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path / "claims"
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with Agent() as agent:
-        yield agent
-
-
-def _temps(directory: Path) -> list[str]:
-    return [name for name in os.listdir(directory) if name.startswith(".tmp-")]
 
 
 def test_a_reader_works_beside_an_owner_and_takes_no_lock(agent: Agent, directory: Path) -> None:
@@ -59,10 +45,10 @@ def test_a_reader_does_not_keep_an_owner_out_nor_touch_its_temp_file(agent: Agen
     agent.ask("open", directory)
     agent.send("stop_before", "rename", "claim", 1)
     agent.wait_until_stopped()
-    temps = _temps(directory)
+    temps = names(directory, ".tmp-")
     with CheckpointManager(directory, read_only=True) as reader:
         assert reader.list_checkpoints() == []
-        assert _temps(directory) == temps
+        assert names(directory, ".tmp-") == temps
         agent.go_on()
         assert agent.answer() == 1
         assert reader.get_checkpoint("claim").data == 1

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from checkpointmanager import CheckpointManager
+from checkpointmanager import CheckpointManager, FileStore
 from checkpointmanager.aio import KeyedThreads, KeyedThreadsClosed
+from checkpointmanager.testing import Call, watching
+
+from ..processes import LIMIT
 
 BATCH = """
 import asyncio, atexit, sys, threading
@@ -107,3 +113,69 @@ def test_each_awaited_call_is_made_once_where_few_threads_or_none_can_be_started
     with mock.patch.object(threading.Thread, "start", start_if_there_are_some):
         asyncio.run(call_all())
     assert sorted(calls) == list(range(50))
+
+
+def test_a_batch_that_is_interrupted_ends_when_the_calls_of_its_helpers_have(directory: Path) -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    def sync(call: Call) -> None:
+        if call.name != "fsync" or not call.about.startswith(".tmp-"):
+            return
+        if threading.current_thread() is threading.main_thread():
+            assert started.wait(LIMIT)
+            raise KeyboardInterrupt
+        started.set()
+        ended.wait(0.2)
+        ended.set()
+
+    with CheckpointManager(directory, sharing=True) as manager:
+        with watching(directory, before=sync), pytest.raises(KeyboardInterrupt), manager.batch() as batch:
+            for number in range(8):
+                batch.create_checkpoint(f"claim-{number}", number)
+        assert ended.is_set()
+        assert manager.list_checkpoints() == []
+
+
+def test_what_a_helper_raises_reaches_the_caller(directory: Path) -> None:
+    raised = threading.Event()
+
+    def sync(call: Call) -> None:
+        if call.name != "fsync" or not call.about.startswith(".tmp-"):
+            return
+        if threading.current_thread() is threading.main_thread():
+            raised.wait(LIMIT)
+        else:
+            raised.set()
+            raise ZeroDivisionError
+
+    manager: CheckpointManager[int] = CheckpointManager(directory, sharing=True)
+    with watching(directory, before=sync), pytest.raises(ZeroDivisionError), manager, manager.batch() as batch:
+        for number in range(8):
+            batch.create_checkpoint(f"claim-{number}", number)
+
+
+def test_a_helper_that_ends_late_refers_to_nothing_of_the_manager(directory: Path) -> None:
+    """Otherwise a finalizer could run in that thread later, and close a descriptor that is no longer its own."""
+    start, may_end = _thread.start_new_thread, threading.Event()
+
+    def ending_late(helper: Callable[..., None], arguments: tuple[object, ...]) -> int:
+        def run() -> None:
+            helper(*arguments)
+            may_end.wait(LIMIT)
+
+        return start(run, ())
+
+    def write() -> weakref.ref[FileStore]:
+        store = FileStore(directory, sharing=True)
+        with CheckpointManager[int](store) as manager, manager.batch() as batch:
+            for number in range(20):
+                batch.create_checkpoint(f"claim-{number}", number)
+        return weakref.ref(store)
+
+    with mock.patch.object(_thread, "start_new_thread", ending_late):
+        store = write()
+    gc.collect()
+    try:
+        assert store() is None
+    finally:
+        may_end.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -16,6 +18,8 @@ from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import Call, watching
 
 from ..scenarios import MODES
+
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
 
 Manager = CheckpointManager[Any]
 LOOKS = ("stat", "fstat", "read", "listdir", "flock")  # a lock is no content
@@ -100,10 +104,10 @@ EXPECTED: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 @pytest.fixture(autouse=True)
-def _one_sync_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several files are synced side by side, in no order. One helper thread less makes the order certain."""
-    monkeypatch.setattr("checkpointmanager._filestore.plain.SYNC_THREADS", 1)
-    monkeypatch.setattr("checkpointmanager._filestore.settling.SYNC_THREADS", 1)
+def _one_sync_after_another() -> Iterator[None]:
+    """Several files are synced side by side, in no order. Without helper threads the order is certain."""
+    with mock.patch.object(_thread, "start_new_thread", side_effect=RuntimeError("can't start new thread")):
+        yield
 
 
 def filled(directory: Path, **options: Any) -> Manager:

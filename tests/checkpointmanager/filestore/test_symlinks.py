@@ -18,6 +18,7 @@ from checkpointmanager import (
     Outcome,
     Reason,
 )
+from checkpointmanager.testing import watching
 
 from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease
@@ -72,12 +73,10 @@ def untouched(target: Path) -> bool:
 
 
 @by_stand_in
-def test_a_checkpoint_is_not_read_through_it(
-    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
-) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
+def test_a_checkpoint_is_not_read_through_it(directory: Path, target: Path, put: Callable[[Path, Path], None]) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("good", OLD)
-        put(real_directory / "a.json", target)
+        put(directory / "a.json", target)
 
         assert "a" in manager
         with pytest.raises(CorruptCheckpoint) as caught:
@@ -89,22 +88,22 @@ def test_a_checkpoint_is_not_read_through_it(
     assert untouched(target)
 
 
-def test_a_link_to_a_good_checkpoint_is_not_followed_either(real_directory: Path, tmp_path: Path) -> None:
+def test_a_link_to_a_good_checkpoint_is_not_followed_either(directory: Path, tmp_path: Path) -> None:
     with CheckpointManager(tmp_path / "elsewhere", LEASES) as manager:
         manager.create_checkpoint("a", OLD)
-    with CheckpointManager(real_directory, LEASES) as manager:
-        (real_directory / "a.json").symlink_to(tmp_path / "elsewhere" / "a.json")
+    with CheckpointManager(directory, LEASES) as manager:
+        (directory / "a.json").symlink_to(tmp_path / "elsewhere" / "a.json")
         with pytest.raises(CorruptCheckpoint):
             manager.get_checkpoint("a")
 
 
 @by_stand_in
 def test_a_write_and_a_removal_refuse_it_until_it_is_moved_away(
-    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+    directory: Path, target: Path, put: Callable[[Path, Path], None]
 ) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
-        put(real_directory / "a.json", target)
-        before = os.lstat(real_directory / "a.json")
+    with CheckpointManager(directory, LEASES) as manager:
+        put(directory / "a.json", target)
+        before = os.lstat(directory / "a.json")
         changes: list[Callable[[], object]] = [
             lambda: manager.create_checkpoint("a", NEW),
             lambda: manager.remove_checkpoint("a"),
@@ -113,10 +112,10 @@ def test_a_write_and_a_removal_refuse_it_until_it_is_moved_away(
             with pytest.raises(CheckpointWriteFailed, match="move it away") as caught:
                 change()
             assert (caught.value.errno, caught.value.in_doubt) == (errno.EISDIR, False)
-        assert os.path.samestat(os.lstat(real_directory / "a.json"), before)
-        assert names(real_directory, ".tmp-") == []
+        assert os.path.samestat(os.lstat(directory / "a.json"), before)
+        assert names(directory, ".tmp-") == []
 
-        os.rename(real_directory / "a.json", real_directory.parent / "away")
+        os.rename(directory / "a.json", directory.parent / "away")
         manager.create_checkpoint("a", NEW)
         assert manager.get_checkpoint("a").data == NEW
     assert untouched(target)
@@ -124,56 +123,52 @@ def test_a_write_and_a_removal_refuse_it_until_it_is_moved_away(
 
 @pytest.mark.parametrize("put", REPLACEABLE)
 def test_a_write_by_an_owner_that_knows_the_key_replaces_it_and_not_its_target(
-    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+    directory: Path, target: Path, put: Callable[[Path, Path], None]
 ) -> None:
     """It does not look at the file again."""
-    with CheckpointManager(real_directory, LEASES) as manager:
+    with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
-        (real_directory / "a.json").unlink()
-        put(real_directory / "a.json", target)
+        (directory / "a.json").unlink()
+        put(directory / "a.json", target)
 
         manager.create_checkpoint("a", NEW)
 
         assert manager.get_checkpoint("a").data == NEW
-        assert (real_directory / "a.json").is_file()
-        assert not (real_directory / "a.json").is_symlink()
+        assert (directory / "a.json").is_file()
+        assert not (directory / "a.json").is_symlink()
         manager.create_checkpoint("a", Lease("third"))
-        assert names(real_directory, ".tmp-") == []
+        assert names(directory, ".tmp-") == []
     assert untouched(target)
 
 
 @by_stand_in
-def test_a_lock_that_is_no_file_is_refused(
-    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
-) -> None:
-    real_directory.mkdir(mode=0o700)
-    put(real_directory / ".lock", target)
+def test_a_lock_that_is_no_file_is_refused(directory: Path, target: Path, put: Callable[[Path, Path], None]) -> None:
+    directory.mkdir(mode=0o700)
+    put(directory / ".lock", target)
 
     with pytest.raises(InsecureDirectory, match="where the lock file belongs"):
-        CheckpointManager(real_directory, LEASES)
+        CheckpointManager(directory, LEASES)
     assert untouched(target)
 
 
 @by_stand_in
 def test_a_previous_generation_is_not_read_through_it(
-    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+    directory: Path, target: Path, put: Callable[[Path, Path], None]
 ) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
+    with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
-        put(real_directory / ".previous-a", target)
+        put(directory / ".previous-a", target)
         assert manager.previous_checkpoint("a") is None
-        (real_directory / "a.json").write_bytes(b"")
+        (directory / "a.json").write_bytes(b"")
         assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
     assert untouched(target)
 
 
 @pytest.mark.parametrize("put", REPLACEABLE)
-def test_a_previous_generation_replaces_it(
-    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
-) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
+def test_a_previous_generation_replaces_it(directory: Path, target: Path, put: Callable[[Path, Path], None]) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
-        put(real_directory / ".previous-a", target)
+        put(directory / ".previous-a", target)
         manager.create_checkpoint("a", NEW)
         previous = manager.previous_checkpoint("a")
     assert previous is not None
@@ -183,45 +178,47 @@ def test_a_previous_generation_replaces_it(
 
 @pytest.mark.parametrize("put", [symlink, dangling, loop, fifo, bound_socket])
 def test_a_quarantine_that_is_no_folder_is_not_used(
-    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+    directory: Path, target: Path, put: Callable[[Path, Path], None]
 ) -> None:
     elsewhere = target.parent / "elsewhere"
     elsewhere.mkdir()
-    with CheckpointManager(real_directory, LEASES) as manager:
+    with CheckpointManager(directory, LEASES) as manager:
         if put is symlink:
-            (real_directory / ".quarantine").symlink_to(elsewhere)
+            (directory / ".quarantine").symlink_to(elsewhere)
         else:
-            put(real_directory / ".quarantine", target)
-        (real_directory / "a.json").write_bytes(b"damaged")
+            put(directory / ".quarantine", target)
+        (directory / "a.json").write_bytes(b"damaged")
 
         with pytest.raises(CheckpointWriteFailed):
             manager.create_checkpoint("a", NEW)
-        assert (real_directory / "a.json").read_bytes() == b"damaged"
+        assert (directory / "a.json").read_bytes() == b"damaged"
     assert names(elsewhere) == []
     assert untouched(target)
 
 
 @pytest.mark.parametrize("put", REPLACEABLE)
 def test_a_temp_name_that_is_no_file_is_swept_and_not_its_target(
-    real_directory: Path, target: Path, put: Callable[[Path, Path], None]
+    directory: Path, target: Path, put: Callable[[Path, Path], None]
 ) -> None:
-    real_directory.mkdir(mode=0o700)
-    put(real_directory / ".tmp-planted", target)
-    with CheckpointManager(real_directory, LEASES) as manager:
-        assert names(real_directory) == [".lock"]
+    directory.mkdir(mode=0o700)
+    put(directory / ".tmp-planted", target)
+    with CheckpointManager(directory, LEASES) as manager:
+        assert names(directory) == [".lock"]
         manager.create_checkpoint("a", NEW)
     assert untouched(target)
 
 
 @by_stand_in
 def test_a_planted_temp_name_costs_at_most_one_write(
-    real_directory: Path, target: Path, put: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
+    directory: Path, target: Path, put: Callable[[Path, Path], None]
 ) -> None:
     """An attacker guesses the next name: the write that meets it fails, and the next one has another name."""
-    monkeypatch.setattr("os.urandom", bytes)
-    monkeypatch.setattr("checkpointmanager._filestore.directory._numbers", iter(range(1, 10)))
-    with CheckpointManager(real_directory, LEASES) as manager:
-        put(real_directory / ".tmp-00000000-1", target)
+    with CheckpointManager(directory, LEASES) as manager:
+        with watching(directory) as calls:
+            manager.create_checkpoint("a", OLD)
+        last = max(int(call.about.split("-")[-1]) for call in calls if call.name == "open" and ".tmp-" in call.about)
+        process = next(call.about for call in calls if ".tmp-" in call.about).split("-")[1]
+        put(directory / f".tmp-{process}-{last + 1}", target)
         with pytest.raises(CheckpointWriteFailed, match="exists"):
             manager.create_checkpoint("a", NEW)
         manager.create_checkpoint("a", NEW)
@@ -229,21 +226,21 @@ def test_a_planted_temp_name_costs_at_most_one_write(
     assert untouched(target)
 
 
-def test_the_directory_itself_may_be_a_symlink(real_directory: Path, tmp_path: Path) -> None:
+def test_the_directory_itself_may_be_a_symlink(directory: Path, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir(mode=0o700)
-    real_directory.symlink_to(tmp_path / "disk")
+    directory.symlink_to(tmp_path / "disk")
 
-    with CheckpointManager(real_directory, LEASES) as manager:
+    with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
 
     assert (tmp_path / "disk" / "a.json").exists()
 
 
-def test_a_directory_that_is_moved_while_it_is_open_is_still_the_one(real_directory: Path, tmp_path: Path) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
-        real_directory.rename(tmp_path / "moved")
-        real_directory.mkdir()
+def test_a_directory_that_is_moved_while_it_is_open_is_still_the_one(directory: Path, tmp_path: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
+        directory.rename(tmp_path / "moved")
+        directory.mkdir()
         manager.create_checkpoint("a", OLD)
         assert manager.get_checkpoint("a").data == OLD
-    assert names(real_directory) == []
+    assert names(directory) == []
     assert names(tmp_path / "moved") == [".lock", "a.json"]

@@ -22,18 +22,20 @@ from checkpointmanager import (
     EventKind,
 )
 from checkpointmanager.format import CLOSING, Change, checksum_of, seal_removal
-from checkpointmanager.testing import failing, watching
+from checkpointmanager.testing import Call, failing, watching
 
 from ..contents import names
 from ..journals import blob, gone, journal_of, left, opened, put, reader_of, seen
+
+pytestmark = pytest.mark.usefixtures("kit_standing_by", "no_waiting_for_the_disk")
 
 MODES: list[dict[str, Any]] = [{}, {"sharing": True}, {"durability": "atomic"}]
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Path:
+def directory(real_directory: Path) -> Path:
     """Key "a" is at generation 5."""
-    directory = tmp_path / "claims"
+    directory = real_directory
     directory.mkdir(mode=0o700)
     left(directory, "a.json", blob(put("a", 5)))
     left(directory, ".previous-a", blob(put("a", 4)))
@@ -96,6 +98,7 @@ def test_a_torn_or_rotten_record_is_an_event_and_all_others_count(directory: Pat
     with opened(directory, on_event=events.append) as manager:
         assert [seen(manager, key)[0] for key in "abc"] == ["6", None, "1"]
     assert [event.kind for event in events] == [EventKind.JOURNAL_REPLAYED, EventKind.DAMAGE]
+    assert "changes of 2 keys" in events[0].detail
     assert "1 records are damaged" in events[1].detail
 
 
@@ -262,39 +265,34 @@ def test_a_folder_in_place_of_a_previous_generation_costs_only_that(directory: P
     assert names(directory, ".journal") == names(directory, ".tmp-") == []
 
 
-def test_a_newer_release_s_file_that_states_no_generation_is_never_replaced(directory: Path) -> None:
-    body = b'"format":2,"kind":"JSON","data":1' + CLOSING
-    left(directory, "a.json", checksum_of(body) + body)
-    left(directory, ".journal", journal_of([put("a", 6)]))
-    for opening in (reader_of, opened):
-        with opening(directory) as manager, pytest.raises(CheckpointTooNew):
-            manager.get_checkpoint("a")
-    assert (directory / "a.json").read_bytes() == checksum_of(body) + body
-
-
-def test_a_newer_release_s_previous_generation_that_states_no_generation_does_not_count(directory: Path) -> None:
+def test_a_newer_release_s_file_that_states_no_generation_is_never_replaced_nor_rolled_back_to(
+    directory: Path,
+) -> None:
     body = b'"format":2,"kind":"JSON","data":1' + CLOSING
     left(directory, ".previous-a", checksum_of(body) + body)
     left(directory, ".journal", journal_of([put("a", 6)]))
     for opening in (reader_of, opened):
         with opening(directory) as manager:
             assert seen(manager) == ("6", "5")
+    left(directory, "a.json", checksum_of(body) + body)
+    left(directory, ".journal", journal_of([put("a", 7)]))
+    for opening in (reader_of, opened):
+        with opening(directory) as manager, pytest.raises(CheckpointTooNew):
+            manager.get_checkpoint("a")
+    assert (directory / "a.json").read_bytes() == checksum_of(body) + body
 
 
-def test_a_removed_key_stays_absent_while_its_removal_is_made_durable_again(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("checkpointmanager._filestore.journal.DIRTY_KEYS", 1)  # the next write settles
+def test_a_removed_key_stays_absent_while_its_removal_is_made_durable_again(directory: Path) -> None:
     left(directory, ".journal", journal_of([gone("a", 6)]))
     found: list[tuple[bool, list[str]]] = []
-    with opened(directory) as manager:
-        unlink = os.unlink
 
-        def look_and_unlink(name: str, **options: Any) -> None:
-            if name == "a.json":
-                found.append(("a" in manager, manager.list_checkpoints()))
-            unlink(name, **options)
+    def look(call: Call) -> None:
+        if call.name == "unlink" and call.concerns("a.json"):
+            found.append(("a" in manager, manager.list_checkpoints()))
 
-        monkeypatch.setattr(os, "unlink", look_and_unlink)
-        manager.create_checkpoint("b", 1)
-    assert found == [(False, [])]
+    with opened(directory) as manager, watching(directory, before=look):
+        with manager.batch() as batch:
+            for number in range(300):  # more than may wait to be settled
+                batch.create_checkpoint(f"k{number}", number)
+        manager.create_checkpoint("next", 1)
+        assert found[:1] == [(False, manager.list_checkpoints()[:-1])]

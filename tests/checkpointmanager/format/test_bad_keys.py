@@ -64,14 +64,14 @@ OPERATIONS: dict[str, Callable[[Manager, Any], object]] = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("key", BAD_KEYS, ids=lambda key: ascii(key)[:20])
-def test_a_bad_key_is_refused(manager: Manager, directory: Path, operation: str, key: Any) -> None:
-    with pytest.raises(InvalidKey, match="not empty") as caught:
-        OPERATIONS[operation](manager, key)
+def test_a_bad_key_is_refused(manager: Manager, directory: Path, operation: str) -> None:
+    for key in BAD_KEYS:
+        with pytest.raises(InvalidKey, match="not empty") as caught:
+            OPERATIONS[operation](manager, key)
 
-    assert isinstance(caught.value, ValueError)
-    assert names(directory) == [".lock"]
-    assert len(str(caught.value)) < 300
+        assert isinstance(caught.value, ValueError)
+        assert names(directory) == [".lock"]
+        assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("key", ODD_KEYS, ids=ascii)
@@ -91,7 +91,7 @@ def test_any_other_text_is_a_key_and_stays_in_its_directory(tmp_path: Path, key:
         assert manager.previous_checkpoint(key)
         manager.remove_checkpoint(key)
         assert list(manager) == ["other"]
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [directory / ".lock", directory / "other.json"]
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == {directory / ".lock", directory / "other.json"}
 
 
 def test_the_longest_key_has_room_for_everything(real_directory: Path) -> None:

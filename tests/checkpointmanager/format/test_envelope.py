@@ -13,12 +13,14 @@ from checkpointmanager.format import (
     Header,
     Reason,
     TooNew,
+    checksum_of,
     open_sealed,
     seal,
     stated_digest,
     verify,
 )
 
+from ...long import sample, times
 from ..samples import DATA, HEADER, KEY, MEMBERS, SEALED, all_flips, with_checksum
 
 
@@ -44,13 +46,13 @@ def test_every_one_of_2128_bit_flips_is_a_checksum_mismatch() -> None:
     assert reasons == {Reason.CHECKSUM_MISMATCH: 8 * len(SEALED)} == {Reason.CHECKSUM_MISMATCH: 2128}
 
 
-def test_every_one_of_67830_byte_substitutions_is_noticed() -> None:
+def test_every_byte_substitution_is_noticed() -> None:
     """A NUL in the last place looks like the start of a hole; a word for another checksum needs more than a byte."""
     reasons: Counter[Reason] = Counter()
     for index in range(len(SEALED)):
-        for byte in set(range(256)) - {SEALED[index]}:
+        for byte in sample(set(range(256)) - {SEALED[index]}, 5):
             reasons[damage_of(SEALED[:index] + bytes([byte]) + SEALED[index + 1 :]).reason] += 1
-    assert reasons == {Reason.CHECKSUM_MISMATCH: 255 * 266 - 1, Reason.NUL_FILLED: 1}
+    assert reasons == {Reason.CHECKSUM_MISMATCH: 266 * times(51, 255) - 1, Reason.NUL_FILLED: 1}
 
 
 def test_every_one_of_266_truncations_is_named_so() -> None:
@@ -78,15 +80,6 @@ def test_whatever_follows_a_whole_checkpoint_is_trailing(tail: bytes) -> None:
     damage = damage_of(SEALED + tail)
     assert damage.reason is Reason.TRAILING_BYTES
     assert f"{len(tail)} bytes that do not belong" in damage.detail
-
-
-def test_a_mismatch_states_both_checksums() -> None:
-    damage = damage_of(SEALED.replace(b"agent-a", b"agent-b"))
-    assert damage.expected == SEALED[13:34].decode()
-    assert damage.actual.startswith("xxh3:")
-    assert damage.actual != damage.expected
-    assert damage.expected in damage.detail
-    assert damage.actual in damage.detail
 
 
 def test_a_digest_in_capitals_is_not_the_digest() -> None:
@@ -200,3 +193,38 @@ def test_times_always_have_six_digits_of_a_second() -> None:
 def test_a_time_that_no_reader_would_take_is_not_sealed(zone: timezone | None) -> None:
     with pytest.raises(AssertionError):
         seal(HEADER._replace(written=datetime(2026, 1, 2, tzinfo=zone)), DATA)
+
+
+# What is reported besides the reason: sizes, offsets and the two checksums, for an operator to check.
+
+
+def test_a_file_of_nothing_but_nul_bytes_is_distinguished_from_one_with_a_lost_tail() -> None:
+    assert damage_of(b"\0" * 50).detail == "all 50 bytes are NUL"
+    assert damage_of(SEALED[:40] + b"\0" * 10).detail == "NUL bytes from offset 40 to the end at 50"
+
+
+def test_first_bytes_that_are_no_checksum_are_reported_as_such() -> None:
+    damage = damage_of(b"x" + SEALED[1:])
+
+    assert damage.reason is Reason.CHECKSUM_MISMATCH
+    assert damage.detail == "the first 36 bytes are not a checksum"
+
+
+def test_both_checksums_are_reported_where_there_are_two() -> None:
+    damage = damage_of(SEALED.replace(b"agent-a", b"agent-b"))
+    stated, actual = SEALED[13:34].decode(), checksum_of(SEALED[CHECKSUM_BYTES:].replace(b"agent-a", b"agent-b"))
+
+    assert (damage.expected, damage.actual) == (stated, actual[13:34].decode())
+    assert damage.detail == f"the file says {damage.expected}, its bytes hash to {damage.actual}"
+
+
+@pytest.mark.parametrize("size", [0, 1, CHECKSUM_BYTES - 1, CHECKSUM_BYTES])
+def test_a_file_that_ends_with_or_in_its_checksum_has_no_bytes_to_hash(size: int) -> None:
+    damage = damage_of(SEALED[:size])
+
+    assert damage.actual == ""
+    assert damage.expected == (SEALED[13:34].decode() if size == CHECKSUM_BYTES else "")
+
+
+def test_one_byte_after_the_checksum_is_hashed() -> None:
+    assert damage_of(SEALED[: CHECKSUM_BYTES + 1]).actual.startswith("xxh3:")

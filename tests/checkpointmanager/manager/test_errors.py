@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import copy
 import errno
-import gc
 import inspect
 import pickle
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import pytest
 
@@ -71,10 +68,6 @@ ERRORS: list[CheckpointError] = [
 ]
 
 
-def raise_error(number: int) -> None:
-    raise ERRORS[number]
-
-
 def visible(error: BaseException) -> object:
     """All that a caller can see, also of each failure in a batch."""
     state = dict(vars(error)) | {"errno": getattr(error, "errno", None)}
@@ -90,23 +83,10 @@ def test_every_public_error_is_among_those_tested() -> None:
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_pickling_keeps_type_text_and_attributes(error: CheckpointError, protocol: int) -> None:
-    assert visible(pickle.loads(pickle.dumps(error, protocol))) == visible(error)
-
-
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_copying_keeps_type_text_and_attributes(error: CheckpointError) -> None:
+def test_pickling_and_copying_keep_type_text_and_attributes(error: CheckpointError) -> None:
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert visible(pickle.loads(pickle.dumps(error, protocol))) == visible(error)
     assert visible(copy.copy(error)) == visible(copy.deepcopy(error)) == visible(error)
-
-
-def test_errors_cross_a_process_pool() -> None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        for number, error in enumerate(ERRORS):
-            with pytest.raises(CheckpointError) as caught:
-                pool.submit(raise_error, number).result(timeout=60)
-            assert visible(caught.value) == visible(error)
-    gc.collect()  # collects the processes of the pool while `os` is the real one
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from checkpointmanager import CheckpointManager, CorruptCheckpoint, Event, EventKind, KeyLocks, Reason
-from checkpointmanager._events import LEVELS, Events
-from checkpointmanager.testing import damage, failing
+from checkpointmanager import CheckpointManager, CorruptCheckpoint, Event, EventKind, Reason, Schema
+from checkpointmanager.testing import damage
 
 from ..leases import LEASES, NEW, OLD, LeaseManager
 
@@ -28,18 +25,6 @@ def test_a_quiet_life_has_no_events(manager: LeaseManager, events: list[Event]) 
     manager.verify()
     manager.remove_checkpoint("a")
     assert events == []
-
-
-def test_damage_names_key_path_and_reason(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
-    manager.create_checkpoint("a", OLD)
-    damage.flip_bit(directory, "a")
-
-    with pytest.raises(CorruptCheckpoint):
-        manager.get_checkpoint("a")
-
-    (event,) = events
-    assert (event.kind, event.key, event.reason) == (EventKind.DAMAGE, "a", Reason.CHECKSUM_MISMATCH)
-    assert event.path == str(directory / "a.json")
 
 
 ACTIONS: dict[str, tuple[Callable[[LeaseManager], object], list[EventKind]]] = {
@@ -70,146 +55,96 @@ def test_each_thing_is_reported_once(directory: Path, action: str) -> None:
     assert kinds(events) == expected
 
 
-def test_a_slow_sync_is_reported_with_its_seconds(
-    manager: LeaseManager, directory: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("checkpointmanager._filestore.store.SLOW_SYNC_SECONDS", -1.0)
-    manager.create_checkpoint("a", OLD)
-
-    (event,) = events
-    assert (event.kind, event.path, event.key) == (EventKind.SLOW_SYNC, str(directory), "")
-    assert event.seconds >= 0
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("tmpfs", [EventKind.FORGETFUL_FILE_SYSTEM]),
-        ("overlay", [EventKind.FORGETFUL_FILE_SYSTEM]),
-        ("nfs4", [EventKind.UNRELIABLE_FILE_SYSTEM]),
-        ("ext4", []),
-        ("", []),
-    ],
-)
-def test_a_file_system_that_forgets_or_lies_is_reported(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, kind: str, expected: list[EventKind]
-) -> None:
-    monkeypatch.setattr("checkpointmanager._filestore.directory.file_system_of", lambda _: kind)
-    events: list[Event] = []
-    CheckpointManager(directory, LEASES, on_event=events.append).close()
-
-    assert kinds(events) == expected
-    assert all(kind in event.detail for event in events)
-
-
-def test_a_change_that_is_durable_but_not_in_place_is_reported(real_directory: Path) -> None:
-    events: list[Event] = []
-    with CheckpointManager(real_directory, LEASES, on_event=events.append) as manager:
-        manager.create_checkpoint("a", OLD)
-        with failing(real_directory, "rename", errno.EACCES, lasting=True):
-            manager.create_checkpoint("a", NEW)
-
-        assert kinds(events) == [EventKind.UNSETTLED]
-        assert "a: Permission denied: its change is safe in the journal" in events[0].detail
-        assert manager.get_checkpoint("a").data == NEW
-
-
-def test_what_a_dead_owner_had_committed_is_reported(real_directory: Path) -> None:
-    with CheckpointManager(real_directory, LEASES) as manager:
-        manager.create_checkpoint("a", OLD)
-        manager.create_checkpoint("b", OLD)
-        copy = shutil.copytree(real_directory, real_directory.parent / "copy")
-    events: list[Event] = []
-
-    CheckpointManager(copy, LEASES, on_event=events.append).close()
-
-    assert [(event.kind, event.path) for event in events] == [(EventKind.JOURNAL_REPLAYED, str(copy))]
-    assert "changes of 2 keys" in events[0].detail
-
-
-def test_the_log_has_the_same_with_fields(
-    manager: LeaseManager, directory: Path, caplog: pytest.LogCaptureFixture
+def test_the_log_and_the_callback_get_the_same_fields(
+    manager: LeaseManager, directory: Path, events: list[Event], caplog: pytest.LogCaptureFixture
 ) -> None:
     (directory / "a.json").write_bytes(b"")
     with caplog.at_level(logging.DEBUG, "checkpointmanager"):
         manager.create_checkpoint("a", OLD)
 
-    damage, kept = (record.__dict__ for record in caplog.records)
-    for fields in (damage, kept):
-        assert (fields["name"], fields["levelname"]) == ("checkpointmanager", "WARNING")
-        assert (fields["key"], fields["path"], fields["reason"]) == ("a", str(directory / "a.json"), Reason.EMPTY)
-    assert (damage["event"], kept["event"]) == (EventKind.DAMAGE, EventKind.QUARANTINED)
+    assert kinds(events) == [EventKind.DAMAGE, EventKind.QUARANTINED]
+    for record, event in zip(caplog.records, events, strict=True):
+        assert (event.key, event.path, event.reason) == ("a", str(directory / "a.json"), Reason.EMPTY)
+        fields = record.__dict__
+        assert (fields["event"], fields["key"], fields["path"], fields["reason"]) == (
+            event.kind,
+            event.key,
+            event.path,
+            event.reason,
+        )
+        assert record.getMessage() == f"{event.path}: {event.kind} (empty): {event.detail}"
 
 
-def test_good_news_is_logged_as_information(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
-    directory.mkdir(mode=0o700)
+def leave_a_temp_file(directory: Path) -> None:
     (directory / ".tmp-dead").write_bytes(b"")
-    with caplog.at_level(logging.DEBUG, "checkpointmanager"):
-        CheckpointManager(directory, LEASES).close()
-    assert [record.levelname for record in caplog.records] == ["INFO"]
 
 
-# Nothing is lost, and nothing needs to be done.
-INFORMATION = {EventKind.RECOVERED, EventKind.STALE_FILES, EventKind.JOURNAL_REPLAYED}
-ERRORS = {EventKind.SCHEMA_MISMATCH}  # the program is wrong
+def recover(directory: Path) -> None:
+    with CheckpointManager(directory, LEASES) as manager:
+        manager.recover_checkpoint("a", rollback=True)
 
 
-@pytest.mark.parametrize("kind", EventKind)
-def test_every_kind_is_a_warning_unless_nothing_is_lost(kind: EventKind, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "checkpointmanager"):
-        Events().emit(Event(kind, "/claims", "what happened"))
-
-    assert set(LEVELS) == set(EventKind)
-    (record,) = caplog.records
-    expected = logging.INFO if kind in INFORMATION else logging.ERROR if kind in ERRORS else logging.WARNING
-    assert record.levelno == expected
-    assert record.getMessage() == f"/claims: {kind}: what happened"
+def repair(directory: Path) -> None:
+    damage.flip_bit(directory, "a")
+    recover(directory)
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_a_line_of_the_log_says_what_happened_and_why(reason: Reason, caplog: pytest.LogCaptureFixture) -> None:
-    Events().emit(Event(EventKind.DAMAGE, "/claims/a.json", "800 bytes", "a", reason))
-
-    assert caplog.messages == [f"/claims/a.json: damage ({reason}): 800 bytes"]
+def roll_back(directory: Path) -> None:
+    damage.ruin(directory, "a")
+    recover(directory)
 
 
-@pytest.mark.parametrize(
-    ("harm", "kind", "level"),
-    [(damage.flip_bit, EventKind.RECOVERED, "INFO"), (damage.ruin, EventKind.ROLLED_BACK, "WARNING")],
-    ids=["an exact repair", "a rollback"],
-)
-def test_a_rollback_is_a_warning_and_an_exact_repair_is_not(
-    directory: Path, caplog: pytest.LogCaptureFixture, harm: Callable[[Path, str], object], kind: EventKind, level: str
+def read_as_another_type(directory: Path) -> None:
+    with CheckpointManager(directory, Schema("Lease", type=dict[str, int])) as manager:
+        manager.load()
+
+
+LEVELS: dict[EventKind, tuple[Callable[[Path], None], str]] = {
+    EventKind.STALE_FILES: (leave_a_temp_file, "INFO"),  # nothing is lost
+    EventKind.RECOVERED: (repair, "INFO"),
+    EventKind.ROLLED_BACK: (roll_back, "WARNING"),
+    EventKind.SCHEMA_MISMATCH: (read_as_another_type, "ERROR"),  # the program is wrong
+}
+
+
+@pytest.mark.parametrize("kind", LEVELS)
+def test_an_event_is_a_warning_unless_nothing_is_lost_or_the_program_is_wrong(
+    directory: Path, caplog: pytest.LogCaptureFixture, kind: EventKind
 ) -> None:
     caplog.set_level(logging.DEBUG, "checkpointmanager")
+    provoke, level = LEVELS[kind]
     with CheckpointManager(directory, LEASES) as manager:
         manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
-        harm(directory, "a")
-        manager.recover_checkpoint("a", rollback=True)
 
-    last = caplog.records[-1].__dict__
-    assert (last["event"], last["levelname"]) == (kind, level)
-    assert f"a.json: {kind} ({Reason.CHECKSUM_MISMATCH}): " in caplog.messages[-1]
+    provoke(directory)
+    CheckpointManager(directory, LEASES).close()
+
+    assert (kind, level) in [(record.__dict__["event"], record.levelname) for record in caplog.records]
 
 
-def test_an_interrupt_in_the_callback_costs_no_other_event() -> None:
-    seen: list[str] = []
+def test_an_interrupt_in_the_callback_costs_no_other_event(directory: Path) -> None:
+    seen: list[Event] = []
 
     def interrupt(event: Event) -> None:
-        seen.append(event.detail)
+        seen.append(event)
         if len(seen) == 1:
             raise KeyboardInterrupt
 
-    locks = KeyLocks()
-    events = Events(interrupt, locks=locks)
-    with locks.locked("a"):
-        for number in range(3):
-            events.emit(Event(EventKind.SLOW_SYNC, "/claims", str(number)))
-    with pytest.raises(KeyboardInterrupt):
-        events.deliver()
-    events.emit(Event(EventKind.SLOW_SYNC, "/claims", "3"))
-    assert seen == ["0", "1", "2", "3"]
+    with CheckpointManager(directory, LEASES, on_event=interrupt) as manager:
+        for key in "abc":
+            (directory / f"{key}.json").write_bytes(b"")
+        with pytest.raises(KeyboardInterrupt), manager.batch() as batch:
+            for key in "abc":
+                batch.create_checkpoint(key, NEW)
+        manager.load()
+        manager.update_checkpoint("a", lambda lease: lease)
+        (directory / "d.json").write_bytes(b"")
+        manager.verify()
+    assert sorted((event.key, event.kind) for event in seen) == [
+        *((key, kind) for key in "abc" for kind in (EventKind.DAMAGE, EventKind.QUARANTINED)),
+        ("d", EventKind.DAMAGE),
+    ]
 
 
 @pytest.mark.parametrize("sharing", [False, True])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,8 +27,6 @@ from checkpointmanager.testing import damage
 from ..contents import names, quarantined
 from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
 
-NEWER = Schema("Lease", version=2, type=Lease)
-
 
 def test_what_was_created_is_got(manager: LeaseManager) -> None:
     created = manager.create_checkpoint("pod-7", OLD)
@@ -48,29 +48,19 @@ def test_a_closed_directory_has_one_file_per_checkpoint(real_directory: Path) ->
     assert (real_directory / "a.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_create_replaces(manager: LeaseManager) -> None:
-    manager.create_checkpoint("a", OLD)
-    manager.create_checkpoint("a", NEW)
-
-    assert manager.get_checkpoint("a").data == NEW
-
-
-def test_create_without_overwrite_refuses_an_existing_checkpoint(manager: LeaseManager, directory: Path) -> None:
+@pytest.mark.parametrize("damaged", [False, True])
+def test_create_without_overwrite_refuses_an_existing_checkpoint(
+    manager: LeaseManager, directory: Path, damaged: bool
+) -> None:
     manager.create_checkpoint("a", OLD, overwrite=False)
+    if damaged:
+        (directory / "a.json").write_bytes(b"")
+    before = (directory / "a.json").read_bytes()
 
     with pytest.raises(CheckpointExists, match=str(directory / "a.json")):
         manager.create_checkpoint("a", NEW, overwrite=False)
 
-    assert manager.get_checkpoint("a").data == OLD
-
-
-def test_create_without_overwrite_refuses_damaged_bytes_too(manager: LeaseManager, directory: Path) -> None:
-    (directory / "a.json").write_bytes(b"")
-
-    with pytest.raises(CheckpointExists):
-        manager.create_checkpoint("a", NEW, overwrite=False)
-
-    assert (directory / "a.json").read_bytes() == b""
+    assert (directory / "a.json").read_bytes() == before
     assert quarantined(directory) == []
 
 
@@ -118,8 +108,8 @@ def test_keys_are_listed_sorted_also_the_damaged_ones(manager: LeaseManager, dir
     assert "notes" not in manager
 
 
-def test_an_empty_manager_is_empty(manager: LeaseManager) -> None:
-    assert (list(manager), len(manager), "a" in manager) == ([], 0, False)
+def test_an_empty_manager_is_empty_and_true(manager: LeaseManager) -> None:
+    assert (list(manager), len(manager), "a" in manager, bool(manager)) == ([], 0, False, True)
 
 
 def test_generations_count_on_after_a_restart(directory: Path) -> None:
@@ -127,15 +117,6 @@ def test_generations_count_on_after_a_restart(directory: Path) -> None:
         with CheckpointManager(directory, LEASES) as manager:
             assert manager.create_checkpoint("a", Lease("a", generation)).generation == generation
             assert manager.get_checkpoint("a").generation == generation
-
-
-def test_a_key_that_was_removed_has_no_previous_generation(manager: LeaseManager) -> None:
-    manager.create_checkpoint("a", OLD)
-    manager.create_checkpoint("a", NEW)
-    manager.remove_checkpoint("a")
-
-    assert manager.create_checkpoint("a", OLD).generation == 4, "the removal was the third"
-    assert manager.previous_checkpoint("a") is None
 
 
 def test_generations_start_again_when_the_owner_of_a_removed_key_has_closed(directory: Path) -> None:
@@ -174,34 +155,25 @@ def test_the_same_value_is_written_again_after_a_restart(directory: Path) -> Non
             assert not manager.create_checkpoint("a", OLD).unchanged
 
 
-def test_the_same_value_is_written_again_under_sharing(directory: Path) -> None:
-    with CheckpointManager(directory, LEASES, sharing=True) as manager:
-        for generation in (1, 2):
-            written = manager.create_checkpoint("a", OLD)
-            assert (written.unchanged, written.generation) == (False, generation)
+LOOKS: dict[str, Callable[[LeaseManager], object]] = {
+    "get": lambda manager: manager.get_checkpoint("a", None),
+    "update": lambda manager: manager.update_checkpoint("a", lambda lease: lease),
+    "in": lambda manager: "a" in manager,
+    "verify": lambda manager: manager.verify(),
+    "load": lambda manager: manager.load(),
+    "recover": lambda manager: manager.recover_checkpoint("a"),
+}
 
 
-@pytest.mark.parametrize("look", ["get", "update", "in", "verify", "load", "recover"])
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("missing", [False, True], ids=["damaged", "missing"])
 def test_what_was_seen_missing_or_damaged_is_not_taken_for_unchanged(
-    manager: LeaseManager, directory: Path, look: str
+    manager: LeaseManager, directory: Path, look: str, missing: bool
 ) -> None:
     manager.create_checkpoint("a", OLD)
-    if look == "in":
-        (directory / "a.json").unlink()
-        assert "a" not in manager
-    elif look == "verify":
-        damage.ruin(directory, "a")
-        assert manager.verify().problems
-    elif look == "load":
-        damage.ruin(directory, "a")
-        assert manager.load().problems
-    elif look == "recover":
-        damage.ruin(directory, "a")
-        manager.recover_checkpoint("a")
-    else:
-        (directory / "a.json").unlink()
-        with pytest.raises(CheckpointNotFound):
-            manager.get_checkpoint("a") if look == "get" else manager.update_checkpoint("a", lambda lease: lease)
+    (directory / "a.json").unlink() if missing else damage.ruin(directory, "a")
+    with suppress(CheckpointNotFound, CorruptCheckpoint):
+        LOOKS[look](manager)
 
     assert not manager.create_checkpoint("a", OLD).unchanged
     assert manager.get_checkpoint("a").data == OLD
@@ -238,47 +210,32 @@ def test_a_file_over_the_limit_is_not_read(directory: Path) -> None:
         assert caught.value.reason is Reason.TOO_LARGE
 
 
-def test_another_kind_is_neither_read_nor_overwritten_but_may_be_removed(directory: Path) -> None:
-    with CheckpointManager(directory, LEASES) as manager:
+@pytest.mark.parametrize(
+    ("theirs", "error", "text"),
+    [
+        (Schema("Claim", type=Lease), WrongKind, "'Claim' where 'Lease'"),
+        (Schema("Lease", version=2, type=Lease), CheckpointTooNew, "written by a newer program"),
+    ],
+)
+def test_what_another_program_wrote_is_neither_read_nor_overwritten_but_may_be_removed(
+    directory: Path, theirs: Schema[Lease], error: type[Exception], text: str
+) -> None:
+    with CheckpointManager(directory, theirs) as manager:
         manager.create_checkpoint("a", OLD)
     before = (directory / "a.json").read_bytes()
 
-    with CheckpointManager(directory, Schema("Claim", type=Lease)) as manager:
+    with CheckpointManager(directory, LEASES) as manager:
         for refused in (
             lambda: manager.get_checkpoint("a"),
+            lambda: manager.get_checkpoint("a", None),
             lambda: manager.create_checkpoint("a", NEW),
             lambda: manager.update_checkpoint("a", lambda lease: lease),
             lambda: manager.recover_checkpoint("a", rollback=True),
+            lambda: manager.plan_recovery("a"),
         ):
-            with pytest.raises(WrongKind, match="'Lease' where 'Claim'"):
+            with pytest.raises(error, match=text):
                 refused()
         assert (directory / "a.json").read_bytes() == before
         manager.remove_checkpoint("a")
         assert "a" not in manager
         assert quarantined(directory) == []
-
-
-def test_a_checkpoint_of_a_newer_program_is_not_overwritten(directory: Path) -> None:
-    with CheckpointManager(directory, NEWER) as manager:
-        manager.create_checkpoint("a", OLD)
-    before = (directory / "a.json").read_bytes()
-
-    with CheckpointManager(directory, LEASES) as manager:
-        for refused in (
-            lambda: manager.get_checkpoint("a"),
-            lambda: manager.create_checkpoint("a", NEW),
-            lambda: manager.update_checkpoint("a", lambda lease: lease),
-            lambda: manager.recover_checkpoint("a", rollback=True),
-        ):
-            with pytest.raises(CheckpointTooNew, match="written by a newer program"):
-                refused()
-        assert (directory / "a.json").read_bytes() == before
-        assert quarantined(directory) == []
-        manager.remove_checkpoint("a")
-        assert len(manager) == 0
-
-
-def test_an_empty_manager_is_true(manager: LeaseManager) -> None:
-    assert len(manager) == 0
-    assert manager
-    assert (manager or None) is manager

@@ -2,79 +2,86 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import time
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from checkpointmanager import CheckpointManager, FileStore, MemoryStore
-from checkpointmanager._readahead import AHEAD, PROBED, read_ahead
+
+from ..processes import open_descriptors
+
+PROBED = 32  # files, before anything is announced
+AHEAD = 512  # files
 
 
-class WatchedStore(MemoryStore):
-    """Notes the announced keys, and the keys that were read without an announcement."""
+class Announced(MemoryStore):
+    """Notes the announced keys, the keys that were read without an announcement, and how far ahead they were."""
 
     def __init__(self, count: int) -> None:
-        super().__init__()
-        self.prefetched: list[str] = []
-        self.surprises: list[str] = []
-        with CheckpointManager(self) as manager, manager.batch() as batch:
+        filled = MemoryStore()
+        with CheckpointManager(filled) as manager, manager.batch() as batch:
             for number in range(count):
                 batch.create_checkpoint(f"key-{number:04}", number)
-        self.surprises.clear()
+        super().__init__()
+        self.current = filled.current
+        self.announced: list[str] = []
+        self.surprises: list[str] = []
+        self.reads = self.most_ahead = 0
 
-    def prefetch(self, keys: Any) -> None:
-        self.prefetched += keys
+    def prefetch(self, keys: Sequence[str]) -> None:
+        self.announced += keys
+        self.most_ahead = max(self.most_ahead, len(self.announced) - self.reads)
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
-        if key not in self.prefetched:
+        self.reads += 1
+        if key not in self.announced:
             self.surprises.append(key)
         return super().read(key, previous=previous)
 
 
 @pytest.fixture
-def slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkpointmanager._readahead.SLOW_SECONDS", 0.0)
+def slow_disk() -> Any:
+    """Every look at the clock finds it one second later."""
+    with mock.patch.object(time, "perf_counter", side_effect=itertools.count(0.0, 1.0)):
+        yield
+
+
+WAYS: dict[str, Callable[[CheckpointManager[Any]], int]] = {
+    "load": lambda manager: len(manager.load().checkpoints),
+    "verify": lambda manager: manager.verify().intact,
+}
 
 
 @pytest.mark.usefixtures("slow_disk")
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("count", [PROBED - 1, PROBED, PROBED + 1, PROBED + AHEAD, PROBED + 3 * AHEAD + 1])
-def test_when_the_first_files_are_slow_the_store_expects_all_others(count: int) -> None:
-    store = WatchedStore(count)
+def test_when_the_first_files_are_slow_all_others_are_announced_at_most_two_windows_ahead(count: int, way: str) -> None:
+    store = Announced(count)
 
-    assert len(CheckpointManager(store).load().checkpoints) == count
+    assert WAYS[way](CheckpointManager(store)) == count
 
     keys = sorted(store.keys())
     assert store.surprises == keys[1:PROBED]
-    assert store.prefetched == keys[:1] + keys[PROBED:]
+    assert store.announced == keys[:1] + keys[PROBED:]
+    assert store.most_ahead <= 1 + 2 * AHEAD
 
 
-@pytest.mark.usefixtures("slow_disk")
-def test_verify_reads_ahead_as_well() -> None:
-    store = WatchedStore(PROBED + 2)
-    assert CheckpointManager(store).verify().intact == PROBED + 2
-    assert store.surprises == sorted(store.keys())[1:PROBED]
-
-
-@pytest.mark.usefixtures("slow_disk")
-def test_no_more_is_prefetched_than_two_windows_at_a_time() -> None:
-    store = WatchedStore(PROBED + 4 * AHEAD)
-    for read, _ in enumerate(read_ahead(store, sorted(store.keys()))):
-        assert len(store.prefetched) <= 1 + max(0, read - PROBED) + 2 * AHEAD
-
-
-def test_from_the_page_cache_only_the_first_file_is_prefetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkpointmanager._readahead.SLOW_SECONDS", 3600.0)
-    store = WatchedStore(100)
-
-    assert len(CheckpointManager(store).load().checkpoints) == 100
-    assert store.prefetched == ["key-0000"]
+def test_from_the_page_cache_only_the_first_file_is_announced() -> None:
+    store = Announced(100)
+    with mock.patch.object(time, "perf_counter", return_value=0.0):
+        assert len(CheckpointManager(store).load().checkpoints) == 100
+    assert store.announced == ["key-0000"]
 
 
 def test_the_kernel_gets_a_hint_for_the_file_and_for_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hints: list[tuple[str, int, int]] = []
 
@@ -82,26 +89,12 @@ def test_the_kernel_gets_a_hint_for_the_file_and_for_nothing_else(
         hints.append((os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")), os.lseek(descriptor, 0, 1), advice))
 
     monkeypatch.setattr(os, "posix_fadvise", fadvise)
-    with CheckpointManager(tmp_path / "claims") as manager:
-        manager.create_checkpoint("a", 1)
-        manager.create_checkpoint("b", 1)
-    with closing(FileStore(tmp_path / "claims", read_only=True)) as store:
-        store.prefetch(["a"])
-    assert hints == [("a.json", 0, os.POSIX_FADV_WILLNEED)]
-
-
-def test_what_is_gone_or_no_file_is_passed_over(directory: Path) -> None:
     with closing(FileStore(directory)) as store:
+        for key in "ab":
+            (directory / f"{key}.json").write_bytes(b"1")
         (directory / "folder.json").mkdir()
         (directory / "link.json").symlink_to("elsewhere")
-        store.prefetch(["gone", "folder", "link"])
-
-
-def test_expecting_leaves_no_descriptor_open(tmp_path: Path) -> None:
-    with CheckpointManager(tmp_path / "claims") as manager:
-        manager.create_checkpoint("a", 1)
-        store = FileStore(tmp_path / "claims", read_only=True)
-        before = os.listdir("/proc/self/fd")
-        store.prefetch(["a"] * 50)
-        assert os.listdir("/proc/self/fd") == before
-        store.close()
+        before = open_descriptors()
+        store.prefetch(["gone", "folder", "link", *["a"] * 50])
+        assert open_descriptors() == before
+    assert set(hints) - {("folder.json", 0, os.POSIX_FADV_WILLNEED)} == {("a.json", 0, os.POSIX_FADV_WILLNEED)}

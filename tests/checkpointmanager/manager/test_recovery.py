@@ -1,11 +1,13 @@
-"""recover_checkpoint: an exact repair where it can be proved, a rollback only on request, else nothing.
+"""Recovery: an exact repair where it can be proved, a rollback or a removal only on request, else nothing.
 
-It carries out a plan: test_recovery_plan.py has what a plan says, and when nothing is done.
+plan_recovery says what could be done and at what cost, and touches nothing; recover_checkpoint also applies it.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +15,21 @@ import pytest
 
 from checkpointmanager import (
     CheckpointManager,
+    CheckpointNotFound,
     CheckpointWriteFailed,
     Event,
     EventKind,
+    InvalidKey,
     MemoryStore,
     Outcome,
+    PlanOutdated,
     Reason,
     Schema,
 )
-from checkpointmanager.format import Damaged
+from checkpointmanager.format import MAX_GENERATION, Damaged, open_any, seal
 from checkpointmanager.testing import damage
 
-from ..contents import quarantined
+from ..contents import names, quarantined
 from ..leases import BOOT, LEASES, NEW, OLD, Lease, LeaseManager
 
 
@@ -32,50 +37,82 @@ def kinds(events: list[Event]) -> list[EventKind]:
     return [event.kind for event in events]
 
 
+def everything(directory: Path) -> dict[str, tuple[bytes, int]]:
+    return {path.name: (path.read_bytes(), path.stat().st_ino) for path in directory.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def twice(manager: LeaseManager) -> LeaseManager:
+    """Key a is OLD in generation 1, and NEW in generation 2."""
+    manager.create_checkpoint("a", OLD)
+    manager.create_checkpoint("a", NEW)
+    return manager
+
+
+def test_a_whole_checkpoint_needs_nothing(twice: LeaseManager, directory: Path, events: list[Event]) -> None:
+    before = everything(directory)
+
+    plan = twice.plan_recovery("a")
+
+    assert (plan.key, plan.path) == ("a", str(directory / "a.json"))
+    assert (plan.outcome, plan.exact, plan.lost, plan.rollback_to) == (Outcome.INTACT, False, "nothing", 0)
+    assert (plan.reason, plan.damage) == (None, "")
+    assert plan.apply(rollback=True, discard=True).outcome is Outcome.INTACT
+    assert everything(directory) == before
+    assert events == []
+
+
 @pytest.mark.parametrize("byte", [0, 12, 20, 40, -20, -2, -1])
 def test_a_flipped_bit_is_repaired_exactly(
-    manager: LeaseManager, directory: Path, events: list[Event], byte: int
+    twice: LeaseManager, directory: Path, events: list[Event], byte: int
 ) -> None:
-    manager.create_checkpoint("a", OLD)
     good = (directory / "a.json").read_bytes()
     damage.flip_bit(directory, "a", byte * 8)
     damaged = (directory / "a.json").read_bytes()
+    before = everything(directory)
 
-    recovery = manager.recover_checkpoint("a")
+    plan = twice.plan_recovery("a")
 
-    assert recovery.outcome is Outcome.REPAIRED
-    assert (directory / "a.json").read_bytes() == good
-    assert quarantined(directory) == [damaged]
-    assert Path(recovery.quarantined).read_bytes() == damaged
-    assert kinds(events) == [EventKind.DAMAGE, EventKind.QUARANTINED, EventKind.RECOVERED]
-
-
-def test_trailing_bytes_are_cut_off(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("a", OLD)
-    good = (directory / "a.json").read_bytes()
-    (directory / "a.json").write_bytes(good + b"\0\0rubbish")
-
-    assert manager.recover_checkpoint("a").outcome is Outcome.REPAIRED
-    assert (directory / "a.json").read_bytes() == good
-
-
-def test_a_rollback_needs_consent(manager: LeaseManager, directory: Path, events: list[Event]) -> None:
-    manager.create_checkpoint("a", OLD)
-    manager.create_checkpoint("a", NEW)
-    damage.ruin(directory, "a")
-    damaged = (directory / "a.json").read_bytes()
-
-    recovery = manager.recover_checkpoint("a")
-
-    assert recovery.outcome is Outcome.NEEDS_ROLLBACK
-    assert recovery.rollback_to == 1
-    assert "generation 1" in recovery.detail
-    assert (directory / "a.json").read_bytes() == damaged
-    assert quarantined(directory) == []
+    assert (plan.outcome, plan.exact, plan.lost, plan.rollback_to) == (Outcome.REPAIRED, True, "nothing", 0)
+    assert plan.reason is Reason.CHECKSUM_MISMATCH
+    assert "bit 0 of byte" in plan.detail
+    assert everything(directory) == before
     assert kinds(events) == [EventKind.DAMAGE]
 
+    recovery = twice.recover_checkpoint("a")
 
-def test_a_rollback_gives_the_old_data_a_generation_above_all_seen(directory: Path) -> None:
+    assert (recovery.outcome, recovery.detail) == (Outcome.REPAIRED, plan.detail)
+    assert (directory / "a.json").read_bytes() == good
+    assert Path(recovery.quarantined).read_bytes() == damaged
+    assert quarantined(directory) == [damaged]
+    assert kinds(events)[-2:] == [EventKind.QUARANTINED, EventKind.RECOVERED]
+    with pytest.raises(PlanOutdated):
+        plan.apply()
+    assert twice.create_checkpoint("a", OLD).generation == 3
+
+
+def test_a_rollback_says_what_it_costs_and_needs_consent(
+    twice: LeaseManager, directory: Path, events: list[Event]
+) -> None:
+    damage.ruin(directory, "a")
+    before = everything(directory)
+
+    plan = twice.plan_recovery("a")
+
+    assert (plan.outcome, plan.exact, plan.rollback_to) == (Outcome.NEEDS_ROLLBACK, False, 1)
+    assert plan.lost == "what was written after generation 1"
+    for without_consent in (plan.apply(discard=True), twice.recover_checkpoint("a")):
+        assert (without_consent.outcome, without_consent.rollback_to) == (Outcome.NEEDS_ROLLBACK, 1)
+        assert "generation 1" in without_consent.detail
+    assert everything(directory) == before
+    assert {*kinds(events)} == {EventKind.DAMAGE}
+
+    assert plan.apply(rollback=True).outcome is Outcome.ROLLED_BACK
+    assert (twice.get_checkpoint("a").data, twice.get_checkpoint("a").generation) == (OLD, 3)
+    assert not twice.create_checkpoint("a", NEW).unchanged, "the lost value is written again"
+
+
+def test_a_rollback_keeps_the_boot_and_the_time_of_its_data(directory: Path) -> None:
     with CheckpointManager(directory, LEASES, boot_id="boot-before") as manager:
         before = manager.create_checkpoint("a", OLD)
         manager.create_checkpoint("a", NEW)
@@ -83,63 +120,87 @@ def test_a_rollback_gives_the_old_data_a_generation_above_all_seen(directory: Pa
     damaged = (directory / "a.json").read_bytes()
 
     with CheckpointManager(directory, LEASES, boot_id=BOOT) as manager:
-        recovery = manager.recover_checkpoint("a", rollback=True)
+        assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.ROLLED_BACK
         found = manager.get_checkpoint("a")
 
-    assert recovery.outcome is Outcome.ROLLED_BACK
-    assert found.data == OLD
-    assert found.generation == 3
+    assert (found.data, found.generation) == (OLD, 3)
     assert (found.boot, found.written) == (before.boot, before.written), "they say when the data was true"
     assert found.from_this_boot is False
     assert quarantined(directory) == [damaged]
 
 
-def test_a_rollback_from_bytes_that_state_nothing_goes_above_the_previous_generation(
-    manager: LeaseManager, directory: Path
-) -> None:
-    for n in range(5):
-        manager.create_checkpoint("a", Lease("a", n))
-    (directory / "a.json").write_bytes(bytes(300))
-
-    manager.recover_checkpoint("a", rollback=True)
-
-    assert manager.get_checkpoint("a").data == Lease("a", 3)
-    assert manager.get_checkpoint("a").generation == 6
-    assert manager.create_checkpoint("a", NEW).generation == 7
-
-
-def test_a_rollback_goes_above_the_generation_that_the_damaged_bytes_state(
-    manager: LeaseManager, directory: Path
+@pytest.mark.parametrize("states_nothing", [False, True])
+def test_a_rollback_goes_above_every_generation_that_is_stated(
+    manager: LeaseManager, directory: Path, states_nothing: bool
 ) -> None:
     for n in range(9):
         manager.create_checkpoint("a", Lease("a", n))
         if n == 3:
             fourth = (directory / "a.json").read_bytes()
     damage.ruin(directory, "a")
-    (directory / ".previous-a").write_bytes(fourth)  # as a failed write may leave it: older by more than one
+    if states_nothing:
+        (directory / "a.json").write_bytes(bytes(300))
+    else:
+        (directory / ".previous-a").write_bytes(fourth)  # as a failed write may leave it: older by more than one
 
     manager.recover_checkpoint("a", rollback=True)
 
-    assert manager.get_checkpoint("a").data == Lease("a", 3)
+    assert manager.get_checkpoint("a").data == Lease("a", 7 if states_nothing else 3)
     assert manager.get_checkpoint("a").generation == 10
+    assert manager.create_checkpoint("a", NEW).generation == 11
 
 
-def test_what_cannot_be_recovered_is_not_taken_for_unchanged(manager: LeaseManager, directory: Path) -> None:
+def test_what_is_hopeless_is_left_unless_it_is_to_be_discarded(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     damage.ruin(directory, "a")
-    manager.recover_checkpoint("a")
+    damaged = (directory / "a.json").read_bytes()
+    before = everything(directory)
 
-    assert not manager.create_checkpoint("a", OLD).unchanged
-    assert manager.get_checkpoint("a").data == OLD
+    plan = manager.plan_recovery("a")
+
+    assert (plan.outcome, plan.lost, plan.rollback_to) == (Outcome.HOPELESS, "all of it", 0)
+    assert plan.apply(rollback=True).outcome is Outcome.HOPELESS
+    assert everything(directory) == before
+
+    discarded = plan.apply(discard=True)
+    assert discarded.outcome is Outcome.DISCARDED
+    assert Path(discarded.quarantined).read_bytes() == damaged
+    assert manager.get_checkpoint("a", None) is None
 
 
-@pytest.mark.parametrize("schema", [Schema("Lease", version=2, type=Lease), Schema("Other", type=Lease)], ids=repr)
-def test_bytes_that_would_be_whole_but_another_programs_are_not_put_back(
-    directory: Path, schema: Schema[Lease]
+def torn(directory: Path) -> None:
+    damage.ruin(directory, "a", previous=True)
+
+
+def of_another_key(directory: Path) -> None:
+    (directory / ".previous-a").write_bytes((directory / ".previous-b").read_bytes())
+
+
+@pytest.mark.parametrize("spoil", [torn, of_another_key])
+def test_a_previous_generation_that_is_not_this_keys_is_not_rolled_back_to(
+    twice: LeaseManager, directory: Path, spoil: Callable[[Path], None]
+) -> None:
+    twice.create_checkpoint("b", OLD)
+    twice.create_checkpoint("b", NEW)
+    damage.ruin(directory, "a")
+    spoil(directory)
+
+    assert twice.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
+
+
+@pytest.mark.parametrize(
+    ("schema", "key"),
+    [(Schema("Lease", version=2, type=Lease), "a"), (Schema("Other", type=Lease), "a"), (LEASES, "b")],
+    ids=["a newer program", "another kind", "another key"],
+)
+def test_bytes_that_would_be_whole_but_belong_elsewhere_are_not_put_back(
+    directory: Path, schema: Schema[Lease], key: str
 ) -> None:
     with CheckpointManager(directory, schema) as theirs:
-        theirs.create_checkpoint("a", OLD)
-        theirs.create_checkpoint("a", NEW)
+        theirs.create_checkpoint(key, OLD)
+        theirs.create_checkpoint(key, NEW)
+    if key != "a":
+        os.rename(directory / f"{key}.json", directory / "a.json")
     damage.flip_bit(directory, "a")
     damaged = (directory / "a.json").read_bytes()
 
@@ -148,139 +209,233 @@ def test_bytes_that_would_be_whole_but_another_programs_are_not_put_back(
     assert (directory / "a.json").read_bytes() == damaged
 
 
-def test_a_torn_previous_generation_is_not_rolled_back_to(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("a", OLD)
-    manager.create_checkpoint("a", NEW)
-    damage.ruin(directory, "a")
-    damage.ruin(directory, "a", previous=True)
-
-    assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
-
-
-def test_the_previous_generation_of_another_key_is_not_rolled_back_to(manager: LeaseManager, directory: Path) -> None:
-    for key in "ab":
-        manager.create_checkpoint(key, OLD)
-        manager.create_checkpoint(key, NEW)
-    damage.ruin(directory, "a")
-    (directory / ".previous-a").write_bytes((directory / ".previous-b").read_bytes())
-
-    assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
-
-
-@pytest.mark.parametrize("stand_in", ["symlink", "dangling", "folder"])
-def test_what_is_no_file_is_not_replaced_until_somebody_moves_it_away(
-    manager: LeaseManager, directory: Path, stand_in: str
+@pytest.mark.parametrize("previous", [False, True])
+def test_a_folder_is_neither_replaced_nor_discarded_until_somebody_moves_it_away(
+    manager: LeaseManager, directory: Path, previous: bool
 ) -> None:
-    manager.create_checkpoint("a", OLD)
-    manager.create_checkpoint("a", NEW)
-    target, name = directory.parent / "target", directory / "a.json"
-    if stand_in == "symlink":
-        target.write_bytes(b"untouched")
-    name.unlink()
-    name.mkdir() if stand_in == "folder" else name.symlink_to(target)
+    for lease in (OLD, NEW)[: 1 + previous]:
+        manager.create_checkpoint("a", lease)
+    damage.replace_by_directory(directory, "a")
 
     with pytest.raises(CheckpointWriteFailed, match="move it away") as refused:
-        manager.recover_checkpoint("a", rollback=True)
+        manager.plan_recovery("a").apply(rollback=previous, discard=not previous)
     assert (refused.value.errno, refused.value.in_doubt) == (errno.EISDIR, False)
-    assert name.is_dir() if stand_in == "folder" else name.is_symlink()
-    assert target.read_bytes() == b"untouched" if stand_in == "symlink" else not target.exists()
+    assert (directory / "a.json").is_dir()
 
-    name.rmdir() if stand_in == "folder" else name.unlink()
-    name.write_bytes(b"")
-    assert manager.recover_checkpoint("a", rollback=True).outcome is Outcome.ROLLED_BACK
-    assert manager.get_checkpoint("a").data == OLD
-
-
-class Short(MemoryStore):
-    """Out of descriptors for the first few reads."""
-
-    shortage = 0
-
-    def read(self, key: str, *, previous: bool = False) -> bytes:
-        if self.shortage:
-            self.shortage -= 1
-            raise Damaged(Reason.UNREADABLE, "Too many open files", errno=errno.EMFILE)
-        return super().read(key, previous=previous)
+    (directory / "a.json").rmdir()
+    (directory / "a.json").write_bytes(b"")
+    recovered = manager.recover_checkpoint("a", rollback=True)
+    assert recovered.outcome is (Outcome.ROLLED_BACK if previous else Outcome.HOPELESS)
 
 
-def test_a_shortage_of_descriptors_causes_no_rollback() -> None:
-    store = Short()
-    manager: CheckpointManager[Any] = CheckpointManager(store)
-    manager.create_checkpoint("a", 1)
-    manager.create_checkpoint("a", 2)
-    store.shortage = 2
-
-    with pytest.raises(CheckpointWriteFailed, match="Too many open files"):
-        manager.recover_checkpoint("a", rollback=True)
-    assert manager.get_checkpoint("a").data == 2
-
-
-def test_a_shortage_during_a_repair_causes_no_rollback(
-    manager: LeaseManager, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manager.create_checkpoint("a", OLD)
-    manager.create_checkpoint("a", NEW)
-    damage.flip_bit(directory, "a")
-    damaged = (directory / "a.json").read_bytes()
-    read, left = manager._store.read, iter([True])  # the second look, before damage is reported, fails
-
-    def reads(key: str, *, previous: bool = False) -> bytes:
-        if not previous and not next(left, False):
-            raise Damaged(Reason.UNREADABLE, "Too many open files", errno=errno.EMFILE)
-        return read(key, previous=previous)
-
-    monkeypatch.setattr(manager._store, "read", reads)
-    with pytest.raises(CheckpointWriteFailed, match="Too many open files"):
-        manager.recover_checkpoint("a", rollback=True)
-    assert (directory / "a.json").read_bytes() == damaged
-
-
-def test_a_repaired_checkpoint_counts_on(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("a", OLD)
-    manager.create_checkpoint("a", NEW)
-    damage.flip_bit(directory, "a")
-    manager.recover_checkpoint("a")
-
-    assert manager.get_checkpoint("a").generation == 2
-    assert manager.create_checkpoint("a", OLD).generation == 3
-    previous = manager.previous_checkpoint("a")
-    assert previous is not None
-    assert previous.generation == 2
-
-
-def test_bytes_that_would_be_whole_but_of_another_key_are_not_put_back(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("b", OLD)
-    (directory / "a.json").write_bytes((directory / "b.json").read_bytes())
-    damage.flip_bit(directory, "a")
-    damaged = (directory / "a.json").read_bytes()
-
-    assert manager.recover_checkpoint("a").outcome is Outcome.HOPELESS
-    assert (directory / "a.json").read_bytes() == damaged
-
-
-def test_writing_over_bytes_that_state_nothing_counts_on_from_the_previous_generation(directory: Path) -> None:
-    with CheckpointManager(directory, LEASES) as manager:
-        for n in range(5):
-            manager.create_checkpoint("a", Lease("a", n))
-    (directory / "a.json").write_bytes(bytes(300))
-
-    with CheckpointManager(directory, LEASES) as manager:
-        assert manager.create_checkpoint("a", NEW).generation == 6, "the fifth is lost, but existed"
-
-
-def test_an_exact_repair_restores_these_bytes_even_if_the_previous_generation_is_newer(real_directory: Path) -> None:
+def test_an_exact_repair_restores_these_bytes_even_if_the_previous_generation_is_newer(directory: Path) -> None:
     """Somebody went back to an older file on purpose; then one of its bits flipped."""
-    with CheckpointManager(real_directory) as manager:
+    with CheckpointManager(directory) as manager:
         manager.create_checkpoint("a", "chosen")
-        chosen = (real_directory / "a.json").read_bytes()
+        chosen = (directory / "a.json").read_bytes()
         manager.create_checkpoint("a", "newer")
         manager.create_checkpoint("a", "newest")
-    (real_directory / "a.json").write_bytes(chosen)
-    damage.flip_bit(real_directory, "a")
+    (directory / "a.json").write_bytes(chosen)
+    damage.flip_bit(directory, "a")
 
-    with CheckpointManager(real_directory) as manager:
+    with CheckpointManager(directory) as manager:
         assert manager.load(repair=True).checkpoints["a"].data == "chosen"
         previous = manager.previous_checkpoint("a")
         assert previous
         assert previous.data == "newer", "evidence, for whoever wants it"
-    assert (real_directory / "a.json").read_bytes() == chosen
+    assert (directory / "a.json").read_bytes() == chosen
+
+
+def test_what_does_not_exist_has_no_plan(manager: LeaseManager) -> None:
+    with pytest.raises(CheckpointNotFound):
+        manager.plan_recovery("a")
+    with pytest.raises(InvalidKey):
+        manager.plan_recovery("")
+
+
+def test_a_plan_takes_no_lock_and_another_manager_applies_it(twice: LeaseManager, directory: Path) -> None:
+    good = (directory / "a.json").read_bytes()
+    damage.flip_bit(directory, "a")
+    with CheckpointManager(directory, LEASES, read_only=True) as reader:
+        plan = reader.plan_recovery("a")
+        assert plan.exact
+        with pytest.raises(CheckpointWriteFailed, match="read_only"):
+            plan.apply()
+        with (
+            CheckpointManager(directory.parent / "other", LEASES) as other,
+            pytest.raises(ValueError, match="the plan is for"),
+        ):
+            plan.apply(manager=other)
+        assert plan.apply(manager=twice).outcome is Outcome.REPAIRED
+    assert (directory / "a.json").read_bytes() == good
+
+
+def test_there_is_no_rollback_beyond_the_last_generation(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", OLD)
+    header, data = open_any((directory / "a.json").read_bytes())
+    manager.close()
+    (directory / "a.json").write_bytes(b"")
+    (directory / ".previous-a").write_bytes(seal(header._replace(generation=MAX_GENERATION - 1), data))
+
+    with CheckpointManager(directory, LEASES) as again:
+        assert again.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
+        with pytest.raises(CheckpointWriteFailed, match="after which there is none"):
+            again.plan_recovery("a").apply(discard=True)
+
+
+# What has changed since the plan
+
+
+def write_anew(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", Lease("third"))
+
+
+def damage_more(manager: LeaseManager, directory: Path) -> None:
+    (directory / "a.json").write_bytes((directory / "a.json").read_bytes() + b"x")
+
+
+def remove(manager: LeaseManager, directory: Path) -> None:
+    manager.remove_checkpoint("a")
+
+
+def put_a_folder_there(manager: LeaseManager, directory: Path) -> None:
+    damage.replace_by_directory(directory, "a")
+
+
+@pytest.mark.parametrize("change", [write_anew, damage_more, remove, put_a_folder_there])
+@pytest.mark.parametrize("harm", [damage.flip_bit, damage.ruin, damage.empty, lambda *_: None])
+def test_a_file_that_has_changed_since_the_plan_is_left_alone(
+    twice: LeaseManager, directory: Path, harm: Any, change: Any
+) -> None:
+    harm(directory, "a")
+    plan = twice.plan_recovery("a")
+    change(twice, directory)
+    before = names(directory)
+
+    with pytest.raises(PlanOutdated, match="plan_recovery") as refused:
+        plan.apply(rollback=True, discard=True)
+    assert (refused.value.key, refused.value.path) == ("a", str(directory / "a.json"))
+    assert names(directory) == before
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_previous_generation_that_has_changed_since_the_plan_is_not_rolled_back_to(
+    twice: LeaseManager, directory: Path, gone: bool
+) -> None:
+    damage.ruin(directory, "a")
+    plan = twice.plan_recovery("a")
+    (directory / ".previous-a").unlink() if gone else torn(directory)
+
+    with pytest.raises(PlanOutdated):
+        plan.apply(rollback=True)
+    assert quarantined(directory) == []
+
+
+# A store that does not answer, or cannot keep
+
+
+class Failing(MemoryStore):
+    """Gives one answer per read of the current generation, then the truth; may fail to keep or to write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[bytes | Damaged] = []
+        self.previous_fails: Damaged | None = None
+        self.full = ""
+
+    def read(self, key: str, *, previous: bool = False) -> bytes:
+        answer: bytes | Damaged | None = self.previous_fails
+        if not previous:
+            answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Damaged):
+            raise answer
+        return answer if answer is not None else super().read(key, previous=previous)
+
+    def quarantine(self, key: str, reason: str) -> str:
+        if self.full == "quarantine":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().quarantine(key, reason)
+
+    def commit(self, changes: Any, *, together: bool = False) -> Any:
+        if self.full != "commit":
+            return super().commit(changes, together=together)
+        full = OSError(errno.ENOSPC, "No space left on device")
+        return {key: CheckpointWriteFailed(key, self.path, full, in_doubt=False) for key, *_ in changes}
+
+
+SHORTAGE = Damaged(Reason.UNREADABLE, "Too many open files", errno=errno.EMFILE)
+BAD_BLOCK = Damaged(Reason.UNREADABLE, "Input/output error", errno=errno.EIO)
+
+
+@pytest.fixture
+def store() -> Failing:
+    store = Failing()
+    with CheckpointManager(store, LEASES) as manager:
+        manager.create_checkpoint("a", OLD)
+        manager.create_checkpoint("a", NEW)
+    return store
+
+
+@pytest.mark.parametrize("full", ["quarantine", "commit"])
+@pytest.mark.parametrize("consent", ["rollback", "discard"])
+def test_what_cannot_be_kept_or_replaced_stays(store: Failing, full: str, consent: str) -> None:
+    store.current["a"] = b"ruined"
+    if consent == "discard":
+        del store.previous["a"]
+    plan = CheckpointManager(store, LEASES).plan_recovery("a")
+    store.full = full
+
+    with pytest.raises(CheckpointWriteFailed, match="No space left"):
+        plan.apply(rollback=consent == "rollback", discard=consent == "discard")
+    assert store.current["a"] == b"ruined"
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_a_disk_that_fails_to_read_a_good_file_costs_no_generation(store: Failing, looks: int) -> None:
+    """Whatever the plan saw, a file that is whole when the plan is applied is never replaced."""
+    manager = CheckpointManager(store, LEASES)
+    store.answers = [BAD_BLOCK] * looks
+
+    plan = manager.plan_recovery("a")
+    if looks == 1:
+        assert plan.outcome is Outcome.INTACT
+    else:
+        with pytest.raises(PlanOutdated):
+            plan.apply(rollback=True, discard=True)
+    assert manager.get_checkpoint("a").data == NEW
+
+
+SHORTAGES: dict[str, tuple[list[bytes | Damaged], Damaged | None]] = {
+    "at both looks": ([SHORTAGE] * 2, None),
+    "at the second look": ([b"damaged", SHORTAGE], None),
+    "at the previous generation": ([b"damaged"] * 2, SHORTAGE),
+}
+
+
+@pytest.mark.parametrize("when", SHORTAGES)
+def test_a_shortage_of_descriptors_is_no_damage_and_causes_no_rollback(store: Failing, when: str) -> None:
+    manager = CheckpointManager(store, LEASES)
+    store.answers, store.previous_fails = list(SHORTAGES[when][0]), SHORTAGES[when][1]
+
+    with pytest.raises(CheckpointWriteFailed, match="Too many open files"):
+        manager.recover_checkpoint("a", rollback=True)
+    assert manager.get_checkpoint("a").data == NEW
+
+
+def test_a_shortage_while_a_plan_is_applied_does_not_outdate_it(store: Failing) -> None:
+    manager = CheckpointManager(store, LEASES)
+    store.current["a"] += b"x"
+    plan = manager.plan_recovery("a")
+    store.answers = [SHORTAGE]
+
+    with pytest.raises(CheckpointWriteFailed, match="Too many open files"):
+        plan.apply()
+    assert plan.apply().outcome is Outcome.REPAIRED
+
+
+def test_no_plan_shows_data(manager: LeaseManager, directory: Path) -> None:
+    manager.create_checkpoint("a", Lease("s3cret"))
+    manager.create_checkpoint("a", Lease("s3cret-too"))
+    damage.ruin(directory, "a")
+    assert "s3cret" not in repr(manager.plan_recovery("a"))
+    assert os.fspath(directory) in repr(manager.plan_recovery("a"))

@@ -1,7 +1,8 @@
-"""What batches and transactions have in common: several changes are collected in a block, and made at its end."""
+"""Batches and transactions collect several changes in a block, and make them at its end; a batch makes each alone."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,16 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointManager, InvalidKey, UnstorableValue
-from checkpointmanager.testing import damage
+from checkpointmanager import (
+    BatchFailed,
+    CheckpointManager,
+    CheckpointTooNew,
+    CheckpointWriteFailed,
+    InvalidKey,
+    Schema,
+    UnstorableValue,
+)
+from checkpointmanager.testing import damage, failing
 
 from ..contents import names, quarantined
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
@@ -126,3 +135,73 @@ def test_damaged_bytes_are_kept_before_they_are_replaced_or_removed(
         previous = again.previous_checkpoint("a")
         assert previous
         assert previous.data == Lease("oldest a"), "the damaged generation does not become the previous one"
+
+
+# Of a batch each change is made alone, and afterwards memory holds exactly what is durable.
+
+
+@pytest.mark.parametrize("sharing", [False, True])
+def test_what_failed_is_listed_and_all_else_is_durable_and_remembered(real_directory: Path, sharing: bool) -> None:
+    with CheckpointManager(real_directory, LEASES, sharing=sharing) as manager:
+        manager.create_checkpoint("b", OLD)
+        with (
+            failing(real_directory, "write", errno.ENOSPC, nth=2),
+            pytest.raises(BatchFailed, match="1 of the batch failed") as caught,
+            manager.batch() as batch,
+        ):
+            for key in "abc":
+                batch.create_checkpoint(key, NEW)
+
+        failure = caught.value.failures["b"]
+        assert list(caught.value.failures) == ["b"]
+        assert isinstance(failure, CheckpointWriteFailed)
+        assert (failure.errno, failure.in_doubt, failure.key) == (errno.ENOSPC, False, "b")
+        assert (caught.value.errno, caught.value.in_doubt) == (errno.ENOSPC, False)
+        assert [manager.get_checkpoint(key).data for key in "abc"] == [NEW, OLD, NEW]
+        if not sharing:
+            assert [manager.create_checkpoint(key, NEW).unchanged for key in "abc"] == [True, False, True]
+        assert names(real_directory, ".tmp-") == []
+
+
+def test_a_removal_that_failed_in_a_shared_directory_is_listed(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES, sharing=True) as manager:
+        manager.create_checkpoint("a", OLD)
+        manager.create_checkpoint("b", OLD)
+        with (
+            failing(real_directory, "unlink", errno.EACCES, about="b.json"),
+            pytest.raises(BatchFailed) as caught,
+            manager.batch() as batch,
+        ):
+            batch.remove_checkpoint("a")
+            batch.remove_checkpoint("b")
+
+        assert list(caught.value.failures) == ["b"]
+        assert (caught.value.errno, caught.value.in_doubt) == (errno.EACCES, False)
+        assert list(manager) == ["b"]
+
+
+def test_a_checkpoint_of_a_newer_program_fails_alone(directory: Path) -> None:
+    with CheckpointManager(directory, Schema("Lease", 2, type=Lease)) as manager:
+        manager.create_checkpoint("newer", OLD)
+
+    with CheckpointManager(directory, LEASES, max_bytes=300) as manager:
+        with pytest.raises(BatchFailed) as caught, manager.batch() as batch:
+            batch.create_checkpoint("newer", NEW)
+            batch.create_checkpoint("large", Lease("x" * 300))
+            batch.create_checkpoint("fine", NEW)
+
+        assert isinstance(caught.value.failures["newer"], CheckpointTooNew)
+        assert isinstance(caught.value.failures["large"], UnstorableValue)
+        assert len(caught.value.failures) == 2
+        assert manager.get_checkpoint("fine").data == NEW
+        assert manager.list_checkpoints() == ["fine", "newer"]
+
+
+def test_a_batch_may_be_used_again(manager: LeaseManager) -> None:
+    batch = manager.batch()
+    with batch:
+        batch.create_checkpoint("a", OLD)
+    with batch:
+        batch.create_checkpoint("b", OLD)
+
+    assert list(manager) == ["a", "b"]

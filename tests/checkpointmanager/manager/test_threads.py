@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointManager, CheckpointNotFound, Event, EventKind
+from checkpointmanager import CheckpointManager, CheckpointNotFound, Event
 from checkpointmanager.testing import Call, watching
 
 from ..processes import LIMIT, Child, run_together, until
@@ -20,11 +20,6 @@ from ..processes import LIMIT, Child, run_together, until
 THREADS = 16
 WRITES = 40  # per thread
 RACE_SECONDS = 1.5
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path / "claims"
 
 
 @pytest.fixture
@@ -56,18 +51,6 @@ def test_sixteen_threads_on_one_key_make_generations_without_gap(
     assert last.data[1] == WRITES - 1
     assert quick.verify().intact == 1
     assert not [path for path in directory.iterdir() if path.name.startswith(".tmp-")]
-
-
-def test_sixteen_threads_on_keys_of_their_own(manager: CheckpointManager[Any]) -> None:
-    def write(thread: int) -> list[int]:
-        return [manager.create_checkpoint(f"claim-{thread}", n).generation for n in range(WRITES)]
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        assert list(pool.map(write, range(THREADS))) == [list(range(1, WRITES + 1))] * THREADS
-    loaded = manager.load()
-    assert not loaded.problems
-    assert {checkpoint.data for checkpoint in loaded.checkpoints.values()} == {WRITES - 1}
-    assert len(loaded.checkpoints) == THREADS
 
 
 def test_no_update_of_sixteen_threads_is_lost(quick: CheckpointManager[Any]) -> None:
@@ -136,32 +119,6 @@ def test_while_a_sync_hangs_readers_see_the_old_value_and_waiting_writers_share_
         assert first.result(LIMIT).generation == 2
         assert [other.result(LIMIT).generation for other in others] == [1] * 4
     assert 2 <= sum(call.name == "fdatasync" for call in calls) <= 3, "one of them may come before all have joined"
-
-
-def test_a_change_function_may_take_its_time_while_other_keys_are_written(manager: CheckpointManager[Any]) -> None:
-    manager.create_checkpoint("slow", 0)
-
-    def change(number: int) -> int:
-        with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(manager.create_checkpoint, "other", 1).result(LIMIT).generation == 1
-        return number + 1
-
-    assert manager.update_checkpoint("slow", change).data == 1
-
-
-def test_the_callback_may_use_the_manager_while_other_threads_write(directory: Path) -> None:
-    def on_event(event: Event) -> None:
-        if event.kind is EventKind.DAMAGE:
-            owner.create_checkpoint(event.key, "from the callback")
-
-    with CheckpointManager(directory, durability="atomic", on_event=on_event) as owner:
-        owner.create_checkpoint("claim", 1)
-        (directory / "claim.json").write_bytes(b"")
-        with ThreadPoolExecutor(4) as pool:
-            writing = pool.map(lambda n: owner.create_checkpoint("other", n), range(50))
-            assert list(owner.load().problems) == ["claim"]
-            list(writing)
-        assert owner.get_checkpoint("claim").data == "from the callback"
 
 
 def _torn_or_going_back(manager: CheckpointManager[Any], keys: list[str], stop: threading.Event) -> tuple[int, str]:
