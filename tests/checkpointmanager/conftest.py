@@ -1,4 +1,4 @@
-"""Few fixtures, named after things. No test in `directory` waits for a disk; in `real_directory` syncs are real."""
+"""Few fixtures, named after things. `directory` is on pyfakefs, `real_directory` on the disk."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import CheckpointManager, Event
 
@@ -16,8 +17,9 @@ from .signals import untraced
 
 
 @pytest.fixture
-def directory(real_directory: Path, no_waiting_for_the_disk: None) -> Path:
-    return real_directory
+def directory(fs: FakeFilesystem) -> Path:
+    fs.create_dir("/var/lib/agent")
+    return Path("/var/lib/agent/leases")
 
 
 @pytest.fixture

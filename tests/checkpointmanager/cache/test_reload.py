@@ -137,9 +137,9 @@ cache.close()
 """
 
 
-def test_a_process_that_is_really_out_of_descriptors_neither_resets_nor_condemns_a_file(directory: Path) -> None:
-    written(directory)
-    program = [sys.executable, "-c", OUT_OF_DESCRIPTORS, str(directory)]
+def test_a_process_that_is_really_out_of_descriptors_neither_resets_nor_condemns_a_file(real_directory: Path) -> None:
+    written(real_directory)
+    program = [sys.executable, "-c", OUT_OF_DESCRIPTORS, str(real_directory)]
     ended = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert not (directory / ".quarantine").exists()
+    assert not (real_directory / ".quarantine").exists()

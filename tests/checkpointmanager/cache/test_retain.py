@@ -132,15 +132,15 @@ def test_nothing_is_reported_as_damage(directory: Path) -> None:
 
 
 def test_a_retired_entry_is_listed_and_restored_by_checkpoint_verify(
-    directory: Path, capsys: pytest.CaptureFixture[str]
+    real_directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with filled(directory, 3) as cache:
+    with filled(real_directory, 3) as cache:
         cache.retain(lambda: ["k0", "k1"], complete=True)
-    assert main(["quarantine", "list", str(directory)]) == 0
+    assert main(["quarantine", "list", str(real_directory)]) == 0
     assert "retired" in capsys.readouterr().out
-    (copy,) = directory.glob(".quarantine/*.retired.json")
-    assert main(["restore", "--yes", "-d", str(directory), "k2", str(copy)]) == 0
-    with CheckpointCache(directory, LEASES) as cache:
+    (copy,) = real_directory.glob(".quarantine/*.retired.json")
+    assert main(["restore", "--yes", "-d", str(real_directory), "k2", str(copy)]) == 0
+    with CheckpointCache(real_directory, LEASES) as cache:
         assert cache["k2"] == OLD
 
 

@@ -238,16 +238,16 @@ def test_a_load_with_very_many_damaged_files_ends_soon(monkeypatch: pytest.Monke
     assert 50e9 < cost < 101e9, "bytes: two or three seconds"
 
 
-def test_a_lock_that_others_hold_is_waited_for_once(directory: Path) -> None:
-    with CheckpointManager(directory, LEASES) as owner:
+def test_a_lock_that_others_hold_is_waited_for_once(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES) as owner:
         for key in "abc":
             owner.create_checkpoint(key, OLD)
-            damage.flip_bit(directory, key)
+            damage.flip_bit(real_directory, key)
 
     with (
-        CheckpointManager(directory, LEASES, sharing=True, lock_timeout=0) as sharer,
-        CheckpointManager(directory, LEASES),
-        watching(directory) as calls,
+        CheckpointManager(real_directory, LEASES, sharing=True, lock_timeout=0) as sharer,
+        CheckpointManager(real_directory, LEASES),
+        watching(real_directory) as calls,
     ):
         loaded = sharer.load(repair=True)
     assert loaded.problems.keys() == {"a", "b", "c"}

@@ -81,7 +81,7 @@ def test_from_the_page_cache_only_the_first_file_is_announced() -> None:
 
 
 def test_the_kernel_gets_a_hint_for_the_file_and_for_nothing_else(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+    real_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hints: list[tuple[str, int, int]] = []
 
@@ -89,11 +89,11 @@ def test_the_kernel_gets_a_hint_for_the_file_and_for_nothing_else(
         hints.append((os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")), os.lseek(descriptor, 0, 1), advice))
 
     monkeypatch.setattr(os, "posix_fadvise", fadvise)
-    with closing(FileStore(directory)) as store:
+    with closing(FileStore(real_directory)) as store:
         for key in "ab":
-            (directory / f"{key}.json").write_bytes(b"1")
-        (directory / "folder.json").mkdir()
-        (directory / "link.json").symlink_to("elsewhere")
+            (real_directory / f"{key}.json").write_bytes(b"1")
+        (real_directory / "folder.json").mkdir()
+        (real_directory / "link.json").symlink_to("elsewhere")
         before = open_descriptors()
         store.prefetch(["gone", "folder", "link", *["a"] * 50])
         assert open_descriptors() == before

@@ -253,21 +253,24 @@ def test_what_does_not_exist_has_no_plan(manager: LeaseManager) -> None:
         manager.plan_recovery("")
 
 
-def test_a_plan_takes_no_lock_and_another_manager_applies_it(twice: LeaseManager, directory: Path) -> None:
-    good = (directory / "a.json").read_bytes()
-    damage.flip_bit(directory, "a")
-    with CheckpointManager(directory, LEASES, read_only=True) as reader:
+def test_a_plan_takes_no_lock_and_another_manager_applies_it(real_directory: Path) -> None:
+    owner = CheckpointManager(real_directory, LEASES)
+    owner.create_checkpoint("a", NEW)
+    good = (real_directory / "a.json").read_bytes()
+    damage.flip_bit(real_directory, "a")
+    with CheckpointManager(real_directory, LEASES, read_only=True) as reader:
         plan = reader.plan_recovery("a")
         assert plan.exact
         with pytest.raises(CheckpointWriteFailed, match="read_only"):
             plan.apply()
         with (
-            CheckpointManager(directory.parent / "other", LEASES) as other,
+            CheckpointManager(real_directory.parent / "other", LEASES) as other,
             pytest.raises(ValueError, match="the plan is for"),
         ):
             plan.apply(manager=other)
-        assert plan.apply(manager=twice).outcome is Outcome.REPAIRED
-    assert (directory / "a.json").read_bytes() == good
+        with owner:
+            assert plan.apply(manager=owner).outcome is Outcome.REPAIRED
+    assert (real_directory / "a.json").read_bytes() == good
 
 
 def test_there_is_no_rollback_beyond_the_last_generation(manager: LeaseManager, directory: Path) -> None:

@@ -141,7 +141,7 @@ def _torn_or_going_back(manager: CheckpointManager[Any], keys: list[str], stop: 
     return reads, ""
 
 
-def test_readers_that_race_with_writers_never_see_damage(directory: Path) -> None:
+def test_readers_that_race_with_writers_never_see_damage(real_directory: Path) -> None:
     events: list[Event] = []
     keys = ["kept", "removed"]
     stop = threading.Event()
@@ -158,12 +158,12 @@ def test_readers_that_race_with_writers_never_see_damage(directory: Path) -> Non
     def read_alone(saying: int) -> None:
         ended = threading.Event()
         threading.Timer(RACE_SECONDS, ended.set).start()
-        with CheckpointManager(directory, read_only=True) as reader, open(saying, "w") as said:
+        with CheckpointManager(real_directory, read_only=True) as reader, open(saying, "w") as said:
             reads, wrong = _torn_or_going_back(reader, keys, ended)
             said.write(wrong if reads and wrong else f"{min(reads, 1)} or more reads, all good")
 
     with ExitStack() as stack:
-        manager = stack.enter_context(CheckpointManager(directory, durability="atomic", on_event=events.append))
+        manager = stack.enter_context(CheckpointManager(real_directory, durability="atomic", on_event=events.append))
         manager.create_checkpoint("kept", {"number": 1, "copies": [1]})
         child = stack.enter_context(Child(read_alone))
         pool = stack.enter_context(ThreadPoolExecutor(5))
