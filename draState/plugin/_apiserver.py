@@ -14,7 +14,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from ._credentials import Credentials, CredentialsError
+from ._credentials import Credentials
+from ._execplugin import CredentialsError, ExecCredential
 
 RESOURCE_GROUP = "/apis/resource.k8s.io"
 RESOURCE_API = f"{RESOURCE_GROUP}/v1"
@@ -94,10 +95,11 @@ class ApiServer:
     ) -> Mapping[str, Any]:
         what = f"{method} {path or api}"
         try:
-            status, text = self._exchange(method, api + path, body, kind)
-            if status == HTTPStatus.UNAUTHORIZED and self._credentials.renewable:
+            credential = self._credentials.current()
+            status, text = self._exchange(credential, method, api + path, body, kind)
+            if status == HTTPStatus.UNAUTHORIZED and self._credentials.renew(credential):
                 self.close()
-                status, text = self._exchange(method, api + path, body, kind)
+                status, text = self._exchange(self._credentials.current(), method, api + path, body, kind)
         except CredentialsError as error:
             self.close()
             raise ApiError(what, 0, str(error)) from error
@@ -112,21 +114,23 @@ class ApiServer:
             raise ApiError(what, 0, f"the connection failed: {error or type(error).__name__}") from error
         return _understood(what, status, text)
 
-    def _exchange(self, method: str, path: str, body: Mapping[str, Any] | None, kind: str) -> tuple[int, bytes]:
+    def _exchange(
+        self, credential: ExecCredential, method: str, path: str, body: Mapping[str, Any] | None, kind: str
+    ) -> tuple[int, bytes]:
         headers = {"Accept": JSON}
-        if token := self._credentials.current_token():
-            headers["Authorization"] = f"Bearer {token}"
+        if credential.token:
+            headers["Authorization"] = f"Bearer {credential.token}"
         if body is not None:
             headers["Content-Type"] = kind
         data = json.dumps(body).encode() if body is not None else None
         kept = getattr(self._threads, "connection", None)
         try:
-            return self._sent(kept or self._connected(), method, path, data, headers)
+            return self._sent(kept or self._connected(credential), method, path, data, headers)
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
             if kept is None:
                 raise
             # The server closed an idle connection, which is not a failure: try once more on a new one.
-            return self._sent(self._connected(), method, path, data, headers)
+            return self._sent(self._connected(credential), method, path, data, headers)
 
     def _sent(
         self,
@@ -143,10 +147,10 @@ class ApiServer:
             self.close()
         return response.status, text
 
-    def _connected(self) -> http.client.HTTPConnection:
+    def _connected(self, credential: ExecCredential) -> http.client.HTTPConnection:
         self.close()
         host, port, tls = self._credentials.host, self._credentials.port, self._credentials.tls
-        context = self._credentials.context()
+        context = self._credentials.context(credential)
         if context and tls:
             self._threads.connection = _SecureConnection(host, port, self._timeout, context, tls.server_name or host)
         else:

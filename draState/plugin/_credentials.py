@@ -1,5 +1,6 @@
 """Where the API server is, and how we prove our identity to it: from a kubeconfig, YAML or JSON, or from the service
 account of a pod. Files are read when needed and not kept: tokens and certificates are renewed while the agent runs.
+A program that the kubeconfig names (`exec`) may provide them too.
 """
 
 from __future__ import annotations
@@ -16,16 +17,14 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from ._execplugin import CredentialsError, ExecCredential, ExecPlugin
 from ._settings import SettingsError
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-UNSUPPORTED = ("exec", "auth-provider", "username", "as", "as-uid", "as-groups")  # ignoring them changes who we are
+EXTENSION = "client.authentication.k8s.io/exec"  # the extension of a cluster with its settings for exec plugins
+UNSUPPORTED = ("auth-provider", "username", "as", "as-uid", "as-groups")  # ignoring them would change the identity
 
 Pem = bytes | str  # the text itself, or the path of a file that contains it
-
-
-class CredentialsError(Exception):
-    """No credentials are available now. The text says where they should come from, and why they do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Without `tls`, requests use plain HTTP. The token comes from its file, or else from `token`."""
+    """Without `tls`, requests use plain HTTP. The token comes from its file, `token` or the plugin, in this order."""
 
     host: str  # of the API server
     port: int  # of the API server
@@ -49,18 +48,24 @@ class Credentials:
     tls: Tls | None = None
     token: str = field(default="", repr=False)
     token_file: str = ""  # read for every request
+    plugin: ExecPlugin | None = None
 
-    def current_token(self) -> str:
-        """The token to send now; empty for none."""
-        return _read(self.token_file).decode("ascii", "replace").strip() if self.token_file else self.token
+    def current(self) -> ExecCredential:
+        """The token or certificate to use now."""
+        if self.token_file:
+            return ExecCredential(_read(self.token_file).decode("ascii", "replace").strip())
+        if self.token or not self.plugin:
+            return ExecCredential(self.token)
+        return self.plugin.credential()
 
-    @property
-    def renewable(self) -> bool:
-        """Whether a new connection may succeed after a refusal: it reads the certificate's file again."""
-        return bool(self.tls and isinstance(self.tls.certificate, str))
+    def renew(self, refused: ExecCredential) -> bool:
+        """Call this when the server has refused the credential. True if a new connection may succeed."""
+        if self.plugin:
+            self.plugin.forget(refused)
+        return self.plugin is not None or bool(self.tls and isinstance(self.tls.certificate, str))
 
-    def context(self) -> ssl.SSLContext | None:
-        """The TLS context of a new connection, with the current content of the files."""
+    def context(self, shown: ExecCredential) -> ssl.SSLContext | None:
+        """The TLS context of a new connection that uses `shown`, with the current content of the files."""
         if not self.tls:
             return None
         authority = _read(self.tls.authority)
@@ -68,10 +73,11 @@ class Credentials:
         if not self.tls.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        certificate = _read(self.tls.certificate)
+        certificate = _read(self.tls.certificate) or shown.certificate
+        key = _read(self.tls.key) or shown.key
         if certificate:
             with tempfile.NamedTemporaryFile() as file:  # ssl reads only files; it is 0600 and removed at once
-                file.write(certificate + b"\n" + _read(self.tls.key))
+                file.write(certificate + b"\n" + key)
                 file.flush()
                 context.load_cert_chain(file.name)
         return context
@@ -98,12 +104,12 @@ def from_kubeconfig(path: str) -> Credentials:
         user = _named(config, "users", name)["user"] if name else {}
         if unsupported := [member for member in UNSUPPORTED if user.get(member)]:
             listed = ", ".join(unsupported)
-            raise ValueError(f"user {name}: {listed} is not supported; use a token, a token file or a certificate")
+            raise ValueError(f"user {name}: {listed} is not supported; use a token, a certificate or exec")
         found = _credentials(folder, cluster, user)
     except (KeyError, TypeError, AttributeError) as error:
         missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise SettingsError(f"{path}: not a usable kubeconfig: {missing}") from error
-    except ValueError as error:
+    except (ValueError, CredentialsError) as error:
         raise SettingsError(f"{path}: {error}") from error
     return _tried(found, path)
 
@@ -120,6 +126,7 @@ def _credentials(folder: str, cluster: Mapping[str, Any], user: Mapping[str, Any
         _tls(folder, cluster, user) if secure else None,
         user.get("token") or "",
         os.path.join(folder, user["tokenFile"]) if user.get("tokenFile") else "",
+        ExecPlugin(user["exec"], folder, _for_plugin(folder, cluster)) if user.get("exec") else None,
     )
 
 
@@ -139,11 +146,22 @@ def _pem(folder: str, entry: Mapping[str, Any], name: str) -> Pem:
     return os.path.join(folder, entry[name]) if entry.get(name) else b""
 
 
+def _for_plugin(folder: str, cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """The cluster as KUBERNETES_EXEC_INFO has it: without paths, and with the extension for plugins."""
+    names = ("server", "tls-server-name", "insecure-skip-tls-verify")
+    info = {name: cluster[name] for name in names if cluster.get(name)}
+    if authority := _read(_pem(folder, cluster, "certificate-authority")):
+        info["certificate-authority-data"] = base64.b64encode(authority).decode()
+    for each in cluster.get("extensions") or []:
+        if each["name"] == EXTENSION:
+            info["config"] = each["extension"]
+    return info
+
+
 def _tried(found: Credentials, where: str, hint: str = "") -> Credentials:
-    """Report errors in files at the start."""
+    """Report errors in files at the start. Runs no plugin, because a plugin may need a network."""
     try:
-        found.current_token()
-        found.context()
+        found.context(ExecCredential() if found.plugin else found.current())
     except (CredentialsError, OSError, ValueError) as error:
         known = isinstance(error, CredentialsError)
         why = str(error) if known else f"{where}: the certificates cannot be used: {error}"

@@ -15,6 +15,7 @@ from .kubeconfigs import SECRET, ask, asking, asking_as, encoded, written
 from .tlsserver import NAME, Authority, TlsServer, needs_openssl
 
 pytestmark = needs_openssl
+EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
@@ -114,8 +115,10 @@ def test_the_service_account_of_a_pod_and_its_renewed_token(
 @pytest.mark.parametrize(
     ("user", "why"),
     [
-        ({"exec": {"command": "x"}}, "user me: exec is not supported; use a token, a token file or a certificate"),
-        ({"auth-provider": {"name": "x"}}, "user me: auth-provider is not supported"),
+        ({"auth-provider": {"name": "x"}}, "user me: auth-provider is not supported; use a token, a certificate"),
+        ({"exec": {**EXEC, "apiVersion": "client.authentication.k8s.io/v1alpha1"}}, "exec: apiVersion must be one of"),
+        ({"exec": {**EXEC, "interactiveMode": "Always"}}, "needs a terminal"),
+        ({"exec": {"apiVersion": EXEC["apiVersion"]}}, "'command' is missing"),
         ({"username": "x", "password": SECRET}, "username is not supported"),
         ({"token": "x", "as": "somebody"}, "as is not supported"),
         ({"client-certificate": "none.crt", "client-key": "none.key"}, r"none\.crt: No such file"),
@@ -132,6 +135,7 @@ def test_what_cannot_work_is_refused_at_the_start(
     assert SECRET not in str(error.value)
 
 
+@pytest.mark.parametrize("user", [{"token": "t"}, {"exec": EXEC}])
 @pytest.mark.parametrize(
     ("cluster", "why"),
     [
@@ -141,10 +145,10 @@ def test_what_cannot_work_is_refused_at_the_start(
     ],
 )
 def test_a_cluster_that_cannot_work_is_refused_too(
-    folder: Path, server: TlsServer, cluster: dict[str, Any], why: str
+    folder: Path, server: TlsServer, user: dict[str, Any], cluster: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(SettingsError, match=why):
-        from_kubeconfig(written(folder, server, {"token": "t"}, cluster))
+        from_kubeconfig(written(folder, server, user, cluster))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"current-context": "gone"}'])
