@@ -66,6 +66,7 @@ class Circumstances:
     kubelet_version: str | None = None
     content: bool = False  # also keep the bytes and the data
     journal: Waiting | None = None  # of the directory: what it holds may be newer than the file
+    mounted: frozenset[str] = frozenset()  # names in the directory that belong to other file systems: never touched
 
 
 NAMED = Circumstances(named=True)
@@ -121,6 +122,8 @@ def _look(path: str, folder: int | None, circumstances: Circumstances) -> tuple[
     name = os.path.basename(path)
     waits: bytes | None = None
     try:
+        if name in circumstances.mounted:
+            raise disk.other_file_system()
         if circumstances.journal and (waits := circumstances.journal.content_of(name)) is not None:
             look = disk.Look(circumstances.journal.status, waits)
         else:
