@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from checkpointmanager.testing import damage
 
+from .claims import make_claims
 from .command import called
 
 
@@ -21,6 +24,25 @@ def test_list_has_a_row_for_every_checkpoint_also_for_damaged_ones(directory: Pa
     assert [line.split()[0] for line in ended.lines[1:5]] == [f"claim-{number}" for number in range(4)]
     assert "damaged (truncated)" in ended.lines[3]
     assert ended.lines[1].split()[1:4] == ["ClaimInfo", "3", "2"]
+
+
+def test_list_reads_each_good_file_once_although_it_shows_whose_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = make_claims(tmp_path / "claims")
+    opened: list[str] = []
+    really_open = os.open
+
+    def noted(path: str, *words: Any, **options: Any) -> int:
+        opened.append(os.path.basename(path))
+        return really_open(path, *words, **options)
+
+    monkeypatch.setattr(os, "open", noted)
+
+    rows = called("list", "--json", claims).document["checkpoints"]
+
+    assert all(row["subject"] for row in rows)
+    assert sorted(name for name in opened if name.endswith(".json")) == [f"{row['key']}.json" for row in rows]
 
 
 @pytest.mark.parametrize(
