@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from checkpointmanager.testing import damage
 
 from .claims import make_claims
 from .command import called
+from .state import make
 
 
 def test_list_has_a_row_for_every_checkpoint_also_for_damaged_ones(directory: Path) -> None:
@@ -26,10 +28,11 @@ def test_list_has_a_row_for_every_checkpoint_also_for_damaged_ones(directory: Pa
     assert ended.lines[1].split()[1:4] == ["ClaimInfo", "3", "2"]
 
 
-def test_list_reads_each_good_file_once_although_it_shows_whose_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("make_directory", [make_claims, make])  # with subjects, and without
+def test_list_reads_each_good_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_directory: Callable[[Path], Path]
 ) -> None:
-    claims = make_claims(tmp_path / "claims")
+    directory = make_directory(tmp_path / "claims")
     opened: list[str] = []
     really_open = os.open
 
@@ -39,10 +42,11 @@ def test_list_reads_each_good_file_once_although_it_shows_whose_it_is(
 
     monkeypatch.setattr(os, "open", noted)
 
-    rows = called("list", "--json", claims).document["checkpoints"]
+    rows = called("list", "--json", directory).document["checkpoints"]
 
-    assert all(row["subject"] for row in rows)
-    assert sorted(name for name in opened if name.endswith(".json")) == [f"{row['key']}.json" for row in rows]
+    assert all(bool(row["subject"]) is (make_directory is make_claims) for row in rows)
+    files = [path.name for path in directory.iterdir() if path.name.endswith(".json") or ".previous-" in path.name]
+    assert sorted(name for name in opened if name in files) == sorted(files)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,8 @@ def subject_at(found: Finding, budget: SearchBudget | None = None) -> Subject | 
         return None
     path, folder = found.path, found.path.rpartition("/")[0] or "."
     blob = found.blob or (b"" if found.state is State.UNREADABLE else _read(path))  # it may be on a dead mount
-    if whole := _of_whole(blob, found.key):
+    whole = _of_whole(blob, found.key)
+    if whole or found.state is State.GOOD:
         return whole
     if (cure := repair(blob, budget)) and (mended := _of_whole(cure.blob, found.key)):
         return mended
