@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import socket
@@ -236,7 +237,10 @@ def test_other_file_systems_below_are_left_out_and_said_so(
     kubelet = tmp_path / "kubelet"
     (kubelet / "device-plugins").mkdir(parents=True)
     (tmp_path / "other").mkdir()
+    (directory / ".quarantine").mkdir()
     mount(kubelet / "device-plugins", "-t", "tmpfs", "none")
+    mount(directory / ".quarantine", "-t", "tmpfs", "none")
+    (directory / ".quarantine" / "file").touch()
     mount(tmp_path / "other", "-t", "tmpfs", "none")
     (tmp_path / "other" / "file").write_bytes((directory / "claim-1.json").read_bytes())
     mount(directory / "claim-1.json", "--bind", str(tmp_path / "other" / "file"))
@@ -246,4 +250,71 @@ def test_other_file_systems_below_are_left_out_and_said_so(
     assert "is a separate mount and was not checked" in called(kubelet).out
     assert ended.code == 3
     assert "claim-1.json: unreadable: is on a different file system" in ended.out
+    assert ".quarantine could not be counted: it is a separate mount" in ended.out
+    assert called("--json", directory).document["paths"][0]["quarantined"] == 0
     assert called(directory / "claim-1.json").code == 0  # given by name, it is checked
+
+
+@as_root
+def test_without_the_kernel_s_list_of_mounts_other_file_systems_are_left_out_as_well(
+    directory: Path, mount: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (directory / ".quarantine").mkdir()
+    mount(directory / ".quarantine", "-t", "tmpfs", "none")
+    (directory / ".quarantine" / "file").touch()
+    monkeypatch.setattr(disk, "mounted_in", lambda _: frozenset())
+
+    assert ".quarantine could not be counted: it is a separate mount" in called(directory).out
+
+
+@pytest.fixture
+def dead_mount() -> Iterator[Callable[[Path], None]]:
+    """Mounts whose server never answers: even lstat waits for it until the test ends."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    servers: list[int] = []
+    mounted: list[Path] = []
+
+    def mount_at(place: Path) -> None:
+        try:
+            server = os.open("/dev/fuse", os.O_RDWR)
+        except OSError as error:
+            pytest.skip(f"no FUSE here: {error.strerror}")
+        servers.append(server)
+        kind = stat.S_IFMT(place.stat().st_mode)
+        options = f"fd={server},rootmode={kind:o},user_id=0,group_id=0"
+        if libc.mount(b"dead", os.fsencode(place), b"fuse", 0, options.encode()):
+            pytest.skip(f"no mounts here: {os.strerror(ctypes.get_errno())}")
+        mounted.append(place)
+
+    yield mount_at
+    for server in servers:
+        os.close(server)  # whoever still waits gets an error now
+    for place in mounted:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@as_root
+@pytest.mark.parametrize("command", ["verify", "list"])
+def test_a_dead_mount_is_not_waited_for(directory: Path, dead_mount: Callable[[Path], None], command: str) -> None:
+    (directory / ".quarantine").mkdir()
+    (directory / "folder.json").mkdir()
+    for name in (".quarantine", "folder.json", "claim-0.json"):  # claim-0 also has a previous generation
+        dead_mount(directory / name)
+
+    ended = checkpoint_verify(command, "--json", directory)
+
+    assert ended.code == 3
+    rows = ended.document["problems" if command == "verify" else "checkpoints"]
+    unreadable = {Path(row["path"]).name for row in rows if row["reason"] == "unreadable"}
+    assert unreadable == {"folder.json", "claim-0.json"}
+
+
+@as_root
+def test_a_dead_mount_at_kubelet_s_device_plugins_is_not_waited_for(
+    tmp_path: Path, dead_mount: Callable[[Path], None]
+) -> None:
+    kubelet = tmp_path / "kubelet"
+    (kubelet / "device-plugins").mkdir(parents=True)
+    dead_mount(kubelet / "device-plugins")
+
+    assert "is a separate mount and was not checked" in checkpoint_verify(kubelet).out

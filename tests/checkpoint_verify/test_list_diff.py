@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from checkpointmanager.testing import damage
 
+from .claims import make_claims
 from .command import called
+from .state import make
 
 
 def test_list_has_a_row_for_every_checkpoint_also_for_damaged_ones(directory: Path) -> None:
@@ -21,6 +26,27 @@ def test_list_has_a_row_for_every_checkpoint_also_for_damaged_ones(directory: Pa
     assert [line.split()[0] for line in ended.lines[1:5]] == [f"claim-{number}" for number in range(4)]
     assert "damaged (truncated)" in ended.lines[3]
     assert ended.lines[1].split()[1:4] == ["ClaimInfo", "3", "2"]
+
+
+@pytest.mark.parametrize("make_directory", [make_claims, make])  # with subjects, and without
+def test_list_reads_each_good_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_directory: Callable[[Path], Path]
+) -> None:
+    directory = make_directory(tmp_path / "claims")
+    opened: list[str] = []
+    really_open = os.open
+
+    def noted(path: str, *words: Any, **options: Any) -> int:
+        opened.append(os.path.basename(path))
+        return really_open(path, *words, **options)
+
+    monkeypatch.setattr(os, "open", noted)
+
+    rows = called("list", "--json", directory).document["checkpoints"]
+
+    assert all(bool(row["subject"]) is (make_directory is make_claims) for row in rows)
+    files = [path.name for path in directory.iterdir() if path.name.endswith(".json") or ".previous-" in path.name]
+    assert sorted(name for name in opened if name in files) == sorted(files)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from draState import CLAIMS, POD_CONFIGS, ClaimInfoState, Device, PodConfig
 
 from .findings import disk
 from .findings.damage import HEADER_BYTES
-from .findings.finding import Finding, Subject
+from .findings.finding import Finding, State, Subject
 from .kubelet import (
     DEVICE_PLUGINS,
     DRA,
@@ -91,8 +91,9 @@ def subject_at(found: Finding, budget: SearchBudget | None = None) -> Subject | 
     if not found.key or found.kubelet:
         return None
     path, folder = found.path, found.path.rpartition("/")[0] or "."
-    blob = found.blob or _read(path)
-    if whole := _of_whole(blob, found.key):
+    blob = found.blob or (b"" if found.state is State.UNREADABLE else _read(path))  # it may be on a dead mount
+    whole = _of_whole(blob, found.key)
+    if whole or found.state is State.GOOD:
         return whole
     if (cure := repair(blob, budget)) and (mended := _of_whole(cure.blob, found.key)):
         return mended

@@ -6,7 +6,7 @@ import argparse
 import fnmatch
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from checkpointmanager.format import SearchBudget, boot_id, reason_of
@@ -66,12 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
     now, boot = time.time(), boot_id()
     closed: set[str] = set()  # paths that could not be read, so they have no rows
     budget = SearchBudget(SEARCH_COST)
-    found = [
-        one for path in dict.fromkeys(arguments.paths) for one in _findings(path, arguments.kubelet_version, closed)
-    ]
-    code = exitcodes.worst([one.exit_code for one in found])
-    every = [_row(one, now, boot, budget) for one in found if not (one.path in closed and not arguments.json)]
-    rows = sorted((row for row in every if _wanted(row, arguments)), key=_SORTS[arguments.sort])
+    code = exitcodes.GOOD
+    rows: list[Row] = []
+    for path in dict.fromkeys(arguments.paths):
+        for found in _findings(path, arguments.kubelet_version, closed):  # not kept: each holds the bytes of its file
+            code = exitcodes.worst([code, found.exit_code])
+            row = _row(found, now, boot, budget)
+            if _wanted(row, arguments) and (arguments.json or found.path not in closed):
+                rows.append(row)
+    rows.sort(key=_SORTS[arguments.sort])
     if arguments.reverse:
         rows.reverse()
     if arguments.json:
@@ -81,13 +84,13 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _findings(path: str, kubelet_version: str | None, closed: set[str]) -> list[Finding]:
+def _findings(path: str, kubelet_version: str | None, closed: set[str]) -> Iterator[Finding]:
     try:
-        return list(Scan(path, Circumstances(kubelet_version=kubelet_version)).findings())
+        yield from Scan(path, Circumstances(kubelet_version=kubelet_version, content=True)).findings()
     except OSError as error:
         print(f"checkpoint-verify: {phrases.shown(path)}: {reason_of(error)}", file=sys.stderr)
         closed.add(path)
-        return [unreadable(path, error)]
+        yield unreadable(path, error)
 
 
 def _row(found: Finding, now: float, boot: str, budget: SearchBudget) -> Row:

@@ -1,4 +1,7 @@
-"""All reads from the disk: they never follow a link, wait for a FIFO, or open a device."""
+"""All reads from the disk: they never follow a link, wait for a FIFO, or open a device.
+
+The list of mounts comes from the kernel, because even lstat hangs on a mount whose server is dead.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -31,8 +35,14 @@ class Look(NamedTuple):
 
 
 def open_folder(path: str, below: int | None = None) -> int:
-    """Open a directory. One that the user names may be a link; one found below it may not."""
-    return os.open(path, _FOLDER if below is None else _FOLDER | os.O_NOFOLLOW, dir_fd=below)
+    """Open a directory. One that the user names may be a link; one `below` it may not, nor on another file system."""
+    descriptor = os.open(path, _FOLDER if below is None else _FOLDER | os.O_NOFOLLOW, dir_fd=below)
+    try:
+        _refuse_other_file_systems(os.fstat(descriptor), below)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def look(name: str, folder: int | None = None) -> Look:
@@ -50,8 +60,7 @@ def look(name: str, folder: int | None = None) -> Look:
     try:
         status = os.fstat(descriptor)
         _refuse_other_than_files(status)
-        if folder is not None and status.st_dev != os.fstat(folder).st_dev:
-            raise OSError(errno.EXDEV, "is on a different file system from its directory; give its path to check it")
+        _refuse_other_file_systems(status, folder)
         if status.st_size > MAX_BYTES:
             raise TooLarge(f"{status.st_size} bytes, which is too much to read")
         return Look(status, read_open(descriptor, status.st_size))
@@ -62,6 +71,15 @@ def look(name: str, folder: int | None = None) -> Look:
 def _refuse_other_than_files(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise NotAFile(what_is(status.st_mode))
+
+
+def _refuse_other_file_systems(status: os.stat_result, folder: int | None) -> None:
+    if folder is not None and status.st_dev != os.fstat(folder).st_dev:
+        raise other_file_system()
+
+
+def other_file_system() -> OSError:
+    return OSError(errno.EXDEV, "is on a different file system from its directory; give its path to check it")
 
 
 def read_open(descriptor: int, size: int) -> bytes:
@@ -87,7 +105,28 @@ def mounts_below(path: str) -> dict[str, str]:
     """Absolute paths of all mount points below a path, with the types of their file systems."""
     above = os.path.abspath(path).rstrip("/") + "/"
     real = os.path.realpath(path).rstrip("/") + "/"
-    found: dict[str, str] = {}
+    return {above + mount.path.removeprefix(real): mount.kind for mount in _mounts() if mount.path.startswith(real)}
+
+
+def mounted_in(folder: int) -> frozenset[str]:
+    """The names in an open folder at which other file systems are mounted. Empty where /proc is not available."""
+    try:
+        here = os.readlink(f"/proc/self/fd/{folder}").rstrip("/")
+    except OSError:
+        return frozenset()
+    device = os.fstat(folder).st_dev
+    own = f"{os.major(device)}:{os.minor(device)}"
+    places = (mount.path.rpartition("/") for mount in _mounts() if mount.device != own)
+    return frozenset(name for above, _, name in places if above == here)
+
+
+class _Mount(NamedTuple):
+    device: str  # major:minor
+    path: str
+    kind: str
+
+
+def _mounts() -> Iterator[_Mount]:
     with (
         suppress(OSError, ValueError),
         open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as rows,
@@ -95,10 +134,7 @@ def mounts_below(path: str) -> dict[str, str]:
         for row in rows:
             # 36 35 98:0 /root /mount options shared:1 - ext4 /dev/sda1 options
             fields = row.split(" ")
-            place, kind = _unescaped(fields[4]), fields[fields.index("-") + 1]
-            if place.startswith(real):
-                found[above + place.removeprefix(real)] = kind
-    return found
+            yield _Mount(fields[2], _unescaped(fields[4]), fields[fields.index("-") + 1])
 
 
 def _unescaped(text: str) -> str:

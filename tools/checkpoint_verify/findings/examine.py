@@ -10,7 +10,6 @@ import os
 import time
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any
 
 import orjson
 from xxhash import xxh3_64_intdigest
@@ -64,8 +63,9 @@ class Circumstances:
     named: bool = False  # on the command line: then it must be a state file
     among: Among = Among.CHECKPOINTS
     kubelet_version: str | None = None
-    content: bool = False  # also keep the bytes and the data
+    content: bool = False  # also keep the bytes
     journal: Waiting | None = None  # of the directory: what it holds may be newer than the file
+    mounted: frozenset[str] = frozenset()  # names in the directory that belong to other file systems: never touched
 
 
 NAMED = Circumstances(named=True)
@@ -121,6 +121,8 @@ def _look(path: str, folder: int | None, circumstances: Circumstances) -> tuple[
     name = os.path.basename(path)
     waits: bytes | None = None
     try:
+        if name in circumstances.mounted:
+            raise disk.other_file_system()
         if circumstances.journal and (waits := circumstances.journal.content_of(name)) is not None:
             look = disk.Look(circumstances.journal.status, waits)
         else:
@@ -139,7 +141,6 @@ def _look(path: str, folder: int | None, circumstances: Circumstances) -> tuple[
     finding.status, finding.waits = look.status, waits is not None
     if circumstances.content or finding.waits:
         finding.blob = look.blob
-        finding.data = _data(finding)
     if finding.state is State.GOOD:
         return finding, ()
     return finding, (look.status.st_ino, look.status.st_size, xxh3_64_intdigest(look.blob))
@@ -154,12 +155,6 @@ def _of_something_else(path: str, what: str, circumstances: Circumstances) -> Fi
         if circumstances.among is not Among.CHECKPOINTS and name not in KUBELET_NAMES:
             return Finding(path, State.FOREIGN)
     return _damaged(path, key_of(name), Damaged(Reason.NOT_A_FILE, f"{what} has its name"))
-
-
-def _data(finding: Finding) -> Any:
-    if finding.kubelet:
-        return finding.kubelet.data
-    return orjson.loads(open_any(finding.blob)[1]) if finding.header else None
 
 
 def _judge(blob: bytes, path: str, circumstances: Circumstances) -> Finding:

@@ -9,7 +9,9 @@ from enum import StrEnum
 from errno import ENOENT
 from typing import TYPE_CHECKING, Any
 
-from checkpointmanager.format import Header
+import orjson
+
+from checkpointmanager.format import Header, open_any
 
 from .. import exitcodes
 from ..screens import phrases
@@ -67,7 +69,7 @@ class Finding:
 
     `key` is its name as files and screens show it: `ns%2Fpod` for the key ns/pod.
 
-    It holds the bytes and the data only if they were requested.
+    It holds the bytes only if they were requested.
     """
 
     path: str
@@ -84,7 +86,6 @@ class Finding:
     status: os.stat_result | None = None  # of the file that was read
     waits: bool = False  # in the journal: the file is older, torn or missing until an owner puts it in place
     blob: bytes = field(default=b"", repr=False)  # empty if there is nothing to read, or too much
-    data: Any = field(default=None, repr=False)  # None if there is no data
 
     @property
     def word(self) -> str:
@@ -94,6 +95,13 @@ class Finding:
         if self.errno == ENOENT:
             return "missing"
         return "unverified" if self.state is State.UNKNOWN else self.state.value.replace("-", " ")
+
+    @property
+    def data(self) -> Any:
+        """Parsed at each call. None if there is no data, or if the bytes were not requested."""
+        if self.kubelet:
+            return self.kubelet.data
+        return orjson.loads(open_any(self.blob)[1]) if self.header and self.blob else None
 
     @property
     def size(self) -> int:

@@ -79,8 +79,11 @@ class Scan:
         self.lock = lock_state(folder)
         self.user = agent_user(folder)
         self.foreign = names.foreign
+        mounted = disk.mounted_in(folder)
+        self._circumstances = replace(
+            self._circumstances, among=self._among(names), journal=self.journal, mounted=mounted
+        )
         self._count_quarantined(folder)
-        self._circumstances = replace(self._circumstances, among=self._among(names), journal=self.journal)
         ours = names.ours
         for found in self._checkpoints(folder, names):
             ours = ours or found.header is not None
@@ -123,11 +126,15 @@ class Scan:
         """Kubelet keeps the file of its device manager one folder further down."""
         below = self._place(DEVICE_PLUGINS)
         try:
-            inside = disk.open_folder(DEVICE_PLUGINS, folder)
+            inside = self._open_below(DEVICE_PLUGINS, folder)
         except FileNotFoundError:
             return
         except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            if error.errno == errno.EXDEV:
+                self.notes.append(
+                    f"{phrases.shown(below)} is a separate mount and was not checked; give its path to check it."
+                )
+            elif error.errno in (errno.ELOOP, errno.ENOTDIR):
                 self.notes.append(
                     f"{phrases.shown(below)} is a link or a file instead of a folder, and was not checked."
                 )
@@ -135,13 +142,9 @@ class Scan:
                 yield unreadable(below, error)
             return
         try:
-            if os.fstat(inside).st_dev != os.fstat(folder).st_dev:
-                self.notes.append(
-                    f"{phrases.shown(below)} is a separate mount and was not checked; give its path to check it."
-                )
-                return
+            circumstances = replace(self._circumstances, mounted=disk.mounted_in(inside))
             for name in KUBELET_NAMES:
-                if found := examine(os.path.join(below, name), inside, self._circumstances):
+                if found := examine(os.path.join(below, name), inside, circumstances):
                     yield found
         finally:
             os.close(inside)
@@ -154,13 +157,17 @@ class Scan:
             self.previous += 1
             if found.state not in (State.GOOD, State.TOO_NEW):
                 self.torn.append(found)
-            of_journal = self.journal is not None and key_of(name) in self.journal.names
-            if not of_journal and _is_orphan(name, folder):
+            if not self._has_current(key_of(name)) and _is_orphan(name, folder):
                 self.orphans.append(found)
         if self.torn and self.lock.held in (Held.HELD, Held.UNKNOWN):
             time.sleep(REPLACE_SECONDS)
             again = [examine(one.path, folder, self._circumstances) for one in self.torn]
             self.torn = [one for one in again if one and one.state not in (State.GOOD, State.TOO_NEW)]
+
+    def _has_current(self, key: str) -> bool:
+        """True if the journal holds the key, or if another file system, which is not touched, has its place."""
+        of_journal = self.journal is not None and key in self.journal.names
+        return of_journal or key + SUFFIX in self._circumstances.mounted
 
     def _is_left_over(self, name: str, folder: int) -> bool:
         """True for the temp file of a dead writer, not for one that a live writer is filling."""
@@ -175,18 +182,24 @@ class Scan:
 
     def _count_quarantined(self, folder: int) -> None:
         try:
-            inside = disk.open_folder(QUARANTINE, folder)
+            inside = self._open_below(QUARANTINE, folder)
         except FileNotFoundError:
             return
         except OSError as error:
             shown = phrases.shown(self._place(QUARANTINE))
-            self.notes.append(f"{shown} could not be counted: {reason_of(error)}.")
+            why = "it is a separate mount" if error.errno == errno.EXDEV else reason_of(error)
+            self.notes.append(f"{shown} could not be counted: {why}.")
             return
         try:
             with os.scandir(inside) as entries:
                 self.quarantined = sum(1 for entry in entries if entry.is_file(follow_symlinks=False))
         finally:
             os.close(inside)
+
+    def _open_below(self, name: str, folder: int) -> int:
+        if name in self._circumstances.mounted:
+            raise disk.other_file_system()
+        return disk.open_folder(name, folder)
 
     def _place(self, name: str) -> str:
         return os.path.join(self.path, name)
