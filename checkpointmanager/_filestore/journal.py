@@ -56,7 +56,7 @@ class Journal:
         emit: Callable[[Event], object],
         on_settle: Callable[[str, float], object] | None,  # gets the directory, and the seconds that writers waited
         *,
-        size: int = FIRST_BYTES,
+        size: int | None = None,
     ) -> None:
         self._directory = directory
         self._report = report = partial(_report_unsettled, emit, directory.path)
@@ -68,7 +68,7 @@ class Journal:
         self._file: JournalFile | None = None
         self._usable = False  # the file may be appended to
         self._exists = False  # there may be a file of this name
-        self._size = size  # of the next file
+        self._size = FIRST_BYTES if size is None else size  # of the next file
         self._written: list[Group] = []  # since the last settle; not all may be committed
         self._highest: dict[str, int] = {}  # by key: the highest generation that the journal may bring back
         self._distrust = False

@@ -33,7 +33,7 @@ from ..format import (
     previous_name,
 )
 from .directory import Directory
-from .journal import FIRST_BYTES, Journal
+from .journal import Journal
 from .names import Errors, Staged, discard_temps, stage
 from .onlooker import Onlooker
 from .ownership import Ownership, ReadOnly
@@ -269,7 +269,7 @@ class FileStore:
             finally:
                 self._directory.close()
 
-    def _new_journal(self, size: int = FIRST_BYTES) -> Journal:
+    def _new_journal(self, size: int | None = None) -> Journal:
         return Journal(self._directory, self.max_bytes, self._emit, self._on_settle, size=size)
 
 
