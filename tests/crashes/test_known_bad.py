@@ -204,7 +204,7 @@ KNOWN_BAD = {
         restarting=True,
     ),
     "an open without a journal does not sync": KnownBad(
-        ALL["a death while sharing, before the sync"], without(f"{STORE}.store.sync_names")
+        ALL["a death while sharing, before the sync"], without(f"{STORE}.takeover.sync_names")
     ),
     "a reader ignores the journal": KnownBad(
         ALL["two updates"], instead_of(f"{STORE}.onlooker.Onlooker._waiting", lambda _: {}), restarting=True
