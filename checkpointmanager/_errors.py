@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .format import Damaged, Reason, reason_of
+from .format import Damaged, Reason, describe_error
 
 if TYPE_CHECKING:
     from .format import LockOwner
@@ -210,7 +210,7 @@ class CheckpointWriteFailed(CheckpointError, OSError):
 
     def __init__(self, key: str, path: str, error: OSError, *, in_doubt: bool) -> None:
         outcome = "the change may or may not survive; repeat the call" if in_doubt else "nothing was changed"
-        super().__init__(f"{path}: {reason_of(error)}; {outcome}")
+        super().__init__(f"{path}: {describe_error(error)}; {outcome}")
         self.errno = error.errno
         self.key = key
         self.path = path
@@ -246,7 +246,7 @@ class TransactionFailed(CheckpointWriteFailed):
     def __init__(self, key: str, path: str, error: Exception, *, in_doubt: bool = False) -> None:
         reason = str(error)
         if isinstance(error, OSError) and not isinstance(error, CheckpointError):
-            reason = reason_of(error)
+            reason = describe_error(error)
         outcome = "none of the transaction's changes was made"
         if in_doubt:
             outcome = "the outcome is all of the transaction's changes or none; repeat it"
@@ -278,7 +278,9 @@ class DirectoryUnusable(CheckpointError, OSError):
     """
 
     def __init__(self, path: str, error: OSError) -> None:
-        super().__init__(f"{path}: {reason_of(error)}; check that the directory exists, is mounted and may be used")
+        super().__init__(
+            f"{path}: {describe_error(error)}; check that the directory exists, is mounted and may be used"
+        )
         self.errno = error.errno
         self.path = path
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._errors import DirectoryLocked
-from .client import Call, Client
+from .client import Client, StoreCall
 from .errors import Compacted, Failed, Refused, WentBack
 from .ownership import Hold, Ownership
 from .wire import RANGE
@@ -43,7 +43,7 @@ class Attempts:
         self._client = client
         self._ownership = ownership
 
-    def repeat(self, call: Call, attempt: Callable[[Hold], bool]) -> None:
+    def repeat(self, call: StoreCall, attempt: Callable[[Hold], bool]) -> None:
         """Call `attempt` until it returns True. Raises NotAcknowledged, DirectoryLocked or WentBack."""
         hold = self._ownership.hold
         try:
@@ -63,7 +63,9 @@ class Attempts:
             if call.unanswered:
                 self._ownership.doubt(hold)
 
-    def send(self, call: Call, hold: Hold, compare: Sequence[Any], steps: Sequence[Any], trace: Trace) -> int | None:
+    def send(
+        self, call: StoreCall, hold: Hold, compare: Sequence[Any], steps: Sequence[Any], trace: Trace
+    ) -> int | None:
         """The revision that carried it out; 0 if an earlier attempt did; None if none did and none can any more."""
         try:
             reply = self._ownership.ask(call, hold, compare, steps)
@@ -86,7 +88,7 @@ class Attempts:
         call.in_doubt = False  # only now: if there was no time to read it back, it is still in doubt
         return 0 if made else None
 
-    def _was_made_nevertheless(self, call: Call, trace: Trace, refusal: Refused) -> bool:
+    def _was_made_nevertheless(self, call: StoreCall, trace: Trace, refusal: Refused) -> bool:
         """By an earlier attempt; or by this one, because etcd reports a full database also after carrying it out."""
         earlier = call.in_doubt
         call.in_doubt = earlier or refusal.errno == errno.ENOSPC
@@ -95,7 +97,7 @@ class Attempts:
             call.in_doubt = earlier
         return made is True
 
-    def _was_made_at(self, revision: int, call: Call, trace: Trace, lost: DirectoryLocked) -> bool:
+    def _was_made_at(self, revision: int, call: StoreCall, trace: Trace, lost: DirectoryLocked) -> bool:
         try:
             made = self._was_made(call, trace, revision)
         except Compacted:
@@ -104,7 +106,7 @@ class Attempts:
             raise NotAcknowledged(OSError(errno.ENOLCK, str(lost)), in_doubt=True) from lost
         return made
 
-    def _was_made(self, call: Call, trace: Trace, revision: int = 0) -> bool | None:
+    def _was_made(self, call: StoreCall, trace: Trace, revision: int = 0) -> bool | None:
         """None if the name was changed by something else, so that the outcome cannot be known."""
         if trace.name is None:
             return True

@@ -29,7 +29,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds, after all members have failed
 logger = logging.getLogger("checkpointmanager")
 
 
-class Call:
+class StoreCall:
     """One call of the store: how long it may still take, and what is known about the change that it sent."""
 
     def __init__(self, seconds: float, spent: float = 0.0) -> None:
@@ -41,9 +41,9 @@ class Call:
     def left(self) -> float:
         return max(0.0, self._end - time.monotonic())
 
-    def part(self) -> Call:
+    def part(self) -> StoreCall:
         """The same time, for another change."""
-        return Call(self.seconds, self.seconds - self.left())
+        return StoreCall(self.seconds, self.seconds - self.left())
 
     def share(self) -> float:
         """The time that one member may take."""
@@ -108,7 +108,7 @@ class Client:
         self._logging_in = threading.RLock()
         self.progress = Progress()
 
-    def ask(self, call: Call, method: Method, request: Any, *, changing: bool = False) -> Any:
+    def ask(self, call: StoreCall, method: Method, request: Any, *, changing: bool = False) -> Any:
         """The answer of some member. Raises Refused if it is no, NoAnswer if there is none in time, WentBack if it
         comes from an older state.
 
@@ -152,7 +152,7 @@ class Client:
     def close(self) -> None:
         self._connections.close()
 
-    def _ask(self, call: Call, method: Method, request: Any, *, changing: bool = False) -> Any:
+    def _ask(self, call: StoreCall, method: Method, request: Any, *, changing: bool = False) -> Any:
         if not call.left():  # so nothing is sent, and nothing is in doubt
             raise NoAnswer(
                 errno.ETIMEDOUT, f"no answer within {call.seconds:g} s, earlier requests of this call took them"
@@ -185,7 +185,7 @@ class Client:
                 why = f"no answer within {call.seconds:g} s, the last error was: {failure.strerror}"
                 raise NoAnswer(failure.errno, why)
 
-    def _ask_one(self, call: Call, member: int, method: Method, request: Any, token: str) -> Any:
+    def _ask_one(self, call: StoreCall, member: int, method: Method, request: Any, token: str) -> Any:
         stub = self._connections.stub(member, method)
         if method is not LEASE_KEEP_ALIVE:
             return stub(request, timeout=call.share(), metadata=_metadata(token))
@@ -213,7 +213,7 @@ class Client:
         if self._current == member:
             self._current = (member + 1) % len(self.addresses)
 
-    def _log_in(self, call: Call, member: int) -> str:
+    def _log_in(self, call: StoreCall, member: int) -> str:
         """The token, "" if none is needed. Logs in once, and again when the token has expired."""
         token = self._token
         if token is not None:
@@ -224,7 +224,7 @@ class Client:
                 token = self._token = self._new_token(call, member)
             return token
 
-    def _new_token(self, call: Call, member: int) -> str:
+    def _new_token(self, call: StoreCall, member: int) -> str:
         request = AUTHENTICATE.request(name=self._credentials.user, password=self._credentials.secret())
         try:
             return str(self._connections.stub(member, AUTHENTICATE)(request, timeout=call.share()).token)

@@ -24,7 +24,7 @@ from .._errors import DirectoryLocked
 from .._store import Put, Remove, Replaces
 from . import wire
 from .attempts import Attempts, NotAcknowledged, Trace
-from .client import Call, Client
+from .client import Client, StoreCall
 from .errors import NoAnswer
 from .layout import Layout
 from .ownership import Hold
@@ -91,7 +91,7 @@ class Commits:
         self._max_request_bytes = max_request_bytes
         self.last_seen = LastSeen()
 
-    def make(self, call: Call, changes: Sequence[Change], *, together: bool) -> Mapping[str, NotAcknowledged]:
+    def make(self, call: StoreCall, changes: Sequence[Change], *, together: bool) -> Mapping[str, NotAcknowledged]:
         """Make the changes and return the failures. With together=True it is all or none, and a failure is raised.
 
         Also raises WentBack, and DirectoryLocked if nothing was made.
@@ -109,7 +109,9 @@ class Commits:
             raise NotAcknowledged(OSError(errno.EMSGSIZE, what), in_doubt=False) from None
         return {}
 
-    def read(self, call: Call, keys: Sequence[str], *, revision: int = 0, previous: bool = False) -> dict[str, Seen]:
+    def read(
+        self, call: StoreCall, keys: Sequence[str], *, revision: int = 0, previous: bool = False
+    ) -> dict[str, Seen]:
         """The values of these keys at that revision; by default now, and those of one page at the same moment."""
         name_of = self._layout.previous if previous else self._layout.current
         known = {} if previous or revision else {key: self.last_seen.get(key) for key in keys}
@@ -128,7 +130,7 @@ class Commits:
         if known and 0 < now.revision < known.revision:
             self._client.progress.lost("etcd has an older checkpoint than before")
 
-    def _make_apart(self, call: Call, changes: Sequence[Change]) -> Mapping[str, NotAcknowledged]:
+    def _make_apart(self, call: StoreCall, changes: Sequence[Change]) -> Mapping[str, NotAcknowledged]:
         """In pieces of as many changes as etcd takes at once."""
         failures: dict[str, NotAcknowledged] = {}
         made = False
@@ -155,14 +157,14 @@ class Commits:
                 pieces.appendleft(piece)
         return failures
 
-    def _make(self, call: Call, changes: Sequence[Change]) -> None:
+    def _make(self, call: StoreCall, changes: Sequence[Change]) -> None:
         try:
             self._attempts.repeat(call, lambda hold: self._attempt(call, changes, hold))
         except BaseException:
             self._remember(changes, 0)
             raise
 
-    def _attempt(self, call: Call, changes: Sequence[Change], hold: Hold) -> bool:
+    def _attempt(self, call: StoreCall, changes: Sequence[Change], hold: Hold) -> bool:
         """True if the changes are made, False if the request has to be built again from the current values."""
         before = self._before(call, [change.key for change in changes])
         trace = self._trace(changes, before)
@@ -184,7 +186,7 @@ class Commits:
         self._remember(changes, revision)
         return True
 
-    def _before(self, call: Call, keys: Sequence[str]) -> dict[str, Seen]:
+    def _before(self, call: StoreCall, keys: Sequence[str]) -> dict[str, Seen]:
         """The values that become previous generations: from memory only if the request compares them."""
         if len(keys) > MAX_COMPARED:
             return self.read(call, keys)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..format import LOCK, QUARANTINE, current_name, encode_key, key_in, previous_name
-from .client import Call, Client
+from .client import Client, StoreCall
 from .errors import Compacted
 from .wire import RANGE
 
@@ -72,7 +72,7 @@ def after_all(start: bytes) -> bytes:
     return start[:-1] + bytes([start[-1] + 1])
 
 
-def names(client: Client, call: Call, start: bytes, end: bytes) -> tuple[list[Any], int]:
+def names(client: Client, call: StoreCall, start: bytes, end: bytes) -> tuple[list[Any], int]:
     """From `start` to `end`, without values, and the revision at which they were listed."""
     while True:
         try:
@@ -87,11 +87,11 @@ def values(client: Client, seconds: float, start: bytes, end: bytes) -> Iterator
     return _pages(client, seconds, start, end, limit=VALUES)
 
 
-def _pages(client: Client, call: Call | float, start: bytes, end: bytes, *, limit: int) -> Iterator[Any]:
+def _pages(client: Client, call: StoreCall | float, start: bytes, end: bytes, *, limit: int) -> Iterator[Any]:
     revision = 0
     while True:
         request = RANGE.request(key=start, range_end=end, limit=limit, revision=revision, keys_only=limit == NAMES)
-        reply = client.ask(call if isinstance(call, Call) else Call(call), RANGE, request)
+        reply = client.ask(call if isinstance(call, StoreCall) else StoreCall(call), RANGE, request)
         yield reply
         if not reply.more:
             return

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 
-from .client import Call, Client
+from .client import Client, StoreCall
 from .errors import Failed, Refused, WentBack
 from .wire import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, RANGE
 
@@ -21,7 +21,7 @@ logger = logging.getLogger("checkpointmanager")
 class Lease:
     """Granted when it is made; renewed from start() until stop(), or until etcd says that it has expired."""
 
-    def __init__(self, client: Client, path: str, lock: bytes, ttl: float, call: Call) -> None:
+    def __init__(self, client: Client, path: str, lock: bytes, ttl: float, call: StoreCall) -> None:
         self._client = client
         self._path = path
         self._lock = lock  # the name that is attached to it
@@ -44,7 +44,7 @@ class Lease:
         """Stop renewing it, so that it expires. May be called twice, and from a finalizer."""
         self._stopped.set()
 
-    def revoke(self, call: Call) -> None:
+    def revoke(self, call: StoreCall) -> None:
         """End it, and delete what is attached to it, at once if a server can be reached."""
         self.stop()
         try:
@@ -69,7 +69,9 @@ class Lease:
     def _renew(self) -> bool:
         sent = time.monotonic()
         try:
-            reply = self._client.ask(Call(self.ttl / RENEWALS), LEASE_KEEP_ALIVE, LEASE_KEEP_ALIVE.request(ID=self.id))
+            reply = self._client.ask(
+                StoreCall(self.ttl / RENEWALS), LEASE_KEEP_ALIVE, LEASE_KEEP_ALIVE.request(ID=self.id)
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, giving up would cost the lock
             if not self._stopped.is_set():  # else the connections were closed meanwhile
                 logger.warning("%s: the lease of the lock could not be renewed: %s", self._path, error)
@@ -88,7 +90,7 @@ class Lease:
         """The member is behind the others, or etcd lost state. A read shows which; an idle owner makes no other."""
         try:
             request = RANGE.request(key=self._lock, keys_only=True)
-            self._client.ask(Call(self.ttl / RENEWALS), RANGE, request)
+            self._client.ask(StoreCall(self.ttl / RENEWALS), RANGE, request)
         except WentBack as error:
             logger.warning("%s: %s; close and open again", self._path, error)
         except Failed:

@@ -19,7 +19,7 @@ import grpc
 from .._errors import DirectoryLocked
 from ..format import LockOwner
 from . import wire
-from .client import Call, Client, Progress
+from .client import Client, Progress, StoreCall
 from .errors import NoAnswer, Refused
 from .layout import Layout
 from .lease import Lease
@@ -57,7 +57,7 @@ class Ownership:
         waiting = False
         while True:
             self._client.progress = Progress()  # nothing was read yet that could be lost
-            call = Call(self._timeout)
+            call = StoreCall(self._timeout)
             try:
                 found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.lock))
                 if not found.kvs and self._try(call):
@@ -74,7 +74,7 @@ class Ownership:
             if found.kvs:
                 self._wait(found.header.revision, min(left, LONGEST_WATCH))
 
-    def ask(self, call: Call, hold: Hold, compare: Sequence[Any], steps: Sequence[Any]) -> Any:
+    def ask(self, call: StoreCall, hold: Hold, compare: Sequence[Any], steps: Sequence[Any]) -> Any:
         """The answer to a change that etcd makes only if this is the owner and the comparisons hold.
 
         If they do not, the answer has the value of `.lock`, for learn().
@@ -87,7 +87,7 @@ class Ownership:
         ]
         return self._client.ask(call, TXN, wire.txn([*ours, *compare], steps, [wire.get(lock)]), changing=True)
 
-    def check(self, call: Call) -> None:
+    def check(self, call: StoreCall) -> None:
         """Raise unless this is the owner as far as it can know, and no earlier request can be carried out any more."""
         self._client.progress.before()
         if self._lost or not self.lease or not self.lease.is_fresh:
@@ -118,9 +118,9 @@ class Ownership:
 
     def close(self) -> None:
         if self.lease:
-            self.lease.revoke(Call(self._timeout))
+            self.lease.revoke(StoreCall(self._timeout))
 
-    def _try(self, call: Call) -> bool:
+    def _try(self, call: StoreCall) -> bool:
         lock = self._layout.lock
         lease = Lease(self._client, self._path, lock, self._ttl, call)
         text = LockOwner.of_this_process(self._owner).to_json()
@@ -154,7 +154,7 @@ class Ownership:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 time.sleep(min(seconds, 0.1))  # the member is gone: ask another one, but not at once
 
-    def _write_again(self, call: Call) -> None:
+    def _write_again(self, call: StoreCall) -> None:
         """The same text on the same lease: only the revision that writes compare changes."""
         assert self.lease
         with call.holding(self._renewing):

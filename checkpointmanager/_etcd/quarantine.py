@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .._errors import CheckpointNotFound
 from ..format import KEPT_PER_KEY, QUARANTINE, copy_name, parse_copy
 from . import wire
-from .client import Call, Client
+from .client import Client, StoreCall
 from .layout import Layout, after_all, names
 from .ownership import Ownership
 from .wire import RANGE
@@ -30,7 +30,7 @@ class Quarantine:
         self._layout = layout
         self._ownership = ownership
 
-    def keep(self, call: Call, key: str, reason: str, path: str) -> str:
+    def keep(self, call: StoreCall, key: str, reason: str, path: str) -> str:
         """Copy the current value, unless there is an equal copy, and return the name of the copy."""
         while True:
             found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.current(key))).kvs
@@ -46,7 +46,7 @@ class Quarantine:
             if self._change(call, [seen], [wire.put(name, found[0].value), *surplus]):
                 return self._layout.below(name)
 
-    def delete(self, call: Call, name: str, path: str) -> None:
+    def delete(self, call: StoreCall, name: str, path: str) -> None:
         """Delete a copy for good."""
         if parse_copy(name) is None:
             raise CheckpointNotFound(name, path)
@@ -54,14 +54,14 @@ class Quarantine:
         while not self._change(call, [], [wire.delete(copy)]):
             pass  # `.lock` was written again meanwhile, by this owner
 
-    def kept(self, call: Call) -> dict[str, list[str]]:
+    def kept(self, call: StoreCall) -> dict[str, list[str]]:
         """The names of each key's copies, oldest first."""
         found: dict[str, list[str]] = {}
         for copy in self._copies(call, self._layout.quarantine):
             found.setdefault(copy.key, []).append(self._layout.below(copy.name))
         return found
 
-    def _change(self, call: Call, compare: Sequence[Any], steps: Sequence[Any]) -> bool:
+    def _change(self, call: StoreCall, compare: Sequence[Any], steps: Sequence[Any]) -> bool:
         """False if something was changed meanwhile; DirectoryLocked if that is the owner."""
         hold = self._ownership.hold
         try:
@@ -73,7 +73,7 @@ class Quarantine:
             self._ownership.learn(reply.responses[0].response_range.kvs, hold)
         return bool(reply.succeeded)
 
-    def _copies(self, call: Call, start: bytes, key: str | None = None) -> list[Copy]:
+    def _copies(self, call: StoreCall, start: bytes, key: str | None = None) -> list[Copy]:
         copies = []
         found, _ = names(self._client, call, start, after_all(start))
         for kv in found:
@@ -82,7 +82,7 @@ class Quarantine:
                 copies.append(Copy(kv.create_revision, kv.key, name.key))
         return sorted(copies)
 
-    def _value(self, call: Call, name: bytes) -> bytes | None:
+    def _value(self, call: StoreCall, name: bytes) -> bytes | None:
         found = self._client.ask(call, RANGE, RANGE.request(key=name)).kvs
         return found[0].value if found else None
 

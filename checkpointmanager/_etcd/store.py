@@ -13,7 +13,7 @@ from .._options import check_options
 from .._store import Put, Remove
 from ..format import Damaged, Reason
 from .attempts import Attempts, NotAcknowledged
-from .client import Call, Client
+from .client import Client, StoreCall
 from .commit import MAX_REQUEST_BYTES, NAMES_BYTES, Commits, Seen
 from .connections import Credentials, Path
 from .errors import EtcdUnavailable, EtcdWentBack, Failed, WentBack
@@ -203,7 +203,7 @@ class EtcdStore:
         finally:
             self._client.close()
 
-    def _read_ahead(self, call: Call, key: str, *, previous: bool) -> Seen | None:
+    def _read_ahead(self, call: StoreCall, key: str, *, previous: bool) -> Seen | None:
         """Its value, if this thread expects to read it; the first read of several fetches a page of them."""
         change, load = self._ahead.change, self._ahead.load
         if change and previous:
@@ -225,13 +225,13 @@ class EtcdStore:
                 self._ahead.change = outer
 
     @contextmanager
-    def _calling(self) -> Iterator[Call]:
+    def _calling(self) -> Iterator[StoreCall]:
         """The time that a call may take, within a change what the change has left.
 
         A missing answer says nothing about a checkpoint, so it is an error of the whole store.
         """
         change = self._ahead.change
-        call = Call(self._timeout, change.spent if change else 0.0)
+        call = StoreCall(self._timeout, change.spent if change else 0.0)
         try:
             yield call
         except WentBack as error:

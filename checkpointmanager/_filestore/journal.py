@@ -29,7 +29,7 @@ from operator import attrgetter
 
 from .._events import Event, EventKind
 from .._interruption import pass_on_interruption
-from ..format import BLOCK_BYTES, JOURNAL, Change, JournalContent, padded, reason_of, seal_record
+from ..format import BLOCK_BYTES, JOURNAL, Change, JournalContent, describe_error, padded, seal_record
 from .directory import Directory
 from .groupcommit import Group, GroupCommit, Submission, submissions
 from .journalfile import JournalFile
@@ -152,7 +152,7 @@ class Journal:
                         self._end()
             except OSError as error:
                 pass_on_interruption(error)
-                self._report(f"{reason_of(error)}: the files could not be synced, so the journal stays")
+                self._report(f"{describe_error(error)}: the files could not be synced, so the journal stays")
             finally:
                 self.abandon()
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from .._interruption import pass_on_interruption
 from .._store import Replaces
-from ..format import Change, Damaged, current_name, encode_key, previous_name, reason_of, truth
+from ..format import Change, Damaged, current_name, describe_error, encode_key, previous_name, truth
 from .directory import Directory
 from .groupcommit import Group, Submission
 from .names import Staged, discard_temps, put_in_place, put_names_right, take_away
@@ -120,7 +120,9 @@ class Owed:
         put_in_place(self._directory, key, temp, replaces)
 
     def _report_unplaced(self, key: str, error: OSError) -> None:
-        self._report(f"{encode_key(key)}: {reason_of(error)}: its change is safe in the journal, but not in place yet")
+        self._report(
+            f"{encode_key(key)}: {describe_error(error)}: its change is safe in the journal, but not in place yet"
+        )
 
 
 def changes_of(submissions: Iterable[Submission]) -> list[Change]:

@@ -7,7 +7,17 @@ import os
 import stat
 
 from .._interruption import pass_on_interruption
-from ..format import MAX_BYTES, PREVIOUS, Change, Damaged, Reason, change_in, current_name, previous_name, reason_of
+from ..format import (
+    MAX_BYTES,
+    PREVIOUS,
+    Change,
+    Damaged,
+    Reason,
+    change_in,
+    current_name,
+    describe_error,
+    previous_name,
+)
 from .directory import Directory
 
 PIECE_BYTES = 1 << 20
@@ -74,7 +84,7 @@ def _read_all(descriptor: int, max_bytes: int) -> bytes:
 
 
 def _unreadable(error: OSError) -> Damaged:
-    return Damaged(Reason.UNREADABLE, reason_of(error), errno=error.errno)
+    return Damaged(Reason.UNREADABLE, describe_error(error), errno=error.errno)
 
 
 def _too_large(size: int, max_bytes: int) -> Damaged:

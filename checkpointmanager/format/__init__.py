@@ -75,7 +75,7 @@ from ._reason import (
     Damaged,
     Reason,
     TooNew,
-    reason_of,
+    describe_error,
 )
 from ._repair import (
     CALL_COST,
@@ -129,6 +129,7 @@ __all__ = [
     "copy_name",
     "current_name",
     "decode_key",
+    "describe_error",
     "encode_key",
     "generation_in",
     "is_key",
@@ -143,7 +144,6 @@ __all__ = [
     "parse_copy",
     "previous_name",
     "read_journal",
-    "reason_of",
     "repair",
     "seal",
     "seal_journal",

@@ -59,6 +59,6 @@ class TooNew(Exception):
     """Raised below the manager for content that a newer program wrote: not damaged, but not ours to read."""
 
 
-def reason_of(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
     """The description of an OSError, without the file names in its own text."""
     return error.strerror or (os.strerror(error.errno) if error.errno else type(error).__name__)

@@ -130,7 +130,7 @@ class ClaimPreparer:
         if not isinstance(found, DriverClaim):
             raise DRAError(not_a(DriverClaim, found))
         old = self._records.view(known) if known else None
-        self.review.settle(ref.uid)
+        self.review.confirmed(ref.uid)
         if old and ref.uid in self._ready and old.same_allocation(found):
             return self._side.follow(old, found)
         self.hooks.check(found.copy())
@@ -228,7 +228,7 @@ class ClaimPreparer:
         if known := self._records.get(uid):
             claim = self._records.view(known)
             self._ready.discard(uid)
-            self.review.settle(uid)
+            self.review.confirmed(uid)
             self._records.write(claim, ClaimPhase.UNPREPARING)
             self.hooks.tear_down(claim.copy())
             self._records.remove(uid)

@@ -98,7 +98,7 @@ class Review:
         """The claim was answered from memory."""
         self._unconfirmed.add(uid)
 
-    def settle(self, uid: str) -> None:
+    def confirmed(self, uid: str) -> None:
         """An answer of the API server, or an unprepare, has replaced what was answered from memory."""
         self._unconfirmed.discard(uid)
         self._outdated.pop(uid, None)

@@ -236,16 +236,16 @@ class PodConfigStore:
             for uid in gone:  # a removed config must not be served, even if its file stays
                 if (pod := self._pods.get(uid)) and uid in seen and pod.config is seen[uid].config:
                     self._swap(uid, None)
-        failed = {uid: str(failure) for uid, failure in {**failures, **self._settle()}.items()}
+        failed = {uid: str(failure) for uid, failure in {**failures, **self._write_what_is_served()}.items()}
         return PodSyncReport(tuple(sorted(removed)), tuple(self.list_pods()), problems, failed)
 
-    def _settle(self) -> Mapping[str, CheckpointError]:
+    def _write_what_is_served(self) -> Mapping[str, CheckpointError]:
         """Write what is served where the disk may have something else; returns what failed."""
-        unsettled = [uid for uid, pod in self._pods.copy().items() if not self._is_settled(uid, pod)]
+        uncertain = [uid for uid, pod in self._pods.copy().items() if not self._is_on_disk(uid, pod)]
         try:
-            self._reduce(unsettled, lambda _: {uid: self._pods[uid].config for uid in unsettled if uid in self._pods})
+            self._reduce(uncertain, lambda _: {uid: self._pods[uid].config for uid in uncertain if uid in self._pods})
         except CheckpointWriteFailed as error:
-            return error.failures if isinstance(error, BatchFailed) else dict.fromkeys(unsettled, error)
+            return error.failures if isinstance(error, BatchFailed) else dict.fromkeys(uncertain, error)
         return {}
 
     def close(self) -> None:
@@ -304,7 +304,7 @@ class PodConfigStore:
         served = {uid for uid, pod in self._pods.copy().items() if pod.config.has(claim)}
         return served | {entry.key for entry in self._cache.entries() if any(c.has(claim) for c in _configs(entry))}
 
-    def _is_settled(self, pod_uid: str, pod: _Pod) -> bool:
+    def _is_on_disk(self, pod_uid: str, pod: _Pod) -> bool:
         """True if the disk certainly has what is served."""
         entry = self._cache.entry(pod_uid)
         return entry is not None and not entry.in_doubt and entry.value == pod.config

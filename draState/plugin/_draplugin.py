@@ -146,7 +146,7 @@ def _prepared(api: DRAPluginApi, prepared: PrepareResult) -> Any:
 
 
 @dataclass(slots=True)
-class Call:
+class ServedCall:
     """One call under way; `failed` has the UIDs of the claims that failed."""
 
     method: str
@@ -177,9 +177,9 @@ class Calls:
         )
 
     @contextmanager
-    def call(self, path: str, uids: Iterable[str]) -> Iterator[Call]:
+    def call(self, path: str, uids: Iterable[str]) -> Iterator[ServedCall]:
         """One call, by its gRPC path."""
-        call = Call(path.rpartition("/")[2], tuple(uids))
+        call = ServedCall(path.rpartition("/")[2], tuple(uids))
         token = CALL.set(call.id)
         started, status = time.perf_counter(), "Unknown"
         call_logger.debug("call %s: %s of %s begins", call.id, call.method, _listed(call.uids))
@@ -204,7 +204,7 @@ class Calls:
 @contextmanager
 def logged_stream(path: str) -> Iterator[None]:
     """Log when a stream, by its gRPC path, begins and ends."""
-    stream = Call(path.rpartition("/")[2], ())
+    stream = ServedCall(path.rpartition("/")[2], ())
     CALL.set(stream.id)  # for its task, which ends with it
     started = time.perf_counter()
     call_logger.info("stream %s: %s begins", stream.id, stream.method)

@@ -19,7 +19,7 @@ from .aims import Figures, outcomes
 from .contenders import everybody
 from .machine import describe
 from .report import comparison, report
-from .volume import Place, place
+from .volume import Volume, place
 
 HERE = Path(__file__).parent
 THREADS = {1: "1 thread", 4: "4 threads", 16: "16 threads"}
@@ -52,7 +52,7 @@ def main() -> None:
         say(f"written to {output}")
 
 
-def run(where: Place, *, quick: bool) -> Figures:
+def run(where: Volume, *, quick: bool) -> Figures:
     folder = where.folder
     figures: Figures = {
         "machine": describe(where),

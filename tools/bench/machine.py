@@ -7,10 +7,10 @@ import platform
 import sqlite3
 from importlib.metadata import version
 
-from .volume import Place
+from .volume import Volume
 
 
-def describe(where: Place) -> dict[str, str]:
+def describe(where: Volume) -> dict[str, str]:
     return {
         "place": where.note,
         "python": platform.python_version(),

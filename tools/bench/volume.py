@@ -17,7 +17,7 @@ BYTES_PER_INODE = 8192  # half of the default: most files here are small
 UNMOUNT_SECONDS = 20
 
 
-class Place(NamedTuple):
+class Volume(NamedTuple):
     """A folder to measure in, and what it is on."""
 
     folder: Path
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def place(directory: Path | None, *, image_bytes: int) -> Iterator[Place]:
+def place(directory: Path | None, *, image_bytes: int) -> Iterator[Volume]:
     """A new folder, removed at the end: below `directory` as it is, or else on an ext4 image if that can be made."""
     with ExitStack() as stack:
         outer = Path(tempfile.mkdtemp(prefix="bench-", dir=directory))
@@ -37,9 +37,9 @@ def place(directory: Path | None, *, image_bytes: int) -> Iterator[Place]:
             except (OSError, subprocess.CalledProcessError) as error:
                 refusal = f"no ext4 image could be made: {error}"
             else:
-                yield Place(mounted, "ext4 with a journal on a loop device, made for this run")
+                yield Volume(mounted, "ext4 with a journal on a loop device, made for this run")
                 return
-        yield Place(outer, f"{file_system_of(outer)} as it is ({refusal})")
+        yield Volume(outer, f"{file_system_of(outer)} as it is ({refusal})")
 
 
 def missing() -> str:

@@ -29,11 +29,11 @@ from checkpointmanager.format import (
     Change,
     Damaged,
     TooNew,
+    describe_error,
     open_any,
     padded,
     parse_copy,
     read_journal,
-    reason_of,
     seal,
     seal_journal,
     seal_record,
@@ -178,7 +178,7 @@ def _add(tar: tarfile.TarFile, directory: str, name: str, sort: str, content: Co
     except FileNotFoundError:
         return  # removed meanwhile
     except (OSError, disk.NotAFile, disk.TooLarge) as why:
-        content.left_out.append({"name": name, "why": reason_of(why) if isinstance(why, OSError) else str(why)})
+        content.left_out.append({"name": name, "why": describe_error(why) if isinstance(why, OSError) else str(why)})
         return
     if redact and sort != "lock":
         redacted = _redacted(blob, is_journal=sort == "journal")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import grpc
 import pytest
 
-from checkpointmanager._etcd.client import Call, Client
+from checkpointmanager._etcd.client import Client, StoreCall
 
 from ..processes import LIMIT
 
@@ -58,14 +58,14 @@ class Request(NamedTuple):
     name: str  # of its method: "Range", "Txn", "LeaseKeepAlive" …
     is_change: bool
     token: str
-    call: Call
-    send_within: Callable[[Call], Any]
+    call: StoreCall
+    send_within: Callable[[StoreCall], Any]
 
     def send(self) -> Any:
         return self.send_within(self.call)
 
     def send_late(self) -> Any:
-        return self.send_within(Call(LIMIT))
+        return self.send_within(StoreCall(LIMIT))
 
     def end_of_time(self) -> Broken:
         """No answer, and the time of the call is up: without waiting for it."""
@@ -137,10 +137,10 @@ class Line:
         raise full() if fate in (Fate.REFUSED, Fate.REFUSED_BUT_MADE) else Broken()
 
     def _between(self, ask_one: Callable[..., Any]) -> Callable[..., Any]:
-        def between(client: Client, call: Call, *where_and_what: Any) -> Any:
+        def between(client: Client, call: StoreCall, *where_and_what: Any) -> Any:
             _member, method, message, token = where_and_what
 
-            def send_within(time: Call) -> Any:
+            def send_within(time: StoreCall) -> Any:
                 return ask_one(client, time, *where_and_what)
 
             if getattr(self._carrying, "now", False):

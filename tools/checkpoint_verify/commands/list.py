@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from checkpointmanager.format import SearchBudget, boot_id, reason_of
+from checkpointmanager.format import SearchBudget, boot_id, describe_error
 
 from .. import exitcodes
 from ..findings.examine import Circumstances, unreadable
@@ -88,7 +88,7 @@ def _findings(path: str, kubelet_version: str | None, closed: set[str]) -> Itera
     try:
         yield from Scan(path, Circumstances(kubelet_version=kubelet_version, content=True)).findings()
     except OSError as error:
-        print(f"checkpoint-verify: {phrases.shown(path)}: {reason_of(error)}", file=sys.stderr)
+        print(f"checkpoint-verify: {phrases.shown(path)}: {describe_error(error)}", file=sys.stderr)
         closed.add(path)
         yield unreadable(path, error)
 

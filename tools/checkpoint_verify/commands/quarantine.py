@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from checkpointmanager.format import QUARANTINE, SearchBudget, decode_key, reason_of
+from checkpointmanager.format import QUARANTINE, SearchBudget, decode_key, describe_error
 
 from .. import exitcodes
 from ..etcd import SCHEME
@@ -71,7 +71,7 @@ def _list(arguments: argparse.Namespace) -> int:
         try:
             found += copies_in(path)
         except OSError as error:
-            print(f"checkpoint-verify: {phrases.shown(path)}: {reason_of(error)}", file=sys.stderr)
+            print(f"checkpoint-verify: {phrases.shown(path)}: {describe_error(error)}", file=sys.stderr)
             code = exitcodes.COULD_NOT_LOOK
     budget = SearchBudget(SEARCH_COST)
     rows = [(copy, present(copy), subject_at(examine_path(copy.path), budget)) for copy in found]

@@ -26,12 +26,12 @@ from checkpointmanager.format import (
     TooNew,
     checksum_matches,
     decode_key,
+    describe_error,
     encode_key,
     is_removal,
     open_any,
     open_sealed,
     parse_copy,
-    reason_of,
 )
 
 from ..registry import KUBELET_NAMES, KubeletFile, Verdict, inspect, newest_version
@@ -258,6 +258,6 @@ def unreadable(path: str, error: OSError) -> Finding:
         State.UNREADABLE,
         key=key_of(phrases.base_name(path)),
         reason=Reason.UNREADABLE,
-        detail=reason_of(error),
+        detail=describe_error(error),
         errno=error.errno or 0,
     )

@@ -25,10 +25,10 @@ from checkpointmanager.format import (
     TooNew,
     change_in,
     current_name,
+    describe_error,
     encode_key,
     previous_name,
     read_journal,
-    reason_of,
     truth,
 )
 
@@ -117,7 +117,7 @@ def waiting_in(directory: str) -> Waiting | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _unknown(error.errno, reason_of(error)) from error
+        raise _unknown(error.errno, describe_error(error)) from error
     return None  # replaced again and again, so its owner is alive
 
 

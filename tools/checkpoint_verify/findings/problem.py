@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from checkpointmanager import Reason
-from checkpointmanager.format import JOURNAL, LOCK, SUFFIX, reason_of
+from checkpointmanager.format import JOURNAL, LOCK, SUFFIX, describe_error
 
 from ..registry import KUBELET_NAMES, NO_CHECKSUM
 from ..screens import phrases
@@ -163,7 +163,7 @@ def closed(parent: str, places: list[tuple[str, OSError]]) -> Problem:
     """Directories that a search could not enter."""
     path, error = places[0]
     number = phrases.count(len(places), "directory", "directories")
-    why = reason_of(error)
+    why = describe_error(error)
     detail = f"{number} could not be entered, such as {phrases.shown(path)}: {why}"
     meaning = "There may be state in them that was not found"
     return Problem(Severity.UNSEEN, parent, "", Reason.UNREADABLE, detail, meaning, _next_step(why))

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from checkpointmanager.format import JOURNAL, LOCK, PREVIOUS, QUARANTINE, SUFFIX, TEMP, reason_of
+from checkpointmanager.format import JOURNAL, LOCK, PREVIOUS, QUARANTINE, SUFFIX, TEMP, describe_error
 
 from ..registry import DEVICE_PLUGINS, KUBELET_NAMES, kind_at
 from ..screens import phrases
@@ -187,7 +187,7 @@ class Scan:
             return
         except OSError as error:
             shown = phrases.shown(self._place(QUARANTINE))
-            why = "it is a separate mount" if error.errno == errno.EXDEV else reason_of(error)
+            why = "it is a separate mount" if error.errno == errno.EXDEV else describe_error(error)
             self.notes.append(f"{shown} could not be counted: {why}.")
             return
         try:
