@@ -40,7 +40,7 @@ PRINTED = {
         "Grant(pod='trainer', device='eth1', ready=True)",
         "10.0.0.1 10.0.0.2",
         "DIR/pod-7.json: No space left on device; nothing was changed",
-        *("{'free': 6, 'pod-7': 2}", "['pod-6', 'pod-7']", "6 kept", "['.lock', 'pod-7.json']", "7"),
+        *("{'pod-7': 2, 'free': 6}", "['pod-6', 'pod-7']", "6 kept", "['.lock', 'pod-7.json']", "7"),
     ],
     "tools/docs/guides/schemas.md": [
         "$.device: is int, not str; nothing was written",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checkpointmanager import CheckpointWriteFailed
 from draState import ClaimConflict, ClaimInvalid, Device, DriverState, PrepareFailed, PrepareResult, ResourceClaim
 
 from .claims import GPU, NIC, claim_of, pod_of
@@ -64,6 +65,16 @@ def test_rule_1_claims_and_references_are_durable_before_any_driver_is_called(no
     node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b", GPU, NIC)))
 
     assert seen == {"a": ({"pod-1"}, {GPU}), "b": ({"pod-1"}, {GPU, NIC})}
+
+
+def test_rule_1_no_driver_is_called_when_the_disk_refuses(node: Node) -> None:
+    node.store.fail("store", no_space("a"))
+
+    with pytest.raises(CheckpointWriteFailed):
+        node.manager.prepare_resources(pod_of("pod-1", claim_of("a")))
+
+    assert node.gpu.calls == []
+    assert len(node.cache) == 0
 
 
 def test_rule_2_one_call_per_driver_with_all_claims_of_the_pod(node: Node) -> None:

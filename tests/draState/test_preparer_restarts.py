@@ -201,6 +201,16 @@ def test_a_damaged_claim_holds_what_it_probably_has_and_is_healed_by_a_prepare(
     assert node.hardware.holdings() == {}
 
 
+def test_a_damaged_claim_can_be_unprepared(node: DriverNode) -> None:
+    ref = node.server.allocate("a", "gpu-0")
+    node.prepare(ref)
+    node.stop()
+    damage.empty(node.directory, "a")
+    node.start()
+    assert node.unprepare(ref) == ""
+    assert (len(node.cache), node.hardware.holdings()) == (0, {})
+
+
 def test_a_lost_directory_is_reported_as_such(node: DriverNode) -> None:
     (node.directory / ".lock").unlink()
     assert "lock file" in node.prepare(node.server.allocate("a", "gpu-0")).error
