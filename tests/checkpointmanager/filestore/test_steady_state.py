@@ -36,10 +36,10 @@ def batch(manager: Manager) -> None:
 
 def transaction(manager: Manager) -> None:
     with manager.transaction() as transaction:
-        transaction.create_checkpoint("new", 1)
         transaction.create_checkpoint("a", "changed")
         transaction.create_checkpoint("b", "changed")
         transaction.remove_checkpoint("c")
+        transaction.create_checkpoint("new", 1)
 
 
 CHANGES: dict[str, Callable[[Manager], object]] = {
