@@ -45,9 +45,6 @@ class MemoryStore:
             raise Damaged(Reason.TOO_LARGE, f"{len(kept)} bytes, over the limit of max_bytes={self.max_bytes}")
         return kept
 
-    def identity(self, key: str) -> object:
-        return self.current.get(key)
-
     def prefetch(self, keys: Sequence[str]) -> None:
         """Nothing to prefetch."""
 

@@ -67,10 +67,6 @@ class Store(Protocol):
         """
         ...
 
-    def identity(self, key: str) -> object:
-        """Equal to an earlier result as long as the bytes have not been changed since; None if there are none."""
-        ...
-
     def prefetch(self, keys: Sequence[str]) -> None:
         """A hint that this thread will soon read these keys, in this order. Never raises for an absent key.
 

@@ -54,7 +54,6 @@ class Known(NamedTuple):
 
     header: Header
     digest: bytes
-    identity: object = None  # the store's, of the file that was last seen to have these bytes; None: not yet seen
 
 
 class Writer:
@@ -184,10 +183,10 @@ class Writer:
         versions = (known.header.version, known.header.readable_by) if known else None
         if known and digest == known.digest and versions == (encoded.version, encoded.readable_by):
             # Boot and durability are this owner's, so they are the same anyway.
-            known = known if found else self._seen(key, known)
-            if known:
+            if found or self._is_there(key, known):
                 self._known[key] = known
                 return known, None
+            known = None
         replaces, generation = (Replaces.WHOLE, lowest) if known else self._incumbent(key, found)
         header = Header(
             self._kind,
@@ -244,20 +243,13 @@ class Writer:
             raise CheckpointWriteFailed(key, self._store.path_of(key), error, in_doubt=False)
         return generation + 1
 
-    def _seen(self, key: str, known: Known) -> Known | None:
-        """`known` with the identity of the file, if that still has the known bytes: someone may have changed it.
-
-        The first time the bytes are read; later a look at the identity is enough.
-        """
-        identity = self._store.identity(key)
-        if identity is None or known.identity is not None:
-            return known if identity is not None and identity == known.identity else None
+    def _is_there(self, key: str, known: Known) -> bool:
+        """True if the file still has the known bytes: someone may have changed it."""
         try:
             header, data = open_sealed(self._store.read(key), key)
-            is_there = header == known.header and xxh3_128_digest(data) == known.digest
         except (CheckpointNotFound, Damaged, TooNew):
-            return None
-        return known._replace(identity=identity) if is_there else None
+            return False
+        return header == known.header and xxh3_128_digest(data) == known.digest
 
     # Quarantine
 

@@ -107,7 +107,8 @@ class EtcdStore:
         return keys
 
     def exists(self, key: str) -> bool:
-        return self.identity(key) is not None
+        with self._gate, self._calling() as call:
+            return bool(self._client.ask(call, RANGE, RANGE.request(key=self._layout.current(key), keys_only=True)).kvs)
 
     def read(self, key: str, *, previous: bool = False) -> bytes:
         with self._gate, self._calling() as call:
@@ -126,11 +127,6 @@ class EtcdStore:
             detail = f"{len(seen.blob)} bytes, over the limit of max_bytes={self.max_bytes}"
             raise Damaged(Reason.TOO_LARGE, detail)
         return seen.blob
-
-    def identity(self, key: str) -> object:
-        with self._gate, self._calling() as call:
-            found = self._client.ask(call, RANGE, RANGE.request(key=self._layout.current(key), keys_only=True)).kvs
-            return found[0].mod_revision if found else None
 
     def prefetch(self, keys: Sequence[str]) -> None:
         """From now on this thread reads what keys() listed as of that moment, 128 at once; an empty list ends it."""

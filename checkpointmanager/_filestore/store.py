@@ -136,15 +136,6 @@ class FileStore:
             raise Damaged(Reason.TOO_LARGE, f"{len(blob)} bytes, over the limit of max_bytes={self.max_bytes}")
         return blob
 
-    def identity(self, key: str) -> object:
-        with self._gate:
-            try:
-                status = self._directory.stat(current_name(key))
-            except OSError as error:
-                pass_on_interruption(error)
-                return None
-        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
     def prefetch(self, keys: Sequence[str]) -> None:
         with self._gate:
             for key in keys:

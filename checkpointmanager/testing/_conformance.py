@@ -42,18 +42,6 @@ class StoreConformance:
         assert not _has_previous(store)
         assert not store.quarantined()
 
-    def test_its_identity_changes_with_the_bytes_and_not_without(self, store: Store) -> None:
-        assert store.identity("a") is None
-        _put(store, b"one", Replaces.ABSENT)
-        one = store.identity("a")
-        assert one is not None
-        _put(store, b"other", Replaces.ABSENT, "b")
-        assert store.identity("a") == one
-        _put(store, b"two", Replaces.WHOLE)
-        assert store.identity("a") not in (None, one)
-        _remove(store, "a")
-        assert store.identity("a") is None
-
     def test_what_was_put_is_read(self, store: Store) -> None:
         _put(store, b"one", Replaces.ABSENT)
         assert store.keys() == ["a"]
