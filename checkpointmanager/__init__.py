@@ -46,10 +46,10 @@ from ._events import Event, EventKind
 from ._filestore import FileStore
 from ._gcpause import gc_paused
 from ._locks import KeyLocks
-from ._manager import CheckpointManager, FileOptions
+from ._manager import CheckpointManager
 from ._memorystore import MemoryStore
 from ._metricssink import MetricsSink
-from ._options import check_key
+from ._options import FileOptions, check_key
 from ._recovery import RecoveryPlan
 from ._schema import ANY_KIND, Schema, SharedText, UnknownFields, unknown_fields
 from ._statedirectory import state_directory

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, TypeVar, Unpack, overload
 
 from ._changeset import NO_DEFAULT, Batch, Transaction
 from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
@@ -19,10 +19,10 @@ from ._errors import (
     UnstorableValue,
 )
 from ._events import Event, Events
-from ._filestore import Durability, FileStore
+from ._filestore import FileStore
 from ._locks import KeyLocks
 from ._metricssink import MetricsSink
-from ._options import check_arguments, check_key
+from ._options import FileOptions, check_arguments, check_key
 from ._reader import Found, Reader
 from ._recovery import Recoverer, RecoveryPlan
 from ._schema import Schema
@@ -35,24 +35,6 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 ANY_JSON: Schema[Any] = Schema("JSON")
-
-
-class DirectoryOptions(TypedDict, total=False):
-    """How a directory is opened; see CheckpointManager."""
-
-    sharing: bool  # take the lock around each write instead of for life
-    read_only: bool  # take no lock and refuse to write
-    durability: Durability  # "full" (default) or "atomic"
-    owner: str  # a label shown to processes that find the directory locked
-    lock_timeout: float  # seconds to wait for the lock
-    allow_insecure: bool  # accept a directory that other users could write to
-    max_bytes: int  # the limit for one file
-
-
-class FileOptions(DirectoryOptions, total=False):
-    """The same, and what receives the figures."""
-
-    metrics: MetricsSink | None  # such as a CheckpointMetrics
 
 
 class CheckpointManager(Generic[T]):
@@ -105,17 +87,20 @@ class CheckpointManager(Generic[T]):
         boot_id: str | None = None,
         **options: Unpack[FileOptions],
     ) -> None:
-        metrics = options.pop("metrics", None)
         check_arguments(directory, schema, on_event, boot_id, options)
         boot = boot_id_of_the_kernel() if boot_id is None else boot_id
         if boot and not is_name(boot):
             raise ValueError(f"boot_id {boot!r}: use letters, digits, '-', '_' and '.', as in a key")
+        metrics = options.get("metrics")
         locks = KeyLocks()
         self._events = Events(on_event, _measured(metrics, directory) if metrics else None, locks)
         self._schema: Schema[T] = ANY_JSON if schema is None else schema
         try:
             with locks.locked("open"):  # any key: events wait while one is held
-                self._store = _opened(directory, options, self._events, metrics)
+                if isinstance(directory, str | os.PathLike):
+                    self._store: Store = FileStore(directory, emit=self._events.emit, **options)
+                else:
+                    self._store = directory  # the options mean nothing here; an agent opens both in the same way
         finally:
             self._events.deliver()
         known: dict[str, Known] = {}
@@ -293,15 +278,6 @@ class CheckpointManager(Generic[T]):
 
     def __repr__(self) -> str:
         return f"CheckpointManager({self._store.path!r}, {self._schema!r})"
-
-
-def _opened(
-    directory: str | os.PathLike[str] | Store, options: DirectoryOptions, events: Events, metrics: MetricsSink | None
-) -> Store:
-    if not isinstance(directory, str | os.PathLike):
-        return directory  # the options of a directory mean nothing here; an agent opens both in the same way
-    on_sync, on_settle = (metrics.synced, metrics.settled) if metrics else (None, None)
-    return FileStore(directory, **options, emit=events.emit, on_sync=on_sync, on_settle=on_settle)
 
 
 def _measured(metrics: MetricsSink, directory: str | os.PathLike[str] | Store) -> Callable[[Event], object]:

@@ -1,4 +1,4 @@
-"""Checks the arguments of a manager and a store before anything is touched.
+"""The options of a directory, and the checks of every argument of a manager and a store.
 
 A wrong argument is refused at once and by name, before it can break something later.
 """
@@ -7,14 +7,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from ._errors import InvalidKey
+from ._metricssink import MetricsSink
 from ._schema import Schema
 from ._store import is_store
 from .format import is_key
 
 LARGEST_BYTES = 512 << 20  # of one file: a journal must have room for it, and be read as a whole
+
+
+class FileOptions(TypedDict, total=False):
+    """How a directory is opened, and what receives its figures; see CheckpointManager."""
+
+    sharing: bool  # take the lock around each write instead of for life
+    read_only: bool  # take no lock and refuse to write
+    durability: Literal["full", "atomic"]  # "full" is the default
+    owner: str  # a label shown to processes that find the directory locked
+    lock_timeout: float  # seconds to wait for the lock
+    allow_insecure: bool  # accept a directory that other users could write to
+    max_bytes: int  # the limit for one file
+    metrics: MetricsSink | None  # such as a CheckpointMetrics
 
 
 def check_arguments(
@@ -58,7 +72,7 @@ def check_options(options: Mapping[str, object]) -> None:
     """Check the options of a directory."""
     for name, value in options.items():
         if name not in _OPTIONS:
-            raise TypeError(f"{name} is not an option; the options are {', '.join([*_OPTIONS, 'metrics'])}")
+            raise TypeError(f"{name} is not an option; the options are {', '.join(_OPTIONS)}")
         _OPTIONS[name](name, value)
     if options.get("sharing") and options.get("read_only"):
         raise ValueError("read_only takes no lock, so there is nothing to share: pass only one of the two")
@@ -103,6 +117,7 @@ _OPTIONS: dict[str, Callable[[str, object], None]] = {
     "lock_timeout": _is_seconds,
     "allow_insecure": _is_bool,
     "max_bytes": _is_size,
+    "metrics": lambda _, __: None,
 }
 
 

@@ -101,21 +101,15 @@ class Writer:
 
         `found` is the header of a good checkpoint that the caller has just read.
         """
-        after, put = self._prepare(key, encoded, found)
-        if put is None:
-            self._skip()
-            return after.header, True
-        self._commit_one(put)
-        if self._store.exclusive:  # else another process may write the key at any time
-            self._known[key] = after
-        return after.header, False
+        done = self.commit({key: (encoded, found)})
+        _raise_first(done.failures)
+        return done.headers[key], key in done.unchanged
 
     def remove(self, key: str) -> None:
-        if removal := self._prepare_removal(key):
-            self._commit_one(removal)
+        _raise_first(self.commit({key: (None, None)}).failures)
 
-    def commit(self, changes: Changes, *, together: bool) -> Committed:
-        """A batch or a transaction. Afterwards exactly what is durable is remembered."""
+    def commit(self, changes: Changes, *, together: bool = False) -> Committed:
+        """Make the changes durable: all or none with `together`. Afterwards exactly what is durable is remembered."""
         failures: dict[str, CheckpointError] = {}
         made: list[Put | Remove] = []
         written: dict[str, Known] = {}
@@ -136,9 +130,10 @@ class Writer:
             elif encoded is not None:
                 unchanged.add(key)
                 self._skip()
-        failures |= self._commit(made, together=together)
+        if made:
+            failures |= self._commit(made, together=together)
         durable = {key: after for key, after in written.items() if key not in failures}
-        if self._store.exclusive:
+        if self._store.exclusive:  # else another process may write the keys at any time
             self._known.update(durable)
         headers = {key: after.header for key, after in durable.items()}
         return Committed(headers, frozenset(unchanged), failures)
@@ -147,13 +142,13 @@ class Writer:
         """Replace damaged bytes with `blob`, after copying them to quarantine; returns where the copy is."""
         kept = self._quarantine(key, reason)
         header, _ = open_sealed(blob, key)
-        self._commit_one(Put(key, blob, header.generation, Replaces.DAMAGED))
+        _raise_first(self._commit([Put(key, blob, header.generation, Replaces.DAMAGED)]))
         return kept
 
     def discard_damaged(self, key: str, reason: Reason) -> str:
         """Remove damaged bytes, after copying them to quarantine; returns where the copy is."""
         kept = self._quarantine(key, reason)
-        self._commit_one(Remove(key, self._after(key, self._reader.highest_generation(key))))
+        _raise_first(self._commit([Remove(key, self._after(key, self._reader.highest_generation(key)))]))
         return kept
 
     def keep_retired(self, keys: Sequence[str]) -> None:
@@ -280,10 +275,6 @@ class Writer:
 
     # The store
 
-    def _commit_one(self, change: Put | Remove) -> None:
-        for failure in self._commit([change]).values():
-            raise failure
-
     def _commit(
         self, changes: Sequence[Put | Remove], *, together: bool = False
     ) -> Mapping[str, CheckpointWriteFailed]:
@@ -302,6 +293,11 @@ class Writer:
     def _skip(self) -> None:
         if self._metrics:
             self._metrics.unchanged(self._store.path)
+
+
+def _raise_first(failures: Mapping[str, CheckpointError]) -> None:
+    for failure in failures.values():
+        raise failure
 
 
 def shortage(key: str, path: str, number: int | None) -> CheckpointWriteFailed:

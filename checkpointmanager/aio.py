@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
 
@@ -20,10 +21,9 @@ from ._changeset import NO_DEFAULT
 from ._checkpoint import Checkpoint, Loaded, Recovery, Verified
 from ._errors import DirectoryLocked, ManagerClosed
 from ._events import Event
-from ._filestore import SHARING_TIMEOUT
 from ._keyedthreads import THREADS, KeyedThreads, KeyedThreadsClosed
-from ._manager import CheckpointManager, FileOptions
-from ._options import check_arguments, check_key
+from ._manager import CheckpointManager
+from ._options import FileOptions, check_arguments, check_key
 from ._recovery import RecoveryPlan
 from ._schema import Schema
 from ._store import Store
@@ -82,8 +82,7 @@ class AsyncCheckpointManager(Generic[T]):
         boot_id: str | None = None,
         **options: Unpack[FileOptions],
     ) -> None:
-        files = {name: value for name, value in options.items() if name != "metrics"}
-        check_arguments(directory, schema, on_event, boot_id, files)
+        check_arguments(directory, schema, on_event, boot_id, options)
         if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
             raise ValueError(f"threads must be a number, 1 or more, not {threads!r}")
         self._path = (
@@ -92,13 +91,11 @@ class AsyncCheckpointManager(Generic[T]):
         self._options = options
         self._threads = threads
         self._keyed: KeyedThreads | None = None
+        self._make: Callable[..., CheckpointManager[T]] = partial(
+            CheckpointManager, directory, schema, on_event=on_event, boot_id=boot_id
+        )
         self._manager: CheckpointManager[T] | None = None  # until it is open
         self._closing = False
-
-        def opened(limits: FileOptions) -> CheckpointManager[T]:
-            return CheckpointManager(directory, schema, on_event=on_event, boot_id=boot_id, **limits)
-
-        self._opened = opened
 
     async def open(self) -> AsyncCheckpointManager[T]:
         """Take the directory. Raises DirectoryLocked if another owner still has it after lock_timeout."""
@@ -202,25 +199,22 @@ class AsyncCheckpointManager(Generic[T]):
     async def _take(self) -> None:
         """Wait in short slices: a thread that waits for a lock cannot be interrupted."""
         assert self._keyed
-        sharing = self._options.get("sharing", False)
-        patience = self._options.get("lock_timeout")
-        if patience is None:
-            patience = SHARING_TIMEOUT * sharing
-        end = time.monotonic() + patience
+        options = self._options.copy()
+        sharing = options.get("sharing", False)
+        end = time.monotonic() + (options.get("lock_timeout") or 0.0)
         while True:
-            limits = self._options.copy()
-            left = end - time.monotonic()
-            if not sharing and patience:
-                limits["lock_timeout"] = min(LOCK_SLICE_SECONDS, max(0.0, left))
+            left = max(0.0, end - time.monotonic())
+            if not sharing:
+                options["lock_timeout"] = min(LOCK_SLICE_SECONDS, left)
             try:
-                await self._keyed.call(lambda limits=limits: self._open_with(limits))  # type: ignore[misc]
+                await self._keyed.call(lambda: self._open_with(options))
                 return
             except DirectoryLocked:
                 if sharing or left <= LOCK_SLICE_SECONDS:
                     raise
 
-    def _open_with(self, limits: FileOptions) -> None:
-        self._manager = self._opened(limits)
+    def _open_with(self, options: FileOptions) -> None:
+        self._manager = self._make(**options)
 
     async def _look(self, look: Callable[[CheckpointManager[T]], R]) -> R:
         manager = self._open_manager()

@@ -6,6 +6,6 @@ takeover.py finishes what a dead owner left, onlooker.py shows it to readers, ow
 quarantine.py keeps what was damaged, directory.py and system.py are the edge to the operating system.
 """
 
-from .store import SHARING_TIMEOUT, Durability, FileStore
+from .store import FileStore
 
-__all__ = ["SHARING_TIMEOUT", "Durability", "FileStore"]
+__all__ = ["FileStore"]

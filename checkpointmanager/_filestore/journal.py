@@ -29,6 +29,7 @@ from operator import attrgetter
 
 from .._events import Event, EventKind
 from .._interruption import pass_on_interruption
+from .._metricssink import MetricsSink
 from ..format import BLOCK_BYTES, JOURNAL, Change, JournalContent, describe_error, padded, seal_record
 from .directory import Directory
 from .groupcommit import Group, GroupCommit, Submission, submissions
@@ -54,13 +55,13 @@ class Journal:
         directory: Directory,
         max_bytes: int,
         emit: Callable[[Event], object],
-        on_settle: Callable[[str, float], object] | None,  # gets the directory, and the seconds that writers waited
+        metrics: MetricsSink | None,
         *,
         size: int | None = None,
     ) -> None:
         self._directory = directory
         self._report = report = partial(_report_unsettled, emit, directory.path)
-        self._on_settle = on_settle
+        self._metrics = metrics
         self._numbers = itertools.count(1)
         self._groups = GroupCommit()
         self._owed = Owed(directory, max_bytes, report)
@@ -236,8 +237,8 @@ class Journal:
         self._owed.inherited = {key: change for key, change in committed.items() if key not in todo}
         self._written = []
         self._distrust = False
-        if self._on_settle:
-            self._on_settle(self._directory.path, time.perf_counter() - started)
+        if self._metrics:
+            self._metrics.settled(self._directory.path, time.perf_counter() - started)
 
     def _make_durable(self, changes: Mapping[str, Change], *, distrusted: bool) -> None:
         if not distrusted:

@@ -34,11 +34,11 @@ def read_file(directory: Directory, name: str, max_bytes: int) -> bytes:
             for descriptor in descriptors:
                 os.close(descriptor)
     except OSError as error:
+        if error.errno == errno.ENOENT and not descriptors:
+            raise
         pass_on_interruption(error)
         if descriptors:  # it was opened, so it exists, whatever the error
             raise _unreadable(error) from error
-        if error.errno == errno.ENOENT:
-            raise
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise Damaged(Reason.NOT_A_FILE, "a link, socket or device stands in its place") from None
         raise _unreadable(error) from error

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal
+from typing import Unpack
 
 from .._errors import (
     CheckpointError,
@@ -20,7 +20,7 @@ from .._errors import (
 from .._events import Event, EventKind
 from .._interruption import ignored, pass_on_interruption
 from .._locks import CallGate, Unbroken
-from .._options import LARGEST_BYTES, check_options, check_path
+from .._options import LARGEST_BYTES, FileOptions, check_options, check_path
 from .._store import Put, Remove
 from ..format import (
     JOURNAL,
@@ -43,8 +43,6 @@ from .reading import read_file
 from .system import will_need
 from .takeover import finish_journal, take_over
 
-Durability = Literal["full", "atomic"]
-
 SHARING_TIMEOUT = 10.0  # seconds that a write waits for the other processes by default
 SLOW_SYNC_SECONDS = 1.0
 
@@ -56,49 +54,35 @@ class FileStore:
         self,
         path: str | os.PathLike[str],
         *,
-        sharing: bool = False,
-        read_only: bool = False,
-        durability: Durability = "full",
-        owner: str = "",
-        lock_timeout: float | None = None,
-        allow_insecure: bool = False,
-        max_bytes: int = MAX_BYTES,
         emit: Callable[[Event], object] = lambda _: None,
-        on_sync: Callable[[str, float], object] | None = None,
-        on_settle: Callable[[str, float], object] | None = None,
+        **options: Unpack[FileOptions],
     ) -> None:
         if sys.platform == "win32":
             raise CheckpointError(f"{path}: files need a POSIX system; a MemoryStore works here")
         check_path(path)
-        check_options(
-            {
-                "sharing": sharing,
-                "read_only": read_only,
-                "durability": durability,
-                "owner": owner,
-                "lock_timeout": lock_timeout,
-                "allow_insecure": allow_insecure,
-                "max_bytes": max_bytes,
-            }
-        )
-        self.max_bytes = max_bytes
+        check_options(options)
+        sharing, read_only = options.get("sharing", False), options.get("read_only", False)
+        durable = options.get("durability", "full") == "full"
+        self.max_bytes = options.get("max_bytes", MAX_BYTES)
         self.exclusive = not sharing and not read_only
         self._emit = emit
-        self._on_sync = on_sync
-        self._on_settle = on_settle
-        self._directory = Directory(path, create=not read_only, allow_insecure=allow_insecure)
+        self._metrics = options.get("metrics")
+        insecure = options.get("allow_insecure", False)
+        self._directory = Directory(path, create=not read_only, allow_insecure=insecure)
         self.path = self._directory.path
         self._quarantine = Quarantine(self._directory)
-        self._journal = self._new_journal() if self.exclusive and durability == "full" else None
+        self._journal = self._new_journal() if self.exclusive and durable else None
         # What counts instead of the names: changes of this owner's journal, or of one that has no owner.
-        self._instead = self._journal or (None if self.exclusive else Onlooker(self._directory, max_bytes))
-        self._plain = PlainChanges(self._directory, durable=durability == "full")
+        self._instead = self._journal or (None if self.exclusive else Onlooker(self._directory, self.max_bytes))
+        self._plain = PlainChanges(self._directory, durable=durable)
         self._gate = CallGate(self.path)
         if read_only:
             self._ownership: Ownership | ReadOnly = ReadOnly(self.path)
             return
-        timeout = lock_timeout if lock_timeout is not None else SHARING_TIMEOUT * sharing
-        self._ownership = Ownership(self._directory, sharing=sharing, owner=owner, timeout=timeout)
+        timeout = options.get("lock_timeout")
+        if timeout is None:
+            timeout = SHARING_TIMEOUT * sharing
+        self._ownership = Ownership(self._directory, sharing=sharing, owner=options.get("owner", ""), timeout=timeout)
         try:
             with self._ownership.opening():
                 take_over(self._directory, self._journal or self._new_journal(), emit, keep=self._journal is not None)
@@ -201,8 +185,8 @@ class FileStore:
             seconds = self._transact_plainly(staged, errors)
         else:
             seconds = self._plain.commit(staged, errors)
-        if self._on_sync and seconds:
-            self._on_sync(self.path, seconds)
+        if self._metrics and seconds:
+            self._metrics.synced(self.path, seconds)
         if seconds > SLOW_SYNC_SECONDS:
             self._emit(Event(EventKind.SLOW_SYNC, self.path, f"the disk took {seconds:.1f} s to sync", seconds=seconds))
         failures: dict[str, CheckpointWriteFailed] = {}
@@ -261,7 +245,7 @@ class FileStore:
                 self._directory.close()
 
     def _new_journal(self, size: int | None = None) -> Journal:
-        return Journal(self._directory, self.max_bytes, self._emit, self._on_settle, size=size)
+        return Journal(self._directory, self.max_bytes, self._emit, self._metrics, size=size)
 
 
 def _keys_in(names: Iterable[str]) -> set[str]:

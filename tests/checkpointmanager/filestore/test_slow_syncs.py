@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from checkpointmanager import CheckpointManager, Event, EventKind, FileStore
+from checkpointmanager import CheckpointManager, Event, EventKind
+from checkpointmanager.metrics import CheckpointMetrics
 from checkpointmanager.testing import Call, watching
 
 SECONDS = 5.0
@@ -30,6 +31,12 @@ def slow(directory: Path, call: str) -> Iterator[None]:
         yield
 
 
+def observed(metrics: CheckpointMetrics, what: str) -> float:
+    """How often this time was measured."""
+    family = next(each for each in metrics.collect() if each.name == f"checkpointmanager_{what}_seconds")
+    return next((sample.value for sample in family.samples if sample.name.endswith("_count")), 0)
+
+
 @pytest.mark.parametrize(
     ("options", "call"), [({}, "fdatasync"), ({"sharing": True}, "fsync"), ({"durability": "atomic"}, "fsync")]
 )
@@ -45,21 +52,22 @@ def test_a_sync_that_takes_long_is_an_event(real_directory: Path, options: dict[
 
 
 def test_what_waits_for_a_settle_is_reported_as_such(real_directory: Path) -> None:
-    settled: list[float] = []
-    with closing(FileStore(real_directory, on_settle=lambda _, seconds: settled.append(seconds))) as store:
-        manager: CheckpointManager[int] = CheckpointManager(store)
-        with mock.patch.object(os, "fsync", os.fstat), mock.patch.object(os, "fdatasync", os.fstat):
-            for number in range(300):
-                manager.create_checkpoint(f"k{number}", number)
-    assert 2 <= len(settled) <= 5, "the first journal, the 256 dirty keys, and the close"
+    metrics = CheckpointMetrics(registry=None)
+    with (
+        mock.patch.object(os, "fsync", os.fstat),
+        mock.patch.object(os, "fdatasync", os.fstat),
+        CheckpointManager[Any](real_directory, metrics=metrics) as manager,
+    ):
+        for number in range(300):
+            manager.create_checkpoint(f"k{number}", number)
+    assert 2 <= observed(metrics, "settle") <= 5, "the first journal, the 256 dirty keys, and the close"
 
 
 def test_only_a_commit_that_synced_is_reported_as_a_sync(real_directory: Path) -> None:
-    synced: list[str] = []
-    with closing(FileStore(real_directory, on_sync=lambda path, _: synced.append(path))) as store:
-        manager: CheckpointManager[int] = CheckpointManager(store)
+    metrics = CheckpointMetrics(registry=None)
+    with CheckpointManager[Any](real_directory, metrics=metrics) as manager:
         with manager.batch():
             pass
-        assert synced == []
+        assert observed(metrics, "sync") == 0
         manager.create_checkpoint("a", 1)
-        assert synced == [str(real_directory)]
+        assert observed(metrics, "sync") == 1
