@@ -5,18 +5,26 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from checkpointmanager import REMOVED, CheckpointCache, CheckpointManager, ManagerClosed
+from checkpointmanager import REMOVED, CheckpointCache, CheckpointManager, ManagerClosed, Schema
 from checkpointmanager.aio import AsyncCheckpointCache, KeyedThreads, KeyedThreadsClosed
 
 from .gates import Gate, held_syncs, new_files, until
-from .leases import LEASES, Lease
 
 R = TypeVar("R")
+
+
+@dataclass
+class Lease:
+    holder: str
+
+
+LEASES = Schema("Lease", version=1, type=Lease)
 
 
 def made(directory: Path) -> CheckpointCache[Lease]:
@@ -115,6 +123,54 @@ def test_closing_waits_for_what_was_awaited_before_and_refuses_what_comes_after(
     asyncio.run(main())
 
 
+def test_a_hundred_concurrent_writes_share_their_syncs(tmp_path: Path) -> None:
+    async def main() -> int:
+        threads = KeyedThreads(100)
+        async with await AsyncCheckpointCache.open(lambda: made(tmp_path), threads) as leases:
+            await leases.put("first", Lease("x"))
+            with held_syncs() as syncs:
+                puts = [asyncio.create_task(leases.put(f"k{n}", Lease("x"))) for n in range(100)]
+                # Written and not committed; a few wait for another key with the same lock.
+                await until(lambda: new_files(tmp_path) > 80)
+                syncs.open()
+                await asyncio.gather(*puts)
+            return syncs.passed
+
+    assert asyncio.run(main()) < 20
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_cancellation_at_any_step_of_the_loop_leaves_the_old_or_the_new(tmp_path: Path, steps: int) -> None:
+    async def main() -> Lease:
+        async with await opened(tmp_path) as leases:
+            await leases.put("a", Lease("old"))
+            put = asyncio.create_task(leases.put("a", Lease("new")))
+            for _ in range(steps):
+                await asyncio.sleep(0 if steps < 6 else 0.001)
+            put.cancel()
+            cancelled = isinstance((await asyncio.gather(put, return_exceptions=True))[0], asyncio.CancelledError)
+            found = leases.cache["a"]
+            assert found == Lease("new") or (cancelled and found == Lease("old"))
+            return found
+
+    in_memory = asyncio.run(main())
+    with made(tmp_path) as again:
+        assert again["a"] == in_memory
+
+
+def test_a_timeout_ends_when_the_write_has(tmp_path: Path) -> None:
+    async def main() -> Lease:
+        async with await opened(tmp_path) as leases:
+            with held_syncs() as syncs:
+                asyncio.get_running_loop().call_later(0.1, syncs.open)
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.01):
+                        await leases.put("a", Lease("x"))
+            return leases.cache["a"]
+
+    assert asyncio.run(main()) == Lease("x")
+
+
 class Held(KeyedThreads):
     """Whose next call gets no thread until `free` is set."""
 
@@ -159,6 +215,39 @@ def test_a_loop_that_ends_before_the_thread_starts_leaves_the_directory_free(tmp
     assert closing[0].cancelled()
     made(tmp_path).close()
     assert len(leases.cache) == 0
+
+
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_an_event_loop_that_ends_after_any_step_of_a_close_leaves_nothing_locked(tmp_path: Path, steps: int) -> None:
+    kept: list[AsyncCheckpointCache[Lease]] = []  # so that no finalizer does what close() must do
+
+    async def main() -> None:
+        kept.append(await opened(tmp_path))
+        await kept[0].put("a", Lease("x"))
+        closing = asyncio.create_task(kept[0].close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if steps % 2:
+            closing.cancel()
+
+    asyncio.run(main())  # cancels every task that is left
+    with made(tmp_path) as again:
+        assert again["a"] == Lease("x")
+
+
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_a_close_that_is_cancelled_after_any_step_can_be_awaited_again(tmp_path: Path, steps: int) -> None:
+    async def main() -> None:
+        leases = await opened(tmp_path)
+        closing = asyncio.create_task(leases.close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+        await leases.close()
+        made(tmp_path).close()
+
+    asyncio.run(main())
 
 
 def test_several_caches_may_share_the_threads(tmp_path: Path) -> None:

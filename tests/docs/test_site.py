@@ -73,4 +73,4 @@ def markup_of(page: Path) -> str:
 
 def an_example_in_a_docstring_keeps_its_lines(built: Path) -> None:
     shown = text_of(built / "reference" / site.reference_of("checkpointmanager.aio"))
-    assert "def make():\n    return CheckpointCache(" in shown
+    assert 'LEASES)) as leases:\n    await leases.put("pod-7"' in shown

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, CorruptCheckpoint, Schema
-from checkpointmanager.aio import AsyncCheckpointManager
+from checkpointmanager.aio import KeyedThreads
 from checkpointmanager.testing import damage, failing
 
 KEY = "core.areas"
@@ -29,14 +29,15 @@ class DelayedStore:
     """One document. Many changes make one write, after `delay` seconds or at the end."""
 
     def __init__(self, directory: Path, delay: float) -> None:
-        self._manager = AsyncCheckpointManager(directory, AREAS)
+        self._manager = CheckpointManager(directory, AREAS)
+        self._threads = KeyedThreads()
         self._delay = delay
         self._unsaved: Any = None
         self._saving: asyncio.Task[None] | None = None
 
     async def load(self) -> Any:
         """The document, or None if there has never been one. Damage raises: it is not a first start."""
-        checkpoint = await self._manager.get_checkpoint(KEY, default=None)
+        checkpoint = await self._threads.call(lambda: self._manager.get_checkpoint(KEY, default=None))
         return checkpoint and checkpoint.data
 
     def save_later(self, data: Any) -> asyncio.Task[None]:
@@ -48,7 +49,7 @@ class DelayedStore:
     async def flush(self) -> None:
         data = self._unsaved
         if data is not None:
-            await self._manager.create_checkpoint(KEY, data)
+            await self._threads.run([KEY], lambda: self._manager.create_checkpoint(KEY, data))
             if self._unsaved is data:  # nothing newer came in the meantime
                 self._unsaved = None
 
@@ -58,7 +59,6 @@ class DelayedStore:
         await self.flush()
 
     async def __aenter__(self) -> DelayedStore:
-        await self._manager.open()
         return self
 
     async def __aexit__(
@@ -67,7 +67,7 @@ class DelayedStore:
         if self._saving is not None:
             self._saving.cancel()
         await self.flush()
-        await self._manager.close()
+        await self._threads.close(self._manager.close)
 
 
 def test_many_changes_are_one_write_at_the_end(tmp_path: Path) -> None:

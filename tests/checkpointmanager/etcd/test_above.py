@@ -27,7 +27,7 @@ from checkpointmanager import (
     Replaces,
     Schema,
 )
-from checkpointmanager.aio import AsyncCheckpointManager
+from checkpointmanager.aio import AsyncCheckpointCache
 from checkpointmanager.etcd import EtcdStore
 from checkpointmanager.metrics import CheckpointMetrics
 from draState import (
@@ -166,10 +166,10 @@ def test_asyncio_and_metrics(opening: Opening) -> None:
     metrics = CheckpointMetrics(registry)
 
     async def run(store: EtcdStore) -> int:
-        manager: AsyncCheckpointManager[Any] = AsyncCheckpointManager(store, metrics=metrics)
-        async with manager:
-            await asyncio.gather(*(manager.create_checkpoint(f"k{number}", number) for number in range(20)))
-            return len((await manager.load()).checkpoints)
+        manager: CheckpointManager[Any] = CheckpointManager(store, metrics=metrics)
+        async with await AsyncCheckpointCache.open(lambda: CheckpointCache(manager)) as cache:
+            await asyncio.gather(*(cache.put(f"k{number}", number) for number in range(20)))
+            return len(manager.load().checkpoints)
 
     store = opening()
     assert asyncio.run(run(store)) == 20

@@ -24,8 +24,8 @@ from ..processes import LIMIT
 
 BATCH = """
 import asyncio, atexit, sys, threading
-from checkpointmanager import CheckpointManager
-from checkpointmanager.aio import AsyncCheckpointManager
+from checkpointmanager import CheckpointCache, CheckpointManager, Schema
+from checkpointmanager.aio import AsyncCheckpointCache
 
 def batch():
     with CheckpointManager(sys.argv[1]) as manager:
@@ -34,14 +34,12 @@ def batch():
                 batch.create_checkpoint(f"claim-{number}", number)
 
 async def awaited(outlives):
-    async with AsyncCheckpointManager(sys.argv[1]) as manager:
-        await manager.create_checkpoint("claim-0", 0)
+    async with await AsyncCheckpointCache.open(lambda: CheckpointCache(sys.argv[1], Schema("JSON"))) as cache:
+        await cache.put("claim-0", 0)
         if outlives:
             threading.main_thread().join()
-        for number in range(1, 5):
-            await manager.create_checkpoint(f"claim-{number}", number)
-        for number in range(5, 10):
-            await manager.create_checkpoint(f"claim-{number}", number)
+        for number in range(1, 10):
+            await cache.put(f"claim-{number}", number)
 
 def outlive():
     threading.main_thread().join()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from checkpointmanager import CheckpointManager, FileStore, MemoryStore
-from checkpointmanager.aio import AsyncCheckpointManager
 
 from ..leases import LEASES, Lease
 
@@ -69,11 +68,10 @@ OF_A_MANAGER: list[tuple[str, object, str]] = [
     ("boot_id", b"boot", "boot_id must be a str, not a bytes"),
     ("no_such_option", 1, "no_such_option is not an option; the options are sharing, .*, metrics$"),
 ]
-managers = pytest.mark.parametrize("opener", [CheckpointManager, AsyncCheckpointManager])
-all_openers = pytest.mark.parametrize("opener", [CheckpointManager, AsyncCheckpointManager, FileStore])
+openers = pytest.mark.parametrize("opener", [CheckpointManager, FileStore])
 
 
-@all_openers
+@openers
 @pytest.mark.parametrize("wrong", DIRECTORIES, ids=lambda wrong: repr(wrong[0])[:30])
 def test_what_is_no_directory_is_refused(
     opener: Opener, wrong: tuple[object, type[Exception], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -86,7 +84,7 @@ def test_what_is_no_directory_is_refused(
     assert os.listdir(tmp_path) == []
 
 
-@all_openers
+@openers
 @pytest.mark.parametrize("wrong", OPTIONS, ids=lambda wrong: f"{wrong[0]}={wrong[1]!r}")
 def test_a_wrong_option_is_refused_by_its_name(
     opener: Opener, wrong: tuple[str, object, type[Exception], str], tmp_path: Path
@@ -98,27 +96,25 @@ def test_a_wrong_option_is_refused_by_its_name(
     assert os.listdir(tmp_path) == []
 
 
-@managers
 @pytest.mark.parametrize(("name", "value", "text"), OF_A_MANAGER, ids=lambda value: repr(value)[:30])
 def test_a_wrong_argument_of_a_manager_is_refused_by_its_name(
-    opener: Opener, name: str, value: object, text: str, tmp_path: Path
+    name: str, value: object, text: str, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = {name: value}
     with pytest.raises(TypeError, match=text):
-        opener(tmp_path / "claims", **options)
+        CheckpointManager(tmp_path / "claims", **options)
     assert os.listdir(tmp_path) == []
 
 
-@all_openers
+@openers
 def test_a_read_only_manager_cannot_share(opener: Opener, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="pass only one of the two"):
         opener(tmp_path / "claims", sharing=True, read_only=True)
 
 
-@managers
-def test_options_are_checked_with_a_store_as_well(opener: Opener) -> None:
+def test_options_are_checked_with_a_store_as_well() -> None:
     with pytest.raises(TypeError, match="owner must be a str, not None"):
-        opener(MemoryStore(), owner=None)
+        CheckpointManager(MemoryStore(), owner=None)  # type: ignore[call-overload]
 
 
 OF_A_DIRECTORY: list[dict[str, Any]] = [
@@ -129,18 +125,11 @@ OF_A_DIRECTORY: list[dict[str, Any]] = [
 ]
 
 
-@managers
 @pytest.mark.parametrize("options", OF_A_DIRECTORY, ids=repr)
-def test_what_only_a_directory_can_do_is_refused_with_a_store(opener: Opener, options: dict[str, Any]) -> None:
+def test_what_only_a_directory_can_do_is_refused_with_a_store(options: dict[str, Any]) -> None:
     name = next(iter(options))
     with pytest.raises(ValueError, match=f"^{name} is an option of a directory; a Store decides that itself$"):
-        opener(MemoryStore(), **options)
-
-
-@pytest.mark.parametrize("threads", [0, -1, True, None, 1.5])
-def test_threads_are_a_number_from_one(threads: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="threads must be a number, 1 or more"):
-        AsyncCheckpointManager(tmp_path / "claims", threads=threads)
+        CheckpointManager(MemoryStore(), **options)
 
 
 def test_all_right_arguments_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
