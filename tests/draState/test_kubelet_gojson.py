@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from draState.kubelet import (
     INT,
@@ -35,9 +32,6 @@ from draState.kubelet import (
     parse,
     spelled,
 )
-
-from .test_kubelet_properties import TREES
-from .test_kubelet_properties import spelled as written
 
 MAX_DEPTH = 10_000  # levels, as in Go
 UINT32 = Integer("uint32", 0, 2**32 - 1)
@@ -70,10 +64,6 @@ def test_names_match_in_any_letter_case_and_two_unicode_letters_count_as_ascii(n
     assert value_of(BOX, f'{{"{name}":"x"}}')["Kiss"] == "x"
 
 
-def test_a_sharp_s_is_not_two_of_them() -> None:
-    assert [spelled(path) for path in decoded(BOX, '{"ki\u00df":"x"}').unknown] == ["ki\u00df"]
-
-
 def test_an_exact_name_and_a_folded_one_are_the_same_field_and_the_last_counts() -> None:
     result = decoded(BOX, '{"kiss":"exact","KISS":"folded"}')
 
@@ -102,11 +92,6 @@ def test_null_keeps_strings_and_numbers_and_clears_maps_lists_and_pointers() -> 
     assert value_of(BOX, text) == {"Kiss": "x", "Map": None, "List": None, "Pair": None, "Last": 5}
 
 
-def test_empty_containers_are_not_nil() -> None:
-    assert value_of(BOX, '{"map":{},"list":[]}')["Map"] == {}
-    assert value_of(BOX, '{"map":{},"list":[]}')["List"] == []
-
-
 @pytest.mark.parametrize("text", ["1.0", "1e3", '"1"', "-1", "4294967296", "true", "[]", "{}", "-0"])
 def test_what_is_no_unsigned_integer_is_an_error_but_the_fields_after_it_are_filled(text: str) -> None:
     result = decoded(BOX, f'{{"last":{text},"kiss":"after"}}')
@@ -116,14 +101,10 @@ def test_what_is_no_unsigned_integer_is_an_error_but_the_fields_after_it_are_fil
     assert result.value["Kiss"] == "after"
 
 
-@pytest.mark.parametrize(("text", "number"), [("-0", 0), ("9223372036854775807", 2**63 - 1)])
-def test_signed_integers_reach_to_their_ends(text: str, number: int) -> None:
-    assert value_of(INT, text) == number
-
-
-@pytest.mark.parametrize("text", ["18446744073709551616", "1" * 5_000])
-def test_numbers_beyond_64_bits_are_errors_however_long(text: str) -> None:
-    assert decoded(UINT64, text).problems
+def test_integers_reach_to_the_ends_of_their_type() -> None:
+    assert [value_of(INT, text) for text in ("-0", "9223372036854775807")] == [0, 2**63 - 1]
+    for text in ("18446744073709551616", "1" * 5_000):
+        assert decoded(UINT64, text).problems
 
 
 def test_integer_keys_are_numbers_and_others_are_errors() -> None:
@@ -223,16 +204,6 @@ def test_depth_ends_where_go_ends_it(opening: str, closing: str) -> None:
     assert (caught.value.reason, caught.value.offset) == ("not-json", levels * len(opening))
 
 
-def test_depth_ends_there_also_where_python_would_go_on() -> None:
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(2 * MAX_DEPTH)
-    try:
-        with pytest.raises(NotJSONError):
-            parse(b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1))
-    finally:
-        sys.setrecursionlimit(limit)
-
-
 def test_a_string_that_was_escaped_can_be_recognised() -> None:
     assert [type(node) for node in (parse(b'"1"'), parse(b'"\\u0031"'))] == [str, Escaped]
     assert type(value_of(STRING, '"\\u0031"')) is str
@@ -243,19 +214,6 @@ def test_after_the_document_only_white_space_may_follow() -> None:
         with pytest.raises(NotJSONError) as caught:
             parse(blob)
         assert (caught.value.reason == "trailing-bytes") is not isinstance(caught.value.document, Missing)
-
-
-@given(TREES.map(written) | st.text('{}[]",:1-.eE \n\ttruefalsnNI\x00é', max_size=20))
-def test_the_quick_way_and_the_thorough_one_read_the_same(text: str) -> None:
-    """A string with an escape is read the thorough way."""
-    quick, thorough = f'["a",{text}]'.encode(), f'["\\u0061",{text}]'.encode()
-    try:
-        expected = parse(thorough)
-    except NotJSONError:
-        with pytest.raises(NotJSONError):
-            parse(quick)
-    else:
-        assert parse(quick) == expected
 
 
 def test_a_path_shows_no_data() -> None:
