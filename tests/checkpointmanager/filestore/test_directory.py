@@ -28,6 +28,8 @@ from ..contents import names
 from ..leases import LEASES, NEW, OLD
 from ..processes import in_forked_child, open_descriptors
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 
 def mode_of(path: Path) -> int:
     return path.stat().st_mode & 0o7777

@@ -47,7 +47,7 @@ from ..scenarios import (
     values,
 )
 
-pytestmark = pytest.mark.usefixtures("kit_standing_by", "no_waiting_for_the_disk")
+pytestmark = pytest.mark.usefixtures("kit_standing_by", "no_waiting_for_the_disk", "few_locks")
 
 ERRORS = ["EIO", "ENOSPC", "EINTR", "ENOENT", *(["EROFS", "EMFILE", "EACCES", "EDQUOT"] if LONG else [])]
 INTERRUPTS = ["Ctrl-C before", "Ctrl-C after"]

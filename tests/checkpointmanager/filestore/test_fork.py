@@ -20,6 +20,8 @@ from checkpointmanager.testing import Call, watching
 from ..processes import LIMIT, Agent, in_forked_child
 from ..programs import open_and_close
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 Manager = CheckpointManager[int]
 
 

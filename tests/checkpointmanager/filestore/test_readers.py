@@ -25,6 +25,8 @@ from ..contents import names
 from ..journals import blob, gone, journal_of, left, opened, put, reader_of, seen
 from ..processes import LIMIT, Agent, until
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 
 def test_a_reader_works_beside_an_owner_and_takes_no_lock(agent: Agent, directory: Path) -> None:
     agent.ask("open", directory)

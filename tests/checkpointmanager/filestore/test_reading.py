@@ -26,6 +26,8 @@ from checkpointmanager.testing import failing
 
 from .test_filestore import CALLS, open_files
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 
 @pytest.fixture
 def store(real_directory: Path) -> Iterator[FileStore]:

@@ -23,6 +23,8 @@ from checkpointmanager.testing import Call, watching
 from ..contents import names
 from ..processes import LIMIT, Agent, Child
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 PROCESSES, THREADS, UPDATES = 3, 4, 10
 TOTAL = PROCESSES * THREADS * UPDATES
 

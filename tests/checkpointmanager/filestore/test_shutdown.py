@@ -22,6 +22,8 @@ from checkpointmanager.testing import Call, watching
 
 from ..processes import LIMIT
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 BATCH = """
 import asyncio, atexit, sys, threading
 from checkpointmanager import CheckpointManager

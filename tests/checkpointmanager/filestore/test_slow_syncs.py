@@ -15,6 +15,8 @@ import pytest
 from checkpointmanager import CheckpointManager, Event, EventKind, FileStore
 from checkpointmanager.testing import Call, watching
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 SECONDS = 5.0
 
 

@@ -23,6 +23,8 @@ from checkpointmanager.testing import watching
 from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 SECRET = b"the target must stay as it is"
 
 
