@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -12,13 +11,12 @@ import pytest
 
 from draState import ClaimInfoCache
 
-from ..checkpointmanager.processes import LIMIT, Child
+from ..checkpointmanager.processes import Child
 from ..checkpointmanager.programs import die_before_call
 from ..draState.node import assert_indexes_agree
 from ..long import times
 from .agent import DRIVERS, PODS, Hardware, live
 
-KILLS = times(8, 2000)
 STEPS = times(12, 1200)
 STRIDE = times(10, 2)  # system calls from one kill to the next
 
@@ -80,42 +78,14 @@ class Ledger:
             assert all(uid in hardware.held() for hardware in self._hardware)
 
 
-def _torture(tmp_path: Path, kills: int, life: Callable[[Ledger, int, Callable[[int], None]], None]) -> Ledger:
-    directory, hardware = tmp_path / "claims", tmp_path / "hardware"
-    dice, ledger = random.Random(5), Ledger(directory, hardware)
-    for kill in range(1, kills + 1):
-        life(ledger, kill, partial(_live, directory, hardware, kill, ledger.active(dice)))
-        ledger.check()
-    return ledger
-
-
-def _live(directory: Path, hardware: Path, seed: int, active: set[str], say: int) -> None:
-    live(directory, hardware, say, seed=seed, active=active)
-
-
-def test_kills_at_random_moments_lose_no_claim_and_leak_no_device(tmp_path: Path) -> None:
-    dice = random.Random(6)
-
-    def life(ledger: Ledger, _: int, agent: Callable[[int], None]) -> None:
-        with Child(agent) as child:
-            wanted = ledger.acknowledged + dice.randrange(1, 12)
-            while ledger.acknowledged < wanted:
-                output = child.read(LIMIT)
-                assert output, "the agent has ended, or hangs"
-                ledger.read(output)
-            ledger.read(child.read(dice.random() * 0.002))
-            child.kill()
-            assert child.wait() == -signal.SIGKILL
-            ledger.read(child.read_to_end())
-
-    assert _torture(tmp_path, KILLS, life).acknowledged > KILLS
-
-
 @pytest.mark.usefixtures("no_waiting_for_the_disk")
 def test_kills_before_each_system_call_lose_no_claim_and_leak_no_device(tmp_path: Path) -> None:
-    def life(ledger: Ledger, step: int, agent: Callable[[int], None]) -> None:
-        with Child(lambda say: die_before_call(STRIDE * step, tmp_path, partial(agent, say))) as child:
+    directory, hardware = tmp_path / "claims", tmp_path / "hardware"
+    dice, ledger = random.Random(5), Ledger(directory, hardware)
+    for step in range(1, STEPS + 1):
+        agent = partial(live, directory, hardware, seed=step, active=ledger.active(dice))
+        with Child(lambda say, n=STRIDE * step, a=agent: die_before_call(n, tmp_path, partial(a, say=say))) as child:  # type: ignore[misc]
             ledger.read(child.read_to_end())
             assert child.wait() == -signal.SIGKILL
-
-    assert _torture(tmp_path, STEPS, life).acknowledged > STEPS // 4
+        ledger.check()
+    assert ledger.acknowledged > STEPS // 4
