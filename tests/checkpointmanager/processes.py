@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,16 +36,18 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def open_files() -> list[str]:
+    """The paths of what is open in this process."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the descriptor of the listing itself
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return found
+
+
 def open_journals() -> int:
-    """Descriptors of journals in this process, those of replaced journals among them. An owner that writes has one."""
-    return sum(_is_of_a_journal(number) for number in os.listdir("/proc/self/fd"))
-
-
-def _is_of_a_journal(number: str) -> bool:
-    try:
-        return "/.journal" in os.readlink(f"/proc/self/fd/{number}")
-    except OSError:  # the descriptor of the listing itself
-        return False
+    """Those of replaced journals among them. An owner that writes has one."""
+    return sum("/.journal" in path for path in open_files())
 
 
 def run_together(*works: Callable[[], object]) -> None:

@@ -106,10 +106,3 @@ def test_an_unprepared_claim_never_comes_back(checkpoint_chaos: Chaos) -> None:
     for crash in some(checkpoint_chaos(prepare_and_unprepare, ignore=MATTERS_NOT)):
         with agent(crash.directory, Gpus()) as manager:
             assert not ("web is gone" in crash.acknowledged and len(manager.cache))
-
-
-def test_an_agent_that_dies_at_any_call_knows_what_it_promised(
-    checkpoint_faults: Callable[..., Iterator[Fault]],
-) -> None:
-    for fault in checkpoint_faults(prepare, errors=()):
-        check_known(fault)

@@ -6,13 +6,13 @@ import errno
 
 import pytest
 
-from checkpointmanager import CheckpointError, Outcome
-from checkpointmanager.testing import Fault, acknowledge, damage, every_fault
+from checkpointmanager import CheckpointError
+from checkpointmanager.testing import Fault, every_fault
 from tests.long import sample, times
 
-from .oracle import Manager, check
+from .oracle import check
 from .sampling import sampled
-from .scenarios import SCENARIOS, damaged
+from .scenarios import SCENARIOS
 
 # A removal proceeds without a copy and reports it, so errors may lose the damaged bytes.
 ONLY_DEATHS = {"remove what is damaged"}
@@ -45,13 +45,3 @@ def check_error_and_directory(fault: Fault) -> None:
     closing = fault.call.name == "close" and fault.call.about.endswith("claims")  # the directory, by manager.close()
     assert fault.error is None or isinstance(fault.error, CheckpointError) or closing
     check(fault)
-
-
-def test_a_shortage_of_descriptors_is_no_reason_to_roll_back() -> None:
-    """One bit has flipped, so the exact repair is possible; a rollback would lose an acknowledged change."""
-
-    def recover(manager: Manager) -> None:
-        acknowledge(manager.recover_checkpoint("a", rollback=True).outcome)
-
-    for fault in every_fault(recover, setup=damaged(damage.flip_bit), errors=[errno.EMFILE], deaths=False):
-        assert Outcome.ROLLED_BACK not in fault.acknowledged, str(fault)

@@ -339,35 +339,6 @@ def test_when_the_disk_is_full_from_any_write_on_changes_fail_for_certain_and_cl
     assert nth > 1
 
 
-def test_a_committed_change_that_was_interrupted_before_its_names_is_served_and_put_in_place_later(
-    tmp_path: Path,
-) -> None:
-    """By the next call on its key, by a settle, or by the next owner: three ways to go on."""
-    ways: dict[str, Callable[[LeaseManager], object]] = {
-        "the next call": lambda manager: manager.create_checkpoint("a", NEW),
-        "a settle": lambda manager: [manager.create_checkpoint(f"k{n}", OLD) for n in range(300)],
-        "the next owner": lambda _: None,
-    }
-    for way, go_on in ways.items():
-        directory = tmp_path / way
-        with known(directory) as manager:
-            before = (directory / "a.json").read_bytes()
-            with failing(directory, "link", KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
-                manager.create_checkpoint("a", NEW)
-            assert (directory / "a.json").read_bytes() == before
-            assert manager.get_checkpoint("a").data == NEW, "it is committed"
-            go_on(manager)
-            assert as_after_a_kill(directory, tmp_path)["a"] == NEW
-            assert ((directory / "a.json").read_bytes() == before) == (way == "the next owner")
-            previous = manager.previous_checkpoint("a")
-            assert previous is not None
-        with CheckpointManager(directory, LEASES) as manager:
-            assert values(manager)["a"] == NEW
-            previous = manager.previous_checkpoint("a")
-            assert previous is not None
-            assert previous.data == (NEW if way == "the next call" else OLD)
-
-
 @pytest.mark.parametrize("links", [True, False])
 def test_short_writes_are_continued(real_directory: Path, links: bool) -> None:
     write = os.write
