@@ -25,7 +25,10 @@ def _collections_walk_only_what_tests_make() -> None:
 
 @pytest.fixture(scope="module")
 def kit_standing_by() -> Iterator[None]:
-    """The kit searches all objects for those that hold a function of `os` once, and not for each watch or crash."""
+    """The kit searches all objects for those that hold a function of `os` once, and not for each watch or crash.
+
+    Not for modules that use pyfakefs: it would take the kit's stand-ins for functions of the modules that have them.
+    """
     from checkpointmanager.testing._standins import standing_by  # not before coverage has started
 
     with standing_by():

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 
-from checkpointmanager import CheckpointManager, Event
+from checkpointmanager import CheckpointManager, Event, _locks
 
 from .leases import BOOT, LEASES, LeaseManager
 from .signals import untraced
@@ -41,6 +41,12 @@ def uncounted() -> Iterator[None]:
     """Without coverage, for tests that run the same lines thousands of times."""
     with untraced():
         yield
+
+
+@pytest.fixture
+def few_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that open thousands of managers: a thousand locks take longer than the rest of an open."""
+    monkeypatch.setattr(_locks, "STRIPES", 16)
 
 
 @pytest.fixture

@@ -11,7 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, TypeVar
 
 from . import programs
@@ -34,16 +36,18 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def open_files() -> list[str]:
+    """The paths of what is open in this process."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the descriptor of the listing itself
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return found
+
+
 def open_journals() -> int:
-    """Descriptors of journals in this process, those of replaced journals among them. An owner that writes has one."""
-    return sum(_is_of_a_journal(number) for number in os.listdir("/proc/self/fd"))
-
-
-def _is_of_a_journal(number: str) -> bool:
-    try:
-        return "/.journal" in os.readlink(f"/proc/self/fd/{number}")
-    except OSError:  # the descriptor of the listing itself
-        return False
+    """Those of replaced journals among them. An owner that writes has one."""
+    return sum("/.journal" in path for path in open_files())
 
 
 def run_together(*works: Callable[[], object]) -> None:
@@ -67,13 +71,17 @@ def run_together(*works: Callable[[], object]) -> None:
     assert not any(thread.is_alive() for thread in threads), "threads wait for each other"
 
 
+# Forked from a server that has imported the library: five times as fast as a new interpreter.
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload([programs.__name__])
+
+
 class Agent:
     """A process of its own that runs programs.RemoteAgent. Errors come back as they were raised there."""
 
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._orders, theirs = context.Pipe()
-        self._process = context.Process(target=programs.serve, args=(theirs,), daemon=True)
+    def __init__(self, serve: Callable[[Connection], None] = programs.serve) -> None:
+        self._orders, theirs = _SERVER.Pipe()
+        self._process = _SERVER.Process(target=serve, args=(theirs,), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -101,8 +109,8 @@ class Agent:
         return answer
 
     def wait_until_stopped(self) -> None:
-        stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
-        until(lambda: os.waitid(os.P_PID, self.pid, stopped))
+        status = Path(f"/proc/{self.pid}/stat")
+        until(lambda: status.read_text().rpartition(")")[2].split()[0] == "T")
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
@@ -111,7 +119,7 @@ class Agent:
         if self._orders.closed:
             return
         self._process.kill()
-        self._process.join()  # with a limit it would wait for all processes that inherited its pipes
+        self._process.join()
         self._process.close()  # now: the collector may run while `os` is replaced
         self._orders.close()
 

@@ -1,10 +1,9 @@
-"""What the other processes in these tests run: an agent that obeys orders, and a writer that never ends."""
+"""What the other processes in these tests run: an agent that obeys orders, and work that is killed."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import random
 import signal
 import sys
 import threading
@@ -19,9 +18,6 @@ from checkpointmanager import CheckpointError, CheckpointManager
 from checkpointmanager.testing import Call, watching
 
 COMMAND = "node-agent"  # the name of the lock holder in messages
-
-KEYS = [f"key-{number}" for number in range(8)]
-MANY_KEYS = [f"key-{number}" for number in range(24)]
 
 
 def serve(orders: Connection) -> None:
@@ -87,66 +83,6 @@ class RemoteAgent:
             os._exit(0)
         os.read(hearing, 5)
         return child
-
-
-def write_without_end(directory: Path, say: int, *, seed: int, first: int, **options: Any) -> None:
-    """Write, remove and batch random keys; report each change before it begins and when it is acknowledged."""
-    dice = random.Random(seed)
-    with CheckpointManager(directory, **options) as manager:
-        for number in itertools.count(first):
-            keys = dice.sample(KEYS, 3 if dice.random() < 0.2 else 1)
-            actions = {key: "remove" if dice.random() < 0.2 else "put" for key in keys}
-            data = {"number": number, "filler": "x" * dice.randrange(4000)}
-            changes = " ".join(f"{action}:{key}" for key, action in actions.items())
-            os.write(say, f"begin {number} {changes}\n".encode())
-            if len(keys) > 1:
-                with manager.batch() as batch:
-                    for key, action in actions.items():
-                        batch.create_checkpoint(key, data) if action == "put" else batch.remove_checkpoint(key)
-            elif actions[keys[0]] == "put":
-                manager.create_checkpoint(keys[0], data)
-            else:
-                manager.remove_checkpoint(keys[0])
-            os.write(say, f"done {number} {changes}\n".encode())
-
-
-def change_in_threads(directory: Path, say: int, *, threads: int, first: int) -> None:
-    """Each thread creates, updates and removes its own keys, some of them together, and reports as above."""
-    numbers = itertools.count(first)
-
-    def change(keys: list[str]) -> None:
-        dice = random.Random(f"{first}{keys}")
-        for number in numbers:
-            together = dice.random() < 0.1
-            actions = {key: "remove" if dice.random() < 0.1 else "put" for key in dice.sample(keys, 1 + together)}
-            filler = "x" * (dice.randrange(300) if dice.random() < 0.7 else dice.randrange(12_000))
-            data = {"number": number, "filler": filler}
-            said = " ".join(f"{action}:{key}" for key, action in actions.items())
-            os.write(say, f"{'begin-together' if together else 'begin'} {number} {said}\n".encode())
-            if together:
-                change_together(actions, data)
-            else:
-                change_one(*actions.popitem(), data, update=dice.random() < 0.5)
-            os.write(say, f"done {number} {said}\n".encode())
-
-    def change_one(key: str, action: str, data: object, *, update: bool) -> None:
-        if action == "remove":
-            manager.remove_checkpoint(key)
-        elif update:
-            manager.update_checkpoint(key, lambda _: data, default=None)
-        else:
-            manager.create_checkpoint(key, data)
-
-    def change_together(actions: dict[str, str], data: object) -> None:
-        with manager.transaction() as transaction:
-            for key, action in actions.items():
-                if action == "remove":
-                    transaction.remove_checkpoint(key)
-                else:
-                    transaction.create_checkpoint(key, data)
-
-    with CheckpointManager[Any](directory) as manager, ThreadPoolExecutor(threads) as pool:
-        list(pool.map(change, [MANY_KEYS[thread::threads] for thread in range(threads)]))
 
 
 def die_before_call(number: int, folder: Path, work: Callable[[], object]) -> None:

@@ -13,15 +13,16 @@ import itertools
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import TypeVar
 from unittest import mock
 
 import pytest
 
-from ..long import times
+from ..long import LONG, times
 from .processes import LIMIT
 
 STRIDE = times(5, 1)  # of the places; in the long mode each is tried
@@ -33,7 +34,16 @@ locks_survive_handlers = pytest.mark.skipif(sys.version_info[:2] == (3, 14), rea
 
 
 class Interrupted(BaseException):
-    """What the handler raises: like KeyboardInterrupt and SystemExit it is no Exception."""
+    """Like KeyboardInterrupt and SystemExit it is no Exception."""
+
+
+def alarm() -> TimeoutError:
+    """An OSError and the usual choice for SIGALRM. It must never pass for an error of the disk."""
+    return TimeoutError("alarm")
+
+
+# What a handler raises.
+KINDS: tuple[Callable[[], BaseException], ...] = (Interrupted, alarm, ValueError)
 
 
 class _Signal(int):
@@ -45,14 +55,10 @@ class _Signal(int):
 _SIGNAL = _Signal(signal.SIGUSR1)
 
 
-def _raise() -> None:
-    raise Interrupted
-
-
 class Handler:
-    """Raises at place number `at` (from 0), and at each of the next `more` places."""
+    """Does something at place number `at` (from 0), and at each of the next `more` places."""
 
-    def __init__(self, at: int, more: int = 0, does: Callable[[], object] = _raise) -> None:
+    def __init__(self, at: int, more: int, does: Callable[[], object]) -> None:
         self.at, self.last = at, at + more
         self.does = does
         self.places = 0
@@ -101,71 +107,77 @@ def _handling(handler: Handler) -> Iterator[None]:
             signal.signal(_SIGNAL, before)
 
 
-def called(act: Callable[[], object], does: Callable[[], object], at: int, more: int = 0) -> Handler:
-    """Run `act` with a handler that does something at place number `at`. If there are fewer places, it does nothing."""
-    handler = Handler(at, more, does)
+def run(work: Callable[[], object], handler: Handler) -> None:
+    """Run `work` with this handler. If there are fewer places, it does nothing."""
     with _handling(handler):
         try:
             handler.armed = True
             _SIGNAL.pending  # noqa: B018
-            act()
+            work()
         finally:
             handler.armed = False
-    return handler
 
 
-def interrupted(act: Callable[[], object], at: int, more: int = 0) -> Handler:
-    """The same with a handler that raises."""
-    handler = Handler(at, more)
-    with _handling(handler):
+def everywhere(
+    act: Callable[[], Callable[[], object]],
+    check: Callable[[], object] = lambda: None,
+    more: int = 0,
+    kinds: Sequence[Callable[[], BaseException]] = KINDS,
+) -> int:
+    """Interrupt what `act` returns at one place after another, and `check` after each; returns the number of places.
+
+    The caller must get the very error that was raised. Only what Python itself reports and forgets, in a finalizer, may
+    be lost.
+    """
+    for place, kind in _places(kinds):
+        raised: list[BaseException] = []
+        forgotten: list[BaseException | None] = []
+        handler = Handler(place, more, partial(_raise, kind, raised))
+        work = act()
+        with _forgotten_into(forgotten), no_collector():
+            caught = _error_of(work, handler)
+        if not raised:
+            assert caught is None
+            return place
         try:
-            handler.armed = True
-            _SIGNAL.pending  # noqa: B018
-            act()
-            handler.armed = False
-        except Interrupted:
-            handler.armed = False
-    return handler
-
-
-def everywhere(act: Callable[[], Callable[[], object]], check: Callable[[], object], more: int = 0) -> int:
-    """Interrupt what `act` returns at one place after another, and `check` after each; returns the number of places."""
-    for at in itertools.count(0, STRIDE):
-        handler = interrupted(act(), at, more)
-        if not handler.raised_at:
-            return at
-        try:
+            assert caught in raised or not {*raised}.isdisjoint(forgotten), f"lost, or replaced by {caught!r}"
+            if caught:
+                assert (caught.__cause__, caught.args) == (None, kind().args)
             check()
         except BaseException as error:
-            error.add_note(f"interrupted at place {at}: {handler.raised_at}")
+            error.add_note(f"interrupted at place {place}: {handler.raised_at}")
             raise
     raise AssertionError
 
 
-def raised_everywhere(prepare: Callable[[], Callable[[], object]], kind: Callable[[], Exception]) -> int:
-    """Have a handler raise an error at one place after another of what `prepare` returns; returns their number.
+def _places(kinds: Sequence[Callable[[], BaseException]]) -> Iterator[tuple[int, Callable[[], BaseException]]]:
+    """Each place with one of the kinds in turn; in the long mode with all of them."""
+    for number, place in enumerate(itertools.count(0, STRIDE)):
+        for kind in kinds if LONG else [kinds[number % len(kinds)]]:
+            yield place, kind
 
-    The caller must get that very error. Only what Python itself reports and forgets, in a finalizer, may be lost.
-    """
-    for place in itertools.count(0, STRIDE):
-        alarm = kind()
-        forgotten: list[BaseException | None] = []
 
-        def fire(alarm: Exception = alarm) -> None:
-            raise alarm
+def _raise(kind: Callable[[], BaseException], raised: list[BaseException]) -> None:
+    raised.append(kind())
+    raise raised[-1]
 
-        work = prepare()
-        with mock.patch.object(sys, "unraisablehook", lambda what, seen=forgotten: seen.append(what.exc_value)):
-            try:
-                raised_at = called(work, fire, place).raised_at
-                if not raised_at:
-                    return place
-            except Exception as error:  # noqa: BLE001  (whatever it is, it must be the alarm)
-                assert error is alarm, f"place {place}"  # noqa: PT017
-                assert (error.__cause__, error.args) == (None, kind().args)  # noqa: PT017
-            else:
-                assert alarm in forgotten, f"lost at place {place}: {raised_at}"
-    raise AssertionError
+
+@contextmanager
+def _forgotten_into(forgotten: list[BaseException | None]) -> Iterator[None]:
+    with mock.patch.object(sys, "unraisablehook", lambda what: forgotten.append(what.exc_value)):
+        yield
+
+
+def _error_of(work: Callable[[], object], handler: Handler) -> BaseException | None:
+    try:
+        run(work, handler)
+    except BaseException as error:  # noqa: BLE001  (whatever it is, it must be what the handler raised)
+        link: BaseException | None = error
+        while link:
+            link.__traceback__ = None  # its frames would keep the objects of `work` alive
+            link = link.__context__
+        return error
+    return None
 
 
 @contextmanager

@@ -17,7 +17,11 @@ from .processes import until
 
 IMAGE_BYTES = {"ext4": 32 << 20, "btrfs": 128 << 20, "xfs": 300 << 20}  # the last two refuse less; images are sparse
 FORCE = {"ext4": "-F", "btrfs": "-f", "xfs": "-f"}
-MAKE = {"ext4-inline": ("-O", "inline_data", "-I", "1024"), "ext4-no-journal": ("-O", "^has_journal")}
+MAKE: dict[str, tuple[str, ...]] = {
+    "ext4-inline": ("-O", "inline_data", "-I", "1024"),
+    "ext4-no-journal": ("-O", "^has_journal"),
+    "ext4-few-inodes": ("-N", "256"),
+}
 MOUNT = {"ext4-writeback": ",data=writeback", "ext4-journal": ",data=journal"}
 KINDS = ("ext4", "ext4-no-journal", "xfs", "btrfs", "tmpfs", "overlay")  # what directories of agents are on
 FS_IOC_SHUTDOWN = 0x8004587D

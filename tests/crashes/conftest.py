@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import _locks
 from checkpointmanager._filestore import journal
 from checkpointmanager.format import BLOCK_BYTES
 from checkpointmanager.testing._plugin import checkpoint_chaos, checkpoint_faults
 
+from ..checkpointmanager.conftest import few_locks
 from .scenarios import MATTERS_NOT
 
-__all__ = ["checkpoint_chaos", "checkpoint_faults"]
+__all__ = ["checkpoint_chaos", "checkpoint_faults", "few_locks"]
 
 BLOCKS = 3  # of a journal: its first line and two groups
 DIRTY_KEYS = 3
@@ -25,12 +25,11 @@ def _one_search(kit_standing_by: None) -> None:
 
 
 @pytest.fixture(autouse=True)
-def small_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_journal(monkeypatch: pytest.MonkeyPatch, few_locks: None) -> None:
     """So small that short stories fill it, and that thousands of disks are cheap to write."""
     monkeypatch.setattr(journal, "FIRST_BYTES", BLOCKS * BLOCK_BYTES)
     monkeypatch.setattr(journal, "LAST_BYTES", BLOCKS * BLOCK_BYTES)
     monkeypatch.setattr(journal, "DIRTY_KEYS", DIRTY_KEYS)
-    monkeypatch.setattr(_locks, "STRIPES", 16)  # a thousand locks take longer than the restart that is examined
 
 
 @pytest.fixture(params=[False, True], ids=["any names", "names in order"])

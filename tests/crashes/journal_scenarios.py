@@ -73,12 +73,6 @@ def create_again_after_a_settle(manager: Manager) -> None:
     put(manager, "c", 5)
 
 
-def write_and_close(manager: Manager) -> None:
-    put(manager, "a", 3)
-    remove(manager, "c")
-    manager.close()
-
-
 def write_too_much_for_the_journal(manager: Manager) -> None:
     put(manager, "a", 3)
     put(manager, "a", LARGE)
@@ -131,10 +125,6 @@ def in_doubt(live: Live, then: Live) -> Live:
     return after_a_failed("fdatasync", live, then)
 
 
-def close(manager: Manager) -> None:
-    manager.close()
-
-
 def update_a(manager: Manager) -> None:
     put(manager, "a", 10)
 
@@ -184,18 +174,6 @@ def two_in_one_group(manager: Manager) -> None:
 
 def owed(live: Live, then: Live, *, call: str = "rename", about: str = "a.json") -> Live:
     return after_a_failed(call, live, then, about=about)
-
-
-def interrupted(live: Live, then: Live, *, call: str = "rename", about: str = "a.json") -> Live:
-    def act(manager: Manager) -> None:
-        with suppress(KeyboardInterrupt), failing(manager.path, call, KeyboardInterrupt(), about=about):
-            live(manager)
-        then(manager)
-
-    return act
-
-
-# Opens
 
 
 def then_open(first: Callable[[Path], object], live: Live = lambda _: None, **options: Any) -> Callable[[Path], None]:
@@ -263,16 +241,13 @@ JOURNAL_SCENARIOS: dict[str, Scenario] = {
     "settle, as the journal is full": Scenario(three, fill_the_journal, twice=True),
     "settle, as many keys have changed": Scenario(three, change_many_keys),
     "settle, then create again": Scenario(three, create_again_after_a_settle),
-    "settle at the end": Scenario(three, write_and_close, twice=True),
     "more than a journal holds": Scenario(three, write_too_much_for_the_journal),
     "a transaction with more than a journal holds": Scenario(three, transact_too_much_for_the_journal),
     **{
         f"no room for a journal, sync {nth} of names fails": Scenario(three, without_room_for_a_journal(nth))
         for nth in (1, 2, 3)
     },
-    "in doubt, then another write": Scenario(three, in_doubt(update_a, update_b_until_it_settles)),
     "in doubt, then calls that write nothing": Scenario(three, in_doubt(a_without_c, say_again), twice=True),
-    "in doubt, then close": Scenario(three, in_doubt(remove_c, close)),
     "two in doubt, then another write": Scenario(three, in_doubt(two_in_one_group, update_b_until_it_settles)),
     "a large group in doubt": Scenario(
         three, after_a_failed("fsync", transact_too_much_for_the_journal, update_a, nth=2)
@@ -283,7 +258,6 @@ JOURNAL_SCENARIOS: dict[str, Scenario] = {
         three, owed(remove_c, update_b_until_it_settles, call="unlink", about="c.json")
     ),
     "owed, then the same key": Scenario(three, owed(a_without_c, update_a)),
-    "interrupted, then settle": Scenario(three, interrupted(a_without_c, update_b_until_it_settles)),
     "owed, then a death": Scenario(three_closed, then_open(after(owed(a_without_c, lambda _: None)), update_a)),
     "a settle whose sync of a file fails": Scenario(
         three, after_a_failed("fsync", fill_the_journal, update_b_until_it_settles, about="a.json")
@@ -302,7 +276,6 @@ JOURNAL_SCENARIOS: dict[str, Scenario] = {
     "a death while sharing, before the sync": Scenario(
         three_closed, then_open(kill_at("fsync", update_a, about=".", sharing=True))
     ),
-    "a death while sharing": Scenario(three_closed, then_open(after(update_a, sharing=True), update_a)),
     **{
         f"a death, then an open whose sync {nth} fails": Scenario(three_closed, after_an_open_that_failed(MIDDLE, nth))
         for nth in (1, 2, 3)

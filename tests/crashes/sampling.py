@@ -15,8 +15,8 @@ T = TypeVar("T")
 # The n-th disturbance of a scenario, and a list that tells, once it has run, whether it had so many calls.
 Disturbed = tuple[Callable[[Any], object], list[bool]]
 
-FIRST = 12  # are all examined
-EACH = 29  # of the others, one in so many
+FIRST = 8  # are all examined
+EACH = 37  # of the others, one in so many
 
 
 def some(found: Iterable[T]) -> Iterator[T]:

@@ -171,23 +171,11 @@ def where_links_are_refused(act: Callable[[Manager], object]) -> Callable[[Manag
     return refused
 
 
-def then_singles(manager: Manager) -> None:
-    """A transaction that comes back must not undo what was done after it."""
-    transact(manager, a=3, c=GONE)
-    put(manager, "a", 4)
-    put(manager, "c", 5)
-
-
 def then_the_opposite(manager: Manager) -> None:
     transact(manager, b=1, c=GONE)
     remove(manager, "b")
     put(manager, "c", 5)
     put(manager, "b", 6)
-
-
-def two_transactions(manager: Manager) -> None:
-    transact(manager, b=1, c=GONE)
-    transact(manager, b=GONE, c=10)
 
 
 def two_threads(manager: Manager) -> None:
@@ -240,12 +228,8 @@ def nothing(directory: Path) -> Path:
 
 SCENARIOS: dict[str, Scenario] = {
     "first creation of the directory": Scenario(nothing, create_the_directory, twice=True),
-    "create": Scenario(new, lambda manager: put(manager, "a", 1), twice=True),
-    "create of many blocks": Scenario(new, lambda manager: put(manager, "a", LARGE)),
-    "update": Scenario(created, lambda manager: put(manager, "a", 2), twice=True),
     "two updates": Scenario(updated, two_updates, twice=True),
     "shorter, then longer": Scenario(large, shorter_and_longer),
-    "first write by a new owner": Scenario(found, lambda manager: put(manager, "a", 3)),
     "read-modify-write": Scenario(found, update),
     "write under sharing": Scenario(shared, lambda manager: put(manager, "a", 3), twice=True),
     "write where links are refused": Scenario(updated, where_links_are_refused(two_updates)),
@@ -261,9 +245,6 @@ SCENARIOS: dict[str, Scenario] = {
     "open beside an orphan, after a failed sync": Scenario(removed_by_hand, open_again_after_a_failed_sync(2)),
     "make the directory, after a failed sync": Scenario(nothing, open_again_after_a_failed_sync(1)),
     "create and remove together": Scenario(three, lambda manager: transact(manager, b=1, c=GONE), twice=True),
-    "put, create and remove together": Scenario(three, lambda manager: transact(manager, a=3, b=1, c=GONE)),
-    "two transactions": Scenario(three, two_transactions),
-    "a transaction, then single changes": Scenario(three, then_singles),
     "a transaction, then the opposite": Scenario(three, then_the_opposite),
     "a transaction under sharing": Scenario(three_shared, then_the_opposite),
     "a transaction without directory syncs": Scenario(three_atomic, lambda m: transact(m, a=3, c=GONE)),

@@ -50,48 +50,10 @@ def test_a_second_power_loss_during_the_restart_breaks_none_of_them(name: str, d
 
     def crash_again(crash: Crash) -> None:
         nonlocal states
-        states += crash.again(serve_and_write).check(sampled(check, first=0, each=11)).states
+        states += crash.again(serve_and_write).check(sampled(check, first=0)).states
 
     every_crash(scenario.act, setup=scenario.setup, **disk).check(sampled(crash_again, first=0, each=211))
     print(f"{name}: {states} states after two power losses")
-    assert states
-
-
-def test_what_an_owner_served_after_a_kill_survives_the_power_loss_after_it(disk: dict[str, Any]) -> None:
-    killed = partial(killed_and_restarted, two_updates)
-    states, nth = states_after(killed, itertools.count(1, times(5, 1)), setup=closed, **disk)
-    print(f"killed at one of {nth - 1} calls, restarted, power loss: {states} states")
-    assert nth >= 30
-    assert states > nth
-
-
-def test_a_reader_without_an_owner_and_the_next_owner_see_the_same_after_a_kill() -> None:
-    """Whether the killed process had finished its change or not."""
-
-    def look(directory: Path) -> None:
-        with CheckpointManager[Any](folder_of(directory), read_only=True) as reader:
-            seen = values_of(reader)
-        with new(directory) as manager:
-            assert values_of(manager) == seen
-
-    for nth in itertools.count(1, times(3, 1)):
-        act, died = killed_and_restarted(two_updates, nth, then=look)
-        every_crash(act, setup=closed)
-        if not died[0]:
-            break
-    assert nth >= 30
-
-
-def test_two_power_losses_in_a_row_before_anything_is_served(disk: dict[str, Any]) -> None:
-    """The first restart is cut off as well, and the second finds what both have left."""
-    states = 0
-
-    def cut_off(crash: Crash) -> None:
-        nonlocal states
-        states += crash.again(lambda directory: new(directory).close()).check(sampled(check, first=0)).states
-
-    every_crash(two_updates, setup=new, **disk).check(sampled(cut_off, first=0, each=211))
-    print(f"{states} states")
     assert states
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -99,49 +99,57 @@ def test_nor_does_one_while_an_owner_closes_and_opens_again(story: tuple[str, ..
     assert crashes.states > 2
 
 
+Fail = Callable[[str], AbstractContextManager[object]]
+
+
+def goes_on(manager: Manager, story: Sequence[str], fail: Fail, nth: int) -> None:
+    """The owner whose sync fails goes on, and closes."""
+    with fail(manager.path):
+        lived(story)(manager)
+    lived(AFTERMATH[nth % len(AFTERMATH)])(manager)
+    manager.close()
+
+
+def opens_again(directory: Path, story: Sequence[str], fail: Fail, _: int) -> None:
+    """The sync fails in the first life or in its close, in the next open or after it."""
+    with fail(str(directory)):
+        twice(story)(directory)
+
+
+class Way(NamedTuple):
+    life: Callable[[Any, Sequence[str], Fail, int], None]
+    setup: Callable[[Path], Any]
+    stride: int
+    lasting: bool = False
+
+
+WAYS = {
+    "once": Way(goes_on, busy, 1),
+    "from then on": Way(goes_on, busy, 3, lasting=True),
+    "in one of two lives": Way(opens_again, three_closed, 7),
+}
+
+
 @each_short_story
-def test_nor_does_one_after_a_sync_that_failed_in_between(story: tuple[str, ...], disk: dict[str, Any]) -> None:
-    """In the first life or in its close, in the next open or after it."""
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_nor_does_one_after_a_sync_that_failed(story: tuple[str, ...], way: Way, disk: dict[str, Any]) -> None:
+    """The kernel forgets: no later sync makes durable what this one should have."""
 
     def failed_sync(call: str, nth: int) -> Disturbed:
         failed: list[bool] = []
 
-        def act(directory: Path) -> None:
-            with failing(directory, call, errno.EIO, nth=nth) as injector:
-                twice(story)(directory)
+        @contextmanager
+        def fail(path: str) -> Iterator[None]:
+            with failing(path, call, errno.EIO, nth=nth, lasting=way.lasting) as injector:
+                yield
             failed.append(bool(injector.failed))
 
-        return act, failed
+        return lambda given: way.life(given, story, fail, nth), failed
 
     states = 0
     for call in ("fsync", "fdatasync"):
-        numbers = itertools.count(1, times(7, 1))
-        states += states_after(partial(failed_sync, call), numbers, setup=three_closed, **disk)[0]
-    print(f"{' '.join(story)}: {states} states after a failed sync")
-    assert states
-
-
-@each_short_story
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
-def test_nor_does_one_after_a_sync_that_failed(story: tuple[str, ...], lasting: bool, disk: dict[str, Any]) -> None:
-    """The kernel forgets: no later sync makes durable what this one should have. The owner goes on, or closes."""
-
-    def failed_sync(call: str, nth: int) -> Disturbed:
-        failed: list[bool] = []
-
-        def act(manager: Manager) -> None:
-            with failing(manager.path, call, errno.EIO, nth=nth, lasting=lasting) as injector:
-                lived(story)(manager)
-            failed.append(bool(injector.failed))
-            lived(AFTERMATH[nth % len(AFTERMATH)])(manager)
-            manager.close()
-
-        return act, failed
-
-    states = 0
-    for call in ("fsync", "fdatasync"):
-        numbers = itertools.count(1, times(3, 1) if lasting else 1)
-        states += states_after(partial(failed_sync, call), numbers, setup=busy, **disk)[0]
+        numbers = itertools.count(1, times(way.stride, 1))
+        states += states_after(partial(failed_sync, call), numbers, setup=way.setup, **disk)[0]
     print(f"{' '.join(story)}: {states} states after a failed sync")
     assert states
 

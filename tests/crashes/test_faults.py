@@ -6,13 +6,13 @@ import errno
 
 import pytest
 
-from checkpointmanager import CheckpointError, Outcome
-from checkpointmanager.testing import Fault, acknowledge, damage, every_fault
+from checkpointmanager import CheckpointError
+from checkpointmanager.testing import Fault, every_fault
 from tests.long import sample, times
 
-from .oracle import Manager, check
+from .oracle import check
 from .sampling import sampled
-from .scenarios import SCENARIOS, damaged
+from .scenarios import SCENARIOS
 
 # A removal proceeds without a copy and reports it, so errors may lose the damaged bytes.
 ONLY_DEATHS = {"remove what is damaged"}
@@ -20,21 +20,23 @@ ONLY_DEATHS = {"remove what is damaged"}
 LEFT_OUT = {"open beside an orphan, after a failed sync", "make the directory, after a failed sync"}
 
 
-@pytest.mark.parametrize("name", sample([name for name in SCENARIOS if name not in LEFT_OUT], 2))
+@pytest.mark.parametrize("name", sample([name for name in SCENARIOS if name not in LEFT_OUT], 3))
 def test_whatever_fails_and_wherever_the_process_dies_all_promises_hold(name: str) -> None:
     scenario = SCENARIOS[name]
     errors = () if name in ONLY_DEATHS else (errno.EIO, errno.ENOSPC)[: times(1, 2)]
     faults = every_fault(scenario.act, setup=scenario.setup, errors=errors).check(
-        sampled(check_error_and_directory, first=0, each=2)
+        sampled(check_error_and_directory, first=0, each=3)
     )
     print(f"{name}: {faults.runs} faults")
     assert faults.runs >= 8
 
 
-@pytest.mark.parametrize("name", ["two updates", "two threads", "two transactions", "remove, then create again"])
+@pytest.mark.parametrize("name", ["two threads", "a transaction, then the opposite"])
 def test_wherever_a_signal_handler_raises_all_promises_hold(name: str) -> None:
     scenario = SCENARIOS[name]
-    faults = every_fault(scenario.act, setup=scenario.setup, errors=(), deaths=False, interrupts=True).check(check)
+    faults = every_fault(scenario.act, setup=scenario.setup, errors=(), deaths=False, interrupts=True).check(
+        sampled(check, first=0, each=3)
+    )
     print(f"{name}: {faults.runs} interrupts")
     assert faults.runs >= 20
 
@@ -43,13 +45,3 @@ def check_error_and_directory(fault: Fault) -> None:
     closing = fault.call.name == "close" and fault.call.about.endswith("claims")  # the directory, by manager.close()
     assert fault.error is None or isinstance(fault.error, CheckpointError) or closing
     check(fault)
-
-
-def test_a_shortage_of_descriptors_is_no_reason_to_roll_back() -> None:
-    """One bit has flipped, so the exact repair is possible; a rollback would lose an acknowledged change."""
-
-    def recover(manager: Manager) -> None:
-        acknowledge(manager.recover_checkpoint("a", rollback=True).outcome)
-
-    for fault in every_fault(recover, setup=damaged(damage.flip_bit), errors=[errno.EMFILE], deaths=False):
-        assert Outcome.ROLLED_BACK not in fault.acknowledged, str(fault)

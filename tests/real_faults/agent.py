@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import os
 import resource
 import sys
@@ -78,22 +77,13 @@ class Obedient(programs.RemoteAgent):
         return len(self._used)
 
 
-class Victim(Agent):
-    """Like Agent, but runs Obedient, and lets itself be traced."""
-
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._orders, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def __enter__(self) -> Victim:
-        return self
-
-
 def serve(orders: Connection) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER, ANY: strace is no parent
     with mock.patch.object(programs, "RemoteAgent", Obedient):
         programs.serve(orders)
+
+
+def victim() -> Agent:
+    """An agent that runs Obedient, and lets itself be traced."""
+    return Agent(serve)

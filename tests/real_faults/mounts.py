@@ -6,16 +6,11 @@ import os
 import shutil
 import subprocess
 from contextlib import suppress
-from pathlib import Path
 
-from ..checkpointmanager.volume import Mount, Tmpfs
+from ..checkpointmanager.volume import Mount
 
 FILLER = ".filler"
 PIECES = (1 << 20, 1 << 16, 1 << 12, 512)
-
-
-def tmpfs(folder: Path) -> Mount:
-    return Tmpfs(folder, size="2m", inodes=1000)
 
 
 def fill(disk: Mount) -> None:
@@ -39,7 +34,7 @@ def use_up_inodes(disk: Mount) -> None:
 
 def give_back(disk: Mount) -> None:
     filler = disk.path / FILLER
-    shutil.rmtree(filler) if filler.is_dir() else filler.unlink()
+    shutil.rmtree(filler) if filler.is_dir() else filler.unlink(missing_ok=True)
 
 
 def remount(disk: Mount, *options: str) -> None:

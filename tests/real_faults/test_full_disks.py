@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,37 +12,51 @@ import pytest
 from checkpointmanager import BatchFailed, CheckpointManager, CheckpointWriteFailed
 from draState import ClaimInfoCache, DRAManager, PrepareFailed
 
+from ..checkpointmanager.contents import names
 from ..checkpointmanager.leases import LEASES
 from ..checkpointmanager.leases import NEW as LEASE
 from ..checkpointmanager.scenarios import CHANGES as CHANGED
 from ..checkpointmanager.scenarios import leave_as_killed, values
-from ..checkpointmanager.volume import Mount, Volume, VolumeUnavailable
+from ..checkpointmanager.volume import Mount, Tmpfs, Volume, VolumeUnavailable, mounted_volume
 from ..draState.claims import GPU, claim_of, pod_of
 from ..draState.drivers import RecordingDriver
 from ..draState.node import assert_indexes_agree
 from .agent import CHANGES, KEYS, NEW, OLD, Manager
-from .mounts import fill, give_back, remount, tmpfs, use_up_inodes
+from .mounts import fill, give_back, remount, use_up_inodes
 
 BEFORE = dict.fromkeys(KEYS, OLD)
 LARGE = "x" * 100_000  # more than any slack of a file system
-MAKE: dict[str, Callable[[Path], Mount]] = {"tmpfs": tmpfs, "ext4": Volume}
 FULL = {"bytes": fill, "inodes": use_up_inodes}
 
 
-@pytest.fixture
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mount]:
+@pytest.fixture(scope="module", params=["tmpfs", "ext4"])
+def mount(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mount]:
+    """Small, and with few inodes."""
+    folder = tmp_path_factory.mktemp(request.param)
     try:
-        disk = MAKE[request.param](tmp_path)
+        mount = Tmpfs(folder, size="2m", inodes=256) if request.param == "tmpfs" else Volume(folder, "ext4-few-inodes")
     except VolumeUnavailable as why:
         pytest.skip(str(why))
     try:
-        yield disk
+        yield mount
     finally:
-        disk.unmount()
+        mount.unmount()
 
 
-on_each = pytest.mark.parametrize("disk", MAKE, indirect=True)
-on_ext4 = pytest.mark.parametrize("disk", ["ext4"], indirect=True)
+@pytest.fixture
+def disk(mount: Mount) -> Iterator[Mount]:
+    """Empty again after each test."""
+    yield mount
+    give_back(mount)
+    shutil.rmtree(mount.path / "claims")
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    with mounted_volume(tmp_path) as volume:
+        yield volume
+
+
 each_want = pytest.mark.parametrize("use_up", FULL.values(), ids=FULL)
 
 
@@ -57,11 +71,6 @@ def _found(manager: Manager) -> dict[str, object]:
     return {key: checkpoint.data for key, checkpoint in loaded.checkpoints.items()}
 
 
-def _unfinished(directory: Path) -> list[str]:
-    return [name for name in os.listdir(directory) if name.startswith(".tmp-")]
-
-
-@on_each
 @each_want
 def test_without_room_every_write_fails_cleanly_a_removal_succeeds_and_with_room_all_goes_on(
     disk: Mount, use_up: Callable[[Mount], None]
@@ -85,7 +94,7 @@ def test_without_room_every_write_fails_cleanly_a_removal_succeeds_and_with_room
                 batch.create_checkpoint(key, LARGE)
         assert failed.value.failures.keys() == set(KEYS)
         assert _found(manager) == BEFORE
-        assert _unfinished(directory) == []
+        assert names(directory, ".tmp-") == []
 
         manager.remove_checkpoint("c")
         assert _found(manager) == {"a": OLD, "b": OLD}
@@ -99,7 +108,6 @@ def test_without_room_every_write_fails_cleanly_a_removal_succeeds_and_with_room
         assert _found(manager) == dict.fromkeys((*KEYS, "new"), NEW)
 
 
-@on_each
 @each_want
 def test_a_directory_can_be_opened_and_read_without_room(disk: Mount, use_up: Callable[[Mount], None]) -> None:
     directory = disk.path / "claims"
@@ -110,12 +118,11 @@ def test_a_directory_can_be_opened_and_read_without_room(disk: Mount, use_up: Ca
 
     with CheckpointManager(directory) as manager:
         assert _found(manager) == BEFORE
-        assert _unfinished(directory) == []
+        assert names(directory, ".tmp-") == []
         manager.remove_checkpoint("a")
         assert _found(manager) == {"b": OLD, "c": OLD}
 
 
-@on_each
 @each_want
 def test_the_journal_of_a_killed_owner_is_taken_over_without_room(disk: Mount, use_up: Callable[[Mount], None]) -> None:
     directory = disk.path / "claims"
@@ -135,7 +142,6 @@ def test_the_journal_of_a_killed_owner_is_taken_over_without_room(disk: Mount, u
     assert not (directory / ".journal").exists()
 
 
-@on_each
 @each_want
 def test_claims_on_a_full_disk_are_neither_half_prepared_nor_lost(disk: Mount, use_up: Callable[[Mount], None]) -> None:
     directory = disk.path / "claims"
@@ -159,31 +165,29 @@ def test_claims_on_a_full_disk_are_neither_half_prepared_nor_lost(disk: Mount, u
     cache.close()
 
 
-@on_ext4
 def test_a_sharer_s_file_system_made_read_only_refuses_writes_serves_reads_and_works_again_when_writable(
-    disk: Mount,
+    volume: Volume,
 ) -> None:
-    with CheckpointManager(disk.path / "claims", sharing=True) as manager:
+    with CheckpointManager(volume.path / "claims", sharing=True) as manager:
         _start(manager)
-        remount(disk, "ro")
+        remount(volume, "ro")
         for change in CHANGES.values():
             with pytest.raises(OSError, match="Read-only file system") as failure:
                 change(manager)
             assert failure.value.errno == errno.EROFS
             assert not getattr(failure.value, "in_doubt", False)
         assert _found(manager) == BEFORE
-        remount(disk, "rw")
+        remount(volume, "rw")
         CHANGES["batch"](manager)
         assert _found(manager) == dict.fromkeys(KEYS, NEW)
 
 
-@on_ext4
-def test_an_owner_whose_file_system_gives_up_gets_an_error_serves_reads_and_loses_nothing(disk: Mount) -> None:
+def test_an_owner_whose_file_system_gives_up_gets_an_error_serves_reads_and_loses_nothing(volume: Volume) -> None:
     """As with errors=remount-ro after a disk error. An owner has its lock file open, so a mere remount is refused."""
-    directory = disk.path / "claims"
+    directory = volume.path / "claims"
     with CheckpointManager(directory) as manager:
         _start(manager)
-        remount(disk, "abort")
+        remount(volume, "abort")
         for change in CHANGES.values():
             with pytest.raises(CheckpointWriteFailed) as failure:
                 change(manager)
@@ -191,9 +195,8 @@ def test_an_owner_whose_file_system_gives_up_gets_an_error_serves_reads_and_lose
             # Only a removal needs no new file, so it gets as far as the journal.
             assert change is CHANGES["remove"] or not failure.value.in_doubt
         assert _found(manager) == BEFORE
-    disk.unmount()
-    assert isinstance(disk, Volume)
-    disk.mount()
+    volume.unmount()
+    volume.mount()
     with CheckpointManager(directory) as manager:
         assert _found(manager) == BEFORE
         CHANGES["batch"](manager)

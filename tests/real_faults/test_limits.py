@@ -11,19 +11,21 @@ import pytest
 
 from checkpointmanager import BatchFailed, CheckpointManager, CheckpointUnreadable, CheckpointWriteFailed
 
-from .agent import CHANGES, KEYS, NEW, OLD, Victim
+from ..checkpointmanager.processes import Agent
+from .agent import CHANGES, KEYS, NEW, OLD
+from .agent import victim as new_victim
 
 BEFORE = dict.fromkeys(KEYS, OLD)
 
 
 @pytest.fixture(scope="module")
-def victim() -> Iterator[Victim]:
-    with Victim() as victim:
+def victim() -> Iterator[Agent]:
+    with new_victim() as victim:
         yield victim
 
 
 @pytest.fixture
-def directory(tmp_path: Path, victim: Victim) -> Iterator[Path]:
+def directory(tmp_path: Path, victim: Agent) -> Iterator[Path]:
     """Owned by the victim; each change has been made once, so that Python has loaded all lazy imports."""
     directory = tmp_path / "claims"
     victim.ask("open", directory)
@@ -42,7 +44,7 @@ def _found(directory: Path) -> dict[str, Any]:
     return {key: checkpoint.data for key, checkpoint in loaded.checkpoints.items()}
 
 
-def _error_of(victim: Victim, change: str) -> CheckpointWriteFailed | None:
+def _error_of(victim: Agent, change: str) -> CheckpointWriteFailed | None:
     try:
         victim.ask("change", change)
     except CheckpointWriteFailed as error:
@@ -52,7 +54,7 @@ def _error_of(victim: Victim, change: str) -> CheckpointWriteFailed | None:
 
 @pytest.mark.parametrize("size", [0, 1, 1000])
 def test_a_write_that_is_cut_short_by_the_limit_of_file_sizes_changes_nothing(
-    victim: Victim, directory: Path, size: int
+    victim: Agent, directory: Path, size: int
 ) -> None:
     """The kernel writes as many bytes as it may, and refuses the rest."""
     victim.ask("limit_file_size", size)
@@ -70,7 +72,7 @@ def test_a_write_that_is_cut_short_by_the_limit_of_file_sizes_changes_nothing(
 
 
 def test_without_a_descriptor_left_nothing_is_changed_and_nothing_is_called_damaged(
-    victim: Victim, directory: Path
+    victim: Agent, directory: Path
 ) -> None:
     victim.ask("use_up_descriptors", 0)
     for change in ("create", "overwrite", "batch"):
@@ -93,7 +95,7 @@ def test_without_a_descriptor_left_nothing_is_changed_and_nothing_is_called_dama
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("spare", [1, 2, 3])
 def test_with_few_descriptors_left_a_change_happens_or_does_not(
-    victim: Victim, directory: Path, change: str, spare: int
+    victim: Agent, directory: Path, change: str, spare: int
 ) -> None:
     victim.ask("use_up_descriptors", spare)
     if error := _error_of(victim, change):

@@ -8,27 +8,27 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from checkpointmanager import CheckpointManager, FileStore, Put, Remove
 
-from ..checkpointmanager.journal import Journal
+from ..checkpointmanager.contents import names
 from ..checkpointmanager.processes import LIMIT, Child
-from ..checkpointmanager.programs import die_before_call, write_without_end
+from ..checkpointmanager.programs import die_before_call
+from ..checkpointmanager.writers import Reports, write_without_end
 from ..long import times
-from .programs import COUNTER, batch_without_end, count_without_end, write_in_threads
-
-Program = Callable[..., None]
 
 KILLS = times(8, 2500)  # of each program
 STEPS = range(1, times(121, 1501), times(7, 1))  # kills come before these system calls
 ROUNDS = times(2, 400)
 SHARERS = 3
+COUNTER = "counter"
 
 
 @pytest.fixture
@@ -36,60 +36,58 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "claims"
 
 
-def _check(directory: Path, journal: Journal) -> None:
+def _check(directory: Path, reports: Reports) -> None:
     """A new owner finds all that was acknowledged, everything whole, and nothing unfinished."""
     with CheckpointManager(directory) as manager:
-        assert _unfinished(directory) == []
-        assert not manager.verify().problems
-        assert journal.losses(manager) == []
+        assert names(directory, ".tmp-") == []
+        assert reports.losses(manager) == []
 
 
-def _unfinished(directory: Path) -> list[str]:
-    return [name for name in os.listdir(directory) if name.startswith(".tmp-")]
-
-
-PROGRAMS: dict[str, Program] = {
-    "one by one": write_without_end,
-    "atomic": partial(write_without_end, durability="atomic"),
-    "sharing": partial(write_without_end, sharing=True),
-    "batches": batch_without_end,
-    "threads": write_in_threads,
+WRITERS: dict[str, dict[str, Any]] = {
+    "owner": {},
+    "threads": {"threads": 4},
+    "sharer": {"sharing": True},
+    "atomic": {"durability": "atomic"},
 }
 
 
-@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_kills_at_random_moments_lose_nothing_that_was_acknowledged(directory: Path, program: Program) -> None:
-    dice, journal, amid = random.Random(5), Journal(), 0
+@pytest.mark.parametrize("options", WRITERS.values(), ids=WRITERS)
+def test_kills_at_random_moments_lose_nothing_that_was_acknowledged(directory: Path, options: dict[str, Any]) -> None:
+    dice, reports, amid = random.Random(5), Reports(), 0
     for kill in range(KILLS * 20):
         if kill >= KILLS and amid:
             break
-        with Child(partial(program, directory, seed=kill, first=journal.last + 1)) as writer:
-            journal.follow(writer, acknowledgements=dice.randrange(1, 6), seconds=dice.random() * 0.002)
+        with Child(partial(write_without_end, directory, first=reports.last + 1, **options)) as writer:
+            reports.follow(writer, acknowledgements=dice.randrange(1, 6), seconds=dice.random() * 0.002)
             writer.kill()
             assert writer.wait() == -signal.SIGKILL
-            journal.read(writer.read_to_end())
-        amid += bool(_unfinished(directory))
-        _check(directory, journal)
-    assert journal.acknowledged >= KILLS
+            reports.read(writer.read_to_end())
+        amid += bool(names(directory, ".tmp-"))
+        _check(directory, reports)
+    assert reports.acknowledged >= KILLS
     assert amid, "no kill came during a write, so this shows nothing"
 
 
-@pytest.mark.usefixtures("no_waiting_for_the_disk")
-@pytest.mark.parametrize("program", [write_without_end, batch_without_end], ids=["one by one", "batches"])
-def test_kills_before_each_system_call_lose_nothing_that_was_acknowledged(directory: Path, program: Program) -> None:
-    journal = Journal()
+def _killed_at_each_step(directory: Path, reports: Reports, **options: Any) -> Iterator[None]:
+    """One life of the writer after another, each killed before a later system call than the one before."""
     for step in STEPS:
-        work = partial(program, directory, seed=step, first=journal.last + 1)
-        with Child(_dying(directory, step, work)) as writer:
-            journal.read(writer.read_to_end())
+        work = partial(write_without_end, directory, first=reports.last + 1, **options)
+        with Child(lambda say, n=step, w=work: die_before_call(n, directory.parent, partial(w, say))) as writer:  # type: ignore[misc]
+            reports.read(writer.read_to_end())
             assert writer.wait() == -signal.SIGKILL
+        yield
+
+
+@pytest.mark.usefixtures("no_waiting_for_the_disk")
+@pytest.mark.parametrize("options", [WRITERS[name] for name in ("owner", "sharer")], ids=["owner", "sharer"])
+def test_kills_before_each_system_call_lose_nothing_that_was_acknowledged(
+    directory: Path, options: dict[str, Any]
+) -> None:
+    reports = Reports()
+    for _ in _killed_at_each_step(directory, reports, **options):
         if directory.exists():
-            _check(directory, journal)
-    assert journal.acknowledged > len(STEPS) // 10
-
-
-def _dying(directory: Path, step: int, work: Callable[[int], object]) -> Callable[[int], None]:
-    return lambda say: die_before_call(step, directory.parent, partial(work, say))
+            _check(directory, reports)
+    assert reports.acknowledged > len(STEPS) // 10
 
 
 def _overwrite_in_place(
@@ -108,20 +106,22 @@ def _overwrite_in_place(
 
 @pytest.mark.usefixtures("no_waiting_for_the_disk")
 def test_the_same_kills_do_find_a_writer_that_overwrites_in_place(directory: Path) -> None:
-    journal, losses = Journal(), 0
-    for step in STEPS:
-        work = partial(write_without_end, directory, seed=step, first=journal.last + 1)
-        with (
-            mock.patch.object(FileStore, "commit", _overwrite_in_place),
-            Child(_dying(directory, step, work)) as writer,
-        ):
-            journal.read(writer.read_to_end())
-            assert writer.wait() == -signal.SIGKILL
-        with CheckpointManager(directory) as manager:
-            losses += len(journal.losses(manager))
-            for key in manager.verify().problems:
-                manager.remove_checkpoint(key)
+    reports, losses = Reports(), 0
+    with mock.patch.object(FileStore, "commit", _overwrite_in_place):
+        for _ in _killed_at_each_step(directory, reports):
+            with CheckpointManager(directory) as manager:
+                losses += len(reports.losses(manager))
+                for key in manager.verify().problems:
+                    manager.remove_checkpoint(key)
     assert losses
+
+
+def _count_without_end(directory: Path, say: int) -> None:
+    with CheckpointManager(directory, sharing=True) as manager:
+        while True:
+            os.write(say, b"begin\n")
+            manager.update_checkpoint(COUNTER, lambda number: number + 1)
+            os.write(say, b"done\n")
 
 
 def test_sharers_that_are_killed_lose_no_count_and_stop_no_other(directory: Path) -> None:
@@ -130,7 +130,7 @@ def test_sharers_that_are_killed_lose_no_count_and_stop_no_other(directory: Path
     with CheckpointManager(directory) as manager:
         manager.create_checkpoint(COUNTER, 0)
     for _ in range(ROUNDS):
-        sharers = [Child(partial(count_without_end, directory)) for _ in range(SHARERS)]
+        sharers = [Child(partial(_count_without_end, directory)) for _ in range(SHARERS)]
         dice.shuffle(sharers)
         for sharer in sharers:  # the remaining ones continue
             output = b""

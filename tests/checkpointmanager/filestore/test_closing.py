@@ -19,7 +19,7 @@ import pytest
 from checkpointmanager import CheckpointManager, DirectoryLocked, ManagerClosed
 
 from ..processes import LIMIT, until
-from ..signals import called
+from ..signals import Handler, run
 
 R = TypeVar("R")
 Manager = CheckpointManager[Any]
@@ -231,7 +231,7 @@ def test_a_signal_handler_that_closes_keeps_its_thread_out_or_is_refused(directo
                 outcomes.append("refused" if "from within" in str(error) else str(error))
 
         with suppress(ManagerClosed):
-            called(lambda: "a" in manager, handler, place)
+            run(lambda: "a" in manager, Handler(place, 0, handler))
         manager.close()
         assert is_free(directory)
         return done

@@ -14,6 +14,7 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import CheckpointManager, DirectoryUnusable, Event, EventKind
 
+from ..journals import blob, journal_of, left, opened, put, reader_of, seen
 from ..volume import MAKE, mounted
 
 by_refusal = pytest.mark.parametrize(
@@ -114,3 +115,14 @@ def test_a_real_ext4_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, f
     with mounted(tmp_path, "ext4-feature") as mount:
         kinds = kinds_of_events(mount.path / "claims")
     assert kinds == [EventKind.UNRELIABLE_FILE_SYSTEM] * (feature == "fast_commit")
+
+
+def test_a_dead_owners_journal_is_taken_over_on_pyfakefs_as_well(fs: FakeFilesystem) -> None:
+    fs.create_dir("/claims")
+    Path("/claims").chmod(0o700)
+    left(Path("/claims"), "a.json", blob(put("a", 5)))
+    left(Path("/claims"), ".journal", journal_of([put("a", 6)]))
+    with reader_of(Path("/claims")) as reader:
+        assert seen(reader) == ("6", "5")
+    with opened(Path("/claims")) as manager:
+        assert seen(manager) == ("6", "5")

@@ -9,7 +9,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from checkpointmanager import CheckpointManager, CheckpointWriteFailed
 from checkpointmanager.testing import Call, failing, watching
 
 from ..leases import LEASES
-from ..processes import LIMIT, run_together, until
+from ..processes import LIMIT, in_forked_child, open_files, run_together, until
 from ..scenarios import known
 
 pytestmark = pytest.mark.usefixtures("kit_standing_by")
@@ -107,43 +108,12 @@ def test_a_failed_sync_puts_its_whole_group_in_doubt_and_nobody_syncs_again(
     assert manager.list_checkpoints() == ["first"], "the owner serves what is certain"
 
 
-def test_the_doubt_ends_with_the_next_change_of_any_thread(manager: Manager, real_directory: Path) -> None:
-    disk = Disk()
-    disk.second = _fail
-    with group_of(manager, real_directory, disk):
-        pass
-    with watching(real_directory) as calls:
-        assert manager.create_checkpoint("other", 1).generation == 1
-    assert ["rename", ".journal"] in [[call.name, call.about.split()[-1]] for call in calls], "a new journal"
-    assert sorted(manager.list_checkpoints()) == ["first", "other"]
-    assert manager.create_checkpoint(FOLLOWERS[0], 1).unchanged is False
-
-
-def test_a_group_is_limited_in_bytes_and_the_rest_goes_with_the_next(manager: Manager, real_directory: Path) -> None:
-    disk = Disk()
-    value = "x" * (1 << 20)
-    with ThreadPoolExecutor(8) as pool, watching(real_directory, before=disk):
-        first = pool.submit(manager.create_checkpoint, "first", 1)
-        assert disk.began.wait(LIMIT)
-        futures = [pool.submit(manager.create_checkpoint, key, value) for key in FOLLOWERS]
-        until(lambda: waiting(manager) >= 3)
-        disk.go_on.set()
-        for future in (first, *futures):
-            future.result(LIMIT)
-    assert all(manager.get_checkpoint(key).data == value for key in FOLLOWERS)
-
-
 def test_a_record_larger_than_any_journal_is_committed_with_the_next_journal(
     manager: Manager, real_directory: Path
 ) -> None:
     with watching(real_directory) as calls:
         manager.create_checkpoint("large", LARGE)
-    made = [str(call) for call in calls]
     assert "fdatasync" not in [call.name for call in calls]
-    in_place = next(place for place, call in enumerate(made) if call.startswith("rename") and call.endswith(".journal"))
-    named = next(place for place, call in enumerate(made) if call.endswith(" large.json") and call.startswith("rename"))
-    assert made[in_place + 1] == "fsync ."
-    assert in_place < named
     assert manager.create_checkpoint("small", 1).generation == 1
     assert manager.get_checkpoint("large").data == LARGE
 
@@ -180,20 +150,32 @@ def test_threads_that_settle_and_threads_that_write_never_wait_for_each_other(ma
     assert len(manager) == 1 + 4 * (1 + 240)
 
 
-def test_closing_waits_for_a_group_under_way_and_leaves_plain_files(manager: Manager, real_directory: Path) -> None:
-    disk = Disk()
-    with group_of(manager, real_directory, disk) as futures:
-        closing = threading.Thread(target=manager.close)
-        closing.start()
-    closing.join(LIMIT)
-    assert all(future.exception() is None for future in futures)
-    assert not (real_directory / ".journal").exists()
-    with CheckpointManager[Any](real_directory) as again:
-        assert sorted(again.list_checkpoints()) == sorted(["first", *FOLLOWERS])
-
-
 class Interrupted(BaseException):
     """What a signal handler raises."""
+
+
+def errors_of_followers(
+    manager: Manager, directory: Path, disk: Disk, when_all_wait: Callable[[], object], **hooks: Any
+) -> dict[str, BaseException | None]:
+    """The main thread leads a group that waits for another thread's sync, and is interrupted."""
+    with ThreadPoolExecutor(len(FOLLOWERS) + 2) as pool, watching(directory, **hooks):
+        first = pool.submit(manager.create_checkpoint, "first", 1)
+        assert disk.began.wait(LIMIT)
+        futures: list[Future[Any]] = []
+
+        def follow() -> None:
+            until(lambda: waiting(manager) == 1)
+            futures.extend(pool.submit(manager.create_checkpoint, key, 1) for key in FOLLOWERS)
+            until(lambda: waiting(manager) == 1 + len(FOLLOWERS))
+            when_all_wait()
+
+        follower = pool.submit(follow)
+        with pytest.raises(Interrupted):
+            manager.create_checkpoint("mine", 1)
+        follower.result(LIMIT)
+        disk.go_on.set()
+        first.result(LIMIT)
+        return {key: future.exception(LIMIT) for key, future in zip(FOLLOWERS, futures, strict=True)}
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
@@ -201,7 +183,7 @@ class Interrupted(BaseException):
 def test_followers_of_an_interrupted_leader_are_served_or_told_the_doubt(
     manager: Manager, real_directory: Path, nth: int, after: bool
 ) -> None:
-    """The main thread leads a group that waits for another thread's sync, and is interrupted while it writes it."""
+    """The leader is interrupted while it writes the group."""
     disk, calls = Disk(), itertools.count(1)
     me = threading.current_thread()
 
@@ -212,24 +194,28 @@ def test_followers_of_an_interrupted_leader_are_served_or_told_the_doubt(
             raise Interrupted
 
     hooks: dict[str, Any] = {"after": interrupt, "before": disk} if after else {"before": interrupt}
-    with ThreadPoolExecutor(len(FOLLOWERS) + 2) as pool, watching(real_directory, **hooks):
-        first = pool.submit(manager.create_checkpoint, "first", 1)
-        assert disk.began.wait(LIMIT)
-        futures: list[Future[Any]] = []
+    errors = errors_of_followers(manager, real_directory, disk, disk.go_on.set, **hooks)
+    check_served(manager, real_directory, errors)
 
-        def follow() -> None:
-            until(lambda: waiting(manager) == 1)
-            futures.extend(pool.submit(manager.create_checkpoint, key, 1) for key in FOLLOWERS)
-            until(lambda: waiting(manager) == 1 + len(FOLLOWERS))
-            disk.go_on.set()
 
-        follower = pool.submit(follow)
-        with pytest.raises(Interrupted):
-            manager.create_checkpoint("mine", 1)
-        follower.result(LIMIT)
-        first.result(LIMIT)
-        errors = [future.exception(LIMIT) for future in futures]
-    check_served(manager, real_directory, dict(zip(FOLLOWERS, errors, strict=True)))
+def test_a_leader_interrupted_while_it_waits_for_its_turn_leaves_the_group_to_the_others(
+    manager: Manager, real_directory: Path
+) -> None:
+    disk = Disk()
+
+    def handler(_: int, __: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    main = threading.main_thread().ident or 0
+    try:
+        send = partial(signal.pthread_kill, main, signal.SIGUSR1)
+        errors = errors_of_followers(manager, real_directory, disk, send, before=disk)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert "mine" not in manager
+    assert errors == dict.fromkeys(FOLLOWERS)
+    check_served(manager, real_directory, errors)
 
 
 def check_served(manager: Manager, directory: Path, errors: dict[str, BaseException | None]) -> None:
@@ -243,69 +229,19 @@ def check_served(manager: Manager, directory: Path, errors: dict[str, BaseExcept
         assert {key: again.get_checkpoint(key).data for key in ("mine", *errors)} == dict.fromkeys(("mine", *errors), 2)
 
 
-def test_a_leader_interrupted_while_it_waits_for_its_turn_leaves_the_group_to_the_others(
-    manager: Manager, real_directory: Path
-) -> None:
-    disk = Disk()
-
-    def handler(_: int, __: object) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGUSR1, handler)
-    main = threading.main_thread().ident
-    assert main
-    try:
-        with ThreadPoolExecutor(len(FOLLOWERS) + 2) as pool, watching(real_directory, before=disk):
-            first = pool.submit(manager.create_checkpoint, "first", 1)
-            assert disk.began.wait(LIMIT)
-            futures: list[Future[Any]] = []
-
-            def follow() -> None:
-                until(lambda: waiting(manager) == 1)
-                futures.extend(pool.submit(manager.create_checkpoint, key, 1) for key in FOLLOWERS)
-                until(lambda: waiting(manager) == 1 + len(FOLLOWERS))
-                signal.pthread_kill(main, signal.SIGUSR1)
-
-            follower = pool.submit(follow)
-            with pytest.raises(Interrupted):
-                manager.create_checkpoint("mine", 1)
-            assert "mine" not in manager
-            follower.result(LIMIT)
-            disk.go_on.set()
-            first.result(LIMIT)
-            errors = [future.exception(LIMIT) for future in futures]
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert errors == [None] * len(FOLLOWERS)
-    check_served(manager, real_directory, dict.fromkeys(FOLLOWERS))
-
-
 def test_a_fork_amid_a_group_leaves_the_child_nothing_and_the_parent_everything(
     manager: Manager, real_directory: Path
 ) -> None:
+    def in_child() -> list[str]:
+        manager.close()  # settles nothing
+        return [name for name in open_files() if name.startswith(f"{real_directory}/")]
+
     disk = Disk()
     with group_of(manager, real_directory, disk) as futures:
-        child = os.fork()
-        if not child:
-            status = 1
-            with suppress(BaseException):
-                manager.close()  # settles nothing
-                held = [os.readlink(f"/proc/self/fd/{number}") for number in _descriptors()]
-                status = 2 if [name for name in held if name.startswith(f"{real_directory}/")] else 0
-            os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child keeps descriptors of its parent"
+        assert in_forked_child(in_child) == [], "the child keeps descriptors of its parent"
         assert (real_directory / ".journal").exists()
     assert [future.result().generation for future in futures] == [1] * len(FOLLOWERS)
     assert disk.syncs == 2
-
-
-def _descriptors() -> list[int]:
-    found = []
-    for number in map(int, os.listdir("/proc/self/fd")):
-        with suppress(OSError):
-            os.fstat(number)
-            found.append(number)
-    return found
 
 
 def test_a_child_that_ends_does_not_end_the_journal_of_its_parent(real_directory: Path) -> None:

@@ -113,21 +113,6 @@ def test_a_call_that_would_change_nothing_ends_the_doubt_first(
     assert as_after_a_kill(real_directory, tmp_path) == BEFORE
 
 
-def test_the_settle_after_a_doubt_writes_everything_anew(
-    manager: LeaseManager, unsynced: Unsynced, real_directory: Path
-) -> None:
-    """The kernel forgets what a failed sync has lost."""
-    with unsynced(), pytest.raises(CheckpointWriteFailed):
-        manager.create_checkpoint("a", NEW)
-    with watching(real_directory) as calls:
-        manager.create_checkpoint("a", NEW)
-    made = [str(call) for call in calls]
-    journal = next(place for place, call in enumerate(made) if call.startswith("rename") and call.endswith(".journal"))
-    for key in BEFORE:
-        placed = next(n for n, call in enumerate(made) if call.startswith("rename") and call.endswith(f" {key}.json"))
-        assert made.index(f"fsync {made[placed].split()[1]}") < placed < journal
-
-
 def test_while_the_settle_fails_changes_fail_for_certain(
     manager: LeaseManager, unsynced: Unsynced, real_directory: Path, tmp_path: Path
 ) -> None:

@@ -19,10 +19,9 @@ import pytest
 from checkpointmanager import CheckpointError, CheckpointManager
 
 from ...long import times
-from ..journal import Journal
 from ..processes import Child
-from ..programs import change_in_threads, write_without_end
 from ..volume import Volume, mounted_volume
+from ..writers import Reports, write_without_end
 
 THREADS = 8
 CUTS = times(6, 1000)
@@ -30,7 +29,6 @@ CUTS_THAT_SHOW_A_LOSS = 60  # at most; usually the first few show it
 KINDS = ("ext4", "ext4-writeback", "ext4-inline", "ext4-no-journal", "xfs")
 
 Manager = CheckpointManager[Any]
-Program = Callable[..., None]
 
 
 @pytest.fixture
@@ -39,24 +37,24 @@ def volume(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Volume]:
         yield volume
 
 
-def losses_of_a_cut(volume: Volume, journal: Journal, seed: int, program: Program) -> list[str]:
+def losses_of_a_cut(volume: Volume, reports: Reports, seed: int, **options: Any) -> list[str]:
     """Kill some writers, then cut the power under one, and compare what is found with what was acknowledged."""
     directory = volume.path / "claims"
     dice = random.Random(seed)
     found: list[str] = []
     for kill in range(dice.randrange(3)):
-        with Child(partial(program, directory, first=journal.last + 1)) as writer:
-            journal.follow(writer, acknowledgements=dice.randrange(1, 60), seconds=0)
+        with Child(partial(write_without_end, directory, first=reports.last + 1, **options)) as writer:
+            reports.follow(writer, acknowledgements=dice.randrange(1, 60), seconds=0)
             writer.kill()
-            journal.read(writer.read_to_end())
+            reports.read(writer.read_to_end())
         if kill:  # an owner in between; else the next writer takes over itself
             with CheckpointManager[Any](directory) as manager:
-                found += journal.losses(manager)
-    with Child(partial(program, directory, first=journal.last + 1)) as writer:
-        journal.follow(writer, acknowledgements=dice.randrange(1, 200), seconds=dice.choice((0, 0.003)) * dice.random())
+                found += reports.losses(manager)
+    with Child(partial(write_without_end, directory, first=reports.last + 1, **options)) as writer:
+        reports.follow(writer, acknowledgements=dice.randrange(1, 200), seconds=dice.choice((0, 0.003)) * dice.random())
         volume.cut()
         writer.kill()
-        journal.read(writer.read_to_end(), acknowledgements=False)
+        reports.read(writer.read_to_end(), acknowledgements=False)
     volume.remount()
     if directory.exists():
         with CheckpointManager[Any](directory, read_only=True) as reader:
@@ -64,25 +62,22 @@ def losses_of_a_cut(volume: Volume, journal: Journal, seed: int, program: Progra
         with CheckpointManager[Any](directory) as manager:
             if seen != {key: each.data for key, each in manager.load().checkpoints.items()}:
                 found.append("a reader without an owner saw something else than the next owner")
-            found += journal.losses(manager)
+            found += reports.losses(manager)
     return found
 
 
-PROGRAMS: dict[str, Program] = {
-    "threads": partial(change_in_threads, threads=THREADS),
-    "sharer": partial(write_without_end, seed=1, sharing=True),
-}
+WRITERS: dict[str, dict[str, Any]] = {"threads": {"threads": THREADS}, "sharer": {"sharing": True}}
 
 
 @pytest.mark.timeout(300 + 5 * CUTS)
 @pytest.mark.parametrize(
-    ("volume", "program"), [*((kind, "threads") for kind in KINDS), ("ext4", "sharer")], indirect=["volume"]
+    ("volume", "writer"), [*((kind, "threads") for kind in KINDS), ("ext4", "sharer")], indirect=["volume"]
 )
-def test_no_power_cut_loses_what_was_acknowledged(volume: Volume, program: str) -> None:
-    journal = Journal()
+def test_no_power_cut_loses_what_was_acknowledged(volume: Volume, writer: str) -> None:
+    reports = Reports()
     for cut in range(CUTS):
-        assert losses_of_a_cut(volume, journal, cut, PROGRAMS[program]) == [], f"at cut {cut}"
-    assert journal.acknowledged > CUTS
+        assert losses_of_a_cut(volume, reports, cut, **WRITERS[writer]) == [], f"at cut {cut}"
+    assert reports.acknowledged > CUTS
 
 
 # Proofs: the parts of the protocol that cuts can show are left out, one at a time.
@@ -121,9 +116,9 @@ WRONG: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_the_same_cuts_do_lose_something_where_the_protocol_is_wrong(volume: Volume, wrong: str) -> None:
-    journal = Journal()
+    reports = Reports()
     with WRONG[wrong]():
-        losses = (losses_of_a_cut(volume, journal, cut, PROGRAMS["threads"]) for cut in range(CUTS_THAT_SHOW_A_LOSS))
+        losses = (losses_of_a_cut(volume, reports, cut, **WRITERS["threads"]) for cut in range(CUTS_THAT_SHOW_A_LOSS))
         assert any(losses)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 from pathlib import Path
 
 import pytest
 
-from checkpointmanager import CheckpointManager, CheckpointNotFound, CheckpointWriteFailed, Outcome
-from checkpointmanager.testing import dying, failing, watching
+from checkpointmanager import CheckpointManager, CheckpointNotFound, CheckpointWriteFailed
+from checkpointmanager.testing import failing, watching
 
 from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
@@ -90,34 +89,6 @@ def test_an_orphan_is_never_read_and_goes_when_the_key_is_created(directory: Pat
         manager.create_checkpoint("a", Lease("third"))
         assert previous_of(manager) is None
         assert not (directory / ".previous-a").exists()
-
-
-@pytest.mark.parametrize("how", ["removed", "in a batch"])
-def test_a_removed_checkpoint_never_comes_back(tmp_path: Path, how: str) -> None:
-    """Killed at each call of the removal: the checkpoint is present or gone, and once gone it stays gone."""
-    for nth in itertools.count(1):
-        directory = tmp_path / str(nth)
-        manager = known(directory)
-        with dying(directory, nth=nth) as injector:
-            if how == "removed":
-                manager.remove_checkpoint("a")
-            else:
-                with manager.batch() as batch:
-                    batch.remove_checkpoint("a")
-        manager.close()
-        with CheckpointManager(directory, LEASES) as reopened:
-            gone = "a" not in reopened
-            if gone:
-                with pytest.raises(CheckpointNotFound):
-                    reopened.recover_checkpoint("a", rollback=True)
-                reopened.create_checkpoint("a", NEW)
-                assert previous_of(reopened) is None
-                (directory / "a.json").write_bytes(b"")
-                assert reopened.recover_checkpoint("a", rollback=True).outcome is Outcome.HOPELESS
-        if not injector.dead:
-            break
-    assert nth > 4
-    assert gone
 
 
 def test_a_previous_generation_that_cannot_be_removed_is_an_orphan_and_never_read(directory: Path) -> None:

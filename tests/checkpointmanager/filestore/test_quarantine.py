@@ -70,17 +70,6 @@ def test_the_bytes_are_kept_whatever_replaces_them(directory: Path, how: str, li
     assert os.stat(directory / ".quarantine").st_mode & 0o777 == 0o700
 
 
-def test_it_is_synced_before_the_name_is_taken(directory: Path) -> None:
-    with ruined(directory) as manager, watching(directory) as calls:
-        manager.create_checkpoint("a", NEW)
-
-    made = [str(call) for call in calls]
-    kept = [made.index(call) for call in ("fsync .", "fsync a.json", "fsync .quarantine")]
-    named = next(place for place, call in enumerate(made) if call.startswith("rename") and call.endswith(" a.json"))
-    committed = next(place for place, call in enumerate(made) if call.startswith("fdatasync"))
-    assert [*kept, committed, named] == sorted([*kept, committed, named])
-
-
 def test_a_folder_whose_name_could_not_be_synced_is_made_anew(directory: Path) -> None:
     """Another sync would succeed, and the name would still be lost."""
     with ruined(directory) as manager:
@@ -190,20 +179,6 @@ def test_a_shortage_is_not_taken_for_damage_when_writing(directory: Path, number
         assert (caught.value.errno, caught.value.in_doubt) == (number, False)
         assert manager.get_checkpoint("a").data == OLD
     assert quarantined(directory) == []
-
-
-def test_an_attempt_that_failed_after_its_copy_was_made_is_not_copied_again(directory: Path) -> None:
-    with CheckpointManager(directory, LEASES) as manager:
-        (directory / "a.json").write_bytes(b"damaged")
-        with failing(directory, "write", lasting=True):
-            for _ in range(3):
-                with pytest.raises(CheckpointWriteFailed):
-                    manager.create_checkpoint("a", OLD)
-        assert quarantined(directory) == [b"damaged"]
-
-        manager.create_checkpoint("a", OLD)
-
-        assert quarantined(directory) == [b"damaged"]
 
 
 def test_a_link_that_points_to_the_damaged_file_is_no_copy_of_it(directory: Path) -> None:
@@ -321,21 +296,6 @@ def test_all_keys_together_keep_no_more_bytes_than_the_limit(anything: Manager, 
     os.truncate(directory / "large.json", KEPT_BYTES)
     anything.create_checkpoint("large", 1)
     assert [name.split(".")[0] for name in names(directory / ".quarantine")] == ["large"], "the newest copy stays"
-
-
-def test_a_batch_keeps_all_its_damaged_checkpoints_before_it_replaces_the_first(
-    anything: Manager, directory: Path
-) -> None:
-    blobs = [b"damaged %d" % number for number in range(10)]
-    for number, blob in enumerate(blobs):
-        (directory / f"key-{number}.json").write_bytes(blob)
-    with watching(directory) as calls, anything.batch() as batch:
-        for number in range(10):
-            batch.create_checkpoint(f"key-{number}", number)
-
-    assert sorted(quarantined(directory)) == sorted(blobs)
-    made = [call.name for call in calls]
-    assert made[: made.index("fdatasync")].count("link") == 10
 
 
 def test_what_is_no_copy_of_ours_is_neither_pruned_nor_listed(anything: Manager, directory: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,13 @@ from checkpointmanager import (
     Event,
     EventKind,
 )
-from checkpointmanager.testing import Call, failing, watching
+from checkpointmanager.testing import failing, watching
 
 from ..contents import names
-from ..journals import blob, gone, journal_of, left, opened, put, reader_of, seen
+from ..journals import blob, journal_of, left, opened, put, reader_of, seen
 from ..processes import LIMIT, Agent, until
+
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
 
 
 def test_a_reader_works_beside_an_owner_and_takes_no_lock(agent: Agent, directory: Path) -> None:
@@ -123,40 +124,6 @@ def test_a_change_that_is_committed_and_not_in_place_is_not_seen_by_readers_besi
         assert (manager.get_checkpoint("a").data, reader.get_checkpoint("a").data) == ("six", "5")
         manager.create_checkpoint("a", "seven")
         assert reader.get_checkpoint("a").data == "seven"
-
-
-@contextmanager
-def half_open(claims: Path) -> Iterator[None]:
-    """Another thread opens the directory, and stands still just before it gives the first name."""
-    reached, go_on = threading.Event(), threading.Event()
-
-    def stand_still(call: Call) -> None:
-        if call.name in ("rename", "link") and call.concerns("a.json") and not reached.is_set():
-            reached.set()
-            assert go_on.wait(LIMIT)
-
-    def open_it() -> None:
-        with watching(claims, before=stand_still):
-            opened(claims).close()
-
-    opening = threading.Thread(target=open_it)
-    opening.start()
-    try:
-        assert reached.wait(LIMIT)
-        yield
-    finally:
-        go_on.set()
-        opening.join(LIMIT)
-
-
-def test_while_an_owner_opens_readers_still_apply_the_rule(claims: Path) -> None:
-    left(claims, "b.json", blob(put("b", 1)))
-    left(claims, ".journal", journal_of([put("a", 6), gone("b", 2)]))
-    with reader_of(claims) as before, half_open(claims), reader_of(claims) as meanwhile:
-        for reader in (before, meanwhile):
-            assert (seen(reader)[0], seen(reader, "b")[0]) == ("6", None)
-    with reader_of(claims) as after:
-        assert (seen(after)[0], seen(after, "b")[0]) == ("6", None)
 
 
 def test_a_reader_notices_that_another_journal_has_taken_the_place(claims: Path) -> None:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
-from checkpointmanager import DirectoryUnusable, FileStore, Reason
+from checkpointmanager import (
+    CheckpointManager,
+    CheckpointNotFound,
+    CheckpointUnreadable,
+    DirectoryUnusable,
+    FileStore,
+    Reason,
+)
 from checkpointmanager.format import Damaged
 from checkpointmanager.testing import failing
 
 from .test_filestore import CALLS, open_files
+
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
 
 
 @pytest.fixture
@@ -93,3 +104,53 @@ def test_the_error_of_the_system_is_named_as_the_cause(
         with failing(real_directory, name, failure, lasting=True), pytest.raises(expected) as caught:
             CALLS[call](store)
     assert caught.value.__cause__ is failure
+
+
+ERRORS = [errno.EIO, errno.ENOSPC, errno.EINTR, errno.ENOENT, errno.EACCES, errno.EMFILE]
+
+
+@pytest.fixture
+def manager(real_directory: Path) -> Iterator[CheckpointManager[int]]:
+    with CheckpointManager[int](real_directory) as manager:
+        manager.create_checkpoint("a", 1)
+        yield manager
+
+
+@pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)
+def test_a_read_that_fails_is_reported_and_forgotten(manager: CheckpointManager[int], number: int) -> None:
+    """A single failure goes unnoticed: readers look twice. A lasting one is `unreadable`. ENOENT is an answer."""
+    for nth in itertools.count(1):
+        with failing(manager.path, failure=number, nth=nth) as injector, suppress(CheckpointNotFound):
+            assert manager.get_checkpoint("a").data == 1
+        if not injector.failed:
+            break
+    assert nth > 4
+    for nth in range(1, 4) if number != errno.ENOENT else ():
+        broken = failing(manager.path, failure=number, nth=nth, lasting=True)
+        with broken, pytest.raises(CheckpointUnreadable) as caught:
+            manager.get_checkpoint("a")
+        assert caught.value.errno == number
+    assert manager.get_checkpoint("a").data == 1
+
+
+QUESTIONS: dict[str, Callable[[CheckpointManager[Any]], object]] = {
+    "contains": lambda manager: "a" in manager,
+    "list": lambda manager: manager.list_checkpoints(),
+    "len": len,
+    "load": lambda manager: manager.load(),
+    "verify": lambda manager: manager.verify(),
+}
+
+
+@pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)
+def test_a_question_that_cannot_be_answered_is_an_error_and_not_a_no(
+    manager: CheckpointManager[int], number: int
+) -> None:
+    for name, question in QUESTIONS.items():
+        with failing(manager.path, failure=number):
+            if name == "contains" and number == errno.ENOENT:
+                assert question(manager) is False
+                continue
+            with pytest.raises(DirectoryUnusable, match=os.strerror(number)) as caught:
+                question(manager)
+            assert (caught.value.errno, caught.value.path) == (number, manager.path)

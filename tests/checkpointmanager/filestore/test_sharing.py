@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +16,11 @@ from checkpointmanager import (
     CheckpointNotFound,
     DirectoryLocked,
 )
-from checkpointmanager.testing import Call, watching
 
 from ..contents import names
-from ..processes import LIMIT, Agent, Child
+from ..processes import LIMIT, Agent
+
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
 
 PROCESSES, THREADS, UPDATES = 3, 4, 10
 TOTAL = PROCESSES * THREADS * UPDATES
@@ -121,25 +120,3 @@ def test_a_writing_sharer_keeps_owners_and_sharers_out_and_its_temp_file_is_not_
     agent.go_on()
     assert agent.answer() == 1
     CheckpointManager(directory).close()
-
-
-@pytest.mark.parametrize("call", ["write", "fsync", "link", "rename", "close"])
-def test_a_sharer_killed_amid_a_write_does_not_block_the_others(
-    sharer: CheckpointManager[int], directory: Path, call: str
-) -> None:
-    sharer.create_checkpoint("claim", 1)
-
-    def die(met: Call) -> None:
-        if met.name == call:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def write_and_die(_: int) -> None:
-        with CheckpointManager(directory, sharing=True) as own, watching(directory, before=die):
-            own.create_checkpoint("claim", 2)
-
-    with Child(write_and_die) as child:
-        assert child.wait() == -signal.SIGKILL
-    for number in range(2, 12):
-        assert sharer.create_checkpoint("claim", number).generation == number
-    CheckpointManager(directory, sharing=True).close()
-    assert names(directory, ".tmp-") == []

@@ -20,21 +20,24 @@ from checkpointmanager import CheckpointManager, FileStore
 from checkpointmanager.aio import KeyedThreads, KeyedThreadsClosed
 from checkpointmanager.testing import Call, watching
 
+from ..contents import names
 from ..processes import LIMIT
 
-BATCH = """
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
+PROGRAM = """
 import asyncio, atexit, sys, threading
 from checkpointmanager import CheckpointCache, CheckpointManager, Schema
 from checkpointmanager.aio import AsyncCheckpointCache
 
-def batch():
-    with CheckpointManager(sys.argv[1]) as manager:
+def batch(name):
+    with CheckpointManager(sys.argv[1] + name) as manager:
         with manager.batch() as batch:
             for number in range(10):
                 batch.create_checkpoint(f"claim-{number}", number)
 
-async def awaited(outlives):
-    async with await AsyncCheckpointCache.open(lambda: CheckpointCache(sys.argv[1], Schema("JSON"))) as cache:
+async def awaited(name, *, outlives=False):
+    async with await AsyncCheckpointCache.open(lambda: CheckpointCache(sys.argv[1] + name, Schema("JSON"))) as cache:
         await cache.put("claim-0", 0)
         if outlives:
             threading.main_thread().join()
@@ -43,27 +46,26 @@ async def awaited(outlives):
 
 def outlive():
     threading.main_thread().join()
-    batch()
+    batch("a batch in a thread")
+
+threading.Thread(target=outlive).start()
+threading.Thread(target=asyncio.run, args=[awaited("awaited in a thread", outlives=True)]).start()
+atexit.register(batch, "a batch in an atexit handler")
+atexit.register(lambda: asyncio.run(awaited("awaited in an atexit handler")))
 """
-ENDS = {
-    "a batch in a thread that outlives main": "threading.Thread(target=outlive).start()",
-    "a batch in an atexit handler": "atexit.register(batch)",
-    "awaited in a thread that outlives main": "threading.Thread(target=asyncio.run, args=[awaited(True)]).start()",
-    "awaited in an atexit handler": "atexit.register(lambda: asyncio.run(awaited(False)))",
-}
 
 
-@pytest.mark.parametrize("end", ENDS)
-def test_what_is_written_after_the_main_thread_has_ended_is_written(tmp_path: Path, end: str) -> None:
-    program = [sys.executable, "-c", BATCH + ENDS[end], str(tmp_path / "claims")]
+def test_what_is_written_after_the_main_thread_has_ended_is_written(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", PROGRAM, f"{tmp_path}/"]
 
-    ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=LIMIT, check=False)
 
     assert (ended.returncode, ended.stderr) == (0, "")
-    with CheckpointManager(tmp_path / "claims") as manager:
-        assert {key: found.data for key, found in manager.load().checkpoints.items()} == {
-            f"claim-{number}": number for number in range(10)
-        }
+    assert len(names(tmp_path)) == 4
+    for name in names(tmp_path):
+        with CheckpointManager[int](tmp_path / name) as manager:
+            written = {key: found.data for key, found in manager.load().checkpoints.items()}
+        assert written == {f"claim-{number}": number for number in range(10)}, name
 
 
 @pytest.mark.parametrize("threads", range(4))

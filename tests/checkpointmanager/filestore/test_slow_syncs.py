@@ -16,6 +16,8 @@ from checkpointmanager import CheckpointManager, Event, EventKind
 from checkpointmanager.metrics import CheckpointMetrics
 from checkpointmanager.testing import Call, watching
 
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
+
 SECONDS = 5.0
 
 

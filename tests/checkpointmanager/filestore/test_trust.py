@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
+from pyfakefs.helpers import set_uid
 
 from checkpointmanager import CheckpointManager, InsecureDirectory
 
@@ -88,3 +91,19 @@ def test_whoever_trusts_all_users_may_say_so(tmp_path: Path) -> None:
     shared.mkdir()
     shared.chmod(0o777)
     CheckpointManager(shared / "leases", allow_insecure=True).close()
+
+
+@pytest.mark.parametrize(("owner", "mode", "accepted"), [(0, 0o700, True), (1000, 0o770, True), (4711, 0o700, False)])
+def test_a_directory_is_accepted_from_root_and_from_this_user_or_on_request(
+    fs: FakeFilesystem, owner: int, mode: int, accepted: bool
+) -> None:
+    set_uid(0)  # in pyfakefs: only root gives directories away
+    fs.create_dir("/var/lib/agent")
+    os.chmod("/var/lib/agent", mode)
+    os.chown("/var/lib/agent", owner, owner)
+    with mock.patch.object(os, "geteuid", return_value=1000):
+        if not accepted:
+            with pytest.raises(InsecureDirectory, match=r"user 4711.*allow_insecure=True"):
+                CheckpointManager("/var/lib/agent", read_only=True)
+        with CheckpointManager[int]("/var/lib/agent", allow_insecure=not accepted) as manager:
+            assert manager.create_checkpoint("a", 1).generation == 1

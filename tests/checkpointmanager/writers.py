@@ -1,24 +1,72 @@
-"""Compares what a writer announced and acknowledged with what is found after its death."""
+"""A writer that never ends, and what it reported, compared with what is found after its death."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import random
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from checkpointmanager import CheckpointManager
 
 from .processes import LIMIT, Child
-from .programs import MANY_KEYS
+
+KEYS = [f"key-{number}" for number in range(24)]
+HOW = ("create", "update", "remove", "batch", "transaction")
+HOW_OFTEN = (35, 35, 10, 10, 10)  # percent
 
 Number = int | None  # of the change that wrote the checkpoint; None: no checkpoint
 
 
-class Journal:
-    """Reads the lines of one of the writers in programs; outlives many writers of one directory."""
+def write_without_end(directory: Path, say: int, *, first: int, threads: int = 1, **options: Any) -> None:
+    """Each thread changes its own keys, some of them together, and reports each change before it begins and when it is
+    acknowledged."""
+    numbers = itertools.count(first)
+
+    def write(keys: list[str]) -> None:
+        dice = random.Random(f"{first}{keys}")
+        for number in numbers:
+            (how,) = dice.choices(HOW, HOW_OFTEN)
+            changed = dice.sample(keys, {"batch": 3, "transaction": 2}.get(how, 1))
+            removed = {key for key in changed if how == "remove" or (len(changed) > 1 and dice.random() < 0.2)}
+            filler = "x" * (dice.randrange(300) if dice.random() < 0.7 else dice.randrange(12_000))
+            said = " ".join(f"{'remove' if key in removed else 'put'}:{key}" for key in changed)
+            os.write(say, f"{'begin-together' if how == 'transaction' else 'begin'} {number} {said}\n".encode())
+            _change(manager, how, changed, removed, {"number": number, "filler": filler})
+            os.write(say, f"done {number} {said}\n".encode())
+
+    keys = KEYS[: max(8, 3 * threads)]
+    with CheckpointManager[Any](directory, **options) as manager, ThreadPoolExecutor(threads) as pool:
+        list(pool.map(write, [keys[thread::threads] for thread in range(threads)]))
+
+
+def _change(manager: CheckpointManager[Any], how: str, changed: list[str], removed: set[str], data: object) -> None:
+    if how == "update":
+        manager.update_checkpoint(changed[0], lambda _: data, default=None)
+    elif how in ("create", "remove"):
+        _fill(manager, changed, removed, data)
+    else:
+        with manager.batch() if how == "batch" else manager.transaction() as several:
+            _fill(several, changed, removed, data)
+
+
+def _fill(target: Any, changed: list[str], removed: set[str], data: object) -> None:
+    for key in changed:
+        if key in removed:
+            target.remove_checkpoint(key)
+        else:
+            target.create_checkpoint(key, data)
+
+
+class Reports:
+    """What the writers of one directory reported, one after another, and so what may be found there."""
 
     def __init__(self) -> None:
-        self._allowed: dict[str, list[Number]] = {key: [None] for key in MANY_KEYS}
+        self._allowed: dict[str, list[Number]] = {key: [None] for key in KEYS}
         self._together: dict[str, dict[str, Number]] = {}  # the last transaction of each key, if it may be unfinished
         self._torn = b""
         self.acknowledged = 0
@@ -52,7 +100,7 @@ class Journal:
             self.read(writer.read(remaining))
 
     def losses(self, manager: CheckpointManager[Any]) -> list[str]:
-        """What contradicts the journal; afterwards the journal starts from what was found."""
+        """What contradicts the reports; afterwards they start from what was found."""
         loaded = manager.load()
         found = {key: checkpoint.data["number"] for key, checkpoint in loaded.checkpoints.items()}
         problems = [f"{key}: {problem}" for key, problem in loaded.problems.items()]
@@ -76,6 +124,6 @@ class Journal:
         return [{key: each[key] for key in each if each[key] not in self._allowed[key][:-1]} for each in whole]
 
     def _start_from(self, found: Mapping[str, Number]) -> None:
-        self._allowed = {key: [found.get(key)] for key in MANY_KEYS}
+        self._allowed = {key: [found.get(key)] for key in KEYS}
         self._together = {}
         self._torn = b""
