@@ -18,7 +18,6 @@ from checkpointmanager import (
     CheckpointCache,
     CheckpointManager,
     FileStore,
-    InvalidKey,
     ManagerClosed,
     MemoryStore,
     TransactionFailed,
@@ -60,18 +59,6 @@ def test_it_is_rebuilt_from_what_was_put(kind: str, request: pytest.FixtureReque
     with opened(place) as again:
         assert again.entries() == [CacheEntry("a", NEW, 2, True)]
         assert not again.recoveries
-
-
-def test_it_reads_like_a_mapping(cache: LeaseCache) -> None:
-    cache.put("a", OLD)
-    cache.put("b", NEW)
-
-    assert cache["a"] == OLD
-    assert (cache.get("a"), cache.get("c"), cache.get("c", 7)) == (OLD, None, 7)
-    assert ("a" in cache, "c" in cache, len(cache), sorted(cache)) == (True, False, 2, ["a", "b"])
-    assert cache.entry("a") == CacheEntry("a", OLD, 1, True)
-    assert cache.entry("c") is None
-    assert cache.problems == {}
 
 
 def test_reads_touch_no_disk(cache: LeaseCache, directory: Path) -> None:
@@ -149,15 +136,6 @@ def test_a_change_within_a_change_is_refused(cache: LeaseCache) -> None:
 
     with pytest.raises(RuntimeError, match="must not make others"):
         cache.change(["a"], change)
-
-
-@pytest.mark.parametrize("key", ["", "\ud800", "x" * 201])
-def test_a_bad_key_is_refused(cache: LeaseCache, key: str) -> None:
-    with pytest.raises(InvalidKey):
-        cache.put(key, OLD)
-    with pytest.raises(InvalidKey):
-        cache.delete(key)
-    assert len(cache) == 0
 
 
 WRONG = Lease(7)  # type: ignore[arg-type]
