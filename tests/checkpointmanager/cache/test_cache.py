@@ -18,6 +18,7 @@ from checkpointmanager import (
     CheckpointCache,
     CheckpointManager,
     FileStore,
+    InvalidKey,
     ManagerClosed,
     MemoryStore,
     TransactionFailed,
@@ -136,6 +137,15 @@ def test_a_change_within_a_change_is_refused(cache: LeaseCache) -> None:
 
     with pytest.raises(RuntimeError, match="must not make others"):
         cache.change(["a"], change)
+
+
+@pytest.mark.parametrize("key", ["", "\ud800", "x" * 201])
+def test_a_bad_key_is_refused(cache: LeaseCache, key: str) -> None:
+    with pytest.raises(InvalidKey):
+        cache.put(key, OLD)
+    with pytest.raises(InvalidKey):
+        cache.delete(key)
+    assert len(cache) == 0
 
 
 WRONG = Lease(7)  # type: ignore[arg-type]

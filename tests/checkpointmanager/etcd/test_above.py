@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import shutil
@@ -14,22 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 from xxhash import xxh3_64_hexdigest
 
 from checkpointmanager import (
     CheckpointCache,
     CheckpointManager,
     CorruptCheckpoint,
-    FileStore,
     Outcome,
     Put,
     Replaces,
     Schema,
 )
-from checkpointmanager.aio import AsyncCheckpointManager
-from checkpointmanager.etcd import EtcdStore
-from checkpointmanager.metrics import CheckpointMetrics
 from draState import (
     Allocation,
     ClaimInfoCache,
@@ -159,35 +153,3 @@ def test_claims_and_pod_configs_survive_a_restart_and_another_node_can_release_t
         config = configs.get_device_config("pod", "c1", "gpu-c1")
         assert config
         assert config.config == {"mode": 1}
-
-
-def test_asyncio_and_metrics(opening: Opening) -> None:
-    registry = CollectorRegistry()
-    metrics = CheckpointMetrics(registry)
-
-    async def run(store: EtcdStore) -> int:
-        manager: AsyncCheckpointManager[Any] = AsyncCheckpointManager(store, metrics=metrics)
-        async with manager:
-            await asyncio.gather(*(manager.create_checkpoint(f"k{number}", number) for number in range(20)))
-            return len((await manager.load()).checkpoints)
-
-    store = opening()
-    assert asyncio.run(run(store)) == 20
-    assert registry.get_sample_value("checkpointmanager_writes_total", {"directory": store.path}) == 20
-
-
-def test_a_directory_can_be_copied_into_etcd_and_back_with_all_its_bytes(
-    store: EtcdStore, real_directory: Path, tmp_path: Path
-) -> None:
-    with CheckpointManager[Any](real_directory) as manager:
-        for number in range(5):
-            manager.create_checkpoint(f"k{number}", number)
-        checkpoints = manager.load().checkpoints
-    with closing(FileStore(real_directory, read_only=True)) as files, closing(FileStore(tmp_path)) as again:
-        for source, target in ((files, store), (store, again)):
-            blobs = {key: source.read(key) for key in [*source.keys()]}
-            assert target.commit([Put(key, blob, 1, Replaces.ABSENT) for key, blob in blobs.items()]) == {}
-    assert blobs == {f"k{number}": (real_directory / f"k{number}.json").read_bytes() for number in range(5)}
-    assert CheckpointManager[Any](store).load().checkpoints == checkpoints
-    with CheckpointManager[Any](tmp_path) as copied:
-        assert copied.load().checkpoints == checkpoints
