@@ -16,13 +16,11 @@ import pytest
 from xxhash import xxh3_64_hexdigest
 
 from checkpointmanager import (
-    CheckpointCache,
     CheckpointManager,
     CorruptCheckpoint,
     Outcome,
     Put,
     Replaces,
-    Schema,
 )
 from draState import (
     Allocation,
@@ -112,16 +110,6 @@ def test_a_load_asks_for_pages_and_not_for_each_key(opening: Opening, line: Line
     loaded = restarted.load()
     assert {key: found.data for key, found in loaded.checkpoints.items()} == {f"k{n}": n for n in range(700)}
     assert line.sent == ["Range"] + ["Txn"] * 6  # the list, and 700 keys, 128 at once
-
-
-def test_a_cache_and_a_restart(opening: Opening) -> None:
-    schema = Schema("Lease", version=1, type=dict[str, int])
-    with CheckpointCache(CheckpointManager(opening(), schema)) as cache:
-        cache.put("a", {"n": 1})
-        cache.change(["a", "b"], lambda _: {"a": {"n": 2}, "b": {"n": 3}})  # one transaction
-        cache.delete("b")
-    with CheckpointCache(CheckpointManager(opening(), schema)) as cache:
-        assert {entry.key: entry.value for entry in cache.entries()} == {"a": {"n": 2}}
 
 
 class Gpus:

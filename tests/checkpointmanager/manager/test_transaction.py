@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from checkpointmanager.testing import Call, damage, failing, watching
 
 from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
-from ..processes import LIMIT
 
 
 def loaded(manager: LeaseManager) -> dict[str, Lease]:
@@ -212,33 +210,6 @@ def test_a_transaction_that_no_journal_could_hold_is_refused(
 
     assert (failed.value.errno, failed.value.in_doubt) == (errno.E2BIG, False)
     assert list(manager) == ["a"]
-
-
-def test_other_writers_of_its_keys_wait_and_readers_do_not(manager: LeaseManager) -> None:
-    manager.create_checkpoint("b", OLD)
-    inside, go_on = threading.Event(), threading.Event()
-
-    def slow(lease: Lease) -> Lease:
-        inside.set()
-        assert go_on.wait(LIMIT)
-        return longer(lease)
-
-    def transact() -> None:
-        with manager.transaction() as transaction:
-            transaction.create_checkpoint("a", NEW)
-            transaction.update_checkpoint("b", slow)
-
-    threads = [threading.Thread(target=transact)]
-    threads[0].start()
-    assert inside.wait(LIMIT)
-    threads.append(threading.Thread(target=lambda: manager.update_checkpoint("b", longer)))
-    threads[1].start()
-    manager.create_checkpoint("c", NEW)
-    assert manager.get_checkpoint("b").data == OLD
-    go_on.set()
-    for thread in threads:
-        thread.join(LIMIT)
-    assert loaded(manager) == {"a": NEW, "b": Lease("old", 62), "c": NEW}
 
 
 def test_a_closed_manager_and_a_reader_refuse(manager: LeaseManager, directory: Path) -> None:
