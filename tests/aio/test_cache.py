@@ -13,8 +13,8 @@ import pytest
 from checkpointmanager import REMOVED, CheckpointCache, CheckpointManager
 from checkpointmanager.aio import AsyncCheckpointCache, KeyedThreads
 
+from ..checkpointmanager.leases import LEASES, Lease
 from .gates import Gate, held_syncs, new_files, until
-from .leases import LEASES, Lease
 
 R = TypeVar("R")
 

@@ -18,8 +18,8 @@ from checkpointmanager import (
 from checkpointmanager.aio import AsyncCheckpointManager
 from checkpointmanager.testing import damage
 
+from ..checkpointmanager.leases import LEASES, Lease
 from .gates import held_syncs, until
-from .leases import LEASES, Lease
 
 
 def test_every_verb_does_what_it_does_without_a_loop(directory: Path) -> None:

@@ -17,8 +17,8 @@ from checkpointmanager import (
 )
 from checkpointmanager.aio import AsyncCheckpointCache, AsyncCheckpointManager
 
+from ..checkpointmanager.leases import LEASES, Lease
 from .gates import LIMIT, held_syncs, until
-from .leases import LEASES, Lease
 
 
 def test_closing_waits_for_writes_and_refuses_later_calls(directory: Path) -> None:
@@ -37,7 +37,7 @@ def test_closing_waits_for_writes_and_refuses_later_calls(directory: Path) -> No
             await asyncio.gather(*writes)
         await manager.close()
         with CheckpointManager(directory, LEASES) as plain:
-            assert plain.get_checkpoint("a").data.count == 2
+            assert plain.get_checkpoint("a").data.seconds == 2
 
     asyncio.run(main())
 

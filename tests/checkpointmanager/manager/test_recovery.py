@@ -9,7 +9,6 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -288,30 +287,22 @@ def test_there_is_no_rollback_beyond_the_last_generation(manager: LeaseManager, 
 # What has changed since the plan
 
 
-def write_anew(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("a", Lease("third"))
+SINCE: dict[str, Callable[[LeaseManager, Path], object]] = {
+    "written anew": lambda manager, _: manager.create_checkpoint("a", Lease("third")),
+    "removed": lambda manager, _: manager.remove_checkpoint("a"),
+    "damaged more": lambda _, directory: damage.append(directory, "a", b"x"),
+    "a folder": lambda _, directory: damage.replace_by_directory(directory, "a"),
+}
 
 
-def damage_more(manager: LeaseManager, directory: Path) -> None:
-    (directory / "a.json").write_bytes((directory / "a.json").read_bytes() + b"x")
-
-
-def remove(manager: LeaseManager, directory: Path) -> None:
-    manager.remove_checkpoint("a")
-
-
-def put_a_folder_there(manager: LeaseManager, directory: Path) -> None:
-    damage.replace_by_directory(directory, "a")
-
-
-@pytest.mark.parametrize("change", [write_anew, damage_more, remove, put_a_folder_there])
+@pytest.mark.parametrize("since", SINCE)
 @pytest.mark.parametrize("harm", [damage.flip_bit, damage.ruin, damage.empty, lambda *_: None])
 def test_a_file_that_has_changed_since_the_plan_is_left_alone(
-    twice: LeaseManager, directory: Path, harm: Any, change: Any
+    twice: LeaseManager, directory: Path, harm: Callable[[Path, str], object], since: str
 ) -> None:
     harm(directory, "a")
     plan = twice.plan_recovery("a")
-    change(twice, directory)
+    SINCE[since](twice, directory)
     before = names(directory)
 
     with pytest.raises(PlanOutdated, match="plan_recovery") as refused:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, DirectoryLocked
-from checkpointmanager.etcd import EtcdStore
 
 from ..client import Etcd
 from ..conftest import Opening, lose_the_lease
@@ -75,12 +74,14 @@ def test_a_change_that_arrives_after_another_owner_came_is_refused(
 
 
 def test_it_is_in_doubt_if_the_moment_before_the_other_owner_is_compacted(
-    etcd: Etcd, store: EtcdStore, manager: Manager, taking_over: TakingOver
+    etcd: Etcd, prefix: str, manager: Manager, taking_over: TakingOver
 ) -> None:
     def act(other: Manager) -> None:
         for number in range(3):
             other.create_checkpoint("a", 70 + number)
-        etcd.compact(int(str(store.identity("a"))))
+        newest = etcd.get(f"{prefix}/a.json")
+        assert newest
+        etcd.compact(newest.mod_revision)
 
     taking_over(Fate.ANSWER_LOST, Fate.LOST, act=act)
     with pytest.raises(CheckpointWriteFailed) as failure:
