@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from .._errors import CheckpointError, CheckpointNotFound, CheckpointTooNew, CorruptCheckpoint
-from .._manager import CheckpointManager
+from .. import CheckpointError, CheckpointManager, CheckpointNotFound, CheckpointTooNew, CorruptCheckpoint
 from ..format import MAX_BYTES, Reason, checksum_of, open_sealed, seal
 from ._rawbytes import Files, Memory, Target, raw_bytes_of
 

@@ -26,13 +26,12 @@ PLAIN = {
 ADVICE = r"\b(call|catch|check|create|delete|fix|make|open|pass|read|release|repeat|run|stop|try|use)\b"
 
 
-@pytest.mark.parametrize("module", names.MODULES)
-def test_every_function_class_and_value_has_a_docstring(module: str) -> None:
-    loaded = importlib.import_module(module)
-    assert loaded.__doc__
-    exported = names.public_names(loaded)
-    assert exported
-    assert [name for name, value in exported.items() if not described(loaded, name, value)] == []
+def test_every_module_function_class_and_value_has_a_docstring() -> None:
+    for module in map(importlib.import_module, names.MODULES):
+        assert module.__doc__
+        exported = names.public_names(module)
+        assert exported
+        assert [name for name, value in exported.items() if not described(module, name, value)] == []
 
 
 def described(module: ModuleType, name: str, value: Any) -> bool:
@@ -44,27 +43,25 @@ def described(module: ModuleType, name: str, value: Any) -> bool:
     return bool(names.value_doc(module, name))
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_every_method_and_property_has_a_docstring(name: str) -> None:
-    methods = names.methods_of(CLASSES[name])
+def test_every_method_and_property_has_a_docstring() -> None:
     # The tests that StoreConformance brings are sentences.
-    assert [method for method, said in methods.items() if not said and not method.startswith("test_")] == []
+    methods = {(name, each): said for name, cls in CLASSES.items() for each, said in names.methods_of(cls).items()}
+    assert [where for where, said in methods.items() if not said and not where[1].startswith("test_")] == []
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_every_field_and_member_is_explained(name: str) -> None:
-    cls = CLASSES[name]
-    silent = [field for field, said in names.fields_of(cls).items() if not said and field not in PLAIN]
-    assert [field for field in silent if not names.is_mentioned(cls, field)] == []
+def test_every_field_and_member_is_explained() -> None:
+    fields = {(name, each): said for name, cls in CLASSES.items() for each, said in names.fields_of(cls).items()}
+    silent = [(name, each) for (name, each), said in fields.items() if not said and each not in PLAIN]
+    assert [(name, each) for name, each in silent if not names.is_mentioned(CLASSES[name], each)] == []
 
 
-@pytest.mark.parametrize("name", ERRORS)
-def test_every_error_says_what_to_do(name: str) -> None:
-    assert re.search(ADVICE, inspect.getdoc(ERRORS[name]) or "", flags=re.IGNORECASE)
+def test_every_error_says_what_to_do() -> None:
+    advice = {name: re.search(ADVICE, inspect.getdoc(cls) or "", flags=re.IGNORECASE) for name, cls in ERRORS.items()}
+    assert [name for name, found in advice.items() if not found] == []
 
 
 def test_the_classes_errors_and_fields_above_are_found() -> None:
-    # Of an empty list pytest would make no test at all.
+    # Otherwise the tests above would look at nothing.
     assert CLASSES["checkpointmanager.CheckpointManager"] is CheckpointManager
     assert {name.rpartition(".")[0] for name in CLASSES} >= {
         "checkpointmanager.aio",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
@@ -17,13 +16,7 @@ from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Event, M
 from checkpointmanager.metrics import CheckpointMetrics
 from checkpointmanager.testing import watching
 
-
-@dataclass
-class Lease:
-    holder: str
-
-
-LEASES = Schema("Lease", version=1, type=Lease)
+from ..checkpointmanager.leases import LEASES, Lease
 
 
 class Figures:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from checkpoint_verify import cli
 from checkpointmanager.testing import damage
 from dra_agent.rehearsal import Node
 from draState.plugin.rehearsal import Claim, Kubelet, LocalApiServer
@@ -60,8 +59,7 @@ def of_an_agent_and_of_verify(folder: Path) -> Exposition:
 
 def of_verify(state: Path, file: Path) -> Exposition:
     """What checkpoint-verify writes for node_exporter about a directory."""
-    command = [sys.executable, "-m", "checkpoint_verify", "--quiet", "--prometheus", str(file), str(state)]
-    subprocess.run(command, check=False, timeout=60)
+    cli.main(["--quiet", "--prometheus", str(file), str(state)])
     seen = Exposition()
     seen.add(file.read_text())
     return seen

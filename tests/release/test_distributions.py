@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import __version__
-from releasing import checksums, distributions
+from releasing import distributions
 from releasing.distributions import Distributions
 
 ROOT = Path(__file__).parents[2]
@@ -125,10 +125,10 @@ def test_sha256sum_reads_the_checksums(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"two")
     (tmp_path / "a").write_bytes(b"one")
 
-    checksums.write(tmp_path)
-    checksums.write(tmp_path)  # an existing list is not one of the files
+    distributions.write_checksums(tmp_path)
+    distributions.write_checksums(tmp_path)  # an existing list is not one of the files
 
     checked = subprocess.run(
-        ["sha256sum", "--check", checksums.NAME], cwd=tmp_path, capture_output=True, text=True, check=False
+        ["sha256sum", "--check", distributions.SUMS], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (checked.returncode, checked.stdout) == (0, "a: OK\nb: OK\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from releasing import toolbox
-from releasing.commit import Commit
+from releasing.distributions import Commit
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,9 +17,8 @@ from pathlib import Path
 from . import flushes, own, workloads
 from .aims import Figures, outcomes
 from .contenders import everybody
-from .machine import describe
 from .report import comparison, report
-from .volume import Volume, place
+from .volume import Volume, describe, place
 
 HERE = Path(__file__).parent
 THREADS = {1: "1 thread", 4: "4 threads", 16: "16 threads"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict
 
-from .contenders import OURS, SQLITE
-from .files import FLOOR, KUBELET
+from .contenders import FLOOR, KUBELET, OURS, SQLITE
 
 Figures = dict[str, Any]
 Measure = Callable[[Figures], float]

@@ -1,14 +1,17 @@
-"""Where the benchmark writes: as root, an ext4 file system with a journal, made for the run."""
+"""Where the benchmark runs and writes: as root, an ext4 file system with a journal, made for the run."""
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +25,20 @@ class Volume(NamedTuple):
 
     folder: Path
     note: str
+
+
+def describe(where: Volume) -> dict[str, str]:
+    """So that nobody compares figures of different machines by mistake."""
+    return {
+        "place": where.note,
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cores": str(os.cpu_count()),
+        "load": f"{os.getloadavg()[0]:.1f}",
+        "sqlite": sqlite3.sqlite_version,
+        **{name: version(name) for name in ("checkpointmanager", "orjson", "xxhash", "filelock")},
+    }
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""What agents do, as workloads. Each opens all contenders in separate folders, and lets them take turns.
+"""What agents do, as workloads. Each opens all contenders in separate folders.
+
+They take turns, slice by slice in one run, so that a noisy minute hits all of them alike.
 
 Every thread has its own keys, as in an agent; what two threads do to one key is not a question of speed.
 """
@@ -6,18 +8,21 @@ Every thread has its own keys, as in an agent; what two threads do to one key is
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import os
 import shutil
+import statistics
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from .claims import claim, key_of, random_numbers
 from .contenders import Contender, everybody
-from .measure import Sample, in_threads, in_turns
 
 FILL_AT_ONCE = 500
 HOT = 64  # keys that are changed again and again
@@ -109,8 +114,7 @@ def compare(
         return lambda turn: in_threads(threads, work(contender, turn))
 
     with opened(folder, present) as contenders, while_measuring():
-        samples = in_turns(rounds, {each.name: slice_of(each) for each in contenders})
-    return {name: sample.result() for name, sample in samples.items()}
+        return in_turns(rounds, {each.name: slice_of(each) for each in contenders})
 
 
 def restart(folder: Path, *, present: int, rounds: int) -> Result:
@@ -129,8 +133,63 @@ def restart(folder: Path, *, present: int, rounds: int) -> Result:
         return run
 
     with opened(folder, present) as contenders:
-        samples = in_turns(rounds, {each.name: slice_of(each) for each in contenders})
+        return in_turns(rounds, {each.name: slice_of(each) for each in contenders})
+
+
+@dataclass
+class Sample:
+    """Durations of single calls, and the wall time of the slices that they were made in."""
+
+    seconds: list[float] = field(default_factory=list)
+    calls: int = 0
+    wall: float = 0.0
+
+    def result(self) -> dict[str, float]:
+        ordered = sorted(self.seconds)
+        return {
+            "median_us": statistics.median(ordered) * 1e6,
+            "p99_us": ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] * 1e6,
+            "longest_us": ordered[-1] * 1e6,
+            "per_second": self.calls / self.wall,
+            "calls": self.calls,
+        }
+
+
+def in_turns(rounds: int, slices: dict[str, Callable[[int], Sample]]) -> Result:
+    """Run every slice once per round; each slice gets the number of the round."""
+    samples = {name: Sample() for name in slices}
+    for number in range(rounds):
+        for name, run in slices.items():
+            gc.collect()
+            part = run(number)
+            samples[name].seconds += part.seconds
+            samples[name].calls += part.calls
+            samples[name].wall += part.wall
     return {name: sample.result() for name, sample in samples.items()}
+
+
+def in_threads(threads: int, work: Sequence[Callable[[], object]]) -> Sample:
+    """Make all calls, spread over this many threads, which start together."""
+    parts = [work[start::threads] for start in range(threads)]
+    durations: list[list[float]] = [[] for _ in parts]
+    ready = threading.Barrier(threads)
+
+    def run(number: int) -> None:
+        ready.wait()
+        for call in parts[number]:
+            started = time.perf_counter()
+            call()
+            durations[number].append(time.perf_counter() - started)
+
+    others = [threading.Thread(target=run, args=(number,)) for number in range(1, threads)]
+    for thread in others:
+        thread.start()
+    started = time.perf_counter()
+    run(0)  # this thread is one of them, so that one thread means one thread
+    for thread in others:
+        thread.join()
+    wall = time.perf_counter() - started
+    return Sample([second for part in durations for second in part], len(work), wall)
 
 
 @contextmanager

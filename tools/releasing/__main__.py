@@ -9,8 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import checksums, distributions, onefile, toolbox
-from .commit import Commit
+from . import distributions, onefile, toolbox
+from .distributions import Commit
 
 ROOT = Path(__file__).parent.parent.parent
 DIST = ROOT / "dist"
@@ -36,7 +36,7 @@ def main() -> int:
         print("Building the single file ...", flush=True)
         name = f"checkpoint-verify-{distributions.version(source)}-linux-{platform.machine()}"
         onefile.build(wheel, built / name, tools, work / "onefile", commit.epoch)
-        checksums.write(built)
+        distributions.write_checksums(built)
         shutil.rmtree(DIST, ignore_errors=True)
         shutil.copytree(built, DIST)
     for path in sorted(DIST.iterdir()):

@@ -62,18 +62,6 @@ def test_it_is_rebuilt_from_what_was_put(kind: str, request: pytest.FixtureReque
         assert not again.recoveries
 
 
-def test_it_reads_like_a_mapping(cache: LeaseCache) -> None:
-    cache.put("a", OLD)
-    cache.put("b", NEW)
-
-    assert cache["a"] == OLD
-    assert (cache.get("a"), cache.get("c"), cache.get("c", 7)) == (OLD, None, 7)
-    assert ("a" in cache, "c" in cache, len(cache), sorted(cache)) == (True, False, 2, ["a", "b"])
-    assert cache.entry("a") == CacheEntry("a", OLD, 1, True)
-    assert cache.entry("c") is None
-    assert cache.problems == {}
-
-
 def test_reads_touch_no_disk(cache: LeaseCache, directory: Path) -> None:
     cache.put("a", OLD)
     (directory / "a.json").unlink()

@@ -111,7 +111,7 @@ changes = st.dictionaries(
 answers = st.sampled_from(["durable", "durable", "refused", "in doubt"])
 
 
-@settings(max_examples=times(60, 2000), deadline=None)
+@settings(max_examples=times(40, 2000))
 @given(st.lists(st.tuples(changes, answers), max_size=10))
 def test_an_index_that_follows_the_swaps_always_matches_the_entries(steps: list[tuple[Any, str]]) -> None:
     """Compared with the index computed from the entries, and from a plain dict of what was acknowledged."""

@@ -53,8 +53,8 @@ def opening(cluster: Cluster, prefix: str) -> Iterator[Opening]:
     with ExitStack() as opened:
 
         def open_store(**options: Any) -> EtcdStore:
-            arguments = {"endpoints": cluster.endpoints, "prefix": prefix, "ttl": 60, "lock_timeout": 0, **options}
-            store = EtcdStore(arguments.pop("endpoints"), arguments.pop("prefix"), **arguments)
+            where = options.pop("endpoints", cluster.endpoints), options.pop("prefix", prefix)
+            store = EtcdStore(*where, **{"ttl": 60, "timeout": 30, "lock_timeout": 0, **options})
             opened.callback(store.close)
             return store
 

@@ -24,7 +24,7 @@ import pytest
 from ..processes import until
 from .client import Etcd
 
-START_SECONDS = 60.0
+START_SECONDS = 60.0  # for a start, a stop or an operator's request on a busy machine
 LOSSY = ("3.5.0", "3.5.1", "3.5.2")  # these may lose what they committed if members are killed (etcd#13766)
 # Short elections, so that tests need not wait long; they also allow leases of one second.
 PACE = ("--heartbeat-interval", "50", "--election-timeout", "500")
@@ -201,9 +201,8 @@ class Cluster:
         """Do what an operator would do with etcdctl, through the JSON gateway."""
         url = f"{(member or self.members[0]).endpoint}/v3/{what}"
         headers = {"Authorization": token} if token else {}
-        with urllib.request.urlopen(
-            urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=10
-        ) as reply:
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=START_SECONDS) as reply:
             return json.load(reply)
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import shutil
@@ -14,22 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 from xxhash import xxh3_64_hexdigest
 
 from checkpointmanager import (
-    CheckpointCache,
     CheckpointManager,
     CorruptCheckpoint,
-    FileStore,
     Outcome,
     Put,
     Replaces,
-    Schema,
 )
-from checkpointmanager.aio import AsyncCheckpointCache
-from checkpointmanager.etcd import EtcdStore
-from checkpointmanager.metrics import CheckpointMetrics
 from draState import (
     Allocation,
     ClaimInfoCache,
@@ -120,16 +112,6 @@ def test_a_load_asks_for_pages_and_not_for_each_key(opening: Opening, line: Line
     assert line.sent == ["Range"] + ["Txn"] * 6  # the list, and 700 keys, 128 at once
 
 
-def test_a_cache_and_a_restart(opening: Opening) -> None:
-    schema = Schema("Lease", version=1, type=dict[str, int])
-    with CheckpointCache(CheckpointManager(opening(), schema)) as cache:
-        cache.put("a", {"n": 1})
-        cache.change(["a", "b"], lambda _: {"a": {"n": 2}, "b": {"n": 3}})  # one transaction
-        cache.delete("b")
-    with CheckpointCache(CheckpointManager(opening(), schema)) as cache:
-        assert {entry.key: entry.value for entry in cache.entries()} == {"a": {"n": 2}}
-
-
 class Gpus:
     """One device per claim."""
 
@@ -159,35 +141,3 @@ def test_claims_and_pod_configs_survive_a_restart_and_another_node_can_release_t
         config = configs.get_device_config("pod", "c1", "gpu-c1")
         assert config
         assert config.config == {"mode": 1}
-
-
-def test_asyncio_and_metrics(opening: Opening) -> None:
-    registry = CollectorRegistry()
-    metrics = CheckpointMetrics(registry)
-
-    async def run(store: EtcdStore) -> int:
-        manager: CheckpointManager[Any] = CheckpointManager(store, metrics=metrics)
-        async with await AsyncCheckpointCache.open(lambda: CheckpointCache(manager)) as cache:
-            await asyncio.gather(*(cache.put(f"k{number}", number) for number in range(20)))
-            return len(manager.load().checkpoints)
-
-    store = opening()
-    assert asyncio.run(run(store)) == 20
-    assert registry.get_sample_value("checkpointmanager_writes_total", {"directory": store.path}) == 20
-
-
-def test_a_directory_can_be_copied_into_etcd_and_back_with_all_its_bytes(
-    store: EtcdStore, real_directory: Path, tmp_path: Path
-) -> None:
-    with CheckpointManager[Any](real_directory) as manager:
-        for number in range(5):
-            manager.create_checkpoint(f"k{number}", number)
-        checkpoints = manager.load().checkpoints
-    with closing(FileStore(real_directory, read_only=True)) as files, closing(FileStore(tmp_path)) as again:
-        for source, target in ((files, store), (store, again)):
-            blobs = {key: source.read(key) for key in [*source.keys()]}
-            assert target.commit([Put(key, blob, 1, Replaces.ABSENT) for key, blob in blobs.items()]) == {}
-    assert blobs == {f"k{number}": (real_directory / f"k{number}.json").read_bytes() for number in range(5)}
-    assert CheckpointManager[Any](store).load().checkpoints == checkpoints
-    with CheckpointManager[Any](tmp_path) as copied:
-        assert copied.load().checkpoints == checkpoints

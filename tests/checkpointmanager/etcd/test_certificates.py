@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointError, CheckpointManager
+from checkpointmanager import CheckpointError
 from checkpointmanager.etcd import EtcdStore, EtcdUnavailable
 
 from ..processes import until
@@ -48,15 +47,6 @@ def _tls(trusted: Path, server: Pair) -> list[str]:
     return [*own, "--trusted-ca-file", str(trusted), "--client-cert-auth"]
 
 
-def test_a_store_works_over_tls_with_a_client_certificate(guarded: Cluster, authority: Authority) -> None:
-    cert, key = authority.sign("agent")
-    with CheckpointManager[Any](
-        EtcdStore(guarded.endpoints, "/tls", ca=authority.certificate, cert=cert, key=key)
-    ) as manager:
-        manager.create_checkpoint("a", 1)
-        assert manager.get_checkpoint("a").data == 1
-
-
 @pytest.mark.parametrize("client", ["none", "expired", "of another authority"])
 def test_a_client_without_a_good_certificate_is_refused_in_time(
     guarded: Cluster, authority: Authority, tmp_path: Path, client: str
@@ -69,31 +59,6 @@ def test_a_client_without_a_good_certificate_is_refused_in_time(
     with pytest.raises(EtcdUnavailable) as refusal:
         EtcdStore(guarded.endpoints, "/tls", **options)
     assert "check the endpoints" in str(refusal.value)
-
-
-def test_a_server_whose_certificate_has_expired_is_not_trusted(authority: Authority, tmp_path: Path) -> None:
-    arguments = _tls(authority.certificate, authority.sign("stale-server", seconds=-DAY))
-    cluster = Cluster(any_etcd(), tmp_path, arguments=arguments)
-    cert, key = authority.sign("agent-of-it")
-    try:
-        until(lambda: _listens(cluster))
-        with pytest.raises(EtcdUnavailable, match=r"(?i)certificate|handshake"):
-            EtcdStore(cluster.endpoints, "/tls", ca=authority.certificate, cert=cert, key=key, timeout=TIMEOUT)
-    finally:
-        cluster.close()
-
-
-def _listens(cluster: Cluster) -> bool:
-    host, port = cluster.endpoints[0].removeprefix("https://").split(":")
-    with socket.socket() as probe:
-        return probe.connect_ex((host, int(port))) == 0
-
-
-def test_a_server_that_another_authority_signed_is_not_trusted(guarded: Cluster, tmp_path: Path) -> None:
-    other = Authority(tmp_path / "other")
-    cert, key = other.sign("agent")
-    with pytest.raises(EtcdUnavailable):
-        EtcdStore(guarded.endpoints, "/tls", ca=other.certificate, cert=cert, key=key, timeout=TIMEOUT)
 
 
 def test_a_certificate_file_that_is_missing_is_named(guarded: Cluster, tmp_path: Path) -> None:

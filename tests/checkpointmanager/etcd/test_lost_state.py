@@ -17,6 +17,7 @@ import pytest
 from checkpointmanager import CheckpointError, CheckpointManager, CheckpointWriteFailed, Put, Remove, Replaces
 from checkpointmanager.etcd import EtcdStore, EtcdWentBack
 
+from ...long import LONG
 from ..processes import run_together, until
 from .client import Etcd
 from .line import Fate, Line
@@ -27,7 +28,7 @@ PREFIX = "/agents/node-7"
 LOST = "compare it with the hardware, then close the store and open another"
 
 
-@pytest.fixture(params=every_etcd(), ids=version_of)
+@pytest.fixture(params=every_etcd() if LONG else [""], ids=version_of)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     cluster = Cluster(request.param or any_etcd(), tmp_path)
     yield cluster
@@ -45,7 +46,7 @@ def opened(cluster: Cluster) -> Iterator[Callable[..., EtcdStore]]:
     with ExitStack() as stack:
 
         def open_store(**options: Any) -> EtcdStore:
-            store = EtcdStore(cluster.endpoints, PREFIX, **{"ttl": 600, "timeout": 10, "lock_timeout": 0, **options})
+            store = EtcdStore(cluster.endpoints, PREFIX, **{"ttl": 600, "timeout": 30, "lock_timeout": 0, **options})
             stack.callback(store.close)
             return store
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from checkpointmanager import (
-    CheckpointCache,
     CheckpointManager,
     DirectoryLocked,
     LockOwner,
@@ -196,15 +195,6 @@ def test_no_copy_is_made_or_deleted_when_the_lock_is_lost(damaged: EtcdStore, lo
         with pytest.raises(DirectoryLocked):
             act()
     assert damaged.quarantined() == {"damaged": [copy]}
-
-
-def test_a_cache_that_lost_the_lock_keeps_what_it_knew(store: EtcdStore, etcd: Etcd, prefix: str) -> None:
-    cache: CheckpointCache[int] = CheckpointCache(CheckpointManager(store))
-    cache.put("a", 1)
-    lose_the_lease(etcd, prefix)
-    with pytest.raises(DirectoryLocked):
-        cache.put("a", 2)
-    assert cache["a"] == 1
 
 
 def test_the_lock_of_an_owner_that_is_dropped_without_closing_expires(opening: Opening, cluster: Cluster) -> None:

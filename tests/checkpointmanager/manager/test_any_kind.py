@@ -35,12 +35,14 @@ def mixed(directory: Path) -> Path:
     return directory
 
 
-def test_every_kind_and_version_is_read(mixed: Path) -> None:
+def test_every_kind_and_version_is_read_and_removed(mixed: Path) -> None:
     with CheckpointManager(mixed, ANY_KIND) as manager:
         assert manager.list_checkpoints() == ["Lease", "Other"]
         assert manager.verify().intact == 2
         loaded = manager.load()
         assert manager.get_checkpoint("Other").data == {"holder": "new", "seconds": 120, "tags": []}
+        manager.remove_checkpoint("Lease")
+        assert manager.list_checkpoints() == ["Other"]
     assert loaded.problems == {}
     assert {key: found.version for key, found in loaded.checkpoints.items()} == {"Lease": 1, "Other": 7}
 
@@ -71,12 +73,6 @@ def test_nothing_can_be_written(mixed: Path) -> None:
             batch.create_checkpoint("a", {})
     after = {path.name: path.read_bytes() for path in mixed.iterdir()}
     assert after | {".lock": b""} == before | {".lock": b""}
-
-
-def test_every_kind_can_be_removed(mixed: Path) -> None:
-    with CheckpointManager(mixed, ANY_KIND) as manager:
-        manager.remove_checkpoint("Lease")
-        assert manager.list_checkpoints() == ["Other"]
 
 
 def test_data_that_is_no_json_is_damage_without_a_repair(directory: Path) -> None:

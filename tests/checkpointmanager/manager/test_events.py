@@ -216,15 +216,6 @@ def test_what_the_callback_raises_is_logged_and_goes_no_further(
     assert all("on_event callback failed" in record.getMessage() and record.exc_info for record in errors)
 
 
-def test_events_of_a_failed_call_are_reported_too(directory: Path) -> None:
-    events: list[Event] = []
-    with CheckpointManager(directory, LEASES, on_event=events.append) as manager:
-        (directory / "a.json").write_bytes(b"")
-        with pytest.raises(CorruptCheckpoint):
-            manager.update_checkpoint("a", lambda lease: lease)
-    assert kinds(events) == [EventKind.DAMAGE]
-
-
 def test_nothing_is_printed(real_directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
     real_directory.mkdir(mode=0o700)
     (real_directory / ".tmp-dead").write_bytes(b"")

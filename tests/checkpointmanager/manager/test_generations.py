@@ -38,26 +38,25 @@ def _damage(file: Path, manager: LeaseManager, blob: bytes) -> None:
     manager.verify()  # makes the manager forget what it knows of the key
 
 
-def test_a_damaged_header_states_it_where_there_is_no_previous_generation(file: Path, manager: LeaseManager) -> None:
-    file.with_name(".previous-pod-7").unlink()
-    _damage(file, manager, file.read_bytes()[:HEADER_ONLY])
+@pytest.mark.parametrize(
+    ("stated", "previous", "expected"),
+    [(3, False, 4), (0, True, 4), (9, True, 10), (1, True, 4)],
+    ids=[
+        "by the damaged header",
+        "by the previous generation",
+        "by the header, which is higher",
+        "the header is lower",
+    ],
+)
+def test_the_highest_generation_that_is_stated_counts(
+    file: Path, manager: LeaseManager, stated: int, previous: bool, expected: int
+) -> None:
+    blob = file.read_bytes().replace(b'"generation":3', b'"generation":%d' % stated)[:HEADER_ONLY]
+    if not previous:
+        file.with_name(".previous-pod-7").unlink()
+    _damage(file, manager, blob if stated else b"\0" * 100)
 
-    assert manager.create_checkpoint("pod-7", NEW).generation == 4
-
-
-def test_the_previous_generation_shows_it_where_the_file_states_nothing(file: Path, manager: LeaseManager) -> None:
-    _damage(file, manager, b"\0" * 100)
-
-    assert manager.create_checkpoint("pod-7", NEW).generation == 4
-
-
-def test_the_higher_of_the_two_counts(file: Path, manager: LeaseManager) -> None:
-    blob = file.read_bytes()
-    _damage(file, manager, blob.replace(b'"generation":3', b'"generation":9')[:HEADER_ONLY])
-    assert manager.create_checkpoint("pod-7", NEW).generation == 10
-
-    _damage(file, manager, blob.replace(b'"generation":3', b'"generation":1')[:HEADER_ONLY])
-    assert manager.create_checkpoint("pod-7", OLD).generation > 2
+    assert manager.create_checkpoint("pod-7", NEW).generation == expected
 
 
 def reopened_without_a_trace(file: Path, manager: LeaseManager) -> LeaseManager:

@@ -33,11 +33,11 @@ def all_at_once(update):
     gevent.joinall([gevent.spawn(update) for _ in range(200)], raise_error=True)
 
 
-with CheckpointManager(sys.argv[1], COUNT) as manager:
+with CheckpointManager(sys.argv[1], COUNT, durability="atomic") as manager:
     manager.create_checkpoint("updates", 0)
     all_at_once(lambda: manager.update_checkpoint("updates", one_more))
 
-with CheckpointCache(sys.argv[1], COUNT) as cache:
+with CheckpointCache(CheckpointManager(sys.argv[1], COUNT, durability="atomic")) as cache:
     cache.put("changes", 0)
     all_at_once(lambda: cache.change(["changes"], lambda entries: {"changes": one_more(entries["changes"].value)}))
 

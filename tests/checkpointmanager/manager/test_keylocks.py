@@ -77,13 +77,6 @@ def test_no_key_at_all_is_fine() -> None:
     hold(KeyLocks())
 
 
-def test_a_holder_that_raises_gives_back_what_it_held() -> None:
-    locks = KeyLocks()
-    with pytest.raises(ZeroDivisionError), locks.locked("a", "b"):
-        raise ZeroDivisionError
-    in_time(lambda: hold(locks, "b"))
-
-
 def test_more_may_not_be_taken_while_some_are_held() -> None:
     locks = KeyLocks()
     for held in (["a"], ["a", "b"]):

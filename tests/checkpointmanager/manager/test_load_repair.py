@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 from checkpointmanager import (
     CheckpointManager,
-    CheckpointNotFound,
     CheckpointWriteFailed,
     CorruptCheckpoint,
     DirectoryLocked,
@@ -20,13 +18,9 @@ from checkpointmanager import (
     InsecureDirectory,
     MemoryStore,
     Outcome,
-    Put,
     Reason,
-    Remove,
-    Schema,
-    SchemaMismatch,
 )
-from checkpointmanager.format import CALL_COST, Damaged
+from checkpointmanager.format import CALL_COST
 from checkpointmanager.testing import damage, watching
 
 from ..contents import names, quarantined
@@ -118,102 +112,6 @@ def test_who_may_not_write_repairs_nothing_and_gets_no_error(
     assert names(directory) == before
 
 
-class Faulty(MemoryStore):
-    """Fails to write, to keep, or to read from the n-th read on."""
-
-    cannot_write = False
-    cannot_keep = False
-    fails_from = 10**9
-    reads = 0
-
-    def read(self, key: str, *, previous: bool = False) -> bytes:
-        self.reads += 1
-        if self.reads >= self.fails_from:
-            raise Damaged(Reason.UNREADABLE, "Input/output error", errno=errno.EIO)
-        return super().read(key, previous=previous)
-
-    def commit(self, changes: Sequence[Put | Remove], *, together: bool = False) -> Mapping[str, CheckpointWriteFailed]:
-        if not self.cannot_write:
-            return super().commit(changes, together=together)
-        full = OSError(errno.ENOSPC, "No space left on device")
-        return {key: CheckpointWriteFailed(key, self.path_of(key), full, in_doubt=False) for key, *_ in changes}
-
-    def quarantine(self, key: str, reason: str) -> str:
-        if self.cannot_keep:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return super().quarantine(key, reason)
-
-
-def flipped_in_memory() -> tuple[Faulty, bytes]:
-    store = Faulty()
-    CheckpointManager(store, LEASES).create_checkpoint("a", OLD)
-    damaged = bytearray(store.current["a"])
-    damaged[-20] ^= 1
-    store.current["a"] = bytes(damaged)
-    return store, bytes(damaged)
-
-
-@pytest.mark.parametrize("fault", ["cannot_write", "cannot_keep"])
-def test_a_full_disk_leaves_the_problem_as_it_was(fault: str) -> None:
-    store, damaged = flipped_in_memory()
-    setattr(store, fault, True)
-    manager = CheckpointManager(store, LEASES)
-
-    loaded = manager.load(repair=True)
-
-    problem = loaded.problems["a"]
-    assert isinstance(problem, CorruptCheckpoint)
-    assert problem.reason is Reason.CHECKSUM_MISMATCH
-    assert (loaded.checkpoints, loaded.recoveries, store.current["a"]) == ({}, {}, damaged)
-
-
-def test_a_disk_that_fails_to_read_at_any_moment_raises_nothing() -> None:
-    for fails_from in range(1, 20):
-        store, _ = flipped_in_memory()
-        store.reads, store.fails_from = 0, fails_from
-        manager = CheckpointManager(store, LEASES)
-
-        loaded = manager.load(repair=True)
-
-        assert loaded.checkpoints.keys() ^ loaded.problems.keys() == {"a"}
-        assert loaded.recoveries.keys() == loaded.checkpoints.keys()
-        if store.reads < fails_from:
-            assert loaded.checkpoints["a"].data == OLD, "all reads of a repair went well"
-            return
-    pytest.fail("the faults never ended")
-
-
-def test_a_file_that_is_whole_at_the_next_look_is_no_recovery() -> None:
-    store, damaged = flipped_in_memory()
-    looks = iter([damaged, damaged])
-    good = bytearray(damaged)
-    good[-20] ^= 1
-    events: list[Event] = []
-    manager = CheckpointManager(store, LEASES, on_event=events.append)
-    store.read = lambda key, *, previous=False: next(looks, bytes(good))  # type: ignore[method-assign]
-
-    loaded = manager.load(repair=True)
-    assert loaded.checkpoints["a"].data == OLD
-    assert (loaded.problems, loaded.recoveries) == ({}, {})
-
-
-def test_a_checkpoint_removed_before_it_could_be_repaired_is_left_out() -> None:
-    store, damaged = flipped_in_memory()
-    looks = iter([damaged, damaged])
-
-    def read(key: str, *, previous: bool = False) -> bytes:
-        try:
-            return next(looks)
-        except StopIteration:
-            raise CheckpointNotFound(key, store.path_of(key)) from None
-
-    manager = CheckpointManager(store, LEASES)
-    store.read = read  # type: ignore[method-assign]
-
-    loaded = manager.load(repair=True)
-    assert (loaded.checkpoints, loaded.problems, loaded.recoveries) == ({}, {}, {})
-
-
 def test_a_load_with_very_many_damaged_files_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in hashes, not in seconds: a hundred large files would take a minute or more."""
     cost = 0
@@ -253,14 +151,3 @@ def test_a_lock_that_others_hold_is_waited_for_once(real_directory: Path) -> Non
     assert loaded.problems.keys() == {"a", "b", "c"}
     opened = sum(call.name == "open" and call.concerns(".lock") for call in calls)
     assert opened <= 2, "to take it, and to read who has it"
-
-
-def test_a_repaired_file_that_does_not_fit_the_program_is_a_mismatch_and_no_damage(directory: Path) -> None:
-    with CheckpointManager(directory, Schema("Lease", type=dict[str, int])) as manager:
-        manager.create_checkpoint("a", {"holder": 5})
-    damage.flip_bit(directory, "a")
-
-    with CheckpointManager(directory, LEASES) as manager:
-        loaded = manager.load(repair=True)
-        assert isinstance(loaded.problems["a"], SchemaMismatch)
-        assert manager.verify().problems == {}, "it is whole again"

@@ -9,7 +9,6 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,13 +19,12 @@ from checkpointmanager import (
     Event,
     EventKind,
     InvalidKey,
-    MemoryStore,
     Outcome,
     PlanOutdated,
     Reason,
     Schema,
 )
-from checkpointmanager.format import MAX_GENERATION, Damaged, open_any, seal
+from checkpointmanager.format import MAX_GENERATION, open_any, seal
 from checkpointmanager.testing import damage
 
 from ..contents import names, quarantined
@@ -289,30 +287,22 @@ def test_there_is_no_rollback_beyond_the_last_generation(manager: LeaseManager, 
 # What has changed since the plan
 
 
-def write_anew(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("a", Lease("third"))
+SINCE: dict[str, Callable[[LeaseManager, Path], object]] = {
+    "written anew": lambda manager, _: manager.create_checkpoint("a", Lease("third")),
+    "removed": lambda manager, _: manager.remove_checkpoint("a"),
+    "damaged more": lambda _, directory: damage.append(directory, "a", b"x"),
+    "a folder": lambda _, directory: damage.replace_by_directory(directory, "a"),
+}
 
 
-def damage_more(manager: LeaseManager, directory: Path) -> None:
-    (directory / "a.json").write_bytes((directory / "a.json").read_bytes() + b"x")
-
-
-def remove(manager: LeaseManager, directory: Path) -> None:
-    manager.remove_checkpoint("a")
-
-
-def put_a_folder_there(manager: LeaseManager, directory: Path) -> None:
-    damage.replace_by_directory(directory, "a")
-
-
-@pytest.mark.parametrize("change", [write_anew, damage_more, remove, put_a_folder_there])
+@pytest.mark.parametrize("since", SINCE)
 @pytest.mark.parametrize("harm", [damage.flip_bit, damage.ruin, damage.empty, lambda *_: None])
 def test_a_file_that_has_changed_since_the_plan_is_left_alone(
-    twice: LeaseManager, directory: Path, harm: Any, change: Any
+    twice: LeaseManager, directory: Path, harm: Callable[[Path, str], object], since: str
 ) -> None:
     harm(directory, "a")
     plan = twice.plan_recovery("a")
-    change(twice, directory)
+    SINCE[since](twice, directory)
     before = names(directory)
 
     with pytest.raises(PlanOutdated, match="plan_recovery") as refused:
@@ -332,113 +322,3 @@ def test_a_previous_generation_that_has_changed_since_the_plan_is_not_rolled_bac
     with pytest.raises(PlanOutdated):
         plan.apply(rollback=True)
     assert quarantined(directory) == []
-
-
-# A store that does not answer, or cannot keep
-
-
-class Failing(MemoryStore):
-    """Gives one answer per read of the current generation, then the truth; may fail to keep or to write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers: list[bytes | Damaged] = []
-        self.previous_fails: Damaged | None = None
-        self.full = ""
-
-    def read(self, key: str, *, previous: bool = False) -> bytes:
-        answer: bytes | Damaged | None = self.previous_fails
-        if not previous:
-            answer = self.answers.pop(0) if self.answers else None
-        if isinstance(answer, Damaged):
-            raise answer
-        return answer if answer is not None else super().read(key, previous=previous)
-
-    def quarantine(self, key: str, reason: str) -> str:
-        if self.full == "quarantine":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return super().quarantine(key, reason)
-
-    def commit(self, changes: Any, *, together: bool = False) -> Any:
-        if self.full != "commit":
-            return super().commit(changes, together=together)
-        full = OSError(errno.ENOSPC, "No space left on device")
-        return {key: CheckpointWriteFailed(key, self.path, full, in_doubt=False) for key, *_ in changes}
-
-
-SHORTAGE = Damaged(Reason.UNREADABLE, "Too many open files", errno=errno.EMFILE)
-BAD_BLOCK = Damaged(Reason.UNREADABLE, "Input/output error", errno=errno.EIO)
-
-
-@pytest.fixture
-def store() -> Failing:
-    store = Failing()
-    with CheckpointManager(store, LEASES) as manager:
-        manager.create_checkpoint("a", OLD)
-        manager.create_checkpoint("a", NEW)
-    return store
-
-
-@pytest.mark.parametrize("full", ["quarantine", "commit"])
-@pytest.mark.parametrize("consent", ["rollback", "discard"])
-def test_what_cannot_be_kept_or_replaced_stays(store: Failing, full: str, consent: str) -> None:
-    store.current["a"] = b"ruined"
-    if consent == "discard":
-        del store.previous["a"]
-    plan = CheckpointManager(store, LEASES).plan_recovery("a")
-    store.full = full
-
-    with pytest.raises(CheckpointWriteFailed, match="No space left"):
-        plan.apply(rollback=consent == "rollback", discard=consent == "discard")
-    assert store.current["a"] == b"ruined"
-
-
-@pytest.mark.parametrize("looks", [1, 2])
-def test_a_disk_that_fails_to_read_a_good_file_costs_no_generation(store: Failing, looks: int) -> None:
-    """Whatever the plan saw, a file that is whole when the plan is applied is never replaced."""
-    manager = CheckpointManager(store, LEASES)
-    store.answers = [BAD_BLOCK] * looks
-
-    plan = manager.plan_recovery("a")
-    if looks == 1:
-        assert plan.outcome is Outcome.INTACT
-    else:
-        with pytest.raises(PlanOutdated):
-            plan.apply(rollback=True, discard=True)
-    assert manager.get_checkpoint("a").data == NEW
-
-
-SHORTAGES: dict[str, tuple[list[bytes | Damaged], Damaged | None]] = {
-    "at both looks": ([SHORTAGE] * 2, None),
-    "at the second look": ([b"damaged", SHORTAGE], None),
-    "at the previous generation": ([b"damaged"] * 2, SHORTAGE),
-}
-
-
-@pytest.mark.parametrize("when", SHORTAGES)
-def test_a_shortage_of_descriptors_is_no_damage_and_causes_no_rollback(store: Failing, when: str) -> None:
-    manager = CheckpointManager(store, LEASES)
-    store.answers, store.previous_fails = list(SHORTAGES[when][0]), SHORTAGES[when][1]
-
-    with pytest.raises(CheckpointWriteFailed, match="Too many open files"):
-        manager.recover_checkpoint("a", rollback=True)
-    assert manager.get_checkpoint("a").data == NEW
-
-
-def test_a_shortage_while_a_plan_is_applied_does_not_outdate_it(store: Failing) -> None:
-    manager = CheckpointManager(store, LEASES)
-    store.current["a"] += b"x"
-    plan = manager.plan_recovery("a")
-    store.answers = [SHORTAGE]
-
-    with pytest.raises(CheckpointWriteFailed, match="Too many open files"):
-        plan.apply()
-    assert plan.apply().outcome is Outcome.REPAIRED
-
-
-def test_no_plan_shows_data(manager: LeaseManager, directory: Path) -> None:
-    manager.create_checkpoint("a", Lease("s3cret"))
-    manager.create_checkpoint("a", Lease("s3cret-too"))
-    damage.ruin(directory, "a")
-    assert "s3cret" not in repr(manager.plan_recovery("a"))
-    assert os.fspath(directory) in repr(manager.plan_recovery("a"))

@@ -6,8 +6,12 @@ import logging
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pytest
@@ -66,12 +70,15 @@ def test_through_a_whole_life(directory: Path, visible: list[object]) -> None:
         attempt(visible, manager.create_checkpoint, "a", Lease(SECRET, 2))
         attempt(visible, manager.get_checkpoint, "a")
         attempt(visible, manager.load)
-        attempt(visible, manager.batch)
+        transaction = manager.transaction()
+        transaction.create_checkpoint("a", secret)
+        visible.append(transaction)
         for hurt in (damage.flip_bit, damage.ruin, damage.flip_bit):
             hurt(directory, "a")
             attempt(visible, manager.get_checkpoint, "a")
             attempt(visible, manager.load)
             attempt(visible, manager.verify)
+            attempt(visible, manager.plan_recovery, "a")
             attempt(visible, manager.recover_checkpoint, "a")
             attempt(visible, manager.recover_checkpoint, "a", rollback=True)
         attempt(visible, manager.previous_checkpoint, "a")
@@ -82,6 +89,22 @@ def test_of_the_wrong_shape(visible: list[object], value: Any) -> None:
     store = MemoryStore()
     CheckpointManager(store, Schema("Lease")).create_checkpoint("a", value)
     manager = CheckpointManager(store, LEASES, on_event=visible.append)
+
+    attempt(visible, manager.get_checkpoint, "a")
+    attempt(visible, manager.load)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("cls", [int, UUID, Colour, datetime, bytes, IPv4Address, Lease], ids=lambda cls: cls.__name__)
+def test_text_that_a_type_does_not_take(visible: list[object], cls: type, version: int) -> None:
+    """Some of these types quote it in the error that they raise. In a newer file it is a CheckpointTooNew."""
+    store = MemoryStore()
+    CheckpointManager(store, Schema("Any", version, readable_by=1)).create_checkpoint("a", [SECRET])
+    manager = CheckpointManager(store, Schema("Any", type=list[cls]), on_event=visible.append)  # type: ignore[valid-type]
 
     attempt(visible, manager.get_checkpoint, "a")
     attempt(visible, manager.load)

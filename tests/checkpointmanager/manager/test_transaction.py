@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from checkpointmanager.testing import Call, damage, failing, watching
 
 from ..contents import names
 from ..leases import LEASES, NEW, OLD, Lease, LeaseManager
-from ..processes import LIMIT
 
 
 def loaded(manager: LeaseManager) -> dict[str, Lease]:
@@ -214,62 +212,6 @@ def test_a_transaction_that_no_journal_could_hold_is_refused(
     assert list(manager) == ["a"]
 
 
-def test_a_change_function_that_writes_is_refused(manager: LeaseManager) -> None:
-    def writes(_: Lease) -> Lease:
-        return manager.create_checkpoint("c", NEW).data
-
-    with pytest.raises(RuntimeError, match="must not make others"), manager.transaction() as transaction:
-        transaction.create_checkpoint("a", NEW)
-        transaction.update_checkpoint("b", writes, NEW)
-    assert list(manager) == []
-
-
-def test_other_writers_of_its_keys_wait_and_readers_do_not(manager: LeaseManager) -> None:
-    manager.create_checkpoint("b", OLD)
-    inside, go_on = threading.Event(), threading.Event()
-
-    def slow(lease: Lease) -> Lease:
-        inside.set()
-        assert go_on.wait(LIMIT)
-        return longer(lease)
-
-    def transact() -> None:
-        with manager.transaction() as transaction:
-            transaction.create_checkpoint("a", NEW)
-            transaction.update_checkpoint("b", slow)
-
-    threads = [threading.Thread(target=transact)]
-    threads[0].start()
-    assert inside.wait(LIMIT)
-    threads.append(threading.Thread(target=lambda: manager.update_checkpoint("b", longer)))
-    threads[1].start()
-    manager.create_checkpoint("c", NEW)
-    assert manager.get_checkpoint("b").data == OLD
-    go_on.set()
-    for thread in threads:
-        thread.join(LIMIT)
-    assert loaded(manager) == {"a": NEW, "b": Lease("old", 62), "c": NEW}
-
-
-def test_transactions_of_the_same_keys_lose_no_update(manager: LeaseManager) -> None:
-    keys = ["a", "b", "c"]
-    for key in keys:
-        manager.create_checkpoint(key, Lease(key, 0))
-
-    def count(first: int) -> None:
-        for number in range(10):
-            with manager.transaction() as transaction:
-                for key in (keys[(first + number) % 3], keys[(first + number + 1) % 3]):
-                    transaction.update_checkpoint(key, longer)
-
-    threads = [threading.Thread(target=count, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
-    assert sum(lease.seconds for lease in loaded(manager).values()) == 4 * 10 * 2
-
-
 def test_a_closed_manager_and_a_reader_refuse(manager: LeaseManager, directory: Path) -> None:
     manager.create_checkpoint("a", OLD)
     manager.close()
@@ -280,9 +222,3 @@ def test_a_closed_manager_and_a_reader_refuse(manager: LeaseManager, directory: 
             transaction.remove_checkpoint("a")
             transaction.create_checkpoint("b", OLD)
         assert loaded(reader) == {"a": OLD}
-
-
-def test_nothing_of_it_prints_data(manager: LeaseManager) -> None:
-    transaction = manager.transaction()
-    transaction.create_checkpoint("a", Lease("secret"))
-    assert "secret" not in repr(transaction)

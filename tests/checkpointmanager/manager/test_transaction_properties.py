@@ -73,7 +73,7 @@ def values(manager: CheckpointManager[Any]) -> Model:
     return {key: found.data for key, found in loaded.checkpoints.items()}
 
 
-@settings(max_examples=times(60, 2000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(40, 2000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, sharing=st.booleans())
 def test_a_transaction_is_one_step_of_a_dict(steps: Any, sharing: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -92,11 +92,6 @@ def test_the_file_holds_types_and_defaults_of_persisted_fields(path: Path) -> No
     }
 
 
-def test_the_file_has_a_line_for_each_entry_as_reviewers_and_editors_expect(path: Path) -> None:
-    assert path.read_text().startswith('{\n  "kind": "Lease",\n')
-    assert path.read_text().endswith("}\n")
-
-
 def test_the_default_of_a_factory_is_its_name(tmp_path: Path) -> None:
     cls = make_dataclass("Lease", [("ports", tuple[Port, ...], field(default_factory=some_ports))])
     check_baseline(lease(cls), tmp_path / "b.json", update=True)
@@ -192,13 +187,6 @@ def test_a_field_that_may_have_one_of_two_new_names_is_only_removed(path: Path) 
     assert raised.value.changes[0] == f"Lease.renewals: removed; {UNREAD}"
 
 
-def test_a_class_that_may_have_one_of_two_new_names_is_a_change(tmp_path: Path) -> None:
-    Port, Gate, Door = (make_dataclass(name, [("number", int)]) for name in ("Port", "Gate", "Door"))
-    check_baseline(lease(make_dataclass("Lease", [("one", Port)])), tmp_path / "b.json", update=True)
-    with pytest.raises(BaselineChanged, match=r"Lease\.one: changed from Port to Gate"):
-        check_baseline(lease(make_dataclass("Lease", [("one", Gate), ("two", Door)])), tmp_path / "b.json")
-
-
 def test_a_renamed_class_is_no_change(path: Path) -> None:
     Gate = make_dataclass("Gate", [("number", int), ("color", Color, Color.RED)])
     Rental = changed("Rental", ports=(tuple[Gate, ...], ()))  # type: ignore[valid-type]
@@ -231,13 +219,6 @@ def test_a_new_version_without_the_migration_that_files_need_is_refused(path: Pa
     with pytest.raises(BaselineChanged, match="Add a migration from version 1 to the schema") as raised:
         check_baseline(lease(changed(note=str), 2), path, update=True)
     assert raised.value.breaks
-
-
-def test_a_migration_from_another_version_than_the_frozen_one_is_not_enough(path: Path) -> None:
-    check_baseline(lease(Lease, 2), path, update=True)
-    newer = lease(changed(note=str), 3, migrations={1: lambda data: data})
-    with pytest.raises(BaselineChanged, match="Add a migration from version 2 to the schema"):
-        check_baseline(newer, path, update=True)
 
 
 def test_a_new_version_of_the_same_shape_is_named_as_that(path: Path) -> None:

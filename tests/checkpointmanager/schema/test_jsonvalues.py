@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from checkpointmanager import Schema
 
+from ...long import times
 from .files import loaded, refusal, stored
 
 ANY = Schema("JSON")
@@ -37,7 +38,7 @@ def exactly(value: Any) -> str:
 
 
 @given(json_values)
-@settings(max_examples=300)
+@settings(max_examples=times(100, 300))
 @example([2**64 - 1, -(2**63), 1, 1.0, True, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 1e16, "\u2028\0\U0010ffff"])
 def test_json_data_comes_back_as_it_was(value: Any) -> None:
     assert exactly(loaded(ANY, stored(ANY, value))) == exactly(value)

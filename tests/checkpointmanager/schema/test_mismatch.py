@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import pickle
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,8 +16,6 @@ from checkpointmanager import (
     CheckpointManager,
     CheckpointTooNew,
     CorruptCheckpoint,
-    Event,
-    EventKind,
     MemoryStore,
     Outcome,
     Schema,
@@ -257,29 +253,6 @@ def test_no_text_of_any_error_gets_out(make: Callable[[], Exception]) -> None:
     assert type(error.__cause__).__name__ == type(make()).__name__
     assert traceback.extract_tb(error.__cause__.__traceback__ if error.__cause__ else None)[-1].name == "fail"
     assert SECRET not in everything_shown(error)
-
-
-def test_it_survives_pickling() -> None:
-    error = mismatch(CheckpointManager(written(), PROGRAMS["another type"][0]).get_checkpoint, "a")
-    back = pickle.loads(pickle.dumps(error))
-
-    assert type(back) is SchemaMismatch
-    assert (str(back), vars(back)) == (str(error), vars(error))
-
-
-def test_an_event_of_its_own_is_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    events: list[Event] = []
-    manager = CheckpointManager(written(), PROGRAMS["a migration that quotes"][0], on_event=events.append)
-
-    with caplog.at_level(logging.DEBUG):
-        error = mismatch(manager.get_checkpoint, "a")
-
-    assert [(event.kind, event.key, event.path, event.reason) for event in events] == [
-        (EventKind.SCHEMA_MISMATCH, "a", error.path, None)
-    ]
-    assert error.detail in events[0].detail
-    assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    assert SECRET not in caplog.text + repr(events)
 
 
 @pytest.mark.parametrize("name", [name for name, program in PROGRAMS.items() if program[0].version == 1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from dataclasses import FrozenInstanceError, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -131,16 +131,6 @@ def test_what_is_missing_has_its_default_and_every_object_its_own(cls: Any) -> N
     assert one == other == cls(name="a")
     if isinstance(one.sizes, list):
         assert one.sizes is not other.sizes
-
-
-def test_a_frozen_object_is_frozen() -> None:
-    value = loaded(Schema("Object", type=Slotted), b'{"name":"a"}')
-    with pytest.raises(FrozenInstanceError):
-        value.name = "b"
-
-
-def test_a_class_with_an_init_of_its_own_is_built_by_it() -> None:
-    assert loaded(Schema("Object", type=OwnInit), b'{"name":"A"}').name == "a"
 
 
 @dataclass

@@ -234,7 +234,3 @@ def test_versions_that_make_no_sense_are_refused(version: Any, readable_by: Any,
 def test_a_type_and_a_pair_of_functions_exclude_each_other(given: Any) -> None:
     with pytest.raises(TypeError, match="either type=, or encode= and decode= together"):
         Schema("Lease", **given)
-
-
-def test_a_schema_shows_what_it_is() -> None:
-    assert repr(Schema("Lease", 3, readable_by=2, type=A)) == "Schema('Lease', version=3, readable_by=2)"

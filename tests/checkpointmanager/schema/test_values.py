@@ -14,7 +14,7 @@ from uuid import UUID
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpointmanager import Schema, SchemaMismatch
@@ -173,11 +173,11 @@ VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
 
 @pytest.mark.parametrize(("cls", "values"), VALUES, ids=[str(cls).split("checkpointmanager.")[-1] for cls, _ in VALUES])
 def test_a_value_comes_back_as_it_was(cls: Any, values: st.SearchStrategy[Any]) -> None:
-    """59 types, 50 values of each."""
+    """59 types, 30 values of each."""
     schema = Schema("Value", type=cls)
 
     @given(values)
-    @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=30)
     def round_trip(value: Any) -> None:
         data = stored(schema, value)
         back = loaded(schema, data)
@@ -227,13 +227,11 @@ def test_an_integer_is_read_as_the_float_that_is_declared() -> None:
     assert exactly(loaded(Schema("F", type=float), b"3")) == "3.0"
 
 
-@given(text)
-@settings(max_examples=300)
-def test_what_is_read_is_written_the_same(plain: str) -> None:
-    data = orjson.dumps(plain)
-    for cls in AGENT_TYPES:
-        with suppress(SchemaMismatch):  # text that is no spelling of a value
-            assert stored(Schema("Value", type=cls), loaded(Schema("Value", type=cls), data)) == data
+@given(text, st.sampled_from(list(AGENT_TYPES)))
+def test_what_is_read_is_written_the_same(plain: str, cls: Any) -> None:
+    data, schema = orjson.dumps(plain), Schema("Value", type=cls)
+    with suppress(SchemaMismatch):  # text that is no spelling of a value
+        assert stored(schema, loaded(schema, data)) == data
 
 
 PAGE = Path(__file__).parents[3] / "tools" / "docs" / "guides" / "schemas.md"

@@ -79,9 +79,9 @@ def test_it_is_in_doubt_if_the_moment_before_the_other_owner_is_compacted(
     def act(other: Manager) -> None:
         for number in range(3):
             other.create_checkpoint("a", 70 + number)
-        written = etcd.get(f"{prefix}/a.json")
-        assert written
-        etcd.compact(written.mod_revision)
+        newest = etcd.get(f"{prefix}/a.json")
+        assert newest
+        etcd.compact(newest.mod_revision)
 
     taking_over(Fate.ANSWER_LOST, Fate.LOST, act=act)
     with pytest.raises(CheckpointWriteFailed) as failure:

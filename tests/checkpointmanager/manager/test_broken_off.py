@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from unittest import mock
 
 import pytest
 
@@ -80,14 +78,3 @@ def test_a_change_that_breaks_off_at_any_step_holds_nothing_afterwards(
     with pytest.raises(CorruptCheckpoint):
         manager.get_checkpoint("a")
     assert [event.kind for event in events] == [EventKind.DAMAGE]
-
-
-def test_the_reported_wait_for_locks_runs_from_the_first_to_the_last(store: Refusing) -> None:
-    clock = itertools.count(1000.0, 3.0)
-    metrics = mock.Mock()
-    manager = CheckpointManager(store, metrics=metrics)
-
-    with mock.patch("time.perf_counter", side_effect=clock):
-        manager.create_checkpoint("a", 1)
-
-    metrics.waited.assert_called_once_with("memory:", 3.0)
