@@ -12,7 +12,7 @@ from .. import targets
 from ..findings import damage
 from ..findings.damage import stated_key
 from ..findings.diagnosis import GUESS, PROVED, Diagnosis, diagnose
-from ..findings.examine import Circumstances, examine_path
+from ..findings.examine import examine_path
 from ..findings.finding import Finding, State, Subject
 from ..findings.problem import Severity
 from ..findings.remedies import Remedy, for_checkpoint, for_kubelet, for_unreadable, for_unverified_driver
@@ -43,8 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not given and directory:
         return _offer(directory, arguments)
     target = targets.one(arguments.targets, arguments.directory)
-    circumstances = Circumstances(named=True, kubelet_version=arguments.kubelet_version, content=True)
-    found = examine_path(target.path, circumstances)
+    found = examine_path(target.path, content=True, kubelet_version=arguments.kubelet_version)
     diagnosis = _diagnosis(target, found)
     remedies = _remedies(target, found, diagnosis)
     subject = subject_at(found)

@@ -12,7 +12,7 @@ from typing import Any
 from checkpointmanager.format import SearchBudget, boot_id, describe_error
 
 from .. import exitcodes
-from ..findings.examine import Circumstances, unreadable
+from ..findings.examine import unreadable
 from ..findings.finding import Finding, State, listed
 from ..findings.scan import Scan
 from ..findings.summary import BOOTS, SEARCH_COST, boot_word
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _findings(path: str, kubelet_version: str | None, closed: set[str]) -> Iterator[Finding]:
     try:
-        yield from Scan(path, Circumstances(kubelet_version=kubelet_version, content=True)).findings()
+        yield from Scan(path, content=True, kubelet_version=kubelet_version).findings()
     except OSError as error:
         print(f"checkpoint-verify: {phrases.shown(path)}: {describe_error(error)}", file=sys.stderr)
         closed.add(path)

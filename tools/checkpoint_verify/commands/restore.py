@@ -24,7 +24,7 @@ from checkpointmanager.format import (
 from .. import bundle, targets
 from ..etcd import SCHEME
 from ..exitcodes import UsageError
-from ..findings.examine import Circumstances, examine_path
+from ..findings.examine import examine_path
 from ..findings.finding import Finding, State
 from ..findings.scan import Scan
 from ..screens import phrases
@@ -41,7 +41,7 @@ EXAMPLES = """\
 
 A FILE may also be a previous generation or a copy in quarantine. A whole restore changes only what the backup has.
 """
-_CONTENT = Circumstances(named=True, content=True)
+
 _REPLACED = cast(Reason, "replaced")  # the word in a copy's name: what it holds need not be damaged
 
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("the bundle was made with --redact, so it has no data to restore")
         target = targets.one(arguments.targets[:1], arguments.directory)
         directory = target.directory
-        chosen = [_step(target, examine_path(arguments.targets[1], _CONTENT))]
+        chosen = [_step(target, examine_path(arguments.targets[1], content=True))]
     else:
         raise UsageError("give a KEY and a FILE, or one backup and with -d the directory that it goes to")
     refuse_what_is_not_ours(directory)
@@ -84,7 +84,7 @@ def _whole(source: str, directory: str | None) -> tuple[str, list[tuple[Step, by
     if bundle.is_redacted(source):
         raise UsageError("the bundle was made with --redact, so it has no data to restore")
     chosen = []
-    for found in Scan(source, Circumstances(content=True)).findings():
+    for found in Scan(source, content=True).findings():
         if found.kubelet is None and found.key:
             target = Target(os.path.join(directory, found.key + SUFFIX), found.key)
             chosen.append(_step(target, found))
@@ -116,13 +116,9 @@ def _step(target: Target, source: Finding) -> tuple[Step, bytes]:
         return step, b""
     if step.found.header and step.found.header.kind != header.kind:
         step.leave(f"{source.path} is of kind {header.kind}, not {step.found.header.kind}")
-    elif step.found.state is State.GOOD and _holds(target, blob):
+    elif step.found.state is State.GOOD and examine_path(target.path, content=True).blob == blob:
         step.action, step.detail = "good", "it holds exactly this already"
     return step, blob
-
-
-def _holds(target: Target, blob: bytes) -> bool:
-    return examine_path(target.path, _CONTENT).blob == blob
 
 
 def put_back(store: Store, step: Step, blob: bytes) -> None:

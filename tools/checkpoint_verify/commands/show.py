@@ -11,7 +11,7 @@ from checkpointmanager.format import Header, boot_id, encode_key
 
 from .. import targets
 from ..findings import damage
-from ..findings.examine import Circumstances, examine_path
+from ..findings.examine import examine_path
 from ..findings.finding import Finding, State
 from ..findings.summary import boot_word
 from ..registry import KubeletFile, claims_in
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     target = targets.one(arguments.targets, arguments.directory)
     path = target.previous if arguments.previous else target.path
-    found = examine_path(path, Circumstances(named=True, kubelet_version=arguments.kubelet_version, content=True))
+    found = examine_path(path, content=True, kubelet_version=arguments.kubelet_version)
     if found.state is State.UNREADABLE:
         print(f"checkpoint-verify: {phrases.shown(path)}: {found.detail}", file=sys.stderr)
     elif arguments.raw:

@@ -41,6 +41,10 @@ class LockState:
     pids: tuple[int, ...] = ()
     owner: LockOwner | None = None
 
+    @property
+    def may_be_held(self) -> bool:
+        return self.held in (Held.HELD, Held.UNKNOWN)
+
     def __str__(self) -> str:
         who = phrases.shown(str(self.owner)) if self.owner else "a process that left no name"
         if self.held is Held.HELD:
@@ -115,7 +119,6 @@ def _sees_all() -> bool:
 
 
 _READ, _WRITE, _ENTER = 4, 2, 1
-
 ROOT = 0
 
 
@@ -129,22 +132,16 @@ class AgentUser(NamedTuple):
         return f"user {self.uid}"
 
 
-def agent_user(directory: str | int) -> AgentUser:
-    """The owner of the directory (a path or a descriptor); if that is root, the owner of its lock file.
+def agent_user(directory: str) -> AgentUser:
+    """The owner of the directory; if that is root, the owner of its lock file.
 
     A volume that Kubernetes gives to a group belongs to root, although the agent that uses it does not run as root.
     """
     status = os.stat(directory)
     if status.st_uid == ROOT:
         with suppress(OSError):
-            status = _lock_status(directory)
+            status = os.lstat(os.path.join(directory, LOCK))
     return AgentUser(status.st_uid, status.st_gid)
-
-
-def _lock_status(directory: str | int) -> os.stat_result:
-    if isinstance(directory, int):
-        return os.stat(LOCK, dir_fd=directory, follow_symlinks=False)
-    return os.lstat(os.path.join(directory, LOCK))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from checkpointmanager.format import Repair
 from ..registry import KubeletFile
 from ..screens import phrases
 from ..targets import Target
-from .agent import Held, agent_user, lock_of, refusal_of_file
+from .agent import agent_user, lock_of, refusal_of_file
 from .damage import UNRECOGNISED
 from .examine import examine_path
 from .finding import Finding
@@ -47,7 +47,7 @@ def for_checkpoint(target: Target, found: Finding, cure: Repair | None, other_pa
 
 def _preparations(target: Target) -> Iterator[Remedy]:
     lock = lock_of(target.directory)
-    if lock.held in (Held.HELD, Held.UNKNOWN):
+    if lock.may_be_held:
         yield Remedy(f"Stop the agent first; the lock is {lock}.", is_preparation=True)
 
 

@@ -26,6 +26,7 @@ KUBELET_NAMES = (DRA, CPU, MEMORY, DEVICES, *POD_KINDS, HEALTH)  # each kind is 
 DEVICE_PLUGINS = "device-plugins"  # the folder below kubelet's in which the file DEVICES is
 NVIDIA_NAME = "checkpoint.json"
 _NVIDIA_FOLDER = ".nvidia.com"  # gpu.nvidia.com, compute-domain.nvidia.com
+KNOWN_NAMES = frozenset({*KUBELET_NAMES, NVIDIA_NAME})
 
 
 def kind_at(path: str) -> str:
