@@ -20,9 +20,10 @@ from ..findings.summary import summary_of
 from ..registry import subject_at
 from ..screens import phrases
 from ..screens.documents import finding_document, print_document, problem_document, subject_document
+from ..screens.report import STATE_STYLES
 from ..screens.screen import BAD, FAINT, ODD, STRONG, Screen, screen
 from ..targets import Target
-from .show import STATE_STYLES, header_pairs, kubelet_pairs, print_claims, print_spot
+from .show import header_pairs, kubelet_pairs, print_claims, print_spot
 
 HELP = "explain what happened to a damaged file, and what you can do"
 EXAMPLES = """\
@@ -35,7 +36,6 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="+", metavar="KEY|FILE|DIR", help="a key (see -d), a file, or a directory")
     targets.add_directory(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -37,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     targets.add_directory(parser)
     parser.add_argument("--previous", action="store_true", help="compare with the previous generation")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -30,7 +30,7 @@ from ..findings.scan import Scan
 from ..screens import phrases
 from ..targets import Target
 from .change import Change, add_consent
-from .steps import Step, read_back, step_for
+from .steps import Step, read_back
 
 HELP = "put back a checkpoint from a file, or all of a backup (needs the lock)"
 EXAMPLES = """\
@@ -102,7 +102,7 @@ def _step(target: Target, source: Finding) -> tuple[Step, bytes]:
     """What to do with the content of a file, and the bytes; exactly repaired if they are damaged."""
     if not target.key:
         raise UsageError(f"{phrases.shown(target.path)} is not the file of a key")
-    step = step_for(target, "restored", f"from {source.path}")
+    step = Step(target, examine_path(target.path), action="restored", detail=f"from {source.path}")
     blob = source.blob
     if source.state is State.DAMAGED and (cure := repair(blob)):
         blob, step.detail = cure.blob, f"from {source.path}, repaired exactly"
@@ -117,7 +117,7 @@ def _step(target: Target, source: Finding) -> tuple[Step, bytes]:
     if step.found.header and step.found.header.kind != header.kind:
         step.leave(f"{source.path} is of kind {header.kind}, not {step.found.header.kind}")
     elif step.found.state is State.GOOD and examine_path(target.path, content=True).blob == blob:
-        step.action, step.detail = "good", "it holds exactly this already"
+        step.decide("good", "it holds exactly this already")
     return step, blob
 
 
@@ -132,11 +132,11 @@ def put_back(store: Store, step: Step, blob: bytes) -> None:
         store.check_owner([key])
         current, highest = _present(store, key)
         if current == blob:
-            step.action, step.detail = "good", "it holds exactly this already"
+            step.decide("good", "it holds exactly this already")
             return
         header, data = open_any(blob)
-        stated = header.generation
-        if stated <= highest:
+        stated = header
+        if header.generation <= highest:
             header = header._replace(generation=highest + 1)
             blob = seal(header, data)
         if header.generation > MAX_GENERATION:
@@ -144,8 +144,9 @@ def put_back(store: Store, step: Step, blob: bytes) -> None:
         replaces = Replaces.ABSENT if current is None else _replaces(current)
         _keep(store, step, replaces)
         _commit(store, Put(key, blob, header.generation, replaces))
-    written = f"generation {stated}, written {header.written:%Y-%m-%d %H:%M:%S} UTC"
-    step.detail = f"{written}, as generation {header.generation}" if stated != header.generation else written
+    step.detail = phrases.generation(stated)
+    if header is not stated:
+        step.detail += f", as generation {header.generation}"
     read_back(step)
 
 
@@ -156,7 +157,7 @@ def take_away(store: Store, step: Step) -> None:
         store.check_owner([key])
         current, highest = _present(store, key)
         if current is None:
-            step.action, step.detail = "good", "there is no such checkpoint"
+            step.decide("good", "there is no such checkpoint")
             return
         _keep(store, step, Replaces.WHOLE)
         _commit(store, Remove(key, min(highest + 1, MAX_GENERATION)))

@@ -118,8 +118,7 @@ def orphan(previous: Finding) -> Problem:
     """A previous generation whose checkpoint is not there."""
     header = previous.header
     assert header
-    left = f"generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC"
-    detail = f"only the previous generation of {previous.key} is there: {left}"
+    detail = f"only the previous generation of {previous.key} is there: {phrases.generation(header)}"
     meaning = "The file of its checkpoint was deleted by hand, or lost"
     current = os.path.join(os.path.dirname(previous.path), previous.key + SUFFIX)
     step = f"{phrases.command('restore', current)} {phrases.quoted(previous.path)}"

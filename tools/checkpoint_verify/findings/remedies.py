@@ -70,11 +70,7 @@ def _choices(target: Target, found: Finding, cure: Repair | None, other_path: st
         rename = f"mv -n {phrases.quoted(target.path)} {phrases.quoted(other_path)}"
         yield Remedy("Rename the file back, if it was renamed by mistake.", (rename,))
     if previous and previous.header:
-        header = previous.header
-        what = (
-            f"Go back to generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC; "
-            "everything written after it is lost."
-        )
+        what = f"Go back to {phrases.generation(previous.header)}; everything written after it is lost."
         commands = ("show --previous", "repair --rollback")
         yield Remedy(what, tuple(phrases.command(command, target.path) for command in commands))
         return

@@ -172,6 +172,20 @@ def damaged(form: str, reason: str, detail: str, expected: int | None = None, ac
     return Judgement(Verdict.DAMAGED, form, reason, detail, wanted, found, loads=False)
 
 
+def undecodable(
+    form: str, problem: str, minor: int, expected: int | None = None, actual: int | None = None
+) -> Judgement:
+    """Kubelet cannot decode the file, or the text inside it."""
+    detail = f"Kubelet {version_name(minor)} cannot decode this file: {problem}."
+    return damaged(form, "wrong-shape", detail, expected, actual)
+
+
+def corrupted(form: str, what: str, minor: int, expected: int, actual: int) -> Judgement:
+    """Kubelet refuses the file, because a part of it does not match the checksum."""
+    detail = f"Kubelet {version_name(minor)} refuses this file as corrupted: {what} does not match its checksum."
+    return damaged(form, "checksum-mismatch", detail, expected, actual)
+
+
 def unknown(form: str, detail: str, actual: int | None = None, loads: bool | None = None) -> Judgement:
     """The form is recognised, but its checksum cannot be verified."""
     found = "" if actual is None else str(actual)
