@@ -15,6 +15,7 @@ from typing import Any
 from checkpointmanager import Reason
 from checkpointmanager.format import MAX_SEARCH_BYTES, Repair, generation_in, legible_data
 
+from ..etcd import SCHEME
 from ..screens import phrases
 from . import damage
 from .damage import UNRECOGNISED, Flip, Spot, looks_ours
@@ -103,7 +104,7 @@ def _exactly_mended(cure: Repair | None, flip: Flip | None) -> Diagnosis | None:
 
 def _in_etcd(found: Finding) -> Diagnosis | None:
     """No disk, power loss or full file system changes a value in etcd."""
-    if not found.path.startswith("etcd://"):
+    if not found.path.startswith(SCHEME):
         return None
     cause = "Another program wrote this: etcd returns exactly the bytes that were put into it."
     return Diagnosis(cause, LIKELY, [phrases.sentence(found.detail)])

@@ -13,6 +13,7 @@ from enum import StrEnum
 from checkpointmanager import Reason
 from checkpointmanager.format import JOURNAL, LOCK, SUFFIX, describe_error
 
+from ..etcd import SCHEME
 from ..registry import KUBELET_NAMES, NO_CHECKSUM
 from ..screens import phrases
 from .damage import UNRECOGNISED
@@ -66,7 +67,7 @@ def problems_of(finding: Finding) -> list[Problem]:
     """The problems of a file; none if it is good and nothing about it is odd."""
     if finding.state is State.DAMAGED:
         meaning = _MEANINGS.get(finding.reason, "It cannot be trusted")
-        if finding.reason in (Reason.EMPTY, Reason.NUL_FILLED) and finding.path.startswith("etcd://"):
+        if finding.reason in (Reason.EMPTY, Reason.NUL_FILLED) and finding.path.startswith(SCHEME):
             meaning = "Another program wrote it: etcd returns exactly the bytes that were put into it"
         if finding.kubelet:
             meaning = finding.kubelet.consequence.now
@@ -153,7 +154,7 @@ def nothing_found(path: str) -> Problem:
     detail = f"no <key>.json of a checkpoint, no {LOCK}, none of kubelet's {', '.join(KUBELET_NAMES)}"
     meaning = "Either nothing was ever written here, or this is the wrong directory"
     step = phrases.command("--find", os.path.dirname(os.path.abspath(path)))
-    if path.startswith("etcd://"):
+    if path.startswith(SCHEME):
         step = "check the prefix"
     return Problem(Severity.UNSEEN, path, "", NOTHING_FOUND, detail, meaning, step)
 

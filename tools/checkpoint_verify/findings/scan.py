@@ -19,7 +19,7 @@ from checkpointmanager.format import JOURNAL, LOCK, PREVIOUS, QUARANTINE, SUFFIX
 from ..registry import DEVICE_PLUGINS, KNOWN_NAMES, KUBELET_NAMES, kind_at
 from ..screens import phrases
 from . import disk
-from .agent import AgentUser, Held, LockState, agent_user, lock_state, refusals_of
+from .agent import AgentUser, Held, LockState, agent_user, lock_of, refusals_of
 from .examine import PAUSE_SECONDS, Among, Circumstances, examine, examine_path, key_of, stands_in_a_place, unreadable
 from .finding import Finding, State
 from .journal import Waiting, waiting_in
@@ -76,7 +76,7 @@ class Scan:
             names.checkpoints = sorted({*names.checkpoints, *(name + SUFFIX for name in self.journal.names)})
             names.previous = sorted({*names.previous, *(PREVIOUS + name for name in self.journal.names)})
         self.of_kubelet = not names.ours and self._is_kubelets(names)
-        self.lock = lock_state(folder)
+        self.lock = lock_of(self.path)
         self.user = agent_user(self.path)
         self.foreign = names.foreign
         mounted = disk.mounted_in(folder)
@@ -89,7 +89,7 @@ class Scan:
             ours = ours or found.header is not None
             yield found
         if ours:
-            refusals = refusals_of(self.path, folder, self.user)
+            refusals = refusals_of(self.path, self.user)
             self.refusals += map(tolerated, refusals) if self.lock.held is Held.HELD else refusals
         self._look_at_previous(folder, names)
         self.temps = [name for name in names.temps if self._is_left_over(name, folder)]

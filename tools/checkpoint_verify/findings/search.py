@@ -40,18 +40,12 @@ class Search:
     def __str__(self) -> str:
         """A sentence: what was searched, and what was skipped on purpose."""
         where = f"searched {phrases.count(self.searched, 'directory', 'directories')} in {phrases.shown(self.parent)}"
-        return "; ".join((where, *self.notes))
-
-    @property
-    def notes(self) -> list[str]:
-        """What was skipped on purpose."""
-        sentences = []
         if self.mounts:
-            some = ", ".join(map(phrases.shown, self.mounts[:3])) + (" and more" if len(self.mounts) > 3 else "")
-            sentences.append(f"{phrases.count(len(self.mounts), 'mount')} other than local disks skipped ({some})")
+            mounts = phrases.count(len(self.mounts), "mount")
+            where += f"; {mounts} other than local disks skipped ({phrases.some(self.mounts)})"
         if self.layers:
-            sentences.append(f"{phrases.count(self.layers, 'folder')} of image layers skipped")
-        return sentences
+            where += f"; {phrases.count(self.layers, 'folder')} of image layers skipped"
+        return where
 
 
 def search(parent: str, step: Callable[[], object] = lambda: None) -> Search:

@@ -6,6 +6,7 @@ import errno
 import re
 from collections.abc import Sequence
 
+from ..etcd import SCHEME
 from ..findings.agent import Held
 from ..findings.damage import UNRECOGNISED
 from ..findings.finding import TOO_NEW, Finding, State
@@ -209,7 +210,7 @@ def _summary(summary: Summary) -> list[tuple[str, str]]:
     states, scan = summary.states, summary.scan
     this, earlier, unknown = summary.boots_counted()
     sizes = f"{phrases.size(summary.octets)}, the largest {phrases.size(summary.largest)}" if summary.files else ""
-    no_temps = "" if summary.path.startswith("etcd://") else "none"  # etcd has no such files
+    no_temps = "" if summary.path.startswith(SCHEME) else "none"  # etcd has no such files
     boots = [f"{this:,} from this one", f"{earlier:,} from an earlier one", f"{unknown:,} unknown"]
     return [
         ("checkpoints", ", ".join(f"{number:,} {state}" for state, number in states.items() if number) or "none"),
