@@ -12,11 +12,9 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from checkpointmanager.format import LOCK, PREVIOUS, QUARANTINE, SUFFIX, LockOwner, decode_key, key_in
+from checkpointmanager.format import LOCK, PREVIOUS, QUARANTINE, SUFFIX, decode_key, key_in
 
 from .exitcodes import UsageError
-from .findings import agent
-from .findings.agent import Held, LockState
 
 SCHEME = "etcd://"
 _FILE = re.compile(rf"/(?:[^/]+{re.escape(SUFFIX)}|{re.escape(PREVIOUS)}[^/]+|{re.escape(QUARANTINE)}(?:/[^/]*)?)/?$")
@@ -87,18 +85,8 @@ def copy(word: str) -> None:
                 with open(path, "xb", opener=_private) as file:
                     file.write(blob)
                 os.utime(path, (0, 0))  # no time at all: that of the copy would be taken for that of the writing
-                if name == LOCK:
-                    _note_owner(path, blob)
     finally:
         store.close()
-
-
-def _note_owner(path: str, text: bytes) -> None:
-    """In etcd a lock that exists is held: etcd deletes it with its owner's lease."""
-    owner = LockOwner.parse(text)
-    status = os.stat(path)
-    pids = (owner.pid,) if owner else ()
-    agent.elsewhere[status.st_dev, status.st_ino] = LockState(Held.HELD, pids, owner)
 
 
 def _credentials() -> dict[str, Any]:

@@ -17,10 +17,7 @@ import orjson
 from checkpointmanager.format import (
     PREVIOUS,
     SUFFIX,
-    Damaged,
-    Header,
     SearchBudget,
-    TooNew,
     decode_key,
     legible_data,
     open_sealed,
@@ -34,6 +31,7 @@ from .findings.finding import Finding, State, Subject
 from .kubelet import (
     DEVICE_PLUGINS,
     DRA,
+    KNOWN_NAMES,
     KUBELET_NAMES,
     NEWEST,
     NO_CHECKSUM,
@@ -48,20 +46,22 @@ from .kubelet import (
 
 __all__ = [
     "DEVICE_PLUGINS",
+    "KNOWN_NAMES",
     "KUBELET_NAMES",
     "NEWEST_KUBELET",
+    "NEWEST_VERSIONS",
     "NO_CHECKSUM",
     "KubeletFile",
     "Verdict",
     "claims_in",
     "inspect",
     "kind_at",
-    "newest_version",
     "parse_version",
     "subject_at",
 ]
 
 NEWEST_KUBELET = version_name(NEWEST)
+NEWEST_VERSIONS = {schema.kind: schema.version for schema in (CLAIMS, POD_CONFIGS)}  # that this installation reads
 BY_PREVIOUS = "as of the generation before"
 BY_DAMAGED = "by its damaged bytes"
 _KIND = re.compile(rb'"kind":"([A-Za-z]+)"')
@@ -69,36 +69,21 @@ _VERSIONS = re.compile(rb'"version":(\d{1,9}),"readable_by":(\d{1,9})')
 _MEMBERS = {name: re.compile(rb'"' + name.encode() + rb'":"([^"\\]{1,253})"') for name in ("claim_name", "namespace")}
 
 
-def newest_version(kind: str) -> int | None:
-    """The newest version of a kind that this installation reads; None if the kind is unknown here."""
-    return {schema.kind: schema.version for schema in (CLAIMS, POD_CONFIGS)}.get(kind)
-
-
-def _of_checkpoint(header: Header, data: bytes | memoryview) -> Subject | None:
-    """The subject of a whole checkpoint; None if its kind is unknown, or the data does not fit its schema."""
-    try:
-        if header.kind == CLAIMS.kind:
-            return _of_claim(CLAIMS.decode(data, header.version, header.readable_by)[0])
-        if header.kind == POD_CONFIGS.kind:
-            return _of_pod(header.key, POD_CONFIGS.decode(data, header.version, header.readable_by)[0])
-    except Exception:  # noqa: BLE001 - data that does not fit is shown without a subject, and judged elsewhere
-        return None
-    return None
-
-
 def subject_at(found: Finding, budget: SearchBudget | None = None) -> Subject | None:
     """The subject of a finding's file, from the best source. `budget` limits the search for a flipped bit."""
     if not found.key or found.kubelet:
         return None
     path, folder = found.path, found.path.rpartition("/")[0] or "."
-    blob = found.blob or (b"" if found.state is State.UNREADABLE else _read(path))  # it may be on a dead mount
+    blob = found.blob or (b"" if found.state is State.UNREADABLE else disk.blob_of(path))  # it may be on a dead mount
     whole = _of_whole(blob, found.key)
     if whole or found.state is State.GOOD:
         return whole
     if (cure := repair(blob, budget)) and (mended := _of_whole(cure.blob, found.key)):
         return mended
-    if path.endswith(found.key + SUFFIX) and (before := _of_whole(_read(f"{folder}/{PREVIOUS}{found.key}"), found.key)):
-        return replace(before, source=BY_PREVIOUS)
+    if path.endswith(found.key + SUFFIX):
+        before = _of_whole(disk.blob_of(f"{folder}/{PREVIOUS}{found.key}"), found.key)
+        if before:
+            return replace(before, source=BY_PREVIOUS)
     guess = _of_damaged(blob, found.key)
     return replace(guess, source=BY_DAMAGED) if guess else None
 
@@ -140,11 +125,16 @@ def _of_pod(key: str, pod: PodConfig) -> Subject:
 
 
 def _of_whole(blob: bytes, key: str) -> Subject | None:
+    """The subject of a whole checkpoint; None if its kind is unknown, or the data does not fit its schema."""
     try:
         header, data = open_sealed(blob, decode_key(key) or "")
-    except (Damaged, TooNew):
+        if header.kind == CLAIMS.kind:
+            return _of_claim(CLAIMS.decode(data, header.version, header.readable_by)[0])
+        if header.kind == POD_CONFIGS.kind:
+            return _of_pod(header.key, POD_CONFIGS.decode(data, header.version, header.readable_by)[0])
+    except Exception:  # noqa: BLE001 - what does not fit is shown without a subject, and judged elsewhere
         return None
-    return _of_checkpoint(header, data)
+    return None
 
 
 def _of_damaged(blob: bytes, key: str) -> Subject | None:
@@ -158,13 +148,6 @@ def _of_damaged(blob: bytes, key: str) -> Subject | None:
     except Exception:  # noqa: BLE001 - it is damaged: anything may be wrong with it
         found = {name: match[1].decode("utf-8", "replace") for name, p in _MEMBERS.items() if (match := p.search(blob))}
     return Subject((f"{found['namespace']}/{found['claim_name']}",)) if len(found) == len(_MEMBERS) else None
-
-
-def _read(path: str) -> bytes:
-    try:
-        return disk.look(path).blob
-    except (OSError, disk.NotAFile, disk.TooLarge):
-        return b""
 
 
 def _kubelet_claims(claims: Any) -> Iterator[tuple[str, Subject]]:

@@ -22,7 +22,6 @@ from checkpointmanager.format import PREVIOUS, SUFFIX, decode_key
 
 from . import bundle, etcd
 from .exitcodes import UsageError
-from .findings import agent
 from .findings.examine import key_at, key_of
 from .registry import DEVICE_PLUGINS, KUBELET_NAMES
 
@@ -119,7 +118,6 @@ def mirrored(arguments: argparse.Namespace) -> Iterator[None]:
             yield
         finally:
             os.chdir(before)
-            agent.elsewhere.clear()
 
 
 def _words(arguments: argparse.Namespace) -> list[str]:

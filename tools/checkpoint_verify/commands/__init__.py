@@ -67,12 +67,13 @@ def build_parser() -> argparse.ArgumentParser:
         subparser = subparsers.add_parser(
             name,
             help=module.HELP,
-            description=_sentence((module.__doc__ or "").partition(": ")[2]),
+            description=phrases.sentence((module.__doc__ or "").partition(": ")[2]),
             epilog=f"examples:\n{module.EXAMPLES}\n{_EXIT_CODES}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(subparser)
         if name not in CHANGING:
+            subparser.add_argument("--json", action="store_true", help="print one JSON document")
             subparser.add_argument(
                 "--kubelet-version",
                 metavar="VERSION",
@@ -107,10 +108,6 @@ def run(argv: list[str]) -> int:
         print(f"checkpoint-verify {arguments.command}: {phrases.shown(str(error))}", file=sys.stderr)
         return exitcodes.COULD_NOT_LOOK
     return code
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _kubelet_version(text: str) -> str:

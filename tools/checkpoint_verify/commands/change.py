@@ -16,7 +16,7 @@ from checkpointmanager.format import KEPT, KEPT_BYTES, QUARANTINE
 
 from .. import exitcodes
 from ..etcd import SCHEME
-from ..findings.agent import Held, lock_of
+from ..findings.agent import lock_of
 from ..findings.finding import State
 from ..findings.problem import MANY
 from ..findings.quarantine import copies_in, is_needed
@@ -114,7 +114,7 @@ class Change:
         shown.say(self._verdict())
         _print_steps(self.steps, shown, planned=self.is_plan)
         lock = lock_of(self.directory)
-        if self.is_plan and self.changes and lock.held in (Held.HELD, Held.UNKNOWN):
+        if self.is_plan and self.changes and lock.may_be_held:
             shown.say((f"Stop the agent first: the lock is {lock}", ODD))
         if command := self.next_command():
             shown.line(f"next  {command}")

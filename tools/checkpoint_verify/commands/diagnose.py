@@ -12,7 +12,7 @@ from .. import targets
 from ..findings import damage
 from ..findings.damage import stated_key
 from ..findings.diagnosis import GUESS, PROVED, Diagnosis, diagnose
-from ..findings.examine import Circumstances, examine_path
+from ..findings.examine import examine_path
 from ..findings.finding import Finding, State, Subject
 from ..findings.problem import Severity
 from ..findings.remedies import Remedy, for_checkpoint, for_kubelet, for_unreadable, for_unverified_driver
@@ -20,9 +20,10 @@ from ..findings.summary import summary_of
 from ..registry import subject_at
 from ..screens import phrases
 from ..screens.documents import finding_document, print_document, problem_document, subject_document
+from ..screens.report import STATE_STYLES
 from ..screens.screen import BAD, FAINT, ODD, STRONG, Screen, screen
 from ..targets import Target
-from .show import STATE_STYLES, header_pairs, kubelet_pairs, print_claims, print_spot
+from .show import header_pairs, kubelet_pairs, print_claims, print_spot
 
 HELP = "explain what happened to a damaged file, and what you can do"
 EXAMPLES = """\
@@ -35,7 +36,6 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="+", metavar="KEY|FILE|DIR", help="a key (see -d), a file, or a directory")
     targets.add_directory(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,8 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not given and directory:
         return _offer(directory, arguments)
     target = targets.one(arguments.targets, arguments.directory)
-    circumstances = Circumstances(named=True, kubelet_version=arguments.kubelet_version, content=True)
-    found = examine_path(target.path, circumstances)
+    found = examine_path(target.path, content=True, kubelet_version=arguments.kubelet_version)
     diagnosis = _diagnosis(target, found)
     remedies = _remedies(target, found, diagnosis)
     subject = subject_at(found)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .. import exitcodes, targets
 from ..exitcodes import UsageError
-from ..findings.examine import Circumstances, examine_path
+from ..findings.examine import examine_path
 from ..findings.finding import Finding, State
 from ..screens import phrases
 from ..screens.documents import finding_document, print_document
@@ -37,13 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     targets.add_directory(parser)
     parser.add_argument("--previous", action="store_true", help="compare with the previous generation")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    before, after = _two(arguments)
-    circumstances = Circumstances(named=True, kubelet_version=arguments.kubelet_version, content=True)
-    found = [examine_path(before.path, circumstances), examine_path(after.path, circumstances)]
+
+    found = [examine_path(one.path, content=True, kubelet_version=arguments.kubelet_version) for one in _two(arguments)]
     code = exitcodes.worst([one.exit_code for one in found])
     comparable = all(one.header or (one.kubelet and one.data is not None) for one in found)
     changes = list(differences(_document(found[0]), _document(found[1]))) if comparable else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,14 +11,15 @@ from typing import Any
 from checkpointmanager.format import SearchBudget, boot_id, describe_error
 
 from .. import exitcodes
-from ..findings.examine import Circumstances, unreadable
-from ..findings.finding import Finding, State, listed
+from ..findings.examine import unreadable
+from ..findings.finding import Finding, State
 from ..findings.scan import Scan
 from ..findings.summary import BOOTS, SEARCH_COST, boot_word
 from ..registry import subject_at
 from ..screens import phrases
 from ..screens.documents import path_members, print_document, subject_document
-from ..screens.screen import BAD, FAINT, ODD, Screen, screen
+from ..screens.report import STATE_STYLES
+from ..screens.screen import FAINT, Screen, complain, screen
 
 HELP = "print a table of all checkpoints"
 EXAMPLES = """\
@@ -33,7 +33,7 @@ _WITH_SUBJECT = ("key", "claim", "pods", "devices", *_HEADINGS[1:])
 _NUMBERS = ("version", "gen", "age", "size")
 _SPARE = ("size", "boot", "kind", "version", "pods", "gen", "devices", "age", "claim")  # dropped in this order
 _STATES = [state.value for state in State if state is not State.FOREIGN]
-_STYLES = {State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
+_STYLES = STATE_STYLES | {State.GOOD: ""}
 
 
 Row = dict[str, Any]  # one row of the table, and one entry of the document
@@ -59,7 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--boot", choices=BOOTS, help="only those written in this boot, in an earlier one, or in an unknown one"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -86,9 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _findings(path: str, kubelet_version: str | None, closed: set[str]) -> Iterator[Finding]:
     try:
-        yield from Scan(path, Circumstances(kubelet_version=kubelet_version, content=True)).findings()
+        yield from Scan(path, content=True, kubelet_version=kubelet_version).findings()
     except OSError as error:
-        print(f"checkpoint-verify: {phrases.shown(path)}: {describe_error(error)}", file=sys.stderr)
+        complain(path, describe_error(error))
         closed.add(path)
         yield unreadable(path, error)
 
@@ -134,9 +133,9 @@ def _cell(row: Row, heading: str) -> str | tuple[str, str]:
     subject = row["subject"] or {"claims": (), "pods": (), "devices": (), "source": ""}
     match heading:
         case "claim":
-            return (listed(subject["claims"]) + (" ?" if subject["source"] else "")) or "-"
+            return (phrases.some(subject["claims"]) + (" ?" if subject["source"] else "")) or "-"
         case "pods" | "devices":
-            return listed(subject[heading]) or "-"
+            return phrases.some(subject[heading]) or "-"
         case "kind":
             return phrases.shown(row["kind"]) or "-"
         case "version":
@@ -149,5 +148,5 @@ def _cell(row: Row, heading: str) -> str | tuple[str, str]:
             return phrases.size(row["bytes"])
         case "state":
             state = f"{row['state']} ({row['reason']})" if row["state"] is State.DAMAGED else row["state"].value
-            return "unverified" if row["state"] is State.UNKNOWN else state, _STYLES.get(row["state"], "")
+            return "unverified" if row["state"] is State.UNKNOWN else state, _STYLES[row["state"]]
     return str(row[heading])

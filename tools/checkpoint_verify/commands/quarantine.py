@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,13 +13,13 @@ from .. import exitcodes
 from ..etcd import SCHEME
 from ..exitcodes import UsageError
 from ..findings.examine import examine_path
-from ..findings.finding import Finding, State, Subject, listed
+from ..findings.finding import Finding, State, Subject
 from ..findings.quarantine import Copy, copies_in, copy_at, is_needed, present
 from ..findings.summary import SEARCH_COST
 from ..registry import subject_at
 from ..screens import phrases
-from ..screens.documents import path_members, print_document, subject_document
-from ..screens.screen import FAINT, Screen, screen
+from ..screens.documents import in_utc, path_members, print_document, subject_document
+from ..screens.screen import FAINT, Screen, complain, screen
 from ..targets import Target, add_directory
 from .change import Change, add_consent
 from .steps import Step
@@ -44,7 +43,7 @@ _COMMANDS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb, help_text in _COMMANDS.items():
-        sub = verbs.add_parser(verb, help=help_text, description=f"{help_text[:1].upper()}{help_text[1:]}.")
+        sub = verbs.add_parser(verb, help=help_text, description=f"{phrases.sentence(help_text)}.")
         sub.formatter_class = argparse.RawDescriptionHelpFormatter
         own = [line for line in EXAMPLES.splitlines() if f"quarantine {verb}" in line]
         sub.epilog = "\n".join(["examples:", *own])
@@ -71,7 +70,7 @@ def _list(arguments: argparse.Namespace) -> int:
         try:
             found += copies_in(path)
         except OSError as error:
-            print(f"checkpoint-verify: {phrases.shown(path)}: {describe_error(error)}", file=sys.stderr)
+            complain(path, describe_error(error))
             code = exitcodes.COULD_NOT_LOOK
     budget = SearchBudget(SEARCH_COST)
     rows = [(copy, present(copy), subject_at(examine_path(copy.path), budget)) for copy in found]
@@ -87,7 +86,7 @@ def _print_list(rows: list[tuple[Copy, Finding | None, Subject | None]], screen:
     cells = [
         (
             phrases.shown(os.path.basename(copy.path)),
-            (listed(subject.claims) if subject else "") or "-",
+            (phrases.some(subject.claims) if subject else "") or "-",
             phrases.age((now - copy.time).total_seconds()),
             phrases.size(copy.size),
             _now(current),
@@ -149,7 +148,7 @@ def _now(found: Finding | None) -> str:
 def _document(copy: Copy, current: Finding | None, subject: Subject | None) -> dict[str, Any]:
     return path_members(copy.path) | {
         "key": copy.key,
-        "time": copy.time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "time": in_utc(copy.time),
         "reason": copy.reason,
         "bytes": copy.size,
         "now": current.state if current else "gone",

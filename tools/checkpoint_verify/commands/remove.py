@@ -7,10 +7,11 @@ import errno
 
 from .. import targets
 from ..exitcodes import UsageError
+from ..findings.examine import examine_path
 from ..targets import Target
 from .change import Change, add_consent
 from .restore import refuse_what_is_not_ours, take_away
-from .steps import Step, step_for
+from .steps import Step
 
 HELP = "remove checkpoints (needs the lock)"
 EXAMPLES = """\
@@ -40,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _step(target: Target) -> Step:
     if not target.key:
         raise UsageError(f"{target.path} is not the file of a key")
-    step = step_for(target, "removed", "the agent starts this key from scratch")
+    detail = "the agent starts this key from scratch"
+    step = Step(target, examine_path(target.path), action="removed", detail=detail)
     if step.found.errno == errno.ENOENT:
-        step.action, step.detail = "good", "there is no such checkpoint"
+        step.decide("good", "there is no such checkpoint")
     return step

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 
 from checkpointmanager import ANY_KIND, CheckpointManager, Outcome, Reason, RecoveryPlan, Store
-from checkpointmanager.format import LOCK, SUFFIX, Damaged, TooNew, open_any
+from checkpointmanager.format import JOURNAL, LOCK, SUFFIX, Damaged, TooNew, open_any
 
 from .. import targets
 from ..etcd import SCHEME
@@ -17,15 +17,15 @@ from ..findings import disk
 from ..findings.agent import AgentUser
 from ..findings.damage import looks_ours
 from ..findings.examine import examine_path
-from ..findings.finding import State
-from ..findings.journal import waiting_in
+from ..findings.finding import Finding, State
+from ..findings.journal import Waiting, waiting_in
 from ..findings.scan import Scan
 from ..screens import phrases
 from ..screens.screen import progress
 from ..targets import Target
 from .change import MANY_CHANGES, Change, add_consent
 from .restore import put_back, take_away
-from .steps import Blocked, Count, Step, each_step, finish, owned_store, read_back
+from .steps import Blocked, Count, Step, each_step, owned_store, read_back
 
 HELP = "repair damaged checkpoints, finish a journal (needs the lock)"
 EXAMPLES = """\
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         return change.carry_out(change.on_store(drop))
     consent = {"rollback": arguments.rollback, "discard": arguments.discard}
-    damaged = [step for step in steps if not step.action and _can_be_worked_on(step)]
+    damaged = [step for step in steps if not step.action and _needs_a_plan(step)]
     if damaged:
         try:
             with progress("planning", MANY_CHANGES) as count:
@@ -117,7 +117,7 @@ def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
         scan = Scan(directory)
         found = list(scan.findings())
         damaged = [f for f in found if f.state in (State.DAMAGED, State.UNREADABLE)]
-        steps = [finish(scan.journal)] if scan.journal else []
+        steps = [_finish(scan.journal)] if scan.journal else []
         steps += [Step(Target(f.path, "" if f.kubelet else f.key), f) for f in damaged]
     else:
         directory = given[0].directory
@@ -131,32 +131,33 @@ def _steps(arguments: argparse.Namespace) -> tuple[str, list[Step]]:
     return directory, steps
 
 
-def _can_be_worked_on(step: Step) -> bool:
+def _finish(journal: Waiting) -> Step:
+    """The step that an owner makes when it opens and closes the directory."""
+    path = os.path.join(journal.directory, JOURNAL)
+    return Step(Target(path, ""), Finding(path, State.GOOD), action="finished", detail=str(journal))
+
+
+def _needs_a_plan(step: Step) -> bool:
+    """True for a damaged checkpoint of ours; for anything else the step is decided here."""
     found = step.found
     if found.state is State.GOOD:
-        step.action, step.detail = "good", "nothing to repair"
+        step.decide("good", "nothing to repair")
     elif found.state is State.TOO_NEW:
-        step.action, step.detail = "good", "nothing to repair; a newer program wrote it and can read it"
+        step.decide("good", "nothing to repair; a newer program wrote it and can read it")
     elif found.state is State.UNKNOWN:
-        step.action, step.detail = "left", "not verified, but not known to be damaged"
+        step.decide("left", "not verified, but not known to be damaged")
     elif found.kubelet:
         whose = "kubelet's" if found.kubelet.of_kubelet else "a driver's"
-        step.action, step.detail = (
-            "left",
-            f"{whose} own file, for which no repair can be proved; run checkpoint-verify diagnose on it",
-        )
+        why = f"{whose} own file, for which no repair can be proved; run checkpoint-verify diagnose on it"
+        step.decide("left", why)
     elif found.state is State.UNREADABLE:
-        step.action, step.detail, step.failed = "left", found.detail, True
+        step.leave(found.detail)
     elif found.reason == Reason.NOT_A_FILE:
-        step.action = "left"
-        step.detail = f"{found.detail}; move it away first: {phrases.move_away(found.path)}"
+        step.decide("left", f"{found.detail}; move it away first: {phrases.move_away(found.path)}")
     elif not _is_ours(step.target):
-        step.action, step.detail = (
-            "left",
-            "nothing shows that it was a checkpoint; other programs' files are not repaired",
-        )
+        step.decide("left", "nothing shows that it was a checkpoint; other programs' files are not repaired")
     elif not step.target.key or os.path.basename(step.target.path) != step.target.key + SUFFIX:
-        step.action, step.detail = "left", "not the file of a key; only <key>.json is repaired"
+        step.decide("left", "not the file of a key; only <key>.json is repaired")
     else:
         return True
     return False
@@ -166,10 +167,7 @@ def _is_ours(target: Target) -> bool:
     """True for a file in a directory that an agent has opened, and for one that still looks like a checkpoint."""
     if target.directory.startswith(SCHEME) or os.path.lexists(os.path.join(target.directory, LOCK)):
         return True
-    try:
-        return looks_ours(disk.look(target.path).blob)
-    except (OSError, disk.NotAFile, disk.TooLarge):
-        return False
+    return looks_ours(disk.blob_of(target.path))
 
 
 def _plan(directory: str, steps: Sequence[Step], count: Count, *, rollback: bool, discard: bool) -> None:
@@ -209,12 +207,12 @@ def _foresee_drop(step: Step) -> None:
     """Plan to drop the change of a key that is in the journal and not yet in its file."""
     journal = waiting_in(step.target.directory)
     if journal is None or step.target.key not in journal.names:
-        step.action, step.detail = "good", "no change of this key waits in a journal"
+        step.decide("good", "no change of this key waits in a journal")
         return
     exists = os.path.lexists(step.target.path)
     is_removed = step.found.errno == errno.ENOENT
     if not step.found.waits and not (is_removed and exists):
-        step.action, step.detail = "good", "its file has the newest change already; --drop cannot take that back"
+        step.decide("good", "its file has the newest change already; --drop cannot take that back")
         return
     try:
         header = open_any(_raw(step))[0] if exists else None
@@ -223,7 +221,7 @@ def _foresee_drop(step: Step) -> None:
         return
     what = "a removal" if is_removed else f"generation {step.found.header.generation if step.found.header else '?'}"
     back = f"generation {header.generation} comes back" if header else "the checkpoint will be gone"
-    step.action, step.detail = "dropped", f"{what} waits in the journal; without it {back}"
+    step.decide("dropped", f"{what} waits in the journal; without it {back}")
 
 
 def _foresee(step: Step, plan: RecoveryPlan, *, rollback: bool, discard: bool) -> None:

@@ -24,13 +24,13 @@ from checkpointmanager.format import (
 from .. import bundle, targets
 from ..etcd import SCHEME
 from ..exitcodes import UsageError
-from ..findings.examine import Circumstances, examine_path
+from ..findings.examine import examine_path
 from ..findings.finding import Finding, State
 from ..findings.scan import Scan
 from ..screens import phrases
 from ..targets import Target
 from .change import Change, add_consent
-from .steps import Step, read_back, step_for
+from .steps import Step, read_back
 
 HELP = "put back a checkpoint from a file, or all of a backup (needs the lock)"
 EXAMPLES = """\
@@ -41,7 +41,7 @@ EXAMPLES = """\
 
 A FILE may also be a previous generation or a copy in quarantine. A whole restore changes only what the backup has.
 """
-_CONTENT = Circumstances(named=True, content=True)
+
 _REPLACED = cast(Reason, "replaced")  # the word in a copy's name: what it holds need not be damaged
 
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("the bundle was made with --redact, so it has no data to restore")
         target = targets.one(arguments.targets[:1], arguments.directory)
         directory = target.directory
-        chosen = [_step(target, examine_path(arguments.targets[1], _CONTENT))]
+        chosen = [_step(target, examine_path(arguments.targets[1], content=True))]
     else:
         raise UsageError("give a KEY and a FILE, or one backup and with -d the directory that it goes to")
     refuse_what_is_not_ours(directory)
@@ -84,7 +84,7 @@ def _whole(source: str, directory: str | None) -> tuple[str, list[tuple[Step, by
     if bundle.is_redacted(source):
         raise UsageError("the bundle was made with --redact, so it has no data to restore")
     chosen = []
-    for found in Scan(source, Circumstances(content=True)).findings():
+    for found in Scan(source, content=True).findings():
         if found.kubelet is None and found.key:
             target = Target(os.path.join(directory, found.key + SUFFIX), found.key)
             chosen.append(_step(target, found))
@@ -102,7 +102,7 @@ def _step(target: Target, source: Finding) -> tuple[Step, bytes]:
     """What to do with the content of a file, and the bytes; exactly repaired if they are damaged."""
     if not target.key:
         raise UsageError(f"{phrases.shown(target.path)} is not the file of a key")
-    step = step_for(target, "restored", f"from {source.path}")
+    step = Step(target, examine_path(target.path), action="restored", detail=f"from {source.path}")
     blob = source.blob
     if source.state is State.DAMAGED and (cure := repair(blob)):
         blob, step.detail = cure.blob, f"from {source.path}, repaired exactly"
@@ -116,13 +116,9 @@ def _step(target: Target, source: Finding) -> tuple[Step, bytes]:
         return step, b""
     if step.found.header and step.found.header.kind != header.kind:
         step.leave(f"{source.path} is of kind {header.kind}, not {step.found.header.kind}")
-    elif step.found.state is State.GOOD and _holds(target, blob):
-        step.action, step.detail = "good", "it holds exactly this already"
+    elif step.found.state is State.GOOD and examine_path(target.path, content=True).blob == blob:
+        step.decide("good", "it holds exactly this already")
     return step, blob
-
-
-def _holds(target: Target, blob: bytes) -> bool:
-    return examine_path(target.path, _CONTENT).blob == blob
 
 
 def put_back(store: Store, step: Step, blob: bytes) -> None:
@@ -136,11 +132,11 @@ def put_back(store: Store, step: Step, blob: bytes) -> None:
         store.check_owner([key])
         current, highest = _present(store, key)
         if current == blob:
-            step.action, step.detail = "good", "it holds exactly this already"
+            step.decide("good", "it holds exactly this already")
             return
         header, data = open_any(blob)
-        stated = header.generation
-        if stated <= highest:
+        stated = header
+        if header.generation <= highest:
             header = header._replace(generation=highest + 1)
             blob = seal(header, data)
         if header.generation > MAX_GENERATION:
@@ -148,8 +144,9 @@ def put_back(store: Store, step: Step, blob: bytes) -> None:
         replaces = Replaces.ABSENT if current is None else _replaces(current)
         _keep(store, step, replaces)
         _commit(store, Put(key, blob, header.generation, replaces))
-    written = f"generation {stated}, written {header.written:%Y-%m-%d %H:%M:%S} UTC"
-    step.detail = f"{written}, as generation {header.generation}" if stated != header.generation else written
+    step.detail = phrases.generation(stated)
+    if header is not stated:
+        step.detail += f", as generation {header.generation}"
     read_back(step)
 
 
@@ -160,7 +157,7 @@ def take_away(store: Store, step: Step) -> None:
         store.check_owner([key])
         current, highest = _present(store, key)
         if current is None:
-            step.action, step.detail = "good", "there is no such checkpoint"
+            step.decide("good", "there is no such checkpoint")
             return
         _keep(store, step, Replaces.WHOLE)
         _commit(store, Remove(key, min(highest + 1, MAX_GENERATION)))

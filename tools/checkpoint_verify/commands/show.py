@@ -11,14 +11,14 @@ from checkpointmanager.format import Header, boot_id, encode_key
 
 from .. import targets
 from ..findings import damage
-from ..findings.examine import Circumstances, examine_path
+from ..findings.examine import examine_path
 from ..findings.finding import Finding, State
 from ..findings.summary import boot_word
 from ..registry import KubeletFile, claims_in
 from ..screens import phrases
 from ..screens.documents import finding_document, print_document
-from ..screens.report import loads_in, verdict_word
-from ..screens.screen import BAD, FAINT, FINE, ODD, STRONG, Screen, screen
+from ..screens.report import STATE_STYLES, loads_in, verdict_word
+from ..screens.screen import BAD, FAINT, ODD, STRONG, Screen, complain, screen
 
 HELP = "print one checkpoint, header and data"
 EXAMPLES = """\
@@ -28,7 +28,6 @@ EXAMPLES = """\
 """
 AFTER_BYTES = 2000  # shown after the damaged place
 CLAIMS_SHOWN = 20
-STATE_STYLES = {State.GOOD: FINE, State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,15 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     targets.add_directory(parser)
     parser.add_argument("--previous", action="store_true", help="show the previous generation")
     parser.add_argument("--raw", action="store_true", help="copy the bytes to standard output, unchanged")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     target = targets.one(arguments.targets, arguments.directory)
     path = target.previous if arguments.previous else target.path
-    found = examine_path(path, Circumstances(named=True, kubelet_version=arguments.kubelet_version, content=True))
+    found = examine_path(path, content=True, kubelet_version=arguments.kubelet_version)
     if found.state is State.UNREADABLE:
-        print(f"checkpoint-verify: {phrases.shown(path)}: {found.detail}", file=sys.stderr)
+        complain(path, found.detail)
     elif arguments.raw:
         _copy(found)
     elif arguments.json:
@@ -105,10 +103,7 @@ def header_pairs(header: Header, *, waits: bool = False) -> list[tuple[str, str]
         ("key", encode_key(header.key)),
         ("kind", f"{header.kind}, version {header.version}, readable by version {header.readable_by} and later"),
         ("generation", f"{header.generation:,}"),
-        (
-            "written",
-            f"{header.written:%Y-%m-%d %H:%M:%S} UTC, {age} ago, in {boot} boot".replace("this", "the current"),
-        ),
+        ("written", f"{phrases.moment(header.written)}, {age} ago, in {boot} boot".replace("this", "the current")),
         ("waits", "in the journal; the agent's next start puts it in its file" if waits else ""),
     ]
 

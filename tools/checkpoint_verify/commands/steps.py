@@ -5,20 +5,17 @@ Root acts as the agent's user, so that new files look as if the agent had made t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from checkpointmanager import CheckpointError, DirectoryLocked, FileStore, RecoveryPlan, Store
-from checkpointmanager.format import JOURNAL
 
 from .. import bundle
 from ..etcd import SCHEME, place_in, refresh
 from ..findings.agent import AgentUser, Held, LockState, acting_as_agent, lock_of
 from ..findings.examine import examine_path
 from ..findings.finding import Finding, State
-from ..findings.journal import Waiting
 from ..targets import Target
 
 Count = Callable[[], None]  # called after each step
@@ -57,20 +54,12 @@ class Step:
         """True if the file was changed, or will be."""
         return self.action not in ("left", "good", "stays")
 
+    def decide(self, action: str, detail: str) -> None:
+        self.action, self.detail = action, detail
+
     def leave(self, why: str, errno: int = 0) -> None:
         """Record that the file stays as it is, and why."""
         self.action, self.failed, self.detail, self.errno = "left", True, why, errno
-
-
-def step_for(target: Target, action: str, detail: str) -> Step:
-    """A step about a file as it is now."""
-    return Step(target, examine_path(target.path), action=action, detail=detail)
-
-
-def finish(journal: Waiting) -> Step:
-    """The step that an owner makes when it opens and closes the directory."""
-    path = os.path.join(journal.directory, JOURNAL)
-    return Step(Target(path, ""), Finding(path, State.GOOD), action="finished", detail=str(journal))
 
 
 def each_step(steps: Sequence[Step], work: Callable[[Step], None], count: Count) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from .. import exitcodes
 from ..findings.search import search
@@ -11,7 +10,7 @@ from ..findings.summary import summaries_of_search, summary_of
 from ..screens import prometheus
 from ..screens.documents import print_document, verify_document
 from ..screens.report import print_report
-from ..screens.screen import FAINT, progress, screen
+from ..screens.screen import FAINT, complain, progress, screen
 
 HELP = "check directories and files (the default)"
 EXAMPLES = """\
@@ -31,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--find", action="store_true", help="search PATH and everything below it for state, and check what is found"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document (README.md describes it)")
     parser.add_argument("--quiet", "-q", action="store_true", help="print nothing; only set the exit code")
     parser.add_argument("--all", action="store_true", help="show every problem, even if many are of the same kind")
     parser.add_argument("--strict", action="store_true", help="count warnings as damage")
@@ -70,6 +68,6 @@ def _write_metrics(path: str, text: str) -> int:
         with prometheus.replaced(path, 0o644) as file:
             file.write(text)
     except OSError as error:
-        print(f"checkpoint-verify: {path}: could not write the metrics: {error.strerror}", file=sys.stderr)
+        complain(path, f"could not write the metrics: {error.strerror}")
         return exitcodes.COULD_NOT_LOOK
     return exitcodes.GOOD

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from checkpointmanager.format import LOCK, MAX_LOCK_TEXT_BYTES, LockOwner
 
+from ..etcd import SCHEME
 from ..screens import phrases
 from . import disk
 from .problem import Problem, Severity
@@ -41,6 +42,10 @@ class LockState:
     pids: tuple[int, ...] = ()
     owner: LockOwner | None = None
 
+    @property
+    def may_be_held(self) -> bool:
+        return self.held in (Held.HELD, Held.UNKNOWN)
+
     def __str__(self) -> str:
         who = phrases.shown(str(self.owner)) if self.owner else "a process that left no name"
         if self.held is Held.HELD:
@@ -54,43 +59,20 @@ class LockState:
         return "no lock file"
 
 
-elsewhere: dict[tuple[int, int], LockState] = {}  # by device and inode: locks outside the kernel, such as etcd's
-
-
-def lock_state(folder: int) -> LockState:
-    """The lock of an open directory. Takes no lock itself, so it never blocks an agent."""
+def lock_of(directory: str) -> LockState:
+    """The lock of a directory. Takes no lock itself, so it never blocks an agent."""
+    path = os.path.join(directory, LOCK)
     try:
-        status = os.stat(LOCK, dir_fd=folder, follow_symlinks=False)
+        status = os.lstat(path)
     except OSError:
         return LockState(Held.ABSENT)
-    if known := elsewhere.get((status.st_dev, status.st_ino)):
-        return known
-    owner = _owner_in(folder) if stat.S_ISREG(status.st_mode) else None
+    owner = LockOwner.parse(disk.blob_of(path)[:MAX_LOCK_TEXT_BYTES])
+    if directory.startswith(SCHEME):  # a lock that exists is held: etcd deletes it with its owner's lease
+        return LockState(Held.HELD, (owner.pid,) if owner else (), owner)
     pids = _pids_with_lock_on(status, owner)
     if pids:
         return LockState(Held.HELD, pids, owner)
     return LockState(Held.FREE if pids is not None and _sees_all() else Held.UNKNOWN, (), owner)
-
-
-def lock_of(directory: str) -> LockState:
-    try:
-        descriptor = disk.open_folder(directory)
-    except OSError:
-        return LockState(Held.ABSENT)
-    try:
-        return lock_state(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _owner_in(folder: int) -> LockOwner | None:
-    with suppress(OSError):
-        descriptor = os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        try:
-            return LockOwner.parse(os.read(descriptor, MAX_LOCK_TEXT_BYTES))
-        finally:
-            os.close(descriptor)
-    return None
 
 
 def _pids_with_lock_on(status: os.stat_result, owner: LockOwner | None) -> tuple[int, ...] | None:
@@ -115,7 +97,6 @@ def _sees_all() -> bool:
 
 
 _READ, _WRITE, _ENTER = 4, 2, 1
-
 ROOT = 0
 
 
@@ -129,22 +110,16 @@ class AgentUser(NamedTuple):
         return f"user {self.uid}"
 
 
-def agent_user(directory: str | int) -> AgentUser:
-    """The owner of the directory (a path or a descriptor); if that is root, the owner of its lock file.
+def agent_user(directory: str) -> AgentUser:
+    """The owner of the directory; if that is root, the owner of its lock file.
 
     A volume that Kubernetes gives to a group belongs to root, although the agent that uses it does not run as root.
     """
     status = os.stat(directory)
     if status.st_uid == ROOT:
         with suppress(OSError):
-            status = _lock_status(directory)
+            status = os.lstat(os.path.join(directory, LOCK))
     return AgentUser(status.st_uid, status.st_gid)
-
-
-def _lock_status(directory: str | int) -> os.stat_result:
-    if isinstance(directory, int):
-        return os.stat(LOCK, dir_fd=directory, follow_symlinks=False)
-    return os.lstat(os.path.join(directory, LOCK))
 
 
 @contextmanager
@@ -168,9 +143,9 @@ def acting_as_agent(directory: str) -> Iterator[AgentUser | None]:
         os.setgroups(groups)
 
 
-def refusals_of(path: str, folder: int, user: AgentUser) -> Iterator[Problem]:
+def refusals_of(path: str, user: AgentUser) -> Iterator[Problem]:
     """What prevents the agent from opening the directory."""
-    status = os.fstat(folder)
+    status = os.stat(path)
     if status.st_mode & stat.S_IWOTH:
         detail = f"every user can write to it (mode {stat.S_IMODE(status.st_mode):04o})"
         meaning = "The agent refuses to open this directory, unless it was configured to allow that"
@@ -180,8 +155,8 @@ def refusals_of(path: str, folder: int, user: AgentUser) -> Iterator[Problem]:
         meaning = "The agent cannot open this directory, so it does not start"
         yield _refusal(path, "no-access", detail, meaning, _mend(status, user, "u+rwx"))
     with suppress(OSError):
-        lock = os.stat(LOCK, dir_fd=folder, follow_symlinks=False)
         place = os.path.join(path, LOCK)
+        lock = os.lstat(place)
         if not stat.S_ISREG(lock.st_mode):
             detail = "something other than a file has the name of the lock file"
             meaning = "The agent refuses to open this directory"

@@ -15,7 +15,6 @@ from ..screens.phrases import shown
 HEX_ROW = 16
 HEX_ROWS_AROUND = 2
 DEEPEST_INDENT = 24  # levels; deeper nesting, perhaps without end, stays in that column
-BLOCKS = (4096, 512)  # the bytes that disks and file systems write in one piece, larger first
 _LOST_BLOCK = re.compile(rb"\0{64,}")
 UNRECOGNISED = "unrecognised"  # a whole document of another program
 
@@ -71,14 +70,6 @@ def damaged_spot(blob: bytes, flip: Flip | None) -> Spot | None:
     if 0 < line < len(blob) and blob[line - 2 : line] == b"}\n" and not _is_json(blob):
         return Spot(line, len(blob) - line, "the checkpoint ends here; other bytes follow")
     return _where_json_breaks(blob)
-
-
-def boundary(offset: int) -> str:
-    """A phrase if blocks of a disk or file system end at this offset, otherwise ""."""
-    for size in BLOCKS:
-        if offset and offset % size == 0:
-            return f"exactly at a block boundary ({offset // size} × {size} bytes)"
-    return ""
 
 
 def hex_context(blob: bytes, spot: Spot) -> list[str]:

@@ -15,11 +15,13 @@ from typing import Any
 from checkpointmanager import Reason
 from checkpointmanager.format import MAX_SEARCH_BYTES, Repair, generation_in, legible_data
 
+from ..etcd import SCHEME
 from ..screens import phrases
 from . import damage
 from .damage import UNRECOGNISED, Flip, Spot, looks_ours
-from .finding import Finding, State
+from .finding import TOO_NEW, Finding
 
+BLOCKS = (4096, 512)  # the bytes that disks and file systems write in one piece, larger first
 PROVED, LIKELY, GUESS = "proved", "likely", "a guess"
 LATER_SECONDS = 2.0  # a file modified this much later than its header says was changed after it was written
 
@@ -36,54 +38,50 @@ class Diagnosis:
     unverified_data: Any = None  # what can still be parsed of the data; nothing vouches for it
 
 
+_NO_SEARCH = {  # reasons that are the cause
+    TOO_NEW: "A newer program wrote this file. It is not damaged.",
+    UNRECOGNISED: "This was never a checkpoint: a user or another program put it here.",
+    Reason.NOT_A_FILE: "A user or another program put something else in the file's place.",
+}
+
+
 def diagnose(found: Finding, other_path: str) -> Diagnosis:
     """The most likely cause. The tests are tried in turn, the most certain first.
 
     `other_path` is the path of the key that the file's header names, if that is not its own.
     """
+    if cause := _NO_SEARCH.get(found.reason):
+        return Diagnosis(cause, PROVED, [phrases.sentence(found.detail)])
     blob = found.blob
-    if found.state is State.TOO_NEW:
-        return Diagnosis("A newer program wrote this file. It is not damaged.", PROVED, [_sentence(found.detail)])
-    if found.reason == UNRECOGNISED:
-        return Diagnosis(
-            "This was never a checkpoint: a user or another program put it here.", PROVED, [_sentence(found.detail)]
-        )
-    if found.reason == Reason.NOT_A_FILE:
-        return Diagnosis(
-            "A user or another program put something else in the file's place.", PROVED, [_sentence(found.detail)]
-        )
     cure, flip = damage.mended(blob)
+    spot = damage.damaged_spot(blob, flip)
     diagnosis = (
         _written_so(found, other_path)
         or _exactly_mended(cure, flip)
         or _in_etcd(found)
         or _empty(blob)
         or _nul_filled(blob)
-        or _lost_block(blob)
+        or _lost_block(spot)
         or _edited(blob)
-        or _truncated(blob)
-        or _overwritten(blob)
+        or _truncated(blob, spot)
+        or _overwritten(blob, spot)
     )
     diagnosis.cure = cure
-    diagnosis.spot = damage.damaged_spot(blob, flip)
+    diagnosis.spot = spot
     diagnosis.unverified_data = None if cure else legible_data(blob)
     diagnosis.evidence += _circumstances(found)
     return diagnosis
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _written_so(found: Finding, other_path: str) -> Diagnosis | None:
     """If the checksum holds, the bytes are as they were written: wrong from the start, or meant for another place."""
     if found.reason == Reason.WRONG_KEY:
         there = "still there" if os.path.lexists(other_path) else "no longer in this directory"
-        evidence = [_sentence(found.detail), f"The checkpoint of that key is {there}"]
+        evidence = [phrases.sentence(found.detail), f"The checkpoint of that key is {there}"]
         return Diagnosis("The file was copied or renamed from another key.", PROVED, evidence)
     if found.reason in (Reason.WRONG_SHAPE, Reason.NOT_JSON) and "checksum holds" in found.detail:
         cause = "Another program wrote this: the checksum is right, the content is wrong."
-        return Diagnosis(cause, PROVED, [_sentence(found.detail)])
+        return Diagnosis(cause, PROVED, [phrases.sentence(found.detail)])
     return None
 
 
@@ -92,7 +90,7 @@ def _exactly_mended(cure: Repair | None, flip: Flip | None) -> Diagnosis | None:
         return None
     if flip:
         cause = "A single bit flipped, in memory or on the disk."
-        evidence = [_sentence(str(flip)), "With this bit flipped back, the checksum holds"]
+        evidence = [phrases.sentence(str(flip)), "With this bit flipped back, the checksum holds"]
         return Diagnosis(cause, PROVED, evidence)
     if "reformatted" in cure.finding:
         evidence = ["It has line breaks, spaces or escapes where the library writes none"]
@@ -106,10 +104,10 @@ def _exactly_mended(cure: Repair | None, flip: Flip | None) -> Diagnosis | None:
 
 def _in_etcd(found: Finding) -> Diagnosis | None:
     """No disk, power loss or full file system changes a value in etcd."""
-    if not found.path.startswith("etcd://"):
+    if not found.path.startswith(SCHEME):
         return None
     cause = "Another program wrote this: etcd returns exactly the bytes that were put into it."
-    return Diagnosis(cause, LIKELY, [_sentence(found.detail)])
+    return Diagnosis(cause, LIKELY, [phrases.sentence(found.detail)])
 
 
 def _empty(blob: bytes) -> Diagnosis | None:
@@ -124,21 +122,16 @@ def _nul_filled(blob: bytes) -> Diagnosis | None:
     text = len(blob.rstrip(b"\0"))
     if text == len(blob):
         return None
-    what = f"NUL bytes from offset {text} to the end at {len(blob)}" if text else f"All {len(blob)} bytes are NUL"
-    evidence = [what]
-    if where := damage.boundary(text):
-        evidence.append(f"They begin {where}")
+    evidence = [phrases.sentence(damage.what_is_left(blob)[1]), *_at_boundary("They begin", text)]
     cause = "The machine lost power, or was reset, before the data reached the disk."
     return Diagnosis(cause, LIKELY, evidence)
 
 
-def _lost_block(blob: bytes) -> Diagnosis | None:
-    spot = damage.damaged_spot(blob, None)
+def _lost_block(spot: Spot | None) -> Diagnosis | None:
     if spot is None or not spot.what.startswith("a run of NUL"):
         return None
     evidence = [f"{spot.length} NUL bytes at offset {spot.offset}, with text before and after"]
-    if where := damage.boundary(spot.offset):
-        evidence.append(f"They begin {where}")
+    evidence += _at_boundary("They begin", spot.offset)
     return Diagnosis("A block of the disk was lost, or never written.", LIKELY, evidence)
 
 
@@ -156,21 +149,17 @@ def _edited(blob: bytes) -> Diagnosis | None:
     return Diagnosis("The file was edited, by hand or with a tool such as sed or jq.", LIKELY, evidence)
 
 
-def _truncated(blob: bytes) -> Diagnosis | None:
-    spot = damage.damaged_spot(blob, None)
+def _truncated(blob: bytes, spot: Spot | None) -> Diagnosis | None:
     if spot is None or spot.offset < len(blob):
         return None
     evidence = [f"The document ends after {len(blob)} bytes, before it is complete"]
-    if where := damage.boundary(len(blob)):
-        evidence.append(f"It ends {where}")
-        return Diagnosis("The machine lost power, or the disk was full, while the file was written.", LIKELY, evidence)
-    return Diagnosis(
-        "A copy was interrupted, or a program that writes into files instead of replacing them.", LIKELY, evidence
-    )
+    cause = "A copy was interrupted, or a program that writes into files instead of replacing them."
+    if where := _at_boundary("It ends", len(blob)):
+        cause = "The machine lost power, or the disk was full, while the file was written."
+    return Diagnosis(cause, LIKELY, [*evidence, *where])
 
 
-def _overwritten(blob: bytes) -> Diagnosis:
-    spot = damage.damaged_spot(blob, None)
+def _overwritten(blob: bytes, spot: Spot | None) -> Diagnosis:
     evidence = (
         [f"At offset {spot.offset}: {spot.what}"] if spot else ["The checksum does not show where it was changed"]
     )
@@ -184,6 +173,14 @@ def _overwritten(blob: bytes) -> Diagnosis:
             f"The file is larger than {phrases.size(MAX_SEARCH_BYTES)}, so no search for a single flipped bit was made"
         )
     return Diagnosis("Several bytes were changed: a failing disk or memory, or a stray write.", GUESS, evidence)
+
+
+def _at_boundary(begins: str, offset: int) -> list[str]:
+    """A sentence if blocks of a disk or file system end at this offset."""
+    for size in BLOCKS:
+        if offset and offset % size == 0:
+            return [f"{begins} exactly at a block boundary ({offset // size} × {size} bytes)"]
+    return []
 
 
 def _circumstances(found: Finding) -> list[str]:

@@ -68,6 +68,14 @@ def look(name: str, folder: int | None = None) -> Look:
         os.close(descriptor)
 
 
+def blob_of(path: str) -> bytes:
+    """The bytes of a file; b"" if it cannot be read."""
+    try:
+        return look(path).blob
+    except (OSError, NotAFile, TooLarge):
+        return b""
+
+
 def _refuse_other_than_files(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise NotAFile(what_is(status.st_mode))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 
 import orjson
@@ -34,7 +34,7 @@ from checkpointmanager.format import (
     parse_copy,
 )
 
-from ..registry import KUBELET_NAMES, KubeletFile, Verdict, inspect, newest_version
+from ..registry import KUBELET_NAMES, NEWEST_VERSIONS, KubeletFile, Verdict, inspect
 from ..screens import phrases
 from . import disk
 from .damage import UNRECOGNISED, looks_ours, what_is_left
@@ -68,15 +68,13 @@ class Circumstances:
     mounted: frozenset[str] = frozenset()  # names in the directory that belong to other file systems: never touched
 
 
-NAMED = Circumstances(named=True)
-
-
-def examine_path(path: str, circumstances: Circumstances = NAMED) -> Finding:
+def examine_path(path: str, *, content: bool = False, kubelet_version: str | None = None) -> Finding:
     """Examine a file by its path."""
     try:
-        circumstances = replace(circumstances, journal=waiting_in(os.path.dirname(path) or "."))
+        journal = waiting_in(os.path.dirname(path) or ".")
     except OSError as error:
         return unreadable(path, error)
+    circumstances = Circumstances(named=True, content=content, kubelet_version=kubelet_version, journal=journal)
     found = examine(path, None, circumstances)
     return found or unreadable(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
@@ -119,6 +117,7 @@ def key_at(path: str) -> str:
 def _look(path: str, folder: int | None, circumstances: Circumstances) -> tuple[Finding | None, tuple[int, ...]]:
     """The finding of one look, and the identity of the file that was examined."""
     name = os.path.basename(path)
+    key = key_at(path) if circumstances.named else key_of(name)
     waits: bytes | None = None
     try:
         if name in circumstances.mounted:
@@ -130,14 +129,15 @@ def _look(path: str, folder: int | None, circumstances: Circumstances) -> tuple[
     except FileNotFoundError:
         return None, ()
     except disk.NotAFile as what:
-        return _of_something_else(path, str(what), circumstances), ()
+        return _of_something_else(path, key, str(what), circumstances), ()
     except disk.TooLarge as size:
-        return _damaged(path, key_of(name), Damaged(Reason.TOO_LARGE, str(size))), ()
+        return _damaged(path, key, Damaged(Reason.TOO_LARGE, str(size))), ()
     except OSError as error:
         return unreadable(path, error), ()
-    if is_removal(look.blob, decode_key(key_of(name)) or ""):
+    real_key = decode_key(key) or ""
+    if is_removal(look.blob, real_key):
         return None, ()
-    finding = _judge(look.blob, path, circumstances)
+    finding = _judge(look.blob, path, key, real_key, circumstances)
     finding.status, finding.waits = look.status, waits is not None
     if circumstances.content or finding.waits:
         finding.blob = look.blob
@@ -146,7 +146,7 @@ def _look(path: str, folder: int | None, circumstances: Circumstances) -> tuple[
     return finding, (look.status.st_ino, look.status.st_size, xxh3_64_intdigest(look.blob))
 
 
-def _of_something_else(path: str, what: str, circumstances: Circumstances) -> Finding:
+def _of_something_else(path: str, key: str, what: str, circumstances: Circumstances) -> Finding:
     """A finding for anything but a regular file, which was not opened."""
     name = phrases.base_name(path)
     if not circumstances.named:
@@ -154,13 +154,12 @@ def _of_something_else(path: str, what: str, circumstances: Circumstances) -> Fi
             return unreadable(path, OSError(errno.ELOOP, f"{what}, which is not followed; give the path of its target"))
         if circumstances.among is not Among.CHECKPOINTS and name not in KUBELET_NAMES:
             return Finding(path, State.FOREIGN)
-    return _damaged(path, key_of(name), Damaged(Reason.NOT_A_FILE, f"{what} has its name"))
+    return _damaged(path, key, Damaged(Reason.NOT_A_FILE, f"{what} has its name"))
 
 
-def _judge(blob: bytes, path: str, circumstances: Circumstances) -> Finding:
-    key = key_at(path) if circumstances.named else key_of(os.path.basename(path))
+def _judge(blob: bytes, path: str, key: str, real_key: str, circumstances: Circumstances) -> Finding:
     if checksum_matches(blob):
-        return _judge_sealed(blob, path, key)
+        return _judge_sealed(blob, path, key, real_key)
     if len(blob) > MAX_BYTES:
         detail = f"{len(blob)} bytes, over the limit of {MAX_BYTES}, and not a checkpoint with a matching checksum"
         return _damaged(path, key, Damaged(Reason.TOO_LARGE, detail))
@@ -171,13 +170,7 @@ def _judge(blob: bytes, path: str, circumstances: Circumstances) -> Finding:
             return Finding(path, State.FOREIGN, key=key)
         if not key or circumstances.named or what_is_left(blob)[0] == UNRECOGNISED:
             return _unrecognised(blob, path, key)
-    try:
-        open_sealed(blob, decode_key(key) or "")
-    except Damaged as damage:
-        return _damaged(path, key, damage)
-    except TooNew as newer:
-        return Finding(path, State.TOO_NEW, key=key, reason=TOO_NEW, detail=str(newer))
-    raise AssertionError("a checksum that does not hold cannot be opened")
+    return _judge_sealed(blob, path, key, real_key)  # says why its checksum does not hold
 
 
 def _may_be_foreign(blob: bytes, among: Among) -> bool:
@@ -186,10 +179,10 @@ def _may_be_foreign(blob: bytes, among: Among) -> bool:
     return among is Among.KUBELET
 
 
-def _judge_sealed(blob: bytes, path: str, key: str) -> Finding:
-    """A file whose checksum holds is ours. If its name belongs to no key, the key in its header counts."""
+def _judge_sealed(blob: bytes, path: str, key: str, real_key: str) -> Finding:
+    """A file of ours. If its name belongs to no key, the key in its header counts."""
     try:
-        header, data = open_sealed(blob, decode_key(key) or "") if key else open_any(blob)
+        header, data = open_sealed(blob, real_key) if key else open_any(blob)
         if len(blob) <= PARSED_BYTES:
             orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -209,7 +202,7 @@ def _judge_sealed(blob: bytes, path: str, key: str) -> Finding:
 
 def _beyond_this_installation(header: Header) -> str:
     """Why this installation's agent cannot read a whole checkpoint; "" if it can, or if its kind is unknown."""
-    known = newest_version(header.kind)
+    known = NEWEST_VERSIONS.get(header.kind)
     if known is None or header.readable_by <= known:
         return ""
     return (

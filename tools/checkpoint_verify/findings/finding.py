@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from errno import ENOENT
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from ..registry import KubeletFile
 
 TOO_NEW = "too-new"  # the reason
-_SHOWN = 3  # names of each sort on one line
 
 
 class State(StrEnum):
@@ -50,17 +48,12 @@ class Subject:
 
     def __str__(self) -> str:
         parts = [
-            f"{noun}{'s' if len(values) > 1 else ''} {listed(values)}"
+            f"{noun}{'s' if len(values) > 1 else ''} {phrases.some(values)}"
             for noun, values in (("claim", self.claims), ("pod", self.pods), ("device", self.devices))
             if values
         ]
         parts += [phrases.shown(self.phase)] if self.phase else []
         return ", ".join(parts) + (f" ({self.source})" if self.source else "")
-
-
-def listed(values: Sequence[str]) -> str:
-    more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
-    return ", ".join(map(phrases.shown, values[:_SHOWN])) + more
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ from ..screens import phrases
 from . import disk
 
 _TRIES = 100  # an owner that settles replaces its journal
-_NAMED = 3  # keys that are named on one line
+
 
 _seen: dict[tuple[object, ...], Waiting] = {}  # the journal read last: a command may ask for each of its keys
 
@@ -65,10 +65,8 @@ class Waiting:
 
     def __str__(self) -> str:
         """How many changes of which keys, and since when."""
-        some = ", ".join(map(phrases.shown, self.names[:_NAMED]))
-        more = f" and {len(self.names) - _NAMED:,} more" if len(self.names) > _NAMED else ""
-        since = f", since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.since else ""
-        of = f" of {phrases.count(len(self.names), 'key')} ({some}{more})" if self.names else ""
+        since = f", since {phrases.moment(self.since)}" if self.since else ""
+        of = f" of {phrases.count(len(self.names), 'key')} ({phrases.some(self.names)})" if self.names else ""
         return f"{phrases.count(self.changes, 'change')}{of}{since}"
 
     def content_of(self, name: str) -> bytes | None:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from checkpointmanager import Reason
 from checkpointmanager.format import JOURNAL, LOCK, SUFFIX, describe_error
 
+from ..etcd import SCHEME
 from ..registry import KUBELET_NAMES, NO_CHECKSUM
 from ..screens import phrases
 from .damage import UNRECOGNISED
@@ -66,7 +67,7 @@ def problems_of(finding: Finding) -> list[Problem]:
     """The problems of a file; none if it is good and nothing about it is odd."""
     if finding.state is State.DAMAGED:
         meaning = _MEANINGS.get(finding.reason, "It cannot be trusted")
-        if finding.reason in (Reason.EMPTY, Reason.NUL_FILLED) and finding.path.startswith("etcd://"):
+        if finding.reason in (Reason.EMPTY, Reason.NUL_FILLED) and finding.path.startswith(SCHEME):
             meaning = "Another program wrote it: etcd returns exactly the bytes that were put into it"
         if finding.kubelet:
             meaning = finding.kubelet.consequence.now
@@ -118,8 +119,7 @@ def orphan(previous: Finding) -> Problem:
     """A previous generation whose checkpoint is not there."""
     header = previous.header
     assert header
-    left = f"generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC"
-    detail = f"only the previous generation of {previous.key} is there: {left}"
+    detail = f"only the previous generation of {previous.key} is there: {phrases.generation(header)}"
     meaning = "The file of its checkpoint was deleted by hand, or lost"
     current = os.path.join(os.path.dirname(previous.path), previous.key + SUFFIX)
     step = f"{phrases.command('restore', current)} {phrases.quoted(previous.path)}"
@@ -154,7 +154,7 @@ def nothing_found(path: str) -> Problem:
     detail = f"no <key>.json of a checkpoint, no {LOCK}, none of kubelet's {', '.join(KUBELET_NAMES)}"
     meaning = "Either nothing was ever written here, or this is the wrong directory"
     step = phrases.command("--find", os.path.dirname(os.path.abspath(path)))
-    if path.startswith("etcd://"):
+    if path.startswith(SCHEME):
         step = "check the prefix"
     return Problem(Severity.UNSEEN, path, "", NOTHING_FOUND, detail, meaning, step)
 

@@ -14,7 +14,7 @@ from checkpointmanager.format import Repair
 from ..registry import KubeletFile
 from ..screens import phrases
 from ..targets import Target
-from .agent import Held, agent_user, lock_of, refusal_of_file
+from .agent import agent_user, lock_of, refusal_of_file
 from .damage import UNRECOGNISED
 from .examine import examine_path
 from .finding import Finding
@@ -47,7 +47,7 @@ def for_checkpoint(target: Target, found: Finding, cure: Repair | None, other_pa
 
 def _preparations(target: Target) -> Iterator[Remedy]:
     lock = lock_of(target.directory)
-    if lock.held in (Held.HELD, Held.UNKNOWN):
+    if lock.may_be_held:
         yield Remedy(f"Stop the agent first; the lock is {lock}.", is_preparation=True)
 
 
@@ -70,11 +70,7 @@ def _choices(target: Target, found: Finding, cure: Repair | None, other_path: st
         rename = f"mv -n {phrases.quoted(target.path)} {phrases.quoted(other_path)}"
         yield Remedy("Rename the file back, if it was renamed by mistake.", (rename,))
     if previous and previous.header:
-        header = previous.header
-        what = (
-            f"Go back to generation {header.generation}, written {header.written:%Y-%m-%d %H:%M:%S} UTC; "
-            "everything written after it is lost."
-        )
+        what = f"Go back to {phrases.generation(previous.header)}; everything written after it is lost."
         commands = ("show --previous", "repair --rollback")
         yield Remedy(what, tuple(phrases.command(command, target.path) for command in commands))
         return

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 
 from checkpointmanager.format import JOURNAL, LOCK, PREVIOUS, QUARANTINE, SUFFIX, TEMP, describe_error
 
-from ..registry import DEVICE_PLUGINS, KUBELET_NAMES, kind_at
+from ..registry import DEVICE_PLUGINS, KNOWN_NAMES, KUBELET_NAMES, kind_at
 from ..screens import phrases
 from . import disk
-from .agent import AgentUser, Held, LockState, agent_user, lock_state, refusals_of
+from .agent import AgentUser, Held, LockState, agent_user, lock_of, refusals_of
 from .examine import PAUSE_SECONDS, Among, Circumstances, examine, examine_path, key_of, stands_in_a_place, unreadable
 from .finding import Finding, State
 from .journal import Waiting, waiting_in
@@ -28,14 +28,13 @@ from .problem import Problem, tolerated
 REPLACE_SECONDS = 0.2  # wait this long for a live agent that is replacing a file
 IN_FLIGHT_SECONDS = 60.0  # a write may keep its temp file this long
 
-_ANY = Circumstances()
 _KUBELET_TEMP = re.compile(r"\.\d+")  # names of Go's CreateTemp(dir, ".")
 
 
 class Scan:
     """One look at a directory or a file: its findings and, after the last of them, what else is there."""
 
-    def __init__(self, path: str, circumstances: Circumstances = _ANY) -> None:
+    def __init__(self, path: str, *, content: bool = False, kubelet_version: str | None = None) -> None:
         self.path = path
         self.is_directory = os.path.isdir(path) and not stands_in_a_place(path)
         self.of_kubelet = False
@@ -50,7 +49,7 @@ class Scan:
         self.notes: list[str] = []  # sentences: what was left out, and why
         self.user: AgentUser | None = None  # the owner of a directory of checkpoints
         self.refusals: list[Problem] = []  # why that user's agent will not open it
-        self._circumstances = circumstances
+        self._circumstances = Circumstances(content=content, kubelet_version=kubelet_version)
 
     def findings(self) -> Iterator[Finding]:
         """Every checkpoint and kubelet file, in the order of names. Raises OSError if the path cannot be read."""
@@ -59,7 +58,8 @@ class Scan:
             folder = os.path.dirname(self.path) or "."
             if os.path.lexists(os.path.join(folder, LOCK)):  # no agent opens a copy elsewhere
                 self.user = agent_user(folder)
-            yield examine_path(self.path, replace(self._circumstances, named=True))
+            wanted = self._circumstances
+            yield examine_path(self.path, content=wanted.content, kubelet_version=wanted.kubelet_version)
             return
         descriptor = disk.open_folder(self.path)
         try:
@@ -76,8 +76,8 @@ class Scan:
             names.checkpoints = sorted({*names.checkpoints, *(name + SUFFIX for name in self.journal.names)})
             names.previous = sorted({*names.previous, *(PREVIOUS + name for name in self.journal.names)})
         self.of_kubelet = not names.ours and self._is_kubelets(names)
-        self.lock = lock_state(folder)
-        self.user = agent_user(folder)
+        self.lock = lock_of(self.path)
+        self.user = agent_user(self.path)
         self.foreign = names.foreign
         mounted = disk.mounted_in(folder)
         self._circumstances = replace(
@@ -89,17 +89,17 @@ class Scan:
             ours = ours or found.header is not None
             yield found
         if ours:
-            refusals = refusals_of(self.path, folder, self.user)
+            refusals = refusals_of(self.path, self.user)
             self.refusals += map(tolerated, refusals) if self.lock.held is Held.HELD else refusals
         self._look_at_previous(folder, names)
         self.temps = [name for name in names.temps if self._is_left_over(name, folder)]
 
     def _is_kubelets(self, names: _Names) -> bool:
         well_known = phrases.base_name(self.path) in ("kubelet", DEVICE_PLUGINS)
-        return well_known or any(name in KUBELET_NAMES for name in names.checkpoints)
+        return well_known or not set(KUBELET_NAMES).isdisjoint(names.checkpoints)
 
     def _among(self, names: _Names) -> Among:
-        if self.of_kubelet or any(kind_at(self._place(name)) for name in names.checkpoints if name.endswith(SUFFIX)):
+        if self.of_kubelet or any(map(kind_at, map(self._place, KNOWN_NAMES.intersection(names.checkpoints)))):
             return Among.KUBELET
         return Among.CHECKPOINTS if names.ours else Among.ANYTHING
 
@@ -159,7 +159,7 @@ class Scan:
                 self.torn.append(found)
             if not self._has_current(key_of(name)) and _is_orphan(name, folder):
                 self.orphans.append(found)
-        if self.torn and self.lock.held in (Held.HELD, Held.UNKNOWN):
+        if self.torn and self.lock.may_be_held:
             time.sleep(REPLACE_SECONDS)
             again = [examine(one.path, folder, self._circumstances) for one in self.torn]
             self.torn = [one for one in again if one and one.state not in (State.GOOD, State.TOO_NEW)]
@@ -177,8 +177,7 @@ class Scan:
             return False
         if not stat.S_ISREG(status.st_mode):
             return False
-        maybe_alive = self.lock.held in (Held.HELD, Held.UNKNOWN)
-        return not maybe_alive or time.time() - status.st_mtime > IN_FLIGHT_SECONDS
+        return not self.lock.may_be_held or time.time() - status.st_mtime > IN_FLIGHT_SECONDS
 
     def _count_quarantined(self, folder: int) -> None:
         try:
@@ -238,7 +237,7 @@ def _sort_out(entry: os.DirEntry[str], names: _Names) -> None:
             names.previous.append(name)
         elif name.startswith(TEMP) or _KUBELET_TEMP.fullmatch(name):
             names.temps.append(name)
-    elif name in KUBELET_NAMES or (name.endswith(SUFFIX) and key_of(name)):
+    elif (name.endswith(SUFFIX) and key_of(name)) or name in KUBELET_NAMES:
         names.checkpoints.append(name)
     elif not entry.is_dir(follow_symlinks=False):
         names.foreign += 1

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 from checkpointmanager.format import LOCK, MAX_LOCK_TEXT_BYTES, PREVIOUS, QUARANTINE, SUFFIX, LockOwner
 
-from ..registry import DEVICE_PLUGINS, KUBELET_NAMES, inspect, kind_at
+from ..registry import DEVICE_PLUGINS, KNOWN_NAMES, KUBELET_NAMES, inspect, kind_at
 from ..screens import phrases
 from . import disk
 from .damage import looks_ours
 from .disk import mounts_below
 from .examine import key_of
 
-HEADS = 16  # files of a directory that are read to see whether they are checkpoints
+SAMPLE = 16  # files of a directory that are read to see whether they are checkpoints
 # The layers of container images: hundreds of thousands of directories, and never state.
 IMAGE_LAYERS = frozenset({"overlay2", "overlay", "io.containerd.snapshotter.v1.overlayfs"})
 LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "jfs", "reiserfs", "vfat"})
@@ -40,18 +40,12 @@ class Search:
     def __str__(self) -> str:
         """A sentence: what was searched, and what was skipped on purpose."""
         where = f"searched {phrases.count(self.searched, 'directory', 'directories')} in {phrases.shown(self.parent)}"
-        return "; ".join((where, *self.notes))
-
-    @property
-    def notes(self) -> list[str]:
-        """What was skipped on purpose."""
-        sentences = []
         if self.mounts:
-            some = ", ".join(map(phrases.shown, self.mounts[:3])) + (" and more" if len(self.mounts) > 3 else "")
-            sentences.append(f"{phrases.count(len(self.mounts), 'mount')} other than local disks skipped ({some})")
+            mounts = phrases.count(len(self.mounts), "mount")
+            where += f"; {mounts} other than local disks skipped ({phrases.some(self.mounts)})"
         if self.layers:
-            sentences.append(f"{phrases.count(self.layers, 'folder')} of image layers skipped")
-        return sentences
+            where += f"; {phrases.count(self.layers, 'folder')} of image layers skipped"
+        return where
 
 
 def search(parent: str, step: Callable[[], object] = lambda: None) -> Search:
@@ -101,24 +95,19 @@ def _entries(path: str) -> tuple[list[str], list[str]]:
 
 
 def _is_state(path: str, names: list[str]) -> bool:
-    if any(kind_at(os.path.join(path, name)) or name == QUARANTINE or name.startswith(PREVIOUS) for name in names):
+    if any(kind_at(os.path.join(path, name)) for name in KNOWN_NAMES.intersection(names)):
         return True
-    if LOCK in names and LockOwner.parse(_head(os.path.join(path, LOCK))[:MAX_LOCK_TEXT_BYTES]):
+    if any(name == QUARANTINE or name.startswith(PREVIOUS) for name in names):
+        return True
+    if LOCK in names and LockOwner.parse(disk.blob_of(os.path.join(path, LOCK))[:MAX_LOCK_TEXT_BYTES]):
         return True
     documents = sorted(name for name in names if name.endswith(SUFFIX) and key_of(name))
-    return any(_is_known(os.path.join(path, name)) for name in documents[:HEADS])
+    return any(_is_known(os.path.join(path, name)) for name in documents[:SAMPLE])
 
 
 def _is_known(path: str) -> bool:
-    head = _head(path)
-    if looks_ours(head) and b'"readable_by"' in head:  # other programs have checksums, too
+    blob = disk.blob_of(path)
+    if looks_ours(blob) and b'"readable_by"' in blob:  # other programs have checksums, too
         return True
-    found = inspect(head, phrases.base_name(path)) if head[:12] == b'{"checksum":' else None
+    found = inspect(blob, phrases.base_name(path)) if blob[:12] == b'{"checksum":' else None
     return found is not None and not found.of_kubelet
-
-
-def _head(path: str) -> bytes:
-    try:
-        return disk.look(path).blob
-    except (OSError, disk.NotAFile, disk.TooLarge):
-        return b""

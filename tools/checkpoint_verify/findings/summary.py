@@ -15,7 +15,7 @@ from .. import exitcodes
 from ..registry import subject_at
 from . import problem
 from .agent import ROOT, Held, refusal_of_file
-from .examine import Circumstances, unreadable
+from .examine import unreadable
 from .finding import Finding, State
 from .problem import Problem, Severity
 from .scan import Scan
@@ -138,7 +138,7 @@ class Summary:
 
 def summary_of(path: str, *, kubelet_version: str | None = None, step: Callable[[], object] = lambda: None) -> Summary:
     """Check a directory or a file. `step` is called after each file."""
-    summary = Summary(Scan(path, Circumstances(kubelet_version=kubelet_version)))
+    summary = Summary(Scan(path, kubelet_version=kubelet_version))
     try:
         for found in summary.scan.findings():
             summary.add(found)

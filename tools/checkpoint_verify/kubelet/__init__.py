@@ -21,6 +21,7 @@ from .inspection import inspect
 from .verdict import (
     DEVICE_PLUGINS,
     DRA,
+    KNOWN_NAMES,
     KUBELET_NAMES,
     NEWEST,
     NVIDIA,
@@ -34,6 +35,7 @@ from .verdict import (
 __all__ = [
     "DEVICE_PLUGINS",
     "DRA",
+    "KNOWN_NAMES",
     "KUBELET_NAMES",
     "NEWEST",
     "NO_CHECKSUM",

@@ -7,7 +7,7 @@ from functools import cached_property
 from draState.kubelet import CHECKSUM, STRING, STRINGS, Bytes, Field, Map, Node, Object, Slice, Struct, decode
 
 from .checksum import dump_value, fnv32a
-from .verdict import Judgement, UnverifiedState, damaged, member_warnings, valid, version_name
+from .verdict import Judgement, UnverifiedState, corrupted, member_warnings, undecodable, valid, version_name
 
 FORM = "v2"
 
@@ -62,11 +62,9 @@ class DeviceState:
         return self._judge(minor).warn(*member_warnings(minor, self._decoded))
 
     def _judge(self, minor: int) -> Judgement:
-        version, problems = version_name(minor), self._decoded.problems
-        if problems:
-            return damaged(FORM, "wrong-shape", f"Kubelet {version} cannot decode this file: {problems[0]}.")
+        if self._decoded.problems:
+            return undecodable(FORM, self._decoded.problems[0], minor)
         stored, expected = self._decoded.value["Checksum"], self._expected
         if stored != expected:
-            detail = f"Kubelet {version} refuses this file as corrupted: Data does not match its checksum."
-            return damaged(FORM, "checksum-mismatch", detail, expected, stored)
-        return valid(FORM, f"Kubelet {version} loads this file.", stored)
+            return corrupted(FORM, "Data", minor, expected, stored)
+        return valid(FORM, f"Kubelet {version_name(minor)} loads this file.", stored)

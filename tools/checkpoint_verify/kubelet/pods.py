@@ -24,7 +24,7 @@ from draState.kubelet import (
 )
 
 from .checksum import fnv32a_of_string
-from .verdict import Judgement, UnverifiedState, damaged, member_warnings, valid, version_name
+from .verdict import Judgement, UnverifiedState, corrupted, damaged, member_warnings, undecodable, valid, version_name
 
 FORM = "v1"
 OLD_FORM = "pre-1.32"
@@ -112,11 +112,9 @@ class PodState:
     def _judge(self, minor: int) -> Judgement:
         version, stored = version_name(minor), self._file.value["Checksum"]
         if self._file.problems:
-            problem = self._file.problems[0]
-            return damaged(FORM, "wrong-shape", f"Kubelet {version} cannot decode this file: {problem}.")
+            return undecodable(FORM, self._file.problems[0], minor)
         if stored != self._expected:
-            detail = f"Kubelet {version} refuses this file as corrupted: data does not match its checksum."
-            return damaged(FORM, "checksum-mismatch", detail, self._expected, stored)
+            return corrupted(FORM, "data", minor, self._expected, stored)
         if self._state.problems:
             problem = self._state.problems[0]
             detail = f"Kubelet {version} cannot decode data, though its checksum is right: {problem}."

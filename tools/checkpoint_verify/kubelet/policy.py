@@ -16,7 +16,19 @@ from typing import Any
 from draState.kubelet import CHECKSUM, STRING, Decoded, Field, Map, Node, Struct, decode, decode_text
 
 from .checksum import dump_pointer, fnv32a, fnv32a_of_string
-from .verdict import NEWEST, OLDEST, Judgement, Verdict, damaged, member_warnings, unknown, valid, version_name
+from .verdict import (
+    NEWEST,
+    OLDEST,
+    Judgement,
+    Verdict,
+    corrupted,
+    damaged,
+    member_warnings,
+    undecodable,
+    unknown,
+    valid,
+    version_name,
+)
 
 TEXT_FORM_SINCE = 37
 POD_FORM_IN = 36  # only with the alpha gate PodLevelResourceManagers
@@ -74,13 +86,12 @@ class PolicyState:
     def _judge_text(self, minor: int) -> Judgement:
         form = self._forms.text
         if self.outer.problems:
-            return damaged(form, "wrong-shape", _undecodable(self.outer.problems[0], minor))
+            return undecodable(form, self.outer.problems[0], minor)
         stored, expected = self.outer.value["DataChecksum"], self.text_checksum
         if stored != expected:
-            return damaged(form, "checksum-mismatch", _mismatch("data", minor), expected, stored)
+            return corrupted(form, "data", minor, expected, stored)
         if self.inner.problems:
-            detail = _undecodable(self.inner.problems[0], minor)
-            return damaged(form, "wrong-shape", detail, expected, stored)
+            return undecodable(form, self.inner.problems[0], minor, expected, stored)
         return self._loaded(form, self.inner.value, minor, stored, expected).warn(*self._copy_warnings)
 
     def _judge_structs(self, minor: int) -> Judgement:
@@ -89,18 +100,18 @@ class PolicyState:
         if not self.pods.problems and stored in self.pods_checksums:
             return self._loaded(forms.pods, self.pods.value, minor, stored, stored)
         if self.plain.problems:
-            return damaged(self.shape, "wrong-shape", _undecodable(self.plain.problems[0], minor))
+            return undecodable(self.shape, self.plain.problems[0], minor)
         if stored == 0:
             return self._taken_unchecked(minor)
         if stored in self.plain_checksums:
             return self._loaded(forms.plain, self.plain.value, minor, stored, stored)
         expected = (self.pods_checksums if self.has_pods else self.plain_checksums)[0]
-        return damaged(self.shape, "checksum-mismatch", _mismatch("content", minor), expected, stored)
+        return corrupted(self.shape, "the content", minor, expected, stored)
 
     def _judge_older(self, minor: int) -> Judgement:
         forms = self._forms
         if self.plain.problems:
-            return damaged(self.shape, "wrong-shape", _undecodable(self.plain.problems[0], minor))
+            return undecodable(self.shape, self.plain.problems[0], minor)
         stored, expected = self.plain.value["Checksum"], self.plain_checksums[0]
         if stored == expected:
             loaded = self._loaded(self.shape, self.plain.value, minor, stored, expected)
@@ -112,7 +123,7 @@ class PolicyState:
             return self._taken_unchecked(minor)
         newest = self._judge(NEWEST)
         if stored == 0 or newest.verdict is not Verdict.VALID:
-            return damaged(self.shape, "checksum-mismatch", _mismatch("content", minor), expected, stored)
+            return corrupted(self.shape, "the content", minor, expected, stored)
         return self._judge_newer_form(newest, minor, stored)
 
     def _judge_newer_form(self, newest: Judgement, minor: int, stored: int) -> Judgement:
@@ -226,12 +237,3 @@ class PolicyState:
 
     def _decode(self, struct: Struct) -> Decoded:
         return decode(struct, self._document, _preset(struct))
-
-
-def _mismatch(what: str, minor: int) -> str:
-    version = version_name(minor)
-    return f"Kubelet {version} refuses this file as corrupted: its {what} does not match the checksum."
-
-
-def _undecodable(problem: str, minor: int) -> str:
-    return f"Kubelet {version_name(minor)} cannot decode this file: {problem}."

@@ -26,6 +26,7 @@ KUBELET_NAMES = (DRA, CPU, MEMORY, DEVICES, *POD_KINDS, HEALTH)  # each kind is 
 DEVICE_PLUGINS = "device-plugins"  # the folder below kubelet's in which the file DEVICES is
 NVIDIA_NAME = "checkpoint.json"
 _NVIDIA_FOLDER = ".nvidia.com"  # gpu.nvidia.com, compute-domain.nvidia.com
+KNOWN_NAMES = frozenset({*KUBELET_NAMES, NVIDIA_NAME})
 
 
 def kind_at(path: str) -> str:
@@ -169,6 +170,20 @@ def damaged(form: str, reason: str, detail: str, expected: int | None = None, ac
     wanted = "" if expected is None else str(expected)
     found = "" if actual is None else str(actual)
     return Judgement(Verdict.DAMAGED, form, reason, detail, wanted, found, loads=False)
+
+
+def undecodable(
+    form: str, problem: str, minor: int, expected: int | None = None, actual: int | None = None
+) -> Judgement:
+    """Kubelet cannot decode the file, or the text inside it."""
+    detail = f"Kubelet {version_name(minor)} cannot decode this file: {problem}."
+    return damaged(form, "wrong-shape", detail, expected, actual)
+
+
+def corrupted(form: str, what: str, minor: int, expected: int, actual: int) -> Judgement:
+    """Kubelet refuses the file, because a part of it does not match the checksum."""
+    detail = f"Kubelet {version_name(minor)} refuses this file as corrupted: {what} does not match its checksum."
+    return damaged(form, "checksum-mismatch", detail, expected, actual)
 
 
 def unknown(form: str, detail: str, actual: int | None = None, loads: bool | None = None) -> Judgement:

@@ -20,7 +20,7 @@ from ..findings.problem import NOTHING_FOUND, Problem, Severity
 from ..findings.search import Search
 from ..findings.summary import Summary
 from . import phrases
-from .report import holds_nothing, verdict_of
+from .report import holds_nothing, total, verdict_of
 
 JSON_SCHEMA = 2  # rises only when a member is removed or changes its meaning, not when one is added
 
@@ -46,15 +46,13 @@ def _search_document(done: Search) -> dict[str, Any]:
 
 
 def _verdict_word(summaries: Sequence[Summary], *, strict: bool) -> str:
-    def count(severity: Severity) -> int:
-        return sum(summary.count(severity) for summary in summaries)
-
-    if any(summary.states[State.DAMAGED] for summary in summaries) or (strict and count(Severity.WARNING)):
+    warned = total(summaries, Severity.WARNING)
+    if any(summary.states[State.DAMAGED] for summary in summaries) or (strict and warned):
         return "damaged"
-    worst = next((severity for severity in (Severity.UNUSABLE, Severity.UNSEEN) if count(severity)), None)
+    worst = next((severity for severity in (Severity.UNUSABLE, Severity.UNSEEN) if total(summaries, severity)), None)
     if worst is Severity.UNSEEN and all(map(holds_nothing, summaries)):
         return NOTHING_FOUND
-    return worst or ("warnings" if count(Severity.WARNING) else "good")
+    return worst or ("warnings" if warned else "good")
 
 
 def print_document(command: str, code: int, members: dict[str, Any]) -> None:
@@ -69,9 +67,13 @@ def preamble(command: str, code: int) -> dict[str, Any]:
         "schema": JSON_SCHEMA,
         "tool": f"checkpoint-verify {__version__}",
         "command": command,
-        "time": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "time": in_utc(datetime.now(UTC), "seconds"),
         "exit_code": code,
     }
+
+
+def in_utc(time: datetime, timespec: str = "microseconds") -> str:
+    return time.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def path_members(path: str) -> dict[str, str]:
@@ -120,7 +122,7 @@ def _header_document(header: Header | None) -> dict[str, Any] | None:
         "key": encode_key(header.key),
         "generation": header.generation,
         "boot": header.boot,
-        "written": header.written.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "written": in_utc(header.written),
     }
 
 
@@ -170,7 +172,7 @@ def _journal_document(journal: Waiting | None) -> dict[str, Any] | None:
     """A journal that waits for the next owner."""
     if journal is None:
         return None
-    since = journal.since.isoformat(timespec="microseconds").replace("+00:00", "Z") if journal.since else None
+    since = in_utc(journal.since) if journal.since else None
     return {"since": since, "changes": journal.changes, "keys": list(journal.names), "damaged": journal.damaged}
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
+
+from checkpointmanager.format import Header
 
 _program = "checkpoint-verify"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
+_NAMED = 3  # values on one line
 _AGES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -51,6 +56,26 @@ def shortened(text: str, width: int) -> str:
         return text
     end = (width - 1) * 2 // 3
     return text[: width - 1 - end] + "…" + text[len(text) - end :]
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter at the start."""
+    return text[:1].upper() + text[1:]
+
+
+def some(values: Sequence[str]) -> str:
+    """The first values, and how many more there are."""
+    more = f" and {len(values) - _NAMED:,} more" if len(values) > _NAMED else ""
+    return ", ".join(map(shown, values[:_NAMED])) + more
+
+
+def moment(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def generation(header: Header) -> str:
+    """Which one it is, and from when."""
+    return f"generation {header.generation}, written {moment(header.written)}"
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

@@ -15,6 +15,7 @@ from typing import TextIO
 
 from checkpointmanager import Reason
 
+from ..etcd import SCHEME
 from ..findings.finding import State
 from ..findings.problem import Severity
 from ..findings.summary import Summary
@@ -41,7 +42,7 @@ def text(summaries: Sequence[Summary], strict: bool) -> str:
     now = int(time.time())
     samples: dict[str, list[str]] = {name: [] for name in _HELP}
     for summary in summaries:
-        path = summary.path if summary.path.startswith("etcd://") else os.path.abspath(summary.path)
+        path = summary.path if summary.path.startswith(SCHEME) else os.path.abspath(summary.path)
         where = f'directory="{_label(path)}"'
         for name, labels, value in _samples(summary, strict, now):
             samples[name].append(f"checkpointmanager_{name}{{{where}{labels}}} {value}")

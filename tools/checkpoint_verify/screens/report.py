@@ -6,6 +6,7 @@ import errno
 import re
 from collections.abc import Sequence
 
+from ..etcd import SCHEME
 from ..findings.agent import Held
 from ..findings.damage import UNRECOGNISED
 from ..findings.finding import TOO_NEW, Finding, State
@@ -17,14 +18,14 @@ from .screen import BAD, FAINT, FINE, ODD, STRONG, Part, Screen
 
 VERDICT_WIDTH = 80
 
+STATE_STYLES = {State.GOOD: FINE, State.DAMAGED: BAD, State.UNREADABLE: BAD, State.TOO_NEW: ODD, State.UNKNOWN: ODD}
 _STYLES = {Severity.DAMAGED: BAD, Severity.UNSEEN: BAD, Severity.UNUSABLE: BAD, Severity.WARNING: ODD}
 
 
 def verdict_of(summaries: Sequence[Summary], *, strict: bool) -> tuple[str, str]:
     """The first line, at most 80 characters long, and its style."""
     damaged = sum(summary.states[State.DAMAGED] for summary in summaries)
-    unseen = sum(summary.count(Severity.UNSEEN) for summary in summaries)
-    warned = sum(summary.count(Severity.WARNING) for summary in summaries)
+    unseen, warned = total(summaries, Severity.UNSEEN), total(summaries, Severity.WARNING)
     files = sum(summary.files for summary in summaries)
     if len(summaries) == 1 and not summaries[0].is_directory:
         return _verdict_of_file(summaries[0], strict=strict)
@@ -34,7 +35,7 @@ def verdict_of(summaries: Sequence[Summary], *, strict: bool) -> tuple[str, str]
         foreign = damaged == sum(summary.reasons[UNRECOGNISED] for summary in summaries)
         word = "NOT A CHECKPOINT" if foreign else "DAMAGED"
         return _fitted(f"{word}: {damaged:,} of {phrases.count(files, noun)}{also}", summaries), BAD
-    if any(summary.count(Severity.UNUSABLE) for summary in summaries):
+    if total(summaries, Severity.UNUSABLE):
         return _fitted(_unusable(summaries, files, noun), summaries), BAD
     if strict and warned:
         return _fitted(f"NOT GOOD: {phrases.count(warned, 'warning')} (--strict)", summaries), BAD
@@ -59,10 +60,15 @@ def verdict_of(summaries: Sequence[Summary], *, strict: bool) -> tuple[str, str]
 def _unusable(summaries: Sequence[Summary], files: int, noun: str) -> str:
     if any(summary.scan.refusals for summary in summaries):
         return f"NOT USABLE: {phrases.count(files, noun)}, but the agent cannot start"
-    refused = sum(summary.count(Severity.UNUSABLE) for summary in summaries)
+    refused = total(summaries, Severity.UNUSABLE)
     if refused == sum(summary.states[State.TOO_NEW] for summary in summaries):
         return f"TOO NEW: {refused:,} of {phrases.count(files, noun)}"
     return f"NOT USABLE: the agent cannot read {refused:,} of {phrases.count(files, noun)}"
+
+
+def total(summaries: Sequence[Summary], severity: Severity) -> int:
+    """How many problems there are of one severity."""
+    return sum(summary.count(severity) for summary in summaries)
 
 
 def holds_nothing(summary: Summary) -> bool:
@@ -204,7 +210,7 @@ def _summary(summary: Summary) -> list[tuple[str, str]]:
     states, scan = summary.states, summary.scan
     this, earlier, unknown = summary.boots_counted()
     sizes = f"{phrases.size(summary.octets)}, the largest {phrases.size(summary.largest)}" if summary.files else ""
-    no_temps = "" if summary.path.startswith("etcd://") else "none"  # etcd has no such files
+    no_temps = "" if summary.path.startswith(SCHEME) else "none"  # etcd has no such files
     boots = [f"{this:,} from this one", f"{earlier:,} from an earlier one", f"{unknown:,} unknown"]
     return [
         ("checkpoints", ", ".join(f"{number:,} {state}" for state, number in states.items() if number) or "none"),

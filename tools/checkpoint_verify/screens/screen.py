@@ -15,6 +15,7 @@ from functools import partial
 from typing import TextIO
 
 from ..exitcodes import UsageError
+from .phrases import shown
 
 BAD = "bold red"
 ODD = "yellow"
@@ -110,6 +111,11 @@ def screen(*, quiet: bool = False) -> Screen:
         except ImportError:
             pass
     return Screen(sys.stdout)
+
+
+def complain(path: str, why: str) -> None:
+    """Say on standard error what is wrong with a path."""
+    print(f"checkpoint-verify: {shown(path)}: {why}", file=sys.stderr)
 
 
 @contextmanager
