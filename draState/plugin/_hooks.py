@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from checkpointmanager import CheckpointWriteFailed
 
@@ -28,23 +28,16 @@ from .. import (
     ServerUnreachable,
     read_allocation,
 )
-from ._apiserver import CLAIMS, ApiError, ApiTimeout, ApiUnreachable
+from ._apiserver import CLAIMS, ApiError, ApiServer, ApiTimeout, ApiUnreachable
 from ._cdi import CdiFolder, device_edits
-from ._devicestatus import DeviceStatuses
 from ._driver import Driver, Hook, PreparedDevice
 from ._inventory import Inventory
+from ._reports import DeviceStatuses
 from ._users import Processes
 
 logger = logging.getLogger("draState.plugin")
 
 T = TypeVar("T")
-
-
-class ClaimSource(Protocol):
-    """What is needed of an ApiServer."""
-
-    def claim(self, namespace: str, name: str) -> Mapping[str, Any]: ...
-    def claims(self) -> Iterator[Mapping[str, Any]]: ...
 
 
 class Caller:
@@ -89,7 +82,7 @@ class PluginHooks(DriverHooks):
         inventory: Callable[[], Inventory],
         cdi: CdiFolder,
         pods: PodConfigStore,
-        server: ClaimSource,
+        server: ApiServer,
         processes: Processes,
         statuses: DeviceStatuses,
     ) -> None:
@@ -145,8 +138,9 @@ class PluginHooks(DriverHooks):
         data = _data(claim)
         self._keep_configs(claim, configs)
         self._cdi.write(claim.uid, edits, data)
-        status = self._statuses.entries((each.device, each.status) for each in prepared if each.status)
-        self._statuses.report(claim.ref, status)
+        status = self._statuses.entries(prepared)
+        if status:
+            self._statuses.report(claim.ref, status)
         devices = [each.device for each in prepared]
         ready = [replace(each, cdi_device_ids=(self._cdi.device_id(claim.uid, each),)) for each in devices]
         record = {"data": data, "devices": edits, "configs": configs, "status": status}
@@ -156,14 +150,19 @@ class PluginHooks(DriverHooks):
         record = _record(claim)
         self._keep_configs(claim, record.get("configs") or {})
         self._cdi.write(claim.uid, record["devices"], _data(claim))
-        self._statuses.report(claim.ref, record.get("status") or [])
+        if record.get("status"):
+            self._statuses.report(claim.ref, record["status"])
         self._result(self._driver.refresh(_for_driver(claim)))
 
     def tear_down(self, claim: DriverClaim) -> None:
         self._result(self._driver.tear_down(_for_driver(claim)))
         self._cdi.remove(claim.uid)
-        self._statuses.withdraw(claim.ref, _record(claim).get("status") or [])
-        self._forget_configs(claim.uid)
+        if _record(claim).get("status"):
+            self._statuses.report(claim.ref, [])
+        try:
+            self._pods.delete_claim(claim.uid)
+        except CheckpointWriteFailed as error:
+            logger.warning("claim %s: the configs of its pods stay on disk until the next start: %s", claim.uid, error)
 
     def users(self, claim: DriverClaim) -> list[str]:
         return self._processes.using(claim, _record(claim).get("devices") or [])
@@ -185,12 +184,6 @@ class PluginHooks(DriverHooks):
     def _keep_configs(self, claim: DriverClaim, configs: Mapping[str, Any]) -> None:
         if configs:  # a claim without any never had any: others would be another allocation
             self._pods.follow(claim, configs)
-
-    def _forget_configs(self, claim_uid: str) -> None:
-        try:
-            self._pods.delete_claim(claim_uid)
-        except CheckpointWriteFailed as error:
-            logger.warning("claim %s: the configs of its pods stay on disk until the next start: %s", claim_uid, error)
 
 
 def synchronize_configs(store: PodConfigStore, claims: ClaimInfoCache) -> None:
