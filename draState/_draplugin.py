@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ._claims.state import Device
-from ._errors import DRAError
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +16,10 @@ class ClaimRef:
     uid: str
     name: str
     namespace: str
+
+    def __str__(self) -> str:
+        """For messages."""
+        return f"claim {self.namespace}/{self.name} (UID {self.uid})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +59,3 @@ def error_in(answer: object) -> str:
 
 def not_a(expected: type, answer: object) -> str:
     return f"the driver answered {type(answer).__name__} where {expected.__name__} is expected"
-
-
-class _NotRegistered:
-    """Stands in for a driver that is not, or no longer, registered: each of its claims fails."""
-
-    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
-        raise DRAError("the driver is not registered on this node")
-
-    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        raise DRAError("the driver is not registered on this node")
-
-
-NOT_REGISTERED: DRAPlugin = _NotRegistered()

@@ -13,22 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import Literal, Self, Unpack
 
 from checkpointmanager import FileOptions, Store
 from checkpointmanager.aio import AsyncCache, KeyedThreads
 
 from ._claims.cache import ClaimInfoCache
 from ._draplugin import ClaimRef, PrepareResult
-from ._driver.claim import DriverClaim
 from ._driver.events import ClaimEvent
 from ._driver.hooks import DriverHooks
 from ._driver.preparer import LOOK_UP_SECONDS, ClaimPreparer
 from ._driver.review import Orphan
-from ._podconfigs.config import DeviceConfig
-from ._podconfigs.store import PodConfigStore, PodSyncReport
+from ._podconfigs.store import PodConfigStore
 
 __all__ = [
     "AsyncClaimInfoCache",
@@ -135,41 +133,8 @@ class AsyncClaimPreparer:
 
 
 class AsyncPodConfigStore(AsyncCache[PodConfigStore]):
-    """Wraps an open store; `open` creates one. Read from `cache` itself: reads never wait."""
+    """Wraps an open store; `open` creates one. Read from `cache` itself: reads never wait.
 
-    async def set_device_config(self, pod_uid: str, device: str, config: DeviceConfig) -> None:
-        """See PodConfigStore.set_device_config."""
-        await self.threads.run([pod_uid], lambda: self.cache.set_device_config(pod_uid, device, config))
-
-    async def set_pod_config(self, pod_uid: str, config: Any) -> None:
-        """See PodConfigStore.set_pod_config."""
-        await self.threads.run([pod_uid], lambda: self.cache.set_pod_config(pod_uid, config))
-
-    async def delete_pod(self, pod_uid: str) -> None:
-        """See PodConfigStore.delete_pod."""
-        await self.threads.run([pod_uid], lambda: self.cache.delete_pod(pod_uid))
-
-    async def delete_claim(self, claim: str | tuple[str, str]) -> tuple[str, ...]:
-        """See PodConfigStore.delete_claim."""
-        return await self.threads.call(lambda: self.cache.delete_claim(claim))
-
-    async def follow(self, claim: DriverClaim, configs: Mapping[str, Any]) -> None:
-        """See PodConfigStore.follow."""
-        await self.threads.run(claim.pods, lambda: self.cache.follow(claim, configs))
-
-    async def follow_claims(self, claims: ClaimInfoCache) -> PodSyncReport | None:
-        """See PodConfigStore.follow_claims."""
-        return await self.threads.call(lambda: self.cache.follow_claims(claims))
-
-    async def synchronize(
-        self,
-        list_live: Callable[[], Iterable[str]],
-        *,
-        complete: bool,
-        claims: ClaimInfoCache | None = None,
-        at_most: float = 0.5,
-    ) -> PodSyncReport:
-        """See PodConfigStore.synchronize. `list_live` is called in a thread other than the loop's."""
-        return await self.threads.call(
-            lambda: self.cache.synchronize(list_live, complete=complete, claims=claims, at_most=at_most)
-        )
+    Change a pod in its turn: `await configs.threads.run([pod_uid], lambda: configs.cache.delete_pod(pod_uid))`. What
+    concerns a claim or all pods runs as `await configs.threads.call(lambda: configs.cache.follow_claims(claims))`.
+    """

@@ -24,7 +24,7 @@ def read_resource_claim(resource_claim: Object) -> ResourceClaim:
     try:
         metadata = resource_claim["metadata"]
         uid, name, namespace = text(metadata, "uid"), text(metadata, "name"), text(metadata, "namespace")
-        where = f"claim {namespace}/{name} (UID {uid})"
+        where = str(ClaimRef(uid, name, namespace))
         status = _Status.of(resource_claim)
         allocations = None if status.results is None else _allocations(status.results)
     except (KeyError, TypeError, AttributeError) as error:
@@ -39,7 +39,7 @@ def read_allocation(ref: ClaimRef, resource_claim: Object | None, driver: str) -
     of this driver. Raises ClaimInvalid if the claim is reserved for nobody: a prepare that comes so late is refused.
     Requests are named without the chosen alternative ("gpu", not "gpu/small"), as kubelet compares them.
     """
-    where = f"claim {ref.namespace}/{ref.name} (UID {ref.uid})"
+    where = str(ref)
     if resource_claim is None:
         raise ClaimGone(f"{where}: the API server does not have it")
     try:

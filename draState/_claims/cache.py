@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -69,16 +68,17 @@ class ClaimInfoCache:
     ) -> None:
         self._manager = CheckpointManager(directory, CLAIMS, on_event=on_event, boot_id=boot_id, **options)
         self._names = KeyLocks()  # by "namespace/name": held while a claim gets that name
-        self._indexing = threading.Lock()  # guards changes of the four dicts; readers do not need it
+        self._indexing = threading.Lock()  # guards changes of the next four; readers do not need it
+        self._claims: dict[str, ClaimInfo] = {}
+        self._uids: dict[Name, UIDs] = {}  # one UID per name, unless two files have the same name
+        self._pods: dict[str, UIDs] = {}
+        self._holders: dict[DeviceId, UIDs] = {}
         self._thread = _Thread()
         with gc_paused():
             self._cache = CheckpointCache(self._manager, on_swap=self._swapped)
             try:
-                claims = [self._loaded(entry) for entry in self._cache.entries()]
-                self._claims = {claim.uid: claim for claim in claims}
-                self._uids = _indexed(claims, _names)  # one UID per name, unless two files have the same name
-                self._pods = _indexed(claims, _pods)
-                self._holders = _indexed(claims, _devices)
+                for entry in self._cache.entries():
+                    self._swap(entry.key, self._loaded(entry))
             except BaseException:
                 self.close()
                 raise
@@ -204,14 +204,14 @@ class ClaimInfoCache:
             if _must_be_written(claim, before.get(claim.uid)):
                 writes[claim.uid] = replace(claim, from_this_boot=True)
             else:
-                self._swap(claim)
+                self._swap(claim.uid, claim)
         self._thread.writes = writes
         return {uid: claim.state for uid, claim in writes.items()}
 
     def _going(self, uids: Iterable[str]) -> dict[str, Literal[Removal.REMOVED]]:
         for uid in uids:
             if claim := self._claims.get(uid):
-                self._swap(replace(claim, unpreparing=True, prepared=False))
+                self._swap(uid, replace(claim, unpreparing=True, prepared=False))
         return dict.fromkeys(uids, REMOVED)
 
     def _swapped(
@@ -220,13 +220,13 @@ class ClaimInfoCache:
         """Follow the cache, which has replaced the entry of a claim after a write."""
         claim = self._claims.get(uid)
         if entry is None:
-            self._drop(uid)
+            self._swap(uid, None)
         elif entry.in_doubt is None:
-            self._swap(self._thread.writes[uid])
+            self._swap(uid, self._thread.writes[uid])
         elif intended := self._thread.writes.get(uid):
-            self._swap(intended.doubted(claim, str(entry.in_doubt.error)))
+            self._swap(uid, intended.doubted(claim, str(entry.in_doubt.error)))
         elif claim:  # a removal in doubt
-            self._swap(replace(claim, unknown=str(entry.in_doubt.error), in_doubt=not claim.guessed))
+            self._swap(uid, replace(claim, unknown=str(entry.in_doubt.error), in_doubt=not claim.guessed))
 
     def _refuse_conflicts(self, after: Iterable[ClaimInfo], before: Mapping[str, ClaimInfo]) -> None:
         """Two claims have one name if the old one was force-deleted and is still prepared here."""
@@ -241,21 +241,14 @@ class ClaimInfoCache:
             if others:
                 raise ClaimConflict(claim.name, claim.uid, min(others))
 
-    def _swap(self, claim: ClaimInfo) -> None:
+    def _swap(self, uid: str, new: ClaimInfo | None) -> None:
         with self._indexing:
-            old = self._claims.get(claim.uid)
-            self._claims[claim.uid] = claim
-            _reindex(self._uids, claim.uid, _names(old), _names(claim))
-            _reindex(self._pods, claim.uid, _pods(old), _pods(claim))
-            _reindex(self._holders, claim.uid, _devices(old), _devices(claim))
-
-    def _drop(self, uid: str) -> None:
-        with self._indexing:
-            claim = self._claims.get(uid)
-            _reindex(self._uids, uid, _names(claim), ())
-            _reindex(self._pods, uid, _pods(claim), ())
-            _reindex(self._holders, uid, _devices(claim), ())
-            self._claims.pop(uid, None)
+            old = self._claims.pop(uid, None) if new is None else self._claims.get(uid)
+            if new:
+                self._claims[uid] = new
+            _reindex(self._uids, uid, _names(old), _names(new))
+            _reindex(self._pods, uid, _pods(old), _pods(new))
+            _reindex(self._holders, uid, _devices(old), _devices(new))
 
 
 def _shared(claim: ClaimInfo, driver: str) -> bool:
@@ -271,14 +264,6 @@ def _reindex(index: dict[K, UIDs], uid: str, old: Iterable[K], new: Iterable[K])
             index[place] = rest
         else:
             del index[place]
-
-
-def _indexed(claims: Iterable[ClaimInfo], places: Callable[[ClaimInfo], Iterable[K]]) -> dict[K, UIDs]:
-    index: defaultdict[K, list[str]] = defaultdict(list)
-    for claim in claims:
-        for place in places(claim):
-            index[place].append(claim.uid)
-    return {place: tuple(uids) for place, uids in index.items()}
 
 
 def _names(claim: ClaimInfo | None) -> set[Name]:

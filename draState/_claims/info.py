@@ -9,6 +9,7 @@ from typing import Any
 
 from checkpointmanager import CorruptCheckpoint
 
+from .._draplugin import ClaimRef
 from .state import ClaimInfoState, ClaimPhase, Device, DriverState
 
 _NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})  # shared by all claims, to save memory
@@ -45,6 +46,12 @@ class ClaimInfo:
     def name(self) -> tuple[str, str]:
         """(namespace, name), for people; the identity is the UID."""
         return self.state.namespace, self.state.claim_name
+
+    @property
+    def ref(self) -> ClaimRef:
+        """What a driver learns about it."""
+        namespace, name = self.name
+        return ClaimRef(self.uid, name, namespace)
 
     @property
     def guessed(self) -> bool:

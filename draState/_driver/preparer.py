@@ -93,7 +93,7 @@ class ClaimPreparer:
                 raise DRAError(f"claim {uid} is not known here: no device is held for it")
             why = "by force" if force else self.review.why_orphan(claim)
             if not why:
-                raise ClaimInUse(f"claim {'/'.join(claim.name)} (UID {uid}) still has its devices in the API server")
+                raise ClaimInUse(f"{claim.ref} still has its devices in the API server")
             if not force:
                 self._refuse_if_used(self._records.view(claim))
             self._unprepare_known(uid)
@@ -123,8 +123,7 @@ class ClaimPreparer:
         if isinstance(found, Unreached) and known and ref.uid in self._ready:
             return self._from_memory(known, found.why)
         if isinstance(found, NotAnswered):
-            name = f"{ref.namespace}/{ref.name}"
-            raise DRAError(f"claim {name} (UID {ref.uid}): its allocation cannot be read: {found.why}")
+            raise DRAError(f"{ref}: its allocation cannot be read: {found.why}")
         if isinstance(found, ClaimInvalid):
             raise found
         if not isinstance(found, DriverClaim):
@@ -154,13 +153,13 @@ class ClaimPreparer:
         return found
 
     def _refuse_if_used(self, claim: DriverClaim) -> None:
-        where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"
         try:
             users = self.hooks.users(claim.copy())
         except DRAError as error:
-            raise ClaimInUse(f"{where} may be in use: {error}; release it with force if you know better") from error
+            why = f"{claim.ref} may be in use: {error}; release it with force if you know better"
+            raise ClaimInUse(why) from error
         if users:
-            raise ClaimInUse(f"{where} is still used by {', '.join(users)}; end them, or release it with force")
+            raise ClaimInUse(f"{claim.ref} is still used by {', '.join(users)}; end them, or release it with force")
 
     def _must_go_first(self, known: ClaimInfo, old: DriverClaim, found: DriverClaim) -> bool:
         """True if something other than the current allocation may be set up for this claim."""

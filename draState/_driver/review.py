@@ -14,7 +14,6 @@ from itertools import islice
 
 from .._claims.info import ClaimInfo
 from .._claims.state import ClaimInfoState, ClaimPhase, Device, DriverState
-from .._draplugin import ClaimRef
 from .._errors import ClaimGone, DRAError, in_one_line
 from .claim import DriverClaim
 from .events import ClaimEventKind
@@ -90,8 +89,8 @@ class Review:
     def confirm(self) -> None:
         """Look up what was answered from memory, or refused, since. Call this often: it costs nothing otherwise."""
         refused = self._side.look_ups.refused
-        waiting = [claim for uid in self._unconfirmed.copy() if (claim := self._records.get(uid))]
-        for ref in [*map(_ref, waiting), *([refused] if refused else [])]:
+        waiting = [claim.ref for uid in self._unconfirmed.copy() if (claim := self._records.get(uid))]
+        for ref in [*waiting, *([refused] if refused else [])]:
             self._compare(ref.uid, self._side.look_ups.start(ref).result())
 
     def served(self, uid: str) -> None:
@@ -107,7 +106,7 @@ class Review:
         """Why a claim is an orphan now, or "" if it is not one. Raises DRAError if the API server gives no answer."""
         ((_, found),) = self._found([claim])
         if isinstance(found, NotAnswered):
-            raise DRAError(f"claim {'/'.join(claim.name)} (UID {claim.uid}): it cannot be looked up: {found.why}")
+            raise DRAError(f"{claim.ref}: it cannot be looked up: {found.why}")
         return self._why(claim, found)
 
     def restore(self, claim: ClaimInfo) -> None:
@@ -153,7 +152,7 @@ class Review:
         """Look up several claims at a time."""
         waiting = iter(list(claims))
         while some := list(islice(waiting, THREADS)):
-            started = [self._side.look_ups.start(_ref(claim)) for claim in some]
+            started = [self._side.look_ups.start(claim.ref) for claim in some]
             for claim, look_up in zip(some, started, strict=True):
                 yield claim, look_up.result()
 
@@ -163,7 +162,7 @@ class Review:
         if isinstance(found, DriverClaim):
             held = {device.identity for device in self._records.view(claim).devices}
             if held and not held & {device.identity for device in found.devices}:
-                return f"claim {'/'.join(claim.name)} (UID {claim.uid}) has other devices now"
+                return f"{claim.ref} has other devices now"
         return ""
 
     def _orphaned(self, claim: ClaimInfo, why: str) -> None:
@@ -229,11 +228,6 @@ class Review:
     def _unknown(self, uid: str) -> bool:
         claim = self._records.get(uid)
         return claim is not None and claim.guessed
-
-
-def _ref(claim: ClaimInfo) -> ClaimRef:
-    namespace, name = claim.name
-    return ClaimRef(claim.uid, name, namespace)
 
 
 class NotHealed(DRAError):

@@ -82,9 +82,8 @@ class DeviceHealthStore:
         self._ignored: dict[str, int] = {}
         self._timer: threading.Thread | None = None
         self.closed = False  # whether close() was called
-        self._saving = KeyLocks()  # by driver: guards changes of the next two, so that they match the last write
-        self._saved: dict[str, Devices] = {}
-        self._unsaved: dict[str, str] = {}
+        self._saving = KeyLocks()  # by driver: held while its file is written
+        self._unsaved: dict[str, str] = {}  # guarded by _saving
         try:
             self._load()
         except BaseException:
@@ -193,8 +192,7 @@ class DeviceHealthStore:
             for entry in self._cache.entries():
                 if entry.value and entry.from_this_boot:
                     devices = [device for device in entry.value.devices if not device.is_over(now)]
-                    self._saved[entry.key] = {device.name: device for device in islice(devices, MOST_DEVICES)}
-                    self._swap(entry.key, self._saved[entry.key])
+                    self._swap(entry.key, {device.name: device for device in islice(devices, MOST_DEVICES)})
 
     @contextmanager
     def _changing_now(self) -> Iterator[float]:
@@ -239,8 +237,9 @@ class DeviceHealthStore:
 
     def _is_outdated(self, driver: str, devices: Devices) -> bool:
         """True if the file would expire soon after a restart although the driver keeps reporting."""
-        saved = self._saved.get(driver, {})
-        known = [(device, saved[name]) for name, device in devices.items() if name in saved]
+        entry = self._cache.entry(driver)
+        saved = entry.value.devices if entry and entry.value else ()
+        known = [(devices[old.name], old) for old in saved if old.name in devices]
         return any(new.reported - old.reported >= max(new.timeout / 2, REFRESH_SECONDS) for new, old in known)
 
     def _save(self, driver: str) -> None:
@@ -259,7 +258,6 @@ class DeviceHealthStore:
                 if known != str(error):  # otherwise it was logged a few seconds ago
                     logger.warning("health of driver %s: not saved, so a restart would lose it: %s", driver, error)
             else:
-                self._saved[driver] = devices
                 self._unsaved.pop(driver, None)
 
     def _more_ignored(self, driver: str, count: int) -> int:

@@ -15,7 +15,7 @@ from checkpointmanager import BatchFailed, CheckpointError, KeyLocks
 from .._claims.cache import ClaimInfoCache
 from .._claims.info import ClaimInfo
 from .._claims.state import ClaimInfoState, DriverState, NodeOperation
-from .._draplugin import NOT_REGISTERED, ClaimRef, DRAPlugin, PrepareResult, error_in, not_a
+from .._draplugin import ClaimRef, DRAPlugin, PrepareResult, error_in, not_a
 from .._errors import ClaimInvalid, DRAError, PrepareFailed, ReconcileRefused, UnprepareFailed
 from .pod import Pod, ResourceClaim
 from .resources import ContainerResources, PodResources, container_claim_infos, container_resources, pod_resources
@@ -23,6 +23,7 @@ from .resources import ContainerResources, PodResources, container_claim_infos, 
 R = TypeVar("R")
 Failures = dict[str, str]
 ActivePods = Iterable[Pod | str]
+Call = Callable[[Sequence[ClaimRef]], Mapping[str, R]]
 NO_ANSWER = "the driver gave no answer"
 
 
@@ -136,8 +137,7 @@ class DRAManager:
         answers: dict[str, dict[str, PrepareResult]] = {uid: {} for uid in claims}
         failures: Failures = {}
         for driver, uids in _by_driver(claims).items():
-            call = self._drivers.get(driver, NOT_REGISTERED).prepare
-            reply = _called(call, self._refs(uids), lambda why: PrepareResult(error=why))
+            reply = self._called(driver, lambda plugin: plugin.prepare, uids, lambda why: PrepareResult(error=why))
             for uid in uids:
                 answer = reply.get(uid, PrepareResult(error=NO_ANSWER))
                 if why := error_in(answer):
@@ -189,8 +189,7 @@ class DRAManager:
             for driver in sorted(known | set(self._drivers) if claim.unknown else known):
                 drivers.setdefault(driver, []).append(claim.uid)
         for driver, its_claims in drivers.items():
-            call = self._drivers.get(driver, NOT_REGISTERED).unprepare
-            reply: Mapping[str, str | None] = _called(call, self._refs(its_claims), str)
+            reply: Mapping[str, str | None] = self._called(driver, lambda plugin: plugin.unprepare, its_claims, str)
             for uid in its_claims:
                 why = reply.get(uid, NO_ANSWER)
                 if why not in ("", None):
@@ -198,9 +197,19 @@ class DRAManager:
         done = [claim.uid for claim in claims if claim.uid not in failures]
         return failures | _failures_of(done, lambda: self.cache.delete(*done))
 
-    def _refs(self, uids: Iterable[str]) -> list[ClaimRef]:
-        states = [claim.state for uid in uids if (claim := self.cache.get(uid))]
-        return [ClaimRef(state.claim_uid, state.claim_name, state.namespace) for state in states]
+    def _called(
+        self, driver: str, call: Callable[[DRAPlugin], Call[R]], uids: Iterable[str], failed: Callable[[str], R]
+    ) -> Mapping[str, R]:
+        """A driver's answers; an error of the whole call becomes the error of each claim."""
+        refs = [claim.ref for uid in uids if (claim := self.cache.get(uid))]
+        try:
+            plugin = self._drivers.get(driver)
+            if plugin is None:
+                raise DRAError("the driver is not registered on this node")
+            return dict(call(plugin)(refs))
+        except Exception as error:  # noqa: BLE001  (a driver is foreign code)
+            why = str(error) if isinstance(error, DRAError) else f"{type(error).__name__}: {error}"
+            return {ref.uid: failed(why) for ref in refs}
 
     def _changed(
         self, uids: Iterable[str], change: Callable[[Mapping[str, ClaimInfo]], Iterable[ClaimInfo]]
@@ -239,17 +248,6 @@ def _by_driver(claims: Mapping[str, ResourceClaim]) -> dict[str, list[str]]:
             if not NodeOperation.PREPARE.is_among(allocation.skipped_operations):
                 drivers.setdefault(driver, []).append(uid)
     return drivers
-
-
-def _called(
-    call: Callable[[list[ClaimRef]], Mapping[str, R]], refs: list[ClaimRef], failed: Callable[[str], R]
-) -> Mapping[str, R]:
-    """A driver's answers; an error of the whole call becomes the error of each claim."""
-    try:
-        return dict(call(refs))
-    except Exception as error:  # noqa: BLE001  (a driver is foreign code)
-        why = str(error) if isinstance(error, DRAError) else f"{type(error).__name__}: {error}"
-        return {ref.uid: failed(why) for ref in refs}
 
 
 def _add_failure(failures: Failures, uid: str, driver: str, why: str) -> None:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 MAX_DEPTH = 10_000  # levels; beyond that Go's scanner gives up
-SHALLOW = 16  # levels; more than any of kubelet's files has, and far from Python's limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +69,6 @@ class NotJSONError(Exception):
 def parse(blob: bytes) -> Node:
     """Parse `blob`; raises NotJSONError with reason truncated, trailing-bytes or not-json."""
     text = _decoded(blob)
-    if b"\\" not in blob and _is_shallow(blob):
-        with suppress(ValueError, RecursionError):  # the slower parser below finds the place of the error
-            return _quickly(text)
     try:
         document, end = _document(text)
     except NotJSONError as stopped:
@@ -98,29 +93,6 @@ def _decoded(blob: bytes) -> str:
         return blob.decode("utf-8")
     except UnicodeDecodeError:
         return blob.decode("utf-8", "surrogateescape").translate(_BAD_BYTES)
-
-
-def _is_shallow(blob: bytes) -> bool:
-    """True if removing the innermost pairs of brackets a few times leaves none."""
-    brackets = b"".join(blob.split(b'"')[::2]).translate(None, _NO_BRACKETS)
-    for _ in range(SHALLOW):
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
-    return not brackets
-
-
-_NO_BRACKETS = bytes(octet for octet in range(256) if octet not in b"[]{}")
-
-
-def _quickly(text: str) -> Node:
-    """Use Python's own parser: ten times as fast, and correct if nothing is escaped and nesting is shallow."""
-
-    def refuse(constant: str) -> None:
-        raise ValueError(constant)  # NaN and Infinity are not JSON
-
-    document: Node = json.loads(
-        text, object_pairs_hook=Object, parse_int=Number, parse_float=Number, parse_constant=refuse
-    )
-    return document
 
 
 _SPACE = r"[ \t\r\n]*+"
