@@ -17,7 +17,7 @@ from checkpointmanager import (
     WrongKind,
 )
 from checkpointmanager.testing import damage
-from draState import ClaimInfo, ClaimInfoState, Pod
+from draState import CLAIMS, ClaimInfo, ClaimInfoCache, ClaimInfoState, Pod
 
 from .claims import GPU, NIC, claim_of, info_of, pod_of, state_of
 from .node import Node, assert_indexes_agree
@@ -32,19 +32,6 @@ def damaged_node(node: Node) -> Node:
     damage.ruin(node.directory, "a")
     node.restart()
     return node
-
-
-@pytest.mark.parametrize("byte", [3, 20, 60, -3, -40])
-def test_a_flipped_bit_is_repaired_at_the_start(node: Node, byte: int) -> None:
-    node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
-    before = node.file_of("a").read_bytes()
-    damage.flip_bit(node.directory, "a", byte * 8)
-
-    node.restart()
-
-    assert node.cache.get("a") == info_of("a", ["pod-1"], ["gpu-0"])
-    assert not node.cache.report().degraded
-    assert node.file_of("a").read_bytes() == before
 
 
 def test_a_file_beyond_repair_is_unknown_with_the_content_of_its_previous_generation(damaged_node: Node) -> None:
@@ -69,20 +56,6 @@ def test_the_report_names_it_and_the_others_are_fine(damaged_node: Node) -> None
     damaged_node.cache.put(info_of("b", ["pod-9"]))
     damaged_node.cache.delete("c")
     assert damaged_node.cache.get("b") == info_of("b", ["pod-9"])
-
-
-def test_a_file_beyond_repair_without_a_previous_generation_is_unknown_by_its_uid(node: Node) -> None:
-    node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
-    node.file_of("a").write_bytes(b"")
-
-    node.restart()
-
-    claim = node.cache.get("a")
-    assert claim
-    assert claim.state == ClaimInfoState("a", "", "")
-    assert "empty" in claim.unknown
-    assert node.cache.by_name("", "") is None
-    assert_indexes_agree(node.cache)
 
 
 def test_a_pod_that_goes_only_drops_its_reference_and_what_is_guessed_is_never_written(damaged_node: Node) -> None:
@@ -143,6 +116,65 @@ def test_a_strange_file_is_unknown_and_not_overwritten_and_can_be_unprepared_by_
     assert node.files() == []
 
 
+# Everything that cannot be trusted, at once
+
+
+def spoil(directory: Path) -> None:
+    """One unknown claim of each sort, and a good one."""
+    with CheckpointManager(directory, CLAIMS) as manager:
+        manager.create_checkpoint("a", state_of("a", ["pod-1"], ["gpu-0"]))
+        manager.create_checkpoint("damaged", state_of("damaged", ["pod-1"]))
+        manager.create_checkpoint("damaged", state_of("damaged", ["pod-1", "pod-2"]))
+        manager.create_checkpoint("stranger", state_of("stranger", ["pod-3"]))
+        manager.create_checkpoint("stranger", state_of("somebody-else"))
+        manager.create_checkpoint("confused", state_of("somebody-else", ["pod-9"]))
+        manager.create_checkpoint("confused", state_of("confused", ["pod-9"]))
+    damage.truncate(directory, "damaged")
+    damage.truncate(directory, "confused")
+    with CheckpointManager(directory, Schema("ClaimInfo", version=9, type=ClaimInfoState)) as newer:
+        newer.create_checkpoint("newer", state_of("newer"))
+    with CheckpointManager(directory, Schema("Lease")) as other:
+        other.create_checkpoint("lease", {"holder": "x"})
+    with CheckpointManager(directory, Schema(CLAIMS.kind, CLAIMS.version)) as program:
+        program.create_checkpoint("misfit", {"driver_states": "none"})
+
+
+def test_what_cannot_be_trusted_is_unknown_with_the_content_of_its_previous_generation(directory: Path) -> None:
+    spoil(directory)
+
+    cache = ClaimInfoCache(directory)
+
+    unknown = cache.report().unknown
+    cache.close()
+    assert unknown.keys() == {"damaged", "newer", "stranger", "lease", "confused", "misfit"}
+    assert cache.by_name("", "") is None, "those of which nothing is known have no name"
+    assert "the file is whole" in unknown["misfit"]
+    assert "truncated" in unknown["damaged"]
+    assert "newer program" in unknown["newer"]
+    assert unknown["stranger"] == "the file holds the state of another claim"
+    assert "kind 'Lease'" in unknown["lease"]
+    states = {claim.uid: claim.state for claim in cache}
+    assert states["a"] == state_of("a", ["pod-1"], ["gpu-0"])
+    assert states["damaged"] == state_of("damaged", ["pod-1"])
+    assert states["stranger"] == state_of("stranger", ["pod-3"])
+    for uid in ("newer", "lease", "confused", "misfit"):
+        assert states[uid] == ClaimInfoState(uid, "", ""), "another claim's content says nothing about this one"
+
+
+def test_what_is_unknown_is_not_touched_by_a_change_of_others(directory: Path) -> None:
+    spoil(directory)
+    before = {path.stem: path.read_bytes() for path in directory.glob("[a-z]*.json") if path.stem != "a"}
+    cache = ClaimInfoCache(directory)
+    with pytest.raises(CheckpointTooNew):
+        cache.put(info_of("newer", ["pod-1"]))
+
+    cache.put(info_of("b"))
+    cache.delete("a", "b")
+
+    cache.close()
+    assert {path.stem: path.read_bytes() for path in directory.glob("[a-z]*.json")} == before
+
+
 # What the manager does with an unknown claim
 
 
@@ -154,17 +186,6 @@ def test_unprepare_by_uid_goes_to_all_drivers(damaged_node: Node) -> None:
     assert "a" not in damaged_node.cache
     assert damaged_node.cache.holders(GPU, "pool", "gpu-0") == frozenset()
     assert ".previous-a" not in damaged_node.files()
-
-
-def test_unprepare_by_uid_that_fails_is_tried_again_by_the_next_reconcile(damaged_node: Node) -> None:
-    damaged_node.nic.errors["a"] = "busy"
-    with pytest.raises(Exception, match=f"{NIC}: busy"):
-        damaged_node.manager.unprepare_claim("a")
-    damaged_node.nic.errors.clear()
-
-    damaged_node.manager.reconcile(["pod-1", "pod-2"], complete=True)
-
-    assert "a" not in damaged_node.cache
 
 
 def test_preparing_again_heals_it_and_keeps_the_pods_of_the_previous_generation(damaged_node: Node) -> None:

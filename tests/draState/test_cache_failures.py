@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed, TransactionFailed
+from checkpointmanager import BatchFailed, CheckpointError, CheckpointWriteFailed
 from draState import ClaimNotPrepared, PrepareFailed, UnprepareFailed
 
 from .claims import GPU, claim_of, info_of, pod_of, state_of
@@ -86,34 +86,6 @@ def test_a_batch_that_failed_in_part_leaves_exactly_the_durable_part(node: Node)
     assert_memory_equals_disk(node)
 
 
-def test_a_transaction_that_failed_leaves_all_claims_as_they_were(node: Node) -> None:
-    node.cache.put(info_of("a"), info_of("b"))
-    node.store.fail("store", batch_failed({"b": no_space("b")}))
-
-    with pytest.raises(TransactionFailed, match="No space left"):
-        node.cache.put(*(info_of(uid, ["pod-1"]) for uid in "abc"))
-
-    assert {claim.uid: claim for claim in node.cache} == {"a": info_of("a"), "b": info_of("b")}
-    assert node.cache.of_pod("pod-1") == ()
-    assert_memory_equals_disk(node)
-
-
-@pytest.mark.parametrize("interrupted", [KeyboardInterrupt, SystemExit, RuntimeError])
-def test_an_interrupted_write_is_in_doubt(node: Node, interrupted: type[BaseException]) -> None:
-    node.cache.put(info_of("a", ["pod-1"]))
-    node.store.fail("store", interrupted())
-
-    with pytest.raises(interrupted):
-        node.cache.put(info_of("a", ["pod-2"]), info_of("b", ["pod-2"]))
-
-    unknown = node.cache.report().unknown
-    assert unknown.keys() == {"a", "b"}
-    assert "interrupted" in unknown["a"]
-    claim = node.cache.get("a")
-    assert claim
-    assert claim.state.pod_uids == {"pod-1", "pod-2"}
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), no_space("a"), lost_sync("a"), CheckpointError("refused")])
 def test_a_delete_that_failed_keeps_the_claim_unpreparing(node: Node, error: BaseException) -> None:
     node.cache.put(info_of("a", ["pod-1"], ["gpu-0"]))
@@ -134,18 +106,6 @@ def test_a_delete_that_failed_keeps_the_claim_unpreparing(node: Node, error: Bas
     node.cache.delete("a")
     assert len(node.cache) == 0
     assert node.files() == []
-
-
-def test_of_several_deletes_only_those_that_failed_stay(node: Node) -> None:
-    node.cache.put(*(info_of(uid, ["pod-1"]) for uid in "abc"))
-    node.store.fail("delete", batch_failed({"b": no_space("b"), "c": lost_sync("c")}))
-
-    with pytest.raises(BatchFailed):
-        node.cache.delete("a", "b", "c")
-
-    left = {claim.uid: (claim.unpreparing, bool(claim.unknown)) for claim in node.cache}
-    assert left == {"b": (True, False), "c": (True, True)}
-    assert_indexes_agree(node.cache)
 
 
 # What the manager does about it
@@ -211,11 +171,3 @@ def test_a_result_in_doubt_is_not_served_until_it_is_recorded(node: Node) -> Non
     node.manager.prepare_resources(pod)
 
     assert node.manager.get_resources(pod, "main").cdi_devices
-
-
-def test_deleting_a_claim_that_does_not_exist_is_no_error(node: Node) -> None:
-    node.cache.delete("nobody")
-    node.store.fail("delete", CheckpointError("refused"))
-    with pytest.raises(CheckpointError, match="refused"):
-        node.cache.delete("nobody")
-    assert len(node.cache) == 0

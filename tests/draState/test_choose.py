@@ -23,113 +23,104 @@ class ChoosingNode(DriverNode):
 
 
 @pytest.fixture
-def node(directory: Path) -> Iterator[DriverNode]:
+def driver(directory: Path) -> Iterator[DriverNode]:
     Choosing.given = []
-    node = ChoosingNode(directory)
-    yield node
-    node.stop()
+    driver = ChoosingNode(directory)
+    yield driver
+    driver.stop()
 
 
-@pytest.fixture
-def real_node(real_directory: Path) -> Iterator[DriverNode]:
-    """On the disk, for threads: pyfakefs mixes up their calls, on Python 3.14 often."""
-    Choosing.given = []
-    node = ChoosingNode(real_directory)
-    yield node
-    node.stop()
+def chosen(driver: DriverNode, uid: str) -> Any:
+    claim = driver.cache.get(uid)
+    return claim and claim.state.driver_states[driver.hardware.driver].driver_data
 
 
-def chosen(node: DriverNode, uid: str) -> Any:
-    claim = node.cache.get(uid)
-    return claim and claim.state.driver_states[node.hardware.driver].driver_data
-
-
-def test_each_choice_sees_the_earlier_ones(node: DriverNode) -> None:
+def test_each_choice_sees_the_earlier_ones(driver: DriverNode) -> None:
     for n, uid in enumerate("abc"):
-        names(node.prepare(node.server.allocate(uid, f"gpu-{n}")))
-    assert [chosen(node, uid) for uid in "abc"] == [{"vf": 0}, {"vf": 1}, {"vf": 2}]
-    node.unprepare(node.server.claims["b"].ref)
-    assert node.hardware.torn_down[0].driver_data == {"vf": 1}
-    names(node.prepare(node.server.allocate("d", "gpu-1")))
-    assert chosen(node, "d") == {"vf": 1}, "free again"
+        names(driver.prepare(driver.server.allocate(uid, f"gpu-{n}")))
+    assert [chosen(driver, uid) for uid in "abc"] == [{"vf": 0}, {"vf": 1}, {"vf": 2}]
+    driver.unprepare(driver.server.claims["b"].ref)
+    assert driver.hardware.torn_down[0].driver_data == {"vf": 1}
+    names(driver.prepare(driver.server.allocate("d", "gpu-1")))
+    assert chosen(driver, "d") == {"vf": 1}, "free again"
 
 
-def test_a_choice_that_only_damaged_bytes_show_is_not_made_again(node: DriverNode) -> None:
-    names(node.prepare(node.server.allocate("a", "gpu-0")))
-    node.stop()
-    (node.directory / ".previous-a").unlink()
-    file = node.directory / "a.json"
+def test_a_choice_that_only_damaged_bytes_show_is_not_made_again(driver: DriverNode) -> None:
+    names(driver.prepare(driver.server.allocate("a", "gpu-0")))
+    driver.stop()
+    (driver.directory / ".previous-a").unlink()
+    file = driver.directory / "a.json"
     file.write_bytes(file.read_bytes().replace(b'"written":"20', b'"written":"99'))
-    node.start()
+    driver.start()
 
-    names(node.prepare(node.server.allocate("b", "gpu-1")))
+    names(driver.prepare(driver.server.allocate("b", "gpu-1")))
 
-    assert node.cache.report().unknown.keys() == {"a"}
-    assert chosen(node, "b") == {"vf": 1}
+    assert driver.cache.report().unknown.keys() == {"a"}
+    assert chosen(driver, "b") == {"vf": 1}
 
 
 @pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
-def test_a_kill_in_set_up_loses_no_choice(node: DriverNode, boot: str) -> None:
-    ref = node.server.allocate("a", "gpu-0")
-    node.hardware.failing, node.hardware.error = {"set_up"}, Died()
+def test_a_kill_in_set_up_loses_no_choice(driver: DriverNode, boot: str) -> None:
+    ref = driver.server.allocate("a", "gpu-0")
+    driver.hardware.failing, driver.hardware.error = {"set_up"}, Died()
     with pytest.raises(Died):
-        node.prepare(ref)
-    node.restart(boot)
-    assert (node.phase("a"), chosen(node, "a")) == (ClaimPhase.PREPARING, {"vf": 0})
-    names(node.prepare(node.server.allocate("b", "gpu-1")))
-    assert chosen(node, "b") == {"vf": 1}, "a kill does not free what was chosen"
+        driver.prepare(ref)
+    driver.restart(boot)
+    assert (driver.phase("a"), chosen(driver, "a")) == (ClaimPhase.PREPARING, {"vf": 0})
+    names(driver.prepare(driver.server.allocate("b", "gpu-1")))
+    assert chosen(driver, "b") == {"vf": 1}, "a kill does not free what was chosen"
 
-    names(node.prepare(ref))
+    names(driver.prepare(ref))
 
     assert Choosing.given == [{"vf": 0}, {"vf": 1}, {"vf": 0}]
-    assert ("choose", "a") not in node.hardware.calls, "once per allocation"
+    assert ("choose", "a") not in driver.hardware.calls, "once per allocation"
 
 
 def test_a_kill_in_set_up_gives_tear_down_the_choice(directory: Path) -> None:
-    node = ChoosingNode(directory, unfinished="tear_down")
-    node.hardware.failing, node.hardware.error = {"set_up"}, Died()
+    driver = ChoosingNode(directory, unfinished="tear_down")
+    driver.hardware.failing, driver.hardware.error = {"set_up"}, Died()
     with pytest.raises(Died):
-        node.prepare(node.server.allocate("a", "gpu-0"))
-    node.restart()
-    assert [claim.driver_data for claim in node.hardware.torn_down] == [{"vf": 0}]
-    node.stop()
+        driver.prepare(driver.server.allocate("a", "gpu-0"))
+    driver.restart()
+    assert [claim.driver_data for claim in driver.hardware.torn_down] == [{"vf": 0}]
+    driver.stop()
 
 
-def test_a_record_that_was_healed_keeps_its_choice(node: DriverNode) -> None:
-    names(node.prepare(node.server.allocate("a", "gpu-0")))
-    ref = node.server.allocate("b", "gpu-1")
-    names(node.prepare(ref))
-    node.server.claims["b"] = replace(node.server.claims["b"], pods={"second": "pod-2"})
-    node.prepare(ref)  # so that the previous generation has the result of set_up
-    node.stop()
-    damage.empty(node.directory, "b")
-    node.start(shows_traces=False)
-    node.unprepare(node.server.claims["a"].ref)
-    node.preparer.review.heal()
+def test_a_record_that_was_healed_keeps_its_choice(driver: DriverNode) -> None:
+    names(driver.prepare(driver.server.allocate("a", "gpu-0")))
+    ref = driver.server.allocate("b", "gpu-1")
+    names(driver.prepare(ref))
+    driver.server.claims["b"] = replace(driver.server.claims["b"], pods={"second": "pod-2"})
+    driver.prepare(ref)  # so that the previous generation has the result of set_up
+    driver.stop()
+    damage.empty(driver.directory, "b")
+    driver.start(shows_traces=False)
+    driver.unprepare(driver.server.claims["a"].ref)
+    driver.preparer.review.heal()
 
-    names(node.prepare(ref))
+    names(driver.prepare(ref))
 
     assert Choosing.given[-1] == {"vf": 1}, "its pod uses it"
 
 
-def test_a_new_allocation_is_a_new_choice(node: DriverNode) -> None:
-    names(node.prepare(node.server.allocate("a", "gpu-0")))
-    ref = node.server.allocate("b", "gpu-1")
-    names(node.prepare(ref))
-    node.unprepare(node.server.claims["a"].ref)
-    node.server.allocate("b", "gpu-1", configs=(OpaqueConfig({"mode": "fast"}),))
-    names(node.prepare(ref))
-    assert chosen(node, "b") == {"vf": 0}
-    assert node.hardware.torn_down[-1].driver_data == {"vf": 1}
+def test_a_new_allocation_is_a_new_choice(driver: DriverNode) -> None:
+    names(driver.prepare(driver.server.allocate("a", "gpu-0")))
+    ref = driver.server.allocate("b", "gpu-1")
+    names(driver.prepare(ref))
+    driver.unprepare(driver.server.claims["a"].ref)
+    driver.server.allocate("b", "gpu-1", configs=(OpaqueConfig({"mode": "fast"}),))
+    names(driver.prepare(ref))
+    assert chosen(driver, "b") == {"vf": 0}
+    assert driver.hardware.torn_down[-1].driver_data == {"vf": 1}
 
 
-def test_a_choice_that_fails_leaves_no_trace(node: DriverNode) -> None:
-    node.hardware.failing = {"choose"}
-    assert node.prepare(node.server.allocate("a", "gpu-0")).error == "the hardware is broken"
-    assert (len(node.cache), node.hardware.holdings()) == (0, {})
+def test_a_choice_that_fails_leaves_no_trace(driver: DriverNode) -> None:
+    driver.hardware.failing = {"choose"}
+    assert driver.prepare(driver.server.allocate("a", "gpu-0")).error == "the hardware is broken"
+    assert (len(driver.cache), driver.hardware.holdings()) == (0, {})
 
 
-def test_many_threads_never_choose_at_the_same_time(real_node: DriverNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_threads_never_choose_at_the_same_time(driver: DriverNode, monkeypatch: pytest.MonkeyPatch) -> None:
     inside = threading.Barrier(2)  # the first one waits a moment for another, which must not come
     choose = Choosing.choose
 
@@ -140,11 +131,11 @@ def test_many_threads_never_choose_at_the_same_time(real_node: DriverNode, monke
         return choose(hooks, claim, held)
 
     monkeypatch.setattr(Choosing, "choose", choosing)
-    refs = [real_node.server.allocate(f"u{n}", f"gpu-{n}") for n in range(16)]
+    refs = [driver.server.allocate(f"u{n}", f"gpu-{n}") for n in range(16)]
     answers: list[PrepareResult] = []
 
     def prepare(ref: ClaimRef) -> None:
-        answers.append(real_node.prepare(ref))
+        answers.append(driver.prepare(ref))
 
     threads = [threading.Thread(target=prepare, args=(ref,)) for ref in refs]
     for thread in threads:
@@ -152,4 +143,4 @@ def test_many_threads_never_choose_at_the_same_time(real_node: DriverNode, monke
     for thread in threads:
         thread.join()
     assert all(answer.devices for answer in answers)
-    assert sorted(chosen(real_node, ref.uid)["vf"] for ref in refs) == list(range(16))
+    assert sorted(chosen(driver, ref.uid)["vf"] for ref in refs) == list(range(16))

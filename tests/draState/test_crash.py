@@ -5,8 +5,6 @@ The next process always finds a record of everything that a driver holds, and re
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import pytest
 
 from draState import Pod
 
-from ..checkpointmanager.processes import Child
 from .claims import GPU, NIC, claim_of, pod_of
 from .drivers import Died
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
@@ -116,21 +113,6 @@ def test_a_death_at_any_step_leaks_nothing(directory: Path, scenario: Scenario, 
     assert died == count
 
 
-def test_a_death_at_any_step_of_the_clean_up_leaks_nothing(directory: Path) -> None:
-    def die_sharing(node: Node) -> None:
-        node.manager.prepare_resources(FIRST)
-        node.manager.prepare_resources(SECOND)
-        node.restart()
-
-    died = 0
-    for node in deaths(directory, reconcile, before=die_sharing):
-        died += 1
-        restarted(node)
-        reconcile(node)
-        assert_nothing_is_left(node)
-    assert died == 6
-
-
 def test_two_deaths_in_a_row_leak_nothing(directory: Path) -> None:
     died = 0
     for node in deaths(directory, share):
@@ -187,35 +169,3 @@ def test_a_death_at_any_step_can_be_followed_by_the_same_pod_again(directory: Pa
         reconcile(node)
         assert_nothing_is_left(node)
     assert died == 8
-
-
-@pytest.mark.parametrize("fatal", ["prepare", "unprepare"])
-def test_a_process_killed_inside_a_driver_leaves_a_trace_that_is_cleaned_up(real_directory: Path, fatal: str) -> None:
-    hardware = real_directory.parent / "hardware"
-    hardware.mkdir()
-
-    def live_and_die(_: int) -> None:
-        node = Node(real_directory)
-
-        def work(operation: str) -> None:
-            if operation == "prepare":
-                for uid in node.gpu.prepared:
-                    (hardware / uid).touch()
-            if operation == fatal:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        node.gpu.after = work
-        prepare_and_unprepare(node)
-
-    with Child(live_and_die) as child:
-        assert child.wait() == -signal.SIGKILL
-    node = Node(real_directory)
-    node.gpu.prepared = {path.name for path in hardware.iterdir()}
-    assert node.gpu.prepared == {"a", "shared"}
-    assert {claim.uid for claim in node.cache.of_pod("pod-1")} == {"a", "shared"}
-
-    reconcile(node)
-
-    node.stop()
-    assert node.gpu.calls == [("unprepare", ("a", "shared"))]
-    assert_nothing_is_left(node)

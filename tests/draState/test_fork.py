@@ -32,50 +32,44 @@ def another_thread_in(write: Callable[[], object], door: Doorstop) -> Iterator[N
         writing.result()
 
 
-def test_the_cache_of_claims(real_directory: Path) -> None:
-    door = Doorstop()
-    files = WatchedStore(FileStore(real_directory))
+def refused(*writes: Callable[[], object]) -> None:
+    for write in writes:
+        with pytest.raises(ManagerClosed, match="fork"):
+            write()
+
+
+def test_the_cache_of_claims(directory: Path) -> None:
+    door, files = Doorstop(), WatchedStore(FileStore(directory))
     cache = ClaimInfoCache(files)
     cache.put(info_of("a", ["pod-1"]))
     files.before = door
 
-    writes: list[Callable[[], object]] = [
-        lambda: cache.put(info_of("a", ["pod-2"])),
-        lambda: cache.put(info_of("b")),
-        lambda: cache.mark("a", prepared=True),
-        lambda: cache.delete("a"),
-    ]
-
     def in_child() -> list[str]:
-        for write in writes:
-            with pytest.raises(ManagerClosed, match="fork"):
-                write()
+        refused(
+            lambda: cache.put(info_of("a", ["pod-2"])),
+            lambda: cache.mark("a", prepared=True),
+            lambda: cache.delete("a"),
+        )
         return [claim.uid for claim in cache.of_pod("pod-1")]
 
     with another_thread_in(lambda: cache.put(info_of("a", ["pod-3"])), door):
         assert in_forked_child(in_child) == ["a"]
-
     assert [claim.uid for claim in cache.of_pod("pod-3")] == ["a"]
     cache.close()
 
 
-def test_the_store_of_pod_configs(real_directory: Path) -> None:
-    door = Doorstop()
-    files = WatchedStore(FileStore(real_directory))
+def test_the_store_of_pod_configs(directory: Path) -> None:
+    door, files = Doorstop(), WatchedStore(FileStore(directory))
     store = PodConfigStore(files)
     store.set_device_config("pod-1", "eth0", config_of())
     files.before = door
 
-    writes: list[Callable[[], object]] = [
-        lambda: store.set_device_config("pod-1", "eth1", config_of()),
-        lambda: store.delete_pod("pod-1"),
-        lambda: store.synchronize(list, complete=True),
-    ]
-
     def in_child() -> list[str]:
-        for write in writes:
-            with pytest.raises(ManagerClosed, match="fork"):
-                write()
+        refused(
+            lambda: store.set_device_config("pod-1", "eth1", config_of()),
+            lambda: store.delete_pod("pod-1"),
+            lambda: store.synchronize(list, complete=True),
+        )
         store.note_activity("pod-1")
         return store.list_pods()
 
@@ -84,16 +78,15 @@ def test_the_store_of_pod_configs(real_directory: Path) -> None:
     store.close()
 
 
-def test_a_cache_whose_entry_is_just_being_swapped(real_directory: Path) -> None:
+def test_a_cache_whose_entry_is_just_being_swapped(directory: Path) -> None:
     door = Doorstop()
     swapping: list[bool] = []
-    cache = CheckpointCache(CheckpointManager(real_directory), on_swap=lambda *_: door() if swapping else None)
+    cache = CheckpointCache(CheckpointManager(directory), on_swap=lambda *_: door() if swapping else None)
     cache.put("a", 1)
     swapping.append(True)
 
     def in_child() -> object:
-        with pytest.raises(ManagerClosed, match="fork"):
-            cache.put("b", 2)
+        refused(lambda: cache.put("b", 2))
         return cache["a"]
 
     with another_thread_in(lambda: cache.put("b", 1), door):

@@ -72,14 +72,6 @@ def test_a_number_of_the_wire_is_a_health(number: int, health: Health) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "health"),
-    [("Healthy", HEALTHY), ("Unhealthy", UNHEALTHY), ("Unknown", UNKNOWN), ("", UNKNOWN), ("Other", UNKNOWN)],
-)
-def test_a_word_of_kubelet_is_a_health(word: str, health: Health) -> None:
-    assert Health.named(word) is health
-
-
-@pytest.mark.parametrize(
     ("message", "kept"),
     [
         ("", ""),
@@ -101,11 +93,6 @@ def test_a_time_out_of_zero_or_less_is_kubelets(node: HealthNode, given: float, 
     assert node.store.get(GPU, "p", "d0").timeout == kept
     assert node.passed(kept) == []
     assert node.passed(0.01) == ["d0"]
-
-
-def test_the_time_of_a_report_is_that_of_its_arrival(node: HealthNode) -> None:
-    node.report(DeviceHealth("p", "d0", HEALTHY, reported=123.0))
-    assert node.store.get(GPU, "p", "d0").reported == node.time
 
 
 # Announcements.

@@ -125,7 +125,7 @@ def test_a_disk_that_hangs_holds_up_neither_reads_nor_watchers_nor_other_drivers
             go_on.set()
 
 
-def test_after_many_threads_the_disk_and_the_watchers_have_the_last_report(real_directory: Path) -> None:
+def test_after_many_threads_the_disk_and_the_watchers_have_the_last_report(directory: Path) -> None:
     believed: dict[Key, DeviceHealth] = {}
     looking = threading.Lock()
 
@@ -143,14 +143,14 @@ def test_after_many_threads_the_disk_and_the_watchers_have_the_last_report(real_
                 names = chance.sample(DEVICES, chance.randrange(1, 4))
                 store.report(driver, [device(name, chance.choice(list(Health)), timeout=600) for name in names])
 
-    with DeviceHealthStore(real_directory, on_change=changed, durability="atomic") as store:
+    with DeviceHealthStore(directory, on_change=changed, durability="atomic") as store:
         with ThreadPoolExecutor(6) as pool:
             list(pool.map(life, range(6)))
         memory = store.drivers()
         assert store.problems == {}
         for (driver, name), health in believed.items():
             assert health.health is store.get(driver, "p", name).health
-    with CheckpointManager(real_directory, DEVICE_HEALTH, read_only=True) as manager:
+    with CheckpointManager(directory, DEVICE_HEALTH, read_only=True) as manager:
         disk = {driver: checkpoint.data.devices for driver, checkpoint in manager.load().checkpoints.items()}
     assert {driver: _said(devices) for driver, devices in disk.items()} == {
         driver: _said(devices) for driver, devices in memory.items()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyfakefs.fake_filesystem import FakeFilesystem
 
 from draState import ClaimInfo, ClaimInfoState, ClaimPhase, Device, DriverState, OpaqueConfig
 
@@ -72,17 +71,10 @@ EVERYTHING = replace(
 ADDED = {"claim": "blue", "driver": [1, 2], "device": {"state": "good"}}  # by the version 5 of v5-newer.json
 
 
-def put_golden(fs: FakeFilesystem, name: str, directory: Path, uid: str) -> None:
+def put_golden(name: str, directory: Path, uid: str) -> None:
     """A golden file under the name that its claim has in a directory."""
-    fs.create_file(directory / f"{uid}.json", contents=_golden(name, fs), st_mode=0o100600)
-
-
-def _golden(name: str, fs: FakeFilesystem) -> bytes:
-    fs.pause()
-    try:
-        return (GOLDEN / name).read_bytes()
-    finally:
-        fs.resume()
+    directory.mkdir(mode=0o700)
+    (directory / f"{uid}.json").write_bytes((GOLDEN / name).read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -97,10 +89,8 @@ def _golden(name: str, fs: FakeFilesystem) -> bytes:
         ("v4-full.json", EVERYTHING),
     ],
 )
-def test_a_golden_file_loads_into_the_state_of_today(
-    golden: str, state: ClaimInfoState, directory: Path, fs: FakeFilesystem
-) -> None:
-    put_golden(fs, golden, directory, state.claim_uid)
+def test_a_golden_file_loads_into_the_state_of_today(golden: str, state: ClaimInfoState, directory: Path) -> None:
+    put_golden(golden, directory, state.claim_uid)
 
     node = Node(directory)
 
@@ -110,8 +100,8 @@ def test_a_golden_file_loads_into_the_state_of_today(
 
 
 @pytest.mark.parametrize("golden", ["v1.json", "v2.json", "v3.json", "v4.json"])
-def test_an_older_file_changes_only_when_the_claim_does(golden: str, directory: Path, fs: FakeFilesystem) -> None:
-    put_golden(fs, golden, directory, ONE_DRIVER.claim_uid)
+def test_an_older_file_changes_only_when_the_claim_does(golden: str, directory: Path) -> None:
+    put_golden(golden, directory, ONE_DRIVER.claim_uid)
     before = (directory / f"{ONE_DRIVER.claim_uid}.json").read_bytes()
     node = Node(directory)
     assert node.file_of(ONE_DRIVER.claim_uid).read_bytes() == before
@@ -124,13 +114,13 @@ def test_an_older_file_changes_only_when_the_claim_does(golden: str, directory: 
     assert written["data"]["pod_uids"] == ["pod"]
 
 
-def test_a_file_of_the_present_holds_exactly_what_the_golden_one_does(directory: Path, fs: FakeFilesystem) -> None:
+def test_a_file_of_the_present_holds_exactly_what_the_golden_one_does(directory: Path) -> None:
     node = Node(directory)
 
     node.cache.put(ClaimInfo(EVERYTHING))
 
     written = json.loads(node.file_of(OTHER_UID).read_bytes())
-    golden = json.loads(_golden("v4-full.json", fs))
+    golden = json.loads((GOLDEN / "v4-full.json").read_bytes())
     node.restart()
     claim = node.cache.get(OTHER_UID)
     node.stop()
@@ -139,8 +129,8 @@ def test_a_file_of_the_present_holds_exactly_what_the_golden_one_does(directory:
     assert claim == ClaimInfo(EVERYTHING)
 
 
-def test_a_force_deleted_claim_of_2023_is_unprepared_by_its_driver(directory: Path, fs: FakeFilesystem) -> None:
-    put_golden(fs, "v2-unfinished.json", directory, OTHER_UID)
+def test_a_force_deleted_claim_of_2023_is_unprepared_by_its_driver(directory: Path) -> None:
+    put_golden("v2-unfinished.json", directory, OTHER_UID)
     node = Node(directory)
 
     node.manager.reconcile([], complete=True)
@@ -160,8 +150,8 @@ def added(directory: Path) -> tuple[int, int, dict[str, Any]]:
     return document["version"], document["readable_by"], found
 
 
-def test_fields_of_a_newer_version_survive_every_change_of_the_cache(directory: Path, fs: FakeFilesystem) -> None:
-    put_golden(fs, "v5-newer.json", directory, OTHER_UID)
+def test_fields_of_a_newer_version_survive_every_change_of_the_cache(directory: Path) -> None:
+    put_golden("v5-newer.json", directory, OTHER_UID)
     node = Node(directory)
     claim = claim_of(OTHER_UID, GPU, NIC, name="everything")
     claim = replace(claim, namespace="ml")
@@ -183,8 +173,8 @@ def test_fields_of_a_newer_version_survive_every_change_of_the_cache(directory: 
     assert state.driver_states.keys() == {GPU, NIC}
 
 
-def test_a_device_that_is_another_one_does_not_inherit_fields(directory: Path, fs: FakeFilesystem) -> None:
-    put_golden(fs, "v5-newer.json", directory, OTHER_UID)
+def test_a_device_that_is_another_one_does_not_inherit_fields(directory: Path) -> None:
+    put_golden("v5-newer.json", directory, OTHER_UID)
     node = Node(directory)
     node.gpu.devices[OTHER_UID] = (Device("pool", "another"),)
 

@@ -101,24 +101,6 @@ def test_nulls_are_read_as_empty() -> None:
     }
 
 
-def test_a_claim_is_read_with_all_it_has() -> None:
-    (claim,) = read_dra_manager_state(vector("one.json")).claims
-
-    assert (claim.claim_uid, claim.claim_name, claim.namespace) == (
-        "2da51e9c-3bb1-4395-b450-092d39721c32",
-        "ingest-0-2da51",
-        "vision",
-    )
-    assert claim.pod_uids == {"e7f05ec4-c1f2-4a86-85fc-b89721738335"}
-    assert claim.driver_states["gpu.acme.example"].devices[0] == Device(
-        "rack4-node11",
-        "dev-0-31",
-        None,
-        ("req0",),
-        ("vendor.acme/gpu=dev-0-31", "vendor.acme/nic=claim-2da51e9c-3bb1-4395-b450-092d39721c32"),
-    )
-
-
 @pytest.mark.parametrize(
     ("blob", "why"),
     [

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager.testing import damage
 from draState import ClaimInvalid, PrepareFailed, UnprepareFailed
@@ -32,9 +32,11 @@ directories = itertools.count()
 class NodeMachine(RuleBasedStateMachine):
     """The model: which pods each claim must remember, which are unknown, and which wait to be unprepared."""
 
+    directory: ClassVar[Path]
+
     def __init__(self) -> None:
         super().__init__()
-        self.node = Node(Path(f"/nodes/{next(directories)}"))
+        self.node = Node(self.directory / str(next(directories)))
         self.references: dict[str, set[str]] = {}
         self.unknown: set[str] = set()
         self.unpreparing: set[str] = set()
@@ -189,8 +191,8 @@ class NodeMachine(RuleBasedStateMachine):
             self.references[uid] = set(claim.state.pod_uids)
 
 
-def test_a_node_survives_any_life(fs: FakeFilesystem) -> None:
-    fs.create_dir("/nodes")
+def test_a_node_survives_any_life(directory: Path) -> None:
+    NodeMachine.directory = directory
     run_state_machine_as_test(
         NodeMachine,
         settings=settings(
@@ -198,7 +200,7 @@ def test_a_node_survives_any_life(fs: FakeFilesystem) -> None:
             max_examples=times(15, 300),
             stateful_step_count=30,
             deadline=None,
-            database=None,  # it would be in the fake file system
+            database=None,
             suppress_health_check=list(HealthCheck),
         ),
     )

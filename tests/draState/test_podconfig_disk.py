@@ -18,27 +18,27 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed, Schema
-from checkpointmanager.testing import damage, failing
 from draState import POD_CONFIGS, PodConfig, PodConfigStore, PodSyncReport
 
 from .failing_disk import full, unsynced
 from .podconfigs import BEFORE, config_of, filled, mtus, mtus_on_disk, opened, restarted
 
 Fault = Callable[[Path], AbstractContextManager[object]]
+pytestmark = pytest.mark.usefixtures("kit_standing_by")
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def store(real_directory: Path) -> Iterator[PodConfigStore]:
-    with filled(real_directory) as store:
+def store(directory: Path) -> Iterator[PodConfigStore]:
+    with filled(directory) as store:
         yield store
 
 
 # Sets that fail
 
 
-def test_a_set_on_a_full_disk_changes_nothing_and_can_be_repeated(store: PodConfigStore, real_directory: Path) -> None:
-    with full(real_directory):
+def test_a_set_on_a_full_disk_changes_nothing_and_can_be_repeated(store: PodConfigStore, directory: Path) -> None:
+    with full(directory):
         for pod in ("pod-1", "pod-3"):
             with pytest.raises(CheckpointWriteFailed) as failed:
                 store.set_device_config(pod, "eth0", config_of("claim-3", 9))
@@ -46,46 +46,44 @@ def test_a_set_on_a_full_disk_changes_nothing_and_can_be_repeated(store: PodConf
         with pytest.raises(CheckpointWriteFailed):
             store.set_pod_config("pod-1", {"a": 1})
 
-    assert mtus(store) == mtus_on_disk(real_directory) == BEFORE
+    assert mtus(store) == mtus_on_disk(directory) == BEFORE
     kept = store.get_pod_config("pod-1")
     assert kept is not None
     assert kept.config is None
     assert store.delete_claim("claim-3") == ()
     store.set_device_config("pod-1", "eth0", config_of(mtu=9))
-    assert restarted(store, real_directory)["pod-1"] == {"eth0": 9, "eth1": 2}
+    assert restarted(store, directory)["pod-1"] == {"eth0": 9, "eth1": 2}
 
 
 @pytest.mark.parametrize("mtu", [9, 1])
 def test_a_set_in_doubt_leaves_memory_as_it_was_and_is_settled_by_the_next_one(
-    mtu: int, store: PodConfigStore, real_directory: Path
+    mtu: int, store: PodConfigStore, directory: Path
 ) -> None:
-    with unsynced(real_directory), pytest.raises(CheckpointWriteFailed) as failed:
+    with unsynced(directory), pytest.raises(CheckpointWriteFailed) as failed:
         store.set_device_config("pod-1", "eth0", config_of("claim-1", 9))
     assert failed.value.in_doubt
-    assert mtus(store) == mtus_on_disk(real_directory) == BEFORE
+    assert mtus(store) == mtus_on_disk(directory) == BEFORE
 
     store.set_device_config("pod-1", "eth0", config_of("claim-1", mtu))
 
-    assert mtus(store) == mtus_on_disk(real_directory)
-    assert restarted(store, real_directory)["pod-1"] == {"eth0": mtu, "eth1": 2}
+    assert mtus(store) == mtus_on_disk(directory)
+    assert restarted(store, directory)["pod-1"] == {"eth0": mtu, "eth1": 2}
 
 
-def test_synchronize_settles_what_is_in_doubt_for_what_memory_has(store: PodConfigStore, real_directory: Path) -> None:
+def test_synchronize_settles_what_is_in_doubt_for_what_memory_has(store: PodConfigStore, directory: Path) -> None:
     for pod in ("pod-1", "pod-3"):
-        with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
+        with unsynced(directory), pytest.raises(CheckpointWriteFailed):
             store.set_device_config(pod, "eth0", config_of(mtu=9))
 
     report = store.synchronize(lambda: ["pod-1", "pod-2", "pod-3"], complete=True)
 
     assert report == PodSyncReport(("pod-3",), ("pod-1", "pod-2"), {}, {})
-    assert mtus(store) == mtus_on_disk(real_directory) == BEFORE
+    assert mtus(store) == mtus_on_disk(directory) == BEFORE
 
 
 @pytest.mark.parametrize("doubt", [unsynced, lambda directory: unsynced(directory, KeyboardInterrupt())])
-def test_a_claim_whose_set_is_in_doubt_can_be_deleted(
-    doubt: Fault, store: PodConfigStore, real_directory: Path
-) -> None:
-    with doubt(real_directory):
+def test_a_claim_whose_set_is_in_doubt_can_be_deleted(doubt: Fault, store: PodConfigStore, directory: Path) -> None:
+    with doubt(directory):
         for pod in ("pod-1", "pod-3"):
             with pytest.raises((CheckpointWriteFailed, KeyboardInterrupt)):
                 store.set_device_config(pod, "eth2", config_of("claim-3", 9))
@@ -93,7 +91,7 @@ def test_a_claim_whose_set_is_in_doubt_can_be_deleted(
 
     assert store.delete_claim("claim-3") == ("pod-1", "pod-3")
 
-    assert restarted(store, real_directory) == BEFORE
+    assert restarted(store, directory) == BEFORE
 
 
 # Deletes that fail
@@ -121,37 +119,37 @@ def set_anew(store: PodConfigStore) -> None:
     ],
 )
 def test_a_failed_delete_of_a_pod_takes_effect_in_memory_and_is_made_good(
-    remedy: Callable[[PodConfigStore], None], left: object, store: PodConfigStore, real_directory: Path
+    remedy: Callable[[PodConfigStore], None], left: object, store: PodConfigStore, directory: Path
 ) -> None:
-    with unsynced(real_directory), pytest.raises(CheckpointWriteFailed) as failed:
+    with unsynced(directory), pytest.raises(CheckpointWriteFailed) as failed:
         store.delete_pod("pod-1")
     assert failed.value.in_doubt
     assert "pod-1" not in store
     assert store.get_pod_config("pod-1") is None
-    assert mtus_on_disk(real_directory) == BEFORE
+    assert mtus_on_disk(directory) == BEFORE
 
     remedy(store)
 
-    assert mtus(store) == mtus_on_disk(real_directory) == left
+    assert mtus(store) == mtus_on_disk(directory) == left
 
 
 def test_what_a_failed_delete_left_is_found_by_synchronize_of_the_next_process(
-    store: PodConfigStore, real_directory: Path
+    store: PodConfigStore, directory: Path
 ) -> None:
-    with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
+    with unsynced(directory), pytest.raises(CheckpointWriteFailed):
         store.delete_pod("pod-1")
     store.close()
 
-    with opened(real_directory) as after:
+    with opened(directory) as after:
         assert after.synchronize(lambda: ["pod-2"], complete=True).removed == ("pod-1",)
-        assert mtus(after) == mtus_on_disk(real_directory) == {"pod-2": {"eth0": 3}}
+        assert mtus(after) == mtus_on_disk(directory) == {"pod-2": {"eth0": 3}}
 
 
 @pytest.mark.parametrize("fault", [full, unsynced])
 def test_a_failed_delete_of_a_claim_takes_effect_in_memory_and_is_finished_when_repeated(
-    fault: Fault, store: PodConfigStore, real_directory: Path
+    fault: Fault, store: PodConfigStore, directory: Path
 ) -> None:
-    with fault(real_directory), pytest.raises(CheckpointWriteFailed):
+    with fault(directory), pytest.raises(CheckpointWriteFailed):
         store.delete_claim("claim-1")
     assert mtus(store) == {"pod-1": {"eth1": 2}}
     assert store.delete_claim("claim-3") == ()
@@ -159,78 +157,52 @@ def test_a_failed_delete_of_a_claim_takes_effect_in_memory_and_is_finished_when_
     concerned = store.delete_claim("claim-1")
 
     assert concerned == ("pod-1", "pod-2") or fault is unsynced
-    assert mtus_on_disk(real_directory) == {"pod-1": {"eth1": 2}}
-    assert restarted(store, real_directory) == {"pod-1": {"eth1": 2}}
+    assert mtus_on_disk(directory) == {"pod-1": {"eth1": 2}}
+    assert restarted(store, directory) == {"pod-1": {"eth1": 2}}
 
 
-def test_a_repeated_delete_of_a_claim_concerns_only_the_pods_where_it_failed(
-    store: PodConfigStore, real_directory: Path
-) -> None:
-    with failing(real_directory, "write", errno.EIO), pytest.raises(CheckpointWriteFailed):
-        store.delete_claim("claim-1")
-
-    assert store.delete_claim("claim-1") == ("pod-1",)
-
-
-def test_synchronize_finishes_the_failed_delete_of_a_claim(store: PodConfigStore, real_directory: Path) -> None:
-    with full(real_directory), pytest.raises(CheckpointWriteFailed):
+def test_synchronize_finishes_the_failed_delete_of_a_claim(store: PodConfigStore, directory: Path) -> None:
+    with full(directory), pytest.raises(CheckpointWriteFailed):
         store.delete_claim("claim-1")
 
     report = store.synchronize(lambda: ["pod-1", "pod-2"], complete=True)
 
     assert report == PodSyncReport(("pod-2",), ("pod-1",), {}, {})
-    assert mtus_on_disk(real_directory) == {"pod-1": {"eth1": 2}}
+    assert mtus_on_disk(directory) == {"pod-1": {"eth1": 2}}
 
 
 def test_synchronize_on_a_failing_disk_serves_only_live_pods_and_says_what_is_left(
-    store: PodConfigStore, real_directory: Path
+    store: PodConfigStore, directory: Path
 ) -> None:
     store.set_device_config("pod-3", "eth0", config_of(mtu=4))
-    with unsynced(real_directory):
+    with unsynced(directory):
         report = store.synchronize(lambda: ["pod-2"], complete=True)
 
     assert (report.removed, report.kept, sorted(report.failed)) == ((), ("pod-2",), ["pod-1", "pod-3"])
     assert "Input/output error" in report.failed["pod-1"]
     assert mtus(store) == {"pod-2": {"eth0": 3}}
     assert store.synchronize(lambda: ["pod-2"], complete=True).removed == ("pod-1", "pod-3")
-    assert mtus_on_disk(real_directory) == {"pod-2": {"eth0": 3}}
+    assert mtus_on_disk(directory) == {"pod-2": {"eth0": 3}}
 
 
 # Damage
 
 
-def test_damage_is_repaired_at_the_start_or_as_soon_as_the_disk_has_room(
-    store: PodConfigStore, real_directory: Path
-) -> None:
+def test_damage_beyond_repair_costs_its_own_pod_until_it_is_set_again(store: PodConfigStore, directory: Path) -> None:
     store.close()
-    damage.flip_bit(real_directory, "pod-1")
+    (directory / "pod-1.json").write_bytes(b"damage")
 
-    with full(real_directory), opened(real_directory) as after:
-        assert mtus(after) == {"pod-2": BEFORE["pod-2"]}
-        assert after.problems.keys() == {"pod-1"}
-
-    with failing(real_directory, "read", about="pod-1.json"), opened(real_directory) as after:
-        assert mtus(after) == BEFORE
-        assert after.problems == {}
-
-
-def test_damage_beyond_repair_costs_its_own_pod_until_it_is_set_again(
-    store: PodConfigStore, real_directory: Path
-) -> None:
-    store.close()
-    (real_directory / "pod-1.json").write_bytes(b"damage")
-
-    with opened(real_directory) as after:
+    with opened(directory) as after:
         assert mtus(after) == {"pod-2": {"eth0": 3}}
         assert after.problems.keys() == {"pod-1"}
-        assert str(real_directory / "pod-1.json") in after.problems["pod-1"]
+        assert str(directory / "pod-1.json") in after.problems["pod-1"]
         assert after.delete_claim("claim-1") == ("pod-2",)
         report = after.synchronize(lambda: ["pod-1"], complete=True)
         assert (report.kept, report.problems) == ((), after.problems)
-        assert (real_directory / "pod-1.json").read_bytes() == b"damage"
-        with full(real_directory), pytest.raises(CheckpointWriteFailed):
+        assert (directory / "pod-1.json").read_bytes() == b"damage"
+        with full(directory), pytest.raises(CheckpointWriteFailed):
             after.set_device_config("pod-1", "eth0", config_of())
-        with unsynced(real_directory), pytest.raises(CheckpointWriteFailed):
+        with unsynced(directory), pytest.raises(CheckpointWriteFailed):
             after.delete_pod("pod-1")
         assert after.problems.keys() == {"pod-1"}
         assert "pod-1" not in after
@@ -239,53 +211,40 @@ def test_damage_beyond_repair_costs_its_own_pod_until_it_is_set_again(
 
         assert after.problems == {}
         assert after.get_pod_config("pod-1") == PodConfig({"claim-1/eth0": config_of(mtu=7)})
-    assert mtus_on_disk(real_directory)["pod-1"] == {"eth0": 7}
-    assert b"damage" in [path.read_bytes() for path in (real_directory / ".quarantine").iterdir()]
+    assert mtus_on_disk(directory)["pod-1"] == {"eth0": 7}
+    assert b"damage" in [path.read_bytes() for path in (directory / ".quarantine").iterdir()]
 
 
 def test_a_damaged_file_of_a_pod_that_is_gone_is_removed_and_its_bytes_are_kept(
-    store: PodConfigStore, real_directory: Path
+    store: PodConfigStore, directory: Path
 ) -> None:
     store.close()
     for pod in ("pod-1", "pod-2"):
-        (real_directory / f"{pod}.json").write_bytes(b"damage")
+        (directory / f"{pod}.json").write_bytes(b"damage")
 
-    with opened(real_directory) as after:
+    with opened(directory) as after:
         after.delete_pod("pod-2")  # never needs to parse it
         assert after.problems.keys() == {"pod-1"}
         assert after.synchronize(list, complete=True) == PodSyncReport(("pod-1",), (), {}, {})
         assert after.problems == {}
 
-    assert {path.read_bytes() for path in (real_directory / ".quarantine").iterdir()} == {b"damage"}
-    assert mtus_on_disk(real_directory) == {}
+    assert {path.read_bytes() for path in (directory / ".quarantine").iterdir()} == {b"damage"}
+    assert mtus_on_disk(directory) == {}
 
 
-def test_synchronize_forgets_also_what_was_removed_by_hand(store: PodConfigStore, real_directory: Path) -> None:
+def test_a_whole_file_that_fits_no_class_is_a_problem_and_stays(store: PodConfigStore, directory: Path) -> None:
     store.close()
-    (real_directory / "pod-1.json").write_bytes(b"")
-    with opened(real_directory) as after:
-        for pod in ("pod-1", "pod-2"):
-            (real_directory / f"{pod}.json").unlink()
-
-        assert after.synchronize(list, complete=True).removed == ("pod-1", "pod-2")
-
-        assert after.list_pods() == []
-        assert after.problems == {}
-
-
-def test_a_whole_file_that_fits_no_class_is_a_problem_and_stays(store: PodConfigStore, real_directory: Path) -> None:
-    store.close()
-    with CheckpointManager(real_directory, Schema(POD_CONFIGS.kind, POD_CONFIGS.version)) as program:
+    with CheckpointManager(directory, Schema(POD_CONFIGS.kind, POD_CONFIGS.version)) as program:
         program.create_checkpoint("pod-3", {"devices": "none"})
-    before = (real_directory / "pod-3.json").read_bytes()
+    before = (directory / "pod-3.json").read_bytes()
 
-    with opened(real_directory) as after:
+    with opened(directory) as after:
         assert mtus(after) == BEFORE
         assert "the file is whole" in after.problems["pod-3"]
         assert after.synchronize(lambda: [*BEFORE, "pod-3"], complete=True).problems.keys() == {"pod-3"}
 
-    assert (real_directory / "pod-3.json").read_bytes() == before
-    assert not (real_directory / ".quarantine").exists()
+    assert (directory / "pod-3.json").read_bytes() == before
+    assert not (directory / ".quarantine").exists()
 
 
 # Threads
@@ -325,7 +284,7 @@ def remove_nothing(_: PodConfigStore) -> None:
 def test_reads_do_not_wait_for_a_writer_and_removals_do(
     removal: Callable[[PodConfigStore], object],
     store: PodConfigStore,
-    real_directory: Path,
+    directory: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = SlowDisk(monkeypatch)
@@ -347,12 +306,12 @@ def test_reads_do_not_wait_for_a_writer_and_removals_do(
         writing.result()
         removing.result()
 
-    assert mtus(store) == mtus_on_disk(real_directory)
+    assert mtus(store) == mtus_on_disk(directory)
     assert store.last_activity("pod-2") == (NOON if "pod-2" in store else None)
 
 
-def test_threads_do_not_lose_each_others_changes(real_directory: Path) -> None:
-    store = opened(real_directory)
+def test_threads_do_not_lose_each_others_changes(directory: Path) -> None:
+    store = opened(directory)
     rounds = 8
 
     def devices(number: int) -> None:
@@ -380,5 +339,5 @@ def test_threads_do_not_lose_each_others_changes(real_directory: Path) -> None:
             done.result()
 
     last = {f"eth{number}": rounds - 1 for number in range(4)}
-    assert mtus(store) == mtus_on_disk(real_directory) == {"pod-1": last, "pod-2": last}
+    assert mtus(store) == mtus_on_disk(directory) == {"pod-1": last, "pod-2": last}
     store.close()

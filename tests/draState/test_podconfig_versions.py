@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyfakefs.fake_filesystem import FakeFilesystem
 
 from checkpointmanager import (
     CheckpointManager,
@@ -79,10 +78,7 @@ def test_another_agents_file_is_reported_and_never_removed(directory: Path) -> N
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_golden_files_load_and_the_last_is_what_would_be_written(
-    directory: Path, fs: FakeFilesystem, version: int
-) -> None:
-    fs.add_real_directory(DATA)
+def test_the_golden_files_load_and_the_last_is_what_would_be_written(directory: Path, version: int) -> None:
     directory.mkdir(mode=0o700)
     (directory / "pod-7.json").write_bytes((DATA / f"podconfig-v{version}.json").read_bytes())
     expected = PodConfig(

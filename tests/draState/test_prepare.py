@@ -146,17 +146,6 @@ def test_rule_2_no_answer_and_a_call_that_raises_are_failures(
     assert (is_prepared(node, "a"), is_prepared(node, "b")) == (True, False)
 
 
-def test_rule_2_a_driver_that_answers_nonsense_costs_only_its_claims(node: Node) -> None:
-    node.nic.devices["b"] = (Device("pool", "x", request_names=["a list"]),)  # type: ignore[arg-type]
-
-    with pytest.raises(PrepareFailed) as failed:
-        node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b", NIC)))
-
-    assert failed.value.failures.keys() == {"b"}
-    assert (is_prepared(node, "a"), is_prepared(node, "b")) == (True, False)
-    assert_memory_equals_disk(node)
-
-
 def test_rule_2_a_driver_that_goes_between_check_and_call_is_a_failure(node: Node) -> None:
     node.gpu.before = lambda _: node.drivers.pop(NIC, None)
 
@@ -211,12 +200,6 @@ def test_rule_4_the_same_name_with_another_uid_is_an_error_that_names_both(node:
     assert is_prepared(node, "new")
 
 
-def test_a_pod_without_claims_changes_nothing(node: Node) -> None:
-    node.manager.prepare_resources(pod_of("pod-1"))
-
-    assert node.store.calls == []
-
-
 def test_a_claim_that_a_pod_calls_by_two_names_is_prepared_once(node: Node) -> None:
     pod = pod_of("pod-1", claim_of("a"))
     pod = replace(pod, claims={"one": pod.claims["a"], "two": pod.claims["a"]})
@@ -241,23 +224,6 @@ def test_after_a_reboot_every_claim_is_prepared_once_more_and_is_then_of_this_bo
     node.restart()
     assert node.cache.report().earlier_boot == ("c",), "the files say the same"
     assert (node.gpu.prepared, node.nic.prepared) == ({"a"}, {"b"})
-
-
-@pytest.mark.parametrize(("pod", "earlier"), [("pod-1", ("a",)), ("pod-2", ())])
-def test_after_a_reboot_a_claim_is_of_this_boot_as_soon_as_its_file_is(
-    node: Node, pod: str, earlier: tuple[str, ...]
-) -> None:
-    claim = claim_of("a")
-    node.manager.prepare_resources(pod_of("pod-1", claim))
-    node.reboot("boot-b")
-    node.gpu.errors["a"] = "gone"
-    with pytest.raises(PrepareFailed):
-        node.manager.prepare_resources(pod_of(pod, claim))  # only another pod's reference is written
-
-    in_memory = node.cache.report().earlier_boot
-    node.restart()
-
-    assert in_memory == node.cache.report().earlier_boot == earlier
 
 
 # A driver is foreign code

@@ -114,9 +114,9 @@ def test_of_a_damaged_claim_each_driver_holds_its_own_devices(two: TwoDrivers, r
     assert (two.gpu.hardware.holdings(), two.nic.hardware.holdings(), len(two.cache)) == ({}, {}, 0)
 
 
-def test_both_drivers_at_once_lose_nothing(real_directory: Path) -> None:
+def test_both_drivers_at_once_lose_nothing(directory: Path) -> None:
     """The last one to unprepare deletes the record; whoever prepares meanwhile finds its part again."""
-    two = TwoDrivers(real_directory)  # on the disk: pyfakefs mixes up the calls of threads
+    two = TwoDrivers(directory)  # on the disk: pyfakefs mixes up the calls of threads
     rounds = 40
     ref = two.nic.server.allocate("a", "eth-0")
     two.gpu.server.allocate("a", "gpu-0")

@@ -61,8 +61,8 @@ def test_rule_5_for_the_last_pod_drivers_are_called_and_entry_and_file_go(node: 
     assert_indexes_agree(node.cache)
 
 
-def test_rule_5_a_claim_that_is_being_unprepared_says_so_and_refuses_new_pods(real_node: Node) -> None:
-    node, claim = real_node, claim_of("a")
+def test_rule_5_a_claim_that_is_being_unprepared_says_so_and_refuses_new_pods(node: Node) -> None:
+    claim = claim_of("a")
     first = pod_of("pod-1", claim)
     node.manager.prepare_resources(first)
     driver = Doorstop()
