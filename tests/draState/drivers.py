@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from draState import ClaimRef, Device, PrepareResult
 
 Hook = Callable[[str], object]
+T = TypeVar("T")
+LIMIT = 60.0  # seconds; only a deadlock takes that long
 
 
 class Died(BaseException):
@@ -81,17 +85,28 @@ class RecordingDriver:
 class Doorstop:
     """Blocks a calling thread until `let_go`; `wait_until_reached` returns when one has arrived."""
 
-    def __init__(self, limit: float = 20.0) -> None:
+    def __init__(self) -> None:
         self.reached = threading.Event()
         self.released = threading.Event()
-        self._limit = limit  # seconds; only a deadlock takes that long
 
     def __call__(self, *_: object) -> None:
         self.reached.set()
-        assert self.released.wait(self._limit), "let_go was not called"
+        assert self.released.wait(LIMIT), "let_go was not called"
 
     def wait_until_reached(self) -> None:
-        assert self.reached.wait(self._limit), "no thread arrived"
+        assert self.reached.wait(LIMIT), "no thread arrived"
 
     def let_go(self) -> None:
         self.released.set()
+
+
+def race(*contestants: Callable[[], T]) -> list[T]:
+    """Run all at the same moment, as far as threads allow; returns their results, or raises what one of them raises."""
+    start = threading.Barrier(len(contestants))
+
+    def run(contestant: Callable[[], T]) -> T:
+        start.wait(LIMIT)
+        return contestant()
+
+    with ThreadPoolExecutor(len(contestants)) as pool:
+        return [running.result(LIMIT) for running in [pool.submit(run, contestant) for contestant in contestants]]

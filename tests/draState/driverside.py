@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from draState import (
     ClaimEvent,
     ClaimGone,
+    ClaimInfo,
     ClaimInfoCache,
     ClaimInvalid,
     ClaimPhase,
@@ -23,6 +24,8 @@ from draState import (
     DriverState,
     PrepareResult,
 )
+
+from .node import claim_in
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
 POOL = "node-1"
@@ -183,6 +186,10 @@ class DriverNode:
 
     def unprepare(self, ref: ClaimRef) -> str:
         return self.preparer.unprepare([ref])[ref.uid]
+
+    def claim(self, uid: str) -> ClaimInfo:
+        """The record of a claim that must be there."""
+        return claim_in(self.cache, uid)
 
     def phase(self, uid: str) -> ClaimPhase | None:
         claim = self.cache.get(uid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from checkpointmanager import CheckpointManager, FileStore
-from draState import CLAIMS, ClaimInfoCache, ClaimInfoState, DRAManager, DRAPlugin
+from draState import CLAIMS, ClaimInfo, ClaimInfoCache, ClaimInfoState, DRAManager, DRAPlugin
 
 from .claims import GPU, NIC
 from .drivers import RecordingDriver
@@ -46,6 +46,10 @@ class Node:
         self.nic.prepared.clear()
         self.start()
 
+    def claim(self, uid: str) -> ClaimInfo:
+        """The record of a claim that must be there."""
+        return claim_in(self.cache, uid)
+
     def file_of(self, uid: str) -> Path:
         return self.directory / f"{uid}.json"
 
@@ -56,6 +60,12 @@ class Node:
         """All files of claims: names of checkpoints and of their previous generations."""
         names = [path.name for path in self.directory.iterdir()]
         return sorted(name for name in names if name.endswith(".json") or name.startswith((".previous-", ".tmp-")))
+
+
+def claim_in(cache: ClaimInfoCache, uid: str) -> ClaimInfo:
+    found = cache.get(uid)
+    assert found
+    return found
 
 
 def on_disk(directory: Path) -> dict[str, ClaimInfoState]:

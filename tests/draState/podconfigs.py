@@ -1,11 +1,14 @@
-"""Short ways to write down a device's config, and to read the files of a store."""
+"""Short ways to write down a device's config, to read the files of a store, and to let its disk fail."""
 
 from __future__ import annotations
 
+import errno
 import json
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from checkpointmanager.testing import failing
 from draState import DeviceConfig, PodConfigStore
 
 BOOT = "boot-a"
@@ -54,3 +57,12 @@ def mtus_on_disk(directory: Path) -> dict[str, dict[str, int]]:
         data: dict[str, Any] = json.loads(path.read_bytes())["data"]
         found[path.stem] = {device.partition("/")[2]: its["config"]["mtu"] for device, its in data["devices"].items()}
     return found
+
+
+def full(directory: Path) -> AbstractContextManager[object]:
+    return failing(directory, "write", errno.ENOSPC, lasting=True)
+
+
+def unsynced(directory: Path, error: int | BaseException = errno.EIO) -> AbstractContextManager[object]:
+    """The journal has the change, but it may not survive a power loss."""
+    return failing(directory, "fdatasync", error, lasting=True)

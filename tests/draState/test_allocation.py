@@ -8,7 +8,7 @@ import pytest
 
 from draState import ClaimGone, ClaimInvalid, ClaimRef, Device, OpaqueConfig, read_allocation
 
-from .apiobjects import GPU, NIC, result
+from .apiobjects import GPU, NIC, for_group, for_pod, result
 
 REF = ClaimRef("u", "c", "ns")
 PODS = [{"resource": "pods", "name": "pod", "uid": "p1"}]
@@ -26,31 +26,24 @@ def opaque(parameters: Any, *requests: str, source: str = "FromClaim", driver: s
     return {"source": source, "requests": list(requests), "opaque": {"driver": driver, "parameters": parameters}}
 
 
+def test_the_rest_of_a_device_s_allocation_can_be_looked_up() -> None:
+    given = [result("a", "d0", shareID=share, tolerations=[share]) for share in ("s1", "s2")]
+    claim = read_allocation(REF, resource_claim(*given), GPU)
+    assert [claim.result_of(device) for device in claim.devices] == given
+
+
+@pytest.mark.parametrize(
+    ("reserved", "pods"),
+    [([for_pod("1"), {"resource": "jobs", "name": "j", "uid": "2"}], {"1": "pod-1"}), ([for_group("g")], {})],
+)
+def test_the_pods_are_those_that_it_is_reserved_for(reserved: Any, pods: dict[str, str]) -> None:
+    assert read_allocation(REF, resource_claim(result("a", "d0"), reserved=reserved), GPU).pods == pods
+
+
 def test_only_the_devices_of_the_driver_count() -> None:
     claim = read_allocation(REF, resource_claim(result("a", "d0"), result("b", "n0", NIC)), GPU)
     assert claim.devices == (Device("p", "d0", request_names=("a",)),)
     assert (claim.uid, claim.name, claim.namespace) == ("u", "c", "ns")
-
-
-def test_one_device_for_several_requests_is_one_device() -> None:
-    given = resource_claim(result("x", "d0"), result("x/1", "d1"), result("y/2", "d0"), result("y/2", "d0"))
-    devices = read_allocation(REF, given, GPU).devices
-    assert [(device.device_name, device.request_names) for device in devices] == [("d0", ("x", "y")), ("d1", ("x",))]
-
-
-def test_shares_capacity_and_admin_access_are_recorded() -> None:
-    given = resource_claim(
-        result("a", "d0", shareID="s1", consumedCapacity={"memory": "4Gi", "slots": 2}),
-        result("a", "d0", shareID="s2"),
-        result("b", "d1", adminAccess=True),
-    )
-    claim = read_allocation(REF, given, GPU)
-    assert claim.result_of(claim.devices[1]) == result("a", "d0", shareID="s2")
-    assert claim.devices == (
-        Device("p", "d0", "s1", ("a",), consumed_capacity={"memory": "4Gi", "slots": "2"}),
-        Device("p", "d0", "s2", ("a",)),
-        Device("p", "d1", None, ("b",), admin_access=True),
-    )
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -78,11 +71,6 @@ def test_a_config_concerns_the_requests_and_alternatives_that_it_names() -> None
     by_device = {device.device_name: [c.parameters for c in claim.configs_of(device)] for device in claim.devices}
     assert by_device == {"d0": ["all", "gpu", "small"], "d1": ["all", "nic"]}
     assert OpaqueConfig("small", ("gpu",)) in claim.configs
-
-
-def test_the_pods_are_those_that_it_is_reserved_for() -> None:
-    reserved = [{"resource": "pods", "name": "one", "uid": "1"}, {"resource": "jobs", "name": "j", "uid": "2"}]
-    assert read_allocation(REF, resource_claim(result("a", "d0"), reserved=reserved), GPU).pods == {"1": "one"}
 
 
 @pytest.mark.parametrize(
@@ -119,9 +107,3 @@ def test_a_claim_that_is_reserved_for_nobody_is_refused_but_not_gone(reserved: A
     with pytest.raises(ClaimInvalid, match="reserved for nobody") as raised:
         read_allocation(REF, resource_claim(result("a", "d0"), reserved=reserved), GPU)
     assert not isinstance(raised.value, ClaimGone)
-
-
-def test_a_claim_that_is_reserved_for_a_group_of_pods_is_reserved() -> None:
-    group = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g1"}]
-    claim = read_allocation(REF, resource_claim(result("a", "d0"), reserved=group), GPU)
-    assert (len(claim.devices), claim.pods) == (1, {})

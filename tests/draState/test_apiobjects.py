@@ -11,7 +11,6 @@ from draState import (
     ClaimInvalid,
     ContainerClaim,
     Device,
-    NodeOperation,
     ResourceClaim,
     claim_names,
     read_pod,
@@ -100,14 +99,6 @@ def test_a_driver_skips_what_none_of_its_results_needs(results: list[dict[str, A
         allocations = read_resource_claim(claim_object("c", elsewhere[0], *order, elsewhere[1])).allocations
         assert allocations
         assert {driver: each.skipped_operations for driver, each in allocations.items()} == {GPU: skipped, NIC: ()}
-
-
-def test_an_unknown_operation_skips_nothing() -> None:
-    allocations = read_resource_claim(claim_object("c", skipping("a", "Unheard"))).allocations
-    assert allocations
-    assert allocations[GPU].needs_driver
-    assert not NodeOperation.PREPARE.is_among(allocations[GPU].skipped_operations)
-    assert not NodeOperation.UNPREPARE.is_among(allocations[GPU].skipped_operations)
 
 
 SECRET = "5ecret"

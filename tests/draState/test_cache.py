@@ -113,22 +113,6 @@ def test_two_claims_of_one_name_are_refused_with_both_uids(
     assert_memory_equals_disk(node)
 
 
-def test_of_two_claims_with_one_name_the_trusted_one_is_found() -> None:
-    """Their files were written by programs that did not check for the name."""
-    store = MemoryStore()
-    with CheckpointManager(store, CLAIMS) as manager:
-        manager.create_checkpoint("b", state_of("b", name="same"))
-        manager.create_checkpoint("c", state_of("c", name="same"))
-    cache = ClaimInfoCache(store)
-    first = cache.by_name("default", "same")
-    assert first
-    assert first.uid == "b"
-    cache.change(["b"], lambda known: [replace(known["b"], unknown="damaged")])
-    second = cache.by_name("default", "same")
-    assert second
-    assert second.uid == "c"
-
-
 def test_two_files_of_one_name_can_both_be_changed_and_go(directory: Path) -> None:
     with CheckpointManager(directory, CLAIMS) as manager:
         manager.create_checkpoint("a", state_of("a", ["pod-1", "pod-2"], name="same"))
@@ -156,9 +140,7 @@ def test_a_claim_of_an_earlier_boot_stays_one_until_it_is_written(node: Node) ->
 
     node.cache.change(["a", "b"], annotate_one_and_write_the_other)
 
-    noted, written = node.cache.get("a"), node.cache.get("b")
-    assert noted
-    assert written
+    noted, written = node.claim("a"), node.claim("b")
     assert (noted.annotations, noted.from_this_boot) == ({"seen": "yes"}, False)
     assert written.from_this_boot
     assert node.cache.report().earlier_boot == ("a",)

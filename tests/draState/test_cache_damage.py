@@ -64,8 +64,7 @@ def test_a_pod_that_goes_only_drops_its_reference_and_what_is_guessed_is_never_w
     damaged_node.cache.mark("a", annotations={"told": "operator"})
     damaged_node.manager.unprepare_resources("pod-1")
 
-    claim = damaged_node.cache.get("a")
-    assert claim
+    claim = damaged_node.claim("a")
     assert (claim.state.pod_uids, bool(claim.unknown)) == (frozenset(), True)
     assert damaged_node.file_of("a").read_bytes() == damaged_bytes
     assert damaged_node.gpu.calls == [("unprepare", ("b",))]
@@ -194,8 +193,7 @@ def test_preparing_again_heals_it_and_keeps_the_pods_of_the_previous_generation(
 
     damaged_node.manager.prepare_resources(pod)
 
-    claim = damaged_node.cache.get("a")
-    assert claim
+    claim = damaged_node.claim("a")
     assert (claim.prepared, claim.unknown) == (True, "")
     assert claim.state.pod_uids == {"pod-1", "pod-3"}
     assert claim.state.driver_states.keys() == {GPU, NIC}

@@ -44,8 +44,7 @@ def test_what_is_in_doubt_is_unknown_with_the_pods_of_both(node: Node) -> None:
     with pytest.raises(CheckpointWriteFailed):
         node.cache.put(replace(info_of("a", ["pod-2"], ["gpu-0"]), prepared=True))
 
-    claim = node.cache.get("a")
-    assert claim
+    claim = node.claim("a")
     assert claim.state.pod_uids == {"pod-1", "pod-2"}
     assert (claim.prepared, claim.in_doubt, claim.guessed) == (True, True, False)
     assert claim.served == state_of("a", ["pod-1"], ["gpu-0"]), "containers get the devices acknowledged before"
@@ -59,8 +58,7 @@ def test_a_new_claim_in_doubt_is_unknown_and_is_written_again_even_if_nothing_ch
     node.store.fail("store", lost_sync("a"))
     with pytest.raises(CheckpointWriteFailed):
         node.cache.put(info_of("a", ["pod-1"]))
-    claim = node.cache.get("a")
-    assert claim
+    claim = node.claim("a")
     assert (claim.state, claim.in_doubt, bool(claim.unknown)) == (state_of("a", ["pod-1"]), True, True)
     node.store.work_again()
 
@@ -95,8 +93,7 @@ def test_a_delete_that_failed_keeps_the_claim_unpreparing(node: Node, error: Bas
     with pytest.raises(type(error)):
         node.cache.delete("a")
 
-    claim = node.cache.get("a")
-    assert claim
+    claim = node.claim("a")
     assert claim.state == state_of("a", ["pod-1"], ["gpu-0"])
     assert (claim.unpreparing, claim.prepared) == (True, False)
     doubt = isinstance(error, KeyboardInterrupt) or getattr(error, "in_doubt", False)

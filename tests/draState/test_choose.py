@@ -6,15 +6,16 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checkpointmanager.testing import damage
-from draState import ClaimPhase, ClaimRef, DriverClaim, OpaqueConfig, PrepareResult
+from draState import ClaimPhase, DriverClaim, OpaqueConfig
 
-from .drivers import Died
+from .drivers import Died, race
 from .driverside import Choosing, DriverNode, names
 
 
@@ -83,6 +84,7 @@ def test_a_kill_in_set_up_gives_tear_down_the_choice(directory: Path) -> None:
         driver.prepare(driver.server.allocate("a", "gpu-0"))
     driver.restart()
     assert [claim.driver_data for claim in driver.hardware.torn_down] == [{"vf": 0}]
+    assert (len(driver.cache), driver.hardware.holdings(), driver.kinds()) == (0, {}, ["unfinished"])
     driver.stop()
 
 
@@ -132,15 +134,5 @@ def test_many_threads_never_choose_at_the_same_time(driver: DriverNode, monkeypa
 
     monkeypatch.setattr(Choosing, "choose", choosing)
     refs = [driver.server.allocate(f"u{n}", f"gpu-{n}") for n in range(16)]
-    answers: list[PrepareResult] = []
-
-    def prepare(ref: ClaimRef) -> None:
-        answers.append(driver.prepare(ref))
-
-    threads = [threading.Thread(target=prepare, args=(ref,)) for ref in refs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(answer.devices for answer in answers)
+    assert all(answer.devices for answer in race(*(partial(driver.prepare, ref) for ref in refs)))
     assert sorted(chosen(driver, ref.uid)["vf"] for ref in refs) == list(range(16))

@@ -17,10 +17,9 @@ from checkpointmanager import CheckpointManager
 from draState import CLAIMS, ClaimInfo, ClaimInfoCache, Pod
 
 from .claims import GPU, NIC, claim_of, info_of, pod_of
-from .drivers import Doorstop
+from .drivers import LIMIT, Doorstop, race
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
 
-LIMIT = 20.0  # seconds; only a deadlock takes that long
 RACES = 30
 ROUNDS = 40  # of each worker
 
@@ -94,19 +93,6 @@ def test_readers_and_other_claims_go_on_while_a_driver_works(node: Node, operati
     assert during["get"].unpreparing == (operation == "unprepare")
     assert not during["get"].prepared
     assert during["might"]
-
-
-def race(*contestants: Callable[[], object]) -> None:
-    """Run all at the same moment, as far as threads allow; raises what one of them raises."""
-    start = threading.Barrier(len(contestants))
-
-    def run(contestant: Callable[[], object]) -> None:
-        start.wait(LIMIT)
-        contestant()
-
-    with ThreadPoolExecutor(len(contestants)) as pool:
-        for running in [pool.submit(run, contestant) for contestant in contestants]:
-            running.result(LIMIT)
 
 
 def test_two_pods_that_share_a_claim_cause_one_call(node: Node) -> None:

@@ -70,8 +70,7 @@ def test_a_lost_record_is_rebuilt_where_the_api_server_agrees(driver: DriverNode
     assert (driver.preparer.review.lost, driver.cache.report().degraded) == (frozenset(), False)
     assert driver.kinds() == ["record-lost", "healed"]
     driver.restart()
-    claim = driver.cache.get("a")
-    assert claim
+    claim = driver.claim("a")
     assert claim.name == ("default", "claim-a")
     assert set(claim.state.pod_uids) == {"pod-of-a"}
     assert "is held by" in thief(driver)
@@ -215,8 +214,7 @@ def test_a_record_of_the_last_generation_but_one_is_healed_from_its_previous_one
 
     driver.preparer.review.heal()
 
-    claim = driver.cache.get("a")
-    assert claim
+    claim = driver.claim("a")
     assert (claim.unknown, set(claim.state.pod_uids)) == ("", {"second"})
     assert driver.unprepare(ref) == ""
     assert driver.hardware.torn_down[0].driver_data == PARTITION
@@ -283,8 +281,7 @@ def test_pods_that_share_a_claim_later_are_known_after_the_next_look(driver: Dri
     assert ("refresh", "a") in driver.hardware.calls
     driver.restart()
     driver.preparer.review.look()
-    claim = driver.cache.get("a")
-    assert claim
+    claim = driver.claim("a")
     assert claim.annotations == {"pod-of-a": "pod", "late": "pod-2"}
     assert claim.prepared
     driver.server.down = True

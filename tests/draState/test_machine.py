@@ -185,8 +185,7 @@ class NodeMachine(RuleBasedStateMachine):
         """A new process knows only their previous generation, and not that they are being unprepared."""
         self.unpreparing.clear()
         for uid in self.unknown:
-            claim = self.node.cache.get(uid)
-            assert claim
+            claim = self.node.claim(uid)
             assert claim.guessed
             self.references[uid] = set(claim.state.pod_uids)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpointmanager import Event, EventKind, MemoryStore, RetainRefused, UnstorableValue
+from checkpointmanager import MemoryStore, RetainRefused, UnstorableValue
 from draState import (
     ClaimInfo,
     ClaimInfoCache,
@@ -138,20 +137,6 @@ def test_a_claim_of_the_same_name_with_another_uid_is_left_alone(store: PodConfi
     assert store.delete_claim("") == ()
 
     assert store.list_pods() == ["pod-2", "pod-3"]
-
-
-def test_what_is_given_for_the_directory_reaches_it(directory: Path) -> None:
-    events: list[Event] = []
-    store = PodConfigStore(directory, on_event=events.append, boot_id="boot-7", owner="agent-7")
-    store.set_device_config("pod-1", "eth0", config_of())
-    assert json.loads((directory / "pod-1.json").read_bytes())["boot"] == "boot-7"
-    assert json.loads((directory / ".lock").read_bytes())["owner"] == "agent-7"
-    store.close()
-    (directory / "pod-1.json").write_bytes(b"")
-
-    PodConfigStore(directory, on_event=events.append).close()
-
-    assert {event.key for event in events if event.kind is EventKind.DAMAGE} == {"pod-1"}
 
 
 # Ephemeral state

@@ -12,6 +12,7 @@ from checkpointmanager import (
     CheckpointManager,
     CheckpointTooNew,
     Schema,
+    WrongKind,
 )
 from draState import DeviceConfig, PodConfig
 
@@ -20,7 +21,7 @@ from .podconfigs import config_of, opened
 DATA = Path(__file__).parent.parent / "data" / "draState"
 
 
-def test_fields_of_a_newer_version_survive_every_change(directory: Path) -> None:
+def test_fields_of_a_newer_version_survive_every_change_and_keep_their_pod(directory: Path) -> None:
     device = {"config": 1, "claim_uid": "u", "claim_name": "n", "namespace": "ns", "color": "blue"}
     plain = {"devices": {"u/eth0": device, "v/eth1": {**device, "claim_uid": "v"}}, "config": None, "size": 7}
     newer: Schema[Any] = Schema("PodConfig", version=3, readable_by=2)
@@ -28,53 +29,44 @@ def test_fields_of_a_newer_version_survive_every_change(directory: Path) -> None
         manager.create_checkpoint("pod-1", plain)
 
     with opened(directory) as store:
-        store.set_pod_config("pod-1", "changed")
         store.set_device_config("pod-1", "eth2", config_of("w"))
         store.delete_claim("v")
+        store.delete_claim("w")
 
-    document = json.loads((directory / "pod-1.json").read_bytes())
-    assert (document["version"], document["data"]["size"]) == (3, 7)
-    assert document["data"]["devices"]["u/eth0"] == device
-    assert document["data"]["devices"].keys() == {"u/eth0", "w/eth2"}
+        document = json.loads((directory / "pod-1.json").read_bytes())
+        assert (document["version"], document["data"]["size"]) == (3, 7)
+        assert document["data"]["devices"] == {"u/eth0": device}
 
-
-def test_a_pod_of_which_only_unknown_fields_are_left_is_not_deleted(directory: Path) -> None:
-    device = {"config": 1, "claim_uid": "u", "claim_name": "n", "namespace": "ns"}
-    newer: Schema[Any] = Schema("PodConfig", version=3, readable_by=2)
-    with CheckpointManager(directory, newer) as manager:
-        manager.create_checkpoint("pod-1", {"devices": {"u/eth0": device}, "config": None, "size": 7})
-
-    with opened(directory) as store:
         assert store.delete_claim("u") == ("pod-1",)
-
     assert json.loads((directory / "pod-1.json").read_bytes())["data"]["size"] == 7
 
 
-def test_a_file_that_is_too_new_is_not_served_nor_overwritten(directory: Path) -> None:
-    newer: Schema[Any] = Schema("PodConfig", version=3)
-    with CheckpointManager(directory, newer) as manager:
-        manager.create_checkpoint("pod-1", {})
+STRANGERS = [
+    (Schema("PodConfig", version=3), "newer program", ["pod-1"]),
+    (Schema("PodConfig", version=2), "the file is whole", ["pod-1"]),
+    (Schema("Other"), "'Other'", []),  # not even if its pod is gone
+]
+
+
+@pytest.mark.parametrize(("stranger", "why", "live"), STRANGERS, ids=["too new", "misfit", "another agent's"])
+def test_a_whole_file_that_is_not_ours_is_a_problem_and_stays(
+    directory: Path, stranger: Schema[Any], why: str, live: list[str]
+) -> None:
+    with CheckpointManager(directory, stranger) as manager:
+        manager.create_checkpoint("pod-1", {"devices": "none"})
     before = (directory / "pod-1.json").read_bytes()
 
     with opened(directory) as store:
-        assert "newer program" in store.problems["pod-1"]
-        with pytest.raises(CheckpointTooNew):
-            store.set_device_config("pod-1", "eth0", config_of())
-        assert store.synchronize(lambda: ["pod-1"], complete=True).problems.keys() == {"pod-1"}
+        assert why in store.problems["pod-1"]
+        assert store.list_pods() == []
+        if why != "the file is whole":
+            with pytest.raises((CheckpointTooNew, WrongKind)):
+                store.set_device_config("pod-1", "eth0", config_of())
+        report = store.synchronize(lambda: live, complete=True)
 
+    assert (report.removed, set(report.problems)) == ((), {"pod-1"})
     assert (directory / "pod-1.json").read_bytes() == before
-
-
-def test_another_agents_file_is_reported_and_never_removed(directory: Path) -> None:
-    with CheckpointManager(directory, Schema("Other")) as manager:
-        manager.create_checkpoint("theirs", {"a": 1})
-
-    with opened(directory) as store:
-        report = store.synchronize(list, complete=True)
-
-    assert report.removed == ()
-    assert "'Other'" in report.problems["theirs"]
-    assert (directory / "theirs.json").exists()
+    assert not (directory / ".quarantine").exists()
 
 
 @pytest.mark.parametrize("version", [1, 2])

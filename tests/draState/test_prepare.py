@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +22,7 @@ def is_prepared(node: Node, uid: str) -> bool:
 
 
 def states(node: Node, uid: str) -> dict[str, DriverState]:
-    claim = node.cache.get(uid)
-    assert claim
+    claim = node.claim(uid)
     return claim.state.driver_states
 
 
@@ -77,25 +77,19 @@ def test_rule_1_no_driver_is_called_when_the_disk_refuses(node: Node) -> None:
     assert len(node.cache) == 0
 
 
-def test_rule_2_one_call_per_driver_with_all_claims_of_the_pod(node: Node) -> None:
+def test_rule_2_one_call_per_driver_with_all_claims_of_the_pod_and_its_devices_are_durable(node: Node) -> None:
     node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b", GPU, NIC), claim_of("c", NIC)))
 
     assert node.gpu.calls == [("prepare", ("a", "b"))]
     assert node.nic.calls == [("prepare", ("b", "c"))]
-    assert node.gpu.refs["b"].name == "claim-b"
-    assert node.gpu.refs["b"].namespace == "default"
-
-
-def test_rule_2_devices_are_recorded_and_durable(node: Node) -> None:
-    node.manager.prepare_resources(pod_of("pod-1", claim_of("a", GPU, NIC)))
-
-    assert states(node, "a") == {
-        GPU: DriverState((node.gpu.device_of("a"),)),
-        NIC: DriverState((node.nic.device_of("a"),)),
+    assert (node.gpu.refs["b"].name, node.gpu.refs["b"].namespace) == ("claim-b", "default")
+    assert states(node, "b") == {
+        GPU: DriverState((node.gpu.device_of("b"),)),
+        NIC: DriverState((node.nic.device_of("b"),)),
     }
-    assert is_prepared(node, "a")
-    assert node.cache.holders(GPU, "pool", "dev-a") == {"a"}
-    assert node.store.calls == [("store", ("a",)), ("store", ("a",))]
+    assert is_prepared(node, "b")
+    assert node.cache.holders(GPU, "pool", "dev-b") == {"b"}
+    assert node.store.calls == [("store", ("a", "b", "c"))] * 2
     assert_memory_equals_disk(node)
 
 
@@ -130,29 +124,42 @@ def test_rule_2_a_retry_replaces_what_was_recorded_and_calls_only_for_what_is_no
     assert_memory_equals_disk(node)
 
 
-@pytest.mark.parametrize(("silent", "raises"), [({"b"}, None), (set(), ConnectionError("socket is gone"))])
-def test_rule_2_no_answer_and_a_call_that_raises_are_failures(
-    node: Node, silent: set[str], raises: Exception | None
+def be_silent(node: Node) -> None:
+    node.nic.silent = {"b"}
+
+
+def raise_an_error(node: Node) -> None:
+    node.nic.raises["prepare"] = ConnectionError("socket is gone")
+
+
+def be_no_mapping(node: Node) -> None:
+    node.nic.prepare = lambda claims: 7  # type: ignore[method-assign,assignment,return-value]
+
+
+def go_between_check_and_call(node: Node) -> None:
+    node.gpu.before = lambda _: node.drivers.pop(NIC, None)
+
+
+@pytest.mark.parametrize(
+    ("fail", "why"),
+    [
+        (be_silent, "the driver gave no answer"),
+        (raise_an_error, "ConnectionError: socket is gone"),
+        (be_no_mapping, "TypeError: 'int' object is not iterable"),
+        (go_between_check_and_call, "the driver is not registered on this node"),
+    ],
+)
+def test_rule_2_a_driver_that_fails_as_a_whole_fails_its_claims(
+    node: Node, fail: Callable[[Node], None], why: str
 ) -> None:
-    node.nic.silent = silent
-    if raises:
-        node.nic.raises["prepare"] = raises
-    why = "ConnectionError: socket is gone" if raises else "the driver gave no answer"
+    fail(node)
 
     with pytest.raises(PrepareFailed) as failed:
         node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b", GPU, NIC)))
 
     assert failed.value.failures == {"b": f"{NIC}: {why}"}
     assert (is_prepared(node, "a"), is_prepared(node, "b")) == (True, False)
-
-
-def test_rule_2_a_driver_that_goes_between_check_and_call_is_a_failure(node: Node) -> None:
-    node.gpu.before = lambda _: node.drivers.pop(NIC, None)
-
-    with pytest.raises(PrepareFailed, match="not registered"):
-        node.manager.prepare_resources(pod_of("pod-1", claim_of("a", GPU, NIC)))
-
-    assert states(node, "a")[GPU].devices == (node.gpu.device_of("a"),)
+    assert states(node, "b")[GPU].devices == (node.gpu.device_of("b"),)
 
 
 def test_rule_2_a_result_that_cannot_be_written_is_a_failure_of_that_claim_alone(node: Node) -> None:
@@ -246,13 +253,3 @@ def test_an_invalid_answer_fails_its_claim_and_no_other(node: Node, answer: Any)
 
     assert failed.value.failures.keys() == {"a"}
     assert {claim.uid: claim.prepared for claim in node.cache} == {"a": False, "b": True}
-
-
-@pytest.mark.parametrize("reply", [None, 7, ["a"]])
-def test_a_reply_that_is_no_mapping_fails_all_its_claims(node: Node, reply: Any) -> None:
-    node.gpu.prepare = lambda claims: reply  # type: ignore[method-assign]
-
-    with pytest.raises(PrepareFailed) as failed:
-        node.manager.prepare_resources(pod_of("pod-1", claim_of("a"), claim_of("b")))
-
-    assert failed.value.failures.keys() == {"a", "b"}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,10 +21,10 @@ from draState import (
     DriverClaim,
     OpaqueConfig,
     Pod,
-    PrepareResult,
     ResourceClaim,
 )
 
+from .drivers import race
 from .driverside import GPU, PARTITION, POOL, DriverNode, Hardware, names
 
 
@@ -209,12 +209,7 @@ def test_a_driver_whose_pools_have_devices_of_one_name_says_so(driver: DriverNod
 
 def test_of_many_threads_that_want_one_device_exactly_one_gets_it(driver: DriverNode) -> None:
     refs = [driver.server.allocate(f"u{n}", "gpu-0") for n in range(12)]
-    answers: list[PrepareResult] = []
-    threads = [threading.Thread(target=lambda ref=ref: answers.append(driver.prepare(ref))) for ref in refs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    answers = race(*(partial(driver.prepare, ref) for ref in refs))
     assert [bool(answer.devices) for answer in answers].count(True) == 1
     assert len(driver.cache) == 1
 
@@ -267,8 +262,7 @@ def test_what_the_author_does_to_driver_data_does_not_reach_the_record(
     driver.prepare(ref)
     data["list"].append(3)
     driver.prepare(ref)
-    claim = driver.cache.get("a")
-    assert claim
+    claim = driver.claim("a")
     assert claim.state.driver_states[GPU].driver_data == {"list": [1]}
 
 

@@ -87,27 +87,18 @@ def test_a_failed_set_up_is_torn_down_if_the_author_chose_so(directory: Path) ->
     driver.stop()
 
 
-def test_a_failed_tear_down_holds_the_device_until_it_succeeds(driver: DriverNode) -> None:
+def test_a_failed_tear_down_holds_the_device_and_comes_before_the_next_set_up(driver: DriverNode) -> None:
     ref = driver.server.allocate("a", "gpu-0")
     driver.prepare(ref)
     driver.hardware.failing = {"tear_down"}
-    assert driver.unprepare(ref) == "the hardware is broken"
+    assert driver.unprepare(ref) == driver.prepare(ref).error == "the hardware is broken"
     assert "is held by" in driver.prepare(driver.server.allocate("b", "gpu-0")).error
-    driver.hardware.failing = set()
-    assert driver.unprepare(ref) == ""
-    assert names(driver.prepare(driver.server.allocate("b", "gpu-0"))) == ["gpu-0"]
-
-
-def test_a_prepare_after_a_failed_unprepare_tears_down_first(driver: DriverNode) -> None:
-    ref = driver.server.allocate("a", "gpu-0")
-    driver.prepare(ref)
-    driver.hardware.failing = {"tear_down"}
-    driver.unprepare(ref)
-    assert driver.prepare(ref).error == "the hardware is broken"
     driver.hardware.failing = set()
     driver.hardware.calls.clear()
     assert names(driver.prepare(ref)) == ["gpu-0"]
     assert driver.hardware.calls == [("tear_down", "a"), ("set_up", "a")]
+    assert driver.unprepare(ref) == ""
+    assert names(driver.prepare(driver.server.allocate("b", "gpu-0"))) == ["gpu-0"]
 
 
 def test_after_a_restart_it_is_refreshed_and_after_a_reboot_set_up_again(driver: DriverNode) -> None:

@@ -13,11 +13,6 @@ PAGES = (PACKAGE / "README.md", ROOT / "tools" / "docs" / "guides" / "kubelet.md
 README = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 
-def test_the_programs_of_the_readme_are_short() -> None:
-    for program in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
-        assert len([line for line in program.splitlines() if line.strip()]) <= 30
-
-
 def test_every_module_that_is_named_is_there() -> None:
     named = set(re.findall(r"`([\w/]+\.py)`", README))
 

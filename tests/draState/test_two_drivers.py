@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from checkpointmanager.testing import damage
 from draState import ClaimPhase, ClaimRef
 
+from .drivers import race
 from .driverside import GPU, NIC, TwoDrivers
 
 
@@ -114,9 +114,8 @@ def test_of_a_damaged_claim_each_driver_holds_its_own_devices(two: TwoDrivers, r
     assert (two.gpu.hardware.holdings(), two.nic.hardware.holdings(), len(two.cache)) == ({}, {}, 0)
 
 
-def test_both_drivers_at_once_lose_nothing(directory: Path) -> None:
+def test_both_drivers_at_once_lose_nothing(two: TwoDrivers) -> None:
     """The last one to unprepare deletes the record; whoever prepares meanwhile finds its part again."""
-    two = TwoDrivers(directory)  # on the disk: pyfakefs mixes up the calls of threads
     rounds = 40
     ref = two.nic.server.allocate("a", "eth-0")
     two.gpu.server.allocate("a", "gpu-0")
@@ -135,13 +134,8 @@ def test_both_drivers_at_once_lose_nothing(directory: Path) -> None:
             if two.nic.phase("a") is not ClaimPhase.PREPARED:
                 wrong.append("nic's part is gone")
 
-    threads = [threading.Thread(target=come_and_go), threading.Thread(target=stay)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    race(come_and_go, stay)
     assert wrong == []
     assert two.cache.holders(NIC, None, "eth-0") == {"a"}
     assert two.cache.holders(GPU, None, "gpu-0") == set()
     assert two.nic.hardware.holdings() == {"eth-0": "a"}
-    two.stop()
