@@ -233,9 +233,10 @@ class PodConfigStore:
         except CheckpointWriteFailed as error:
             failures = error.failures if isinstance(error, BatchFailed) else dict.fromkeys(gone, error)
             removed = list(gone.difference(failures, self._cache))
-            for uid in gone:  # a removed config must not be served, even if its file stays
-                if (pod := self._pods.get(uid)) and uid in seen and pod.config is seen[uid].config:
-                    self._swap(uid, None)
+            for uid in gone & seen.keys():  # a removed config must not be served, even if its file stays
+                with self._swapping.locked(uid):  # so that no other thread sets it in between
+                    if (pod := self._pods.get(uid)) and pod.config is seen[uid].config:
+                        del self._pods[uid]
         failed = {uid: str(failure) for uid, failure in {**failures, **self._write_what_is_served()}.items()}
         return PodSyncReport(tuple(sorted(removed)), tuple(self.list_pods()), problems, failed)
 
