@@ -158,18 +158,27 @@ class DriverNode:
 
     hooks = Hardware
 
-    def __init__(self, directory: Path, **options: Any) -> None:
+    def __init__(self, directory: Path, driver: str = GPU, cache: ClaimInfoCache | None = None, **options: Any) -> None:
         self.directory = directory
+        self.driver = driver
         self.server = Server()
         self.options = options
         self.events: list[ClaimEvent] = []
-        self.start()
+        self.start(cache=cache)
 
-    def start(self, boot_id: str = "boot-1", failing: Iterable[str] = (), *, shows_traces: bool = True) -> None:
-        self.hardware = self.hooks(self.directory.parent / "hardware", self.server)
+    def start(
+        self,
+        boot_id: str = "boot-1",
+        failing: Iterable[str] = (),
+        *,
+        shows_traces: bool = True,
+        cache: ClaimInfoCache | None = None,
+    ) -> None:
+        self.hardware = self.hooks(self.directory.parent / "hardware" / self.driver, self.server)
+        self.hardware.driver = self.driver
         self.hardware.failing |= set(failing)
         self.hardware.shows_traces = shows_traces
-        self.cache = ClaimInfoCache(self.directory, boot_id=boot_id)
+        self.cache = ClaimInfoCache(self.directory, boot_id=boot_id) if cache is None else cache
         self.preparer = ClaimPreparer(self.cache, self.hardware, on_event=self.events.append, **self.options)
         self.preparer.restore()
 
@@ -193,38 +202,11 @@ class DriverNode:
 
     def phase(self, uid: str) -> ClaimPhase | None:
         claim = self.cache.get(uid)
-        return claim.state.driver_states[GPU].phase if claim else None
+        did = claim.state.driver_states.get(self.driver) if claim else None
+        return did.phase if did else None
 
     def kinds(self) -> list[str]:
         return [str(event.kind) for event in self.events]
-
-
-class OneOfTwo:
-    """One driver's own view of the API server, its hardware and its preparer."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self.server = Server()
-        self._folder = folder / name
-
-    def start(self, cache: ClaimInfoCache, *, restore: bool = True) -> None:
-        self.cache = cache
-        self.hardware = Hardware(self._folder, self.server)
-        self.hardware.driver = self.name
-        self.preparer = ClaimPreparer(cache, self.hardware)
-        if restore:
-            self.preparer.restore()
-
-    def prepare(self, ref: ClaimRef) -> list[str]:
-        return names(self.preparer.prepare([ref])[ref.uid])
-
-    def unprepare(self, ref: ClaimRef) -> str:
-        return self.preparer.unprepare([ref])[ref.uid]
-
-    def phase(self, uid: str) -> ClaimPhase | None:
-        claim = self.cache.get(uid)
-        did = claim.state.driver_states.get(self.name) if claim else None
-        return did.phase if did else None
 
 
 class TwoDrivers:
@@ -232,18 +214,17 @@ class TwoDrivers:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.gpu, self.nic = OneOfTwo(GPU, directory.parent), OneOfTwo(NIC, directory.parent)
-        self.start()
+        self.cache = ClaimInfoCache(directory, boot_id="boot-1")
+        self.gpu, self.nic = (DriverNode(directory, driver, self.cache) for driver in (GPU, NIC))
 
-    def start(self, boot_id: str = "boot-1", *, restore: bool = True) -> None:
+    def start(self, boot_id: str = "boot-1") -> None:
         self.cache = ClaimInfoCache(self.directory, boot_id=boot_id)
         for driver in (self.gpu, self.nic):
-            driver.start(self.cache, restore=restore)
+            driver.start(cache=self.cache)
 
     def stop(self) -> None:
         for driver in (self.gpu, self.nic):
-            driver.preparer.close()
-        self.cache.close()
+            driver.stop()
 
     def restart(self, boot_id: str = "boot-1") -> None:
         self.stop()

@@ -207,8 +207,11 @@ def test_a_driver_has_a_limited_number_of_devices_and_known_ones_are_always_upda
     assert node.store.ignored == {}
 
 
-def test_expired_devices_make_room_but_never_for_a_device_that_is_known(node: HealthNode) -> None:
-    lasting = [device(f"d{n}", timeout=600) for n in range(MOST - 3)]
+def test_expired_devices_make_room_but_never_for_a_device_that_is_known(
+    node: HealthNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("draState._health.store.MOST_DEVICES", 8)
+    lasting = [device(f"d{n}", timeout=600) for n in range(5)]
     node.report(*lasting, device("a"), device("b"), device("c"))
     node.time += 31
     node.report(device("x"), device("y"), device("z"), device("a", UNHEALTHY))

@@ -222,9 +222,10 @@ def test_fields_of_a_newer_program_are_ignored_and_go_with_the_next_report(node:
     assert "severity" not in kept
 
 
-def test_a_file_with_too_many_devices_is_cut(node: HealthNode) -> None:
+def test_a_file_with_too_many_devices_is_cut(node: HealthNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draState._health.store.MOST_DEVICES", 8)
     node.store.close()
-    devices = tuple(DeviceHealth("p", f"d{n}", HEALTHY, reported=node.time) for n in range(16_385))
+    devices = tuple(DeviceHealth("p", f"d{n}", HEALTHY, reported=node.time) for n in range(9))
     with CheckpointManager(node.directory, DEVICE_HEALTH, boot_id=BOOT) as other:
         other.create_checkpoint(GPU, DriverHealth(devices))
     node.start()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkpointmanager import CheckpointManager
+from checkpointmanager import CheckpointManager, FileStore
 from draState import (
     CLAIMS,
     Allocation,
@@ -24,8 +25,9 @@ from draState import (
     ResourceClaim,
 )
 
-from .drivers import race
+from .drivers import Doorstop
 from .driverside import GPU, PARTITION, POOL, DriverNode, Hardware, names
+from .stores import WatchedStore
 
 
 def on_disk(driver: DriverNode, uid: str) -> Any:
@@ -207,11 +209,23 @@ def test_a_driver_whose_pools_have_devices_of_one_name_says_so(driver: DriverNod
     assert names(driver.prepare(driver.server.allocate("b", RENAMED)))
 
 
-def test_of_many_threads_that_want_one_device_exactly_one_gets_it(driver: DriverNode) -> None:
-    refs = [driver.server.allocate(f"u{n}", "gpu-0") for n in range(12)]
-    answers = race(*(partial(driver.prepare, ref) for ref in refs))
-    assert [bool(answer.devices) for answer in answers].count(True) == 1
-    assert len(driver.cache) == 1
+def test_while_a_device_is_recorded_for_one_claim_no_other_finds_it_free(directory: Path) -> None:
+    store, recording = WatchedStore(FileStore(directory)), Doorstop()
+    store.before = lambda _, uids: recording() if uids == ("a",) else None
+    driver = DriverNode(directory, cache=ClaimInfoCache(store))
+    first, second = driver.server.allocate("a", "gpu-0"), driver.server.allocate("b", "gpu-0")
+
+    with ThreadPoolExecutor() as pool:
+        winner = pool.submit(driver.prepare, first)
+        recording.wait_until_reached()
+        loser = pool.submit(driver.prepare, second)
+        with pytest.raises(TimeoutError):
+            loser.result(0.2)
+        recording.let_go()
+
+    assert names(winner.result()) == ["gpu-0"]
+    assert "is held by claim default/claim-a" in loser.result().error
+    driver.stop()
 
 
 def test_what_the_driver_refuses_leaves_no_trace(driver: DriverNode) -> None:

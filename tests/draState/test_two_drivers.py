@@ -11,7 +11,7 @@ from checkpointmanager.testing import damage
 from draState import ClaimPhase, ClaimRef
 
 from .drivers import race
-from .driverside import GPU, NIC, TwoDrivers
+from .driverside import GPU, NIC, TwoDrivers, names
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def ref(two: TwoDrivers) -> ClaimRef:
     """One claim with a device of each driver, both prepared."""
     two.gpu.server.allocate("a", "gpu-0")
     ref = two.nic.server.allocate("a", "eth-0")
-    assert two.gpu.prepare(ref) == ["gpu-0"]
-    assert two.nic.prepare(ref) == ["eth-0"]
+    assert names(two.gpu.prepare(ref)) == ["gpu-0"]
+    assert names(two.nic.prepare(ref)) == ["eth-0"]
     return ref
 
 
@@ -38,9 +38,9 @@ def test_an_unprepare_leaves_the_other_driver_s_devices_held(two: TwoDrivers, re
     assert two.nic.hardware.holdings() == {"eth-0": "a"}
     assert (two.gpu.phase("a"), two.nic.phase("a")) == (None, ClaimPhase.PREPARED)
     two.nic.server.down = True
-    assert two.nic.prepare(ref) == ["eth-0"], "from memory"
+    assert names(two.nic.prepare(ref)) == ["eth-0"], "from memory"
     two.restart()
-    assert two.nic.prepare(ref) == ["eth-0"], "from memory"
+    assert names(two.nic.prepare(ref)) == ["eth-0"], "from memory"
     assert two.nic.unprepare(ref) == ""
     assert (two.nic.hardware.holdings(), len(two.cache)) == ({}, 0)
 
@@ -73,26 +73,26 @@ def test_a_set_up_that_failed_is_not_answered_because_the_other_driver_succeeded
     two.gpu.server.allocate("a", "gpu-0")
     ref = two.nic.server.allocate("a", "eth-0")
     two.nic.hardware.failing = {"set_up"}
-    assert two.nic.preparer.prepare([ref])["a"].error
+    assert two.nic.prepare(ref).error
     two.nic.hardware.failing = set()
     two.gpu.prepare(ref)
     two.nic.hardware.calls.clear()
 
-    assert two.nic.prepare(ref) == ["eth-0"]
+    assert names(two.nic.prepare(ref)) == ["eth-0"]
 
     assert two.nic.hardware.calls == [("set_up", "a")]
 
 
 def test_after_a_reboot_each_driver_sets_up_its_own_part(two: TwoDrivers, ref: ClaimRef) -> None:
     two.restart("boot-2")
-    assert two.gpu.prepare(ref) == ["gpu-0"], "the record now carries this boot's id"
+    assert names(two.gpu.prepare(ref)) == ["gpu-0"], "the record now carries this boot's id"
     two.restart("boot-2")
     two.nic.hardware.calls.clear()
 
     two.nic.server.down = True
-    assert "cannot be read" in two.nic.preparer.prepare([ref])["a"].error
+    assert "cannot be read" in two.nic.prepare(ref).error
     two.nic.server.down = False
-    assert two.nic.prepare(ref) == ["eth-0"]
+    assert names(two.nic.prepare(ref)) == ["eth-0"]
 
     assert ("set_up", "a") in two.nic.hardware.calls
 
@@ -105,10 +105,10 @@ def test_of_a_damaged_claim_each_driver_holds_its_own_devices(two: TwoDrivers, r
 
     for driver, device in ((two.gpu, "gpu-0"), (two.nic, "eth-0")):
         other = driver.server.allocate("b", device)
-        assert "whose state is damaged" in driver.preparer.prepare([other])["b"].error
-    assert two.gpu.prepare(ref) == ["gpu-0"], "heals its own part"
+        assert "whose state is damaged" in driver.prepare(other).error
+    assert names(two.gpu.prepare(ref)) == ["gpu-0"], "heals its own part"
     assert two.nic.cache.holders(NIC, None, "eth-0") == {"a"}
-    assert two.nic.prepare(ref) == ["eth-0"]
+    assert names(two.nic.prepare(ref)) == ["eth-0"]
     two.nic.hardware.calls.clear()
     assert two.gpu.unprepare(ref) == two.nic.unprepare(ref) == ""
     assert (two.gpu.hardware.holdings(), two.nic.hardware.holdings(), len(two.cache)) == ({}, {}, 0)

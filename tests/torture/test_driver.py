@@ -13,7 +13,7 @@ import pytest
 
 from ..checkpointmanager.processes import Child
 from ..checkpointmanager.programs import die_before_call
-from ..draState.driverside import Choosing, DriverNode, TwoDrivers, held_twice, leaks, not_set_up
+from ..draState.driverside import Choosing, DriverNode, TwoDrivers, held_twice, leaks, names, not_set_up
 from ..long import times
 
 KILLS = times(8, 500)
@@ -165,7 +165,7 @@ def take_shared(two: TwoDrivers, say: Callable[[str], object], steps: list[tuple
         driver = two.gpu if name == "gpu" else two.nic
         ref = driver.server.allocate(uid, *filter(None, [device]))
         if device:
-            assert driver.prepare(ref) == [device]
+            assert names(driver.prepare(ref)) == [device]
         else:
             assert driver.unprepare(ref) == ""
         say("done\n")
