@@ -75,20 +75,6 @@ def test_an_unchanged_claim_is_not_written(node: Node) -> None:
     assert node.store.calls == []
 
 
-def test_what_a_change_raises_changes_nothing(node: Node) -> None:
-    node.cache.put(info_of("a"))
-
-    def change(_: object) -> Any:
-        yield info_of("a", ["pod-1"])
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        node.cache.change(["a"], change)
-
-    assert node.cache.get("a") == info_of("a")
-    assert node.on_disk() == {"a": state_of("a")}
-
-
 @pytest.mark.parametrize(
     ("claims", "uid", "other"),
     [

@@ -160,20 +160,6 @@ def test_what_cannot_be_trusted_is_unknown_with_the_content_of_its_previous_gene
         assert states[uid] == ClaimInfoState(uid, "", ""), "another claim's content says nothing about this one"
 
 
-def test_what_is_unknown_is_not_touched_by_a_change_of_others(directory: Path) -> None:
-    spoil(directory)
-    before = {path.stem: path.read_bytes() for path in directory.glob("[a-z]*.json") if path.stem != "a"}
-    cache = ClaimInfoCache(directory)
-    with pytest.raises(CheckpointTooNew):
-        cache.put(info_of("newer", ["pod-1"]))
-
-    cache.put(info_of("b"))
-    cache.delete("a", "b")
-
-    cache.close()
-    assert {path.stem: path.read_bytes() for path in directory.glob("[a-z]*.json")} == before
-
-
 # What the manager does with an unknown claim
 
 

@@ -100,8 +100,8 @@ def test_a_record_that_was_healed_keeps_its_choice(driver: DriverNode) -> None:
     driver.unprepare(driver.server.claims["a"].ref)
     driver.preparer.review.heal()
 
+    assert (driver.claim("b").unknown, set(driver.claim("b").state.pod_uids)) == ("", {"second"})
     names(driver.prepare(ref))
-
     assert Choosing.given[-1] == {"vf": 1}, "its pod uses it"
 
 

@@ -95,23 +95,6 @@ def test_readers_and_other_claims_go_on_while_a_driver_works(node: Node, operati
     assert during["might"]
 
 
-def test_two_pods_that_share_a_claim_cause_one_call(node: Node) -> None:
-    claim = claim_of("shared")
-    driver = Doorstop()
-    node.gpu.before = driver
-
-    with ThreadPoolExecutor() as pool:
-        first = pool.submit(node.manager.prepare_resources, pod_of("pod-1", claim))
-        driver.wait_until_reached()
-        second = pool.submit(node.manager.prepare_resources, pod_of("pod-2", claim))
-        driver.let_go()
-        first.result(LIMIT)
-        second.result(LIMIT)
-
-    assert node.gpu.calls == [("prepare", ("shared",))]
-    assert node.on_disk()["shared"].pod_uids == {"pod-1", "pod-2"}
-
-
 def test_many_pods_that_share_claims_in_any_order_neither_lose_a_reference_nor_wait_for_ever(node: Node) -> None:
     claims = [claim_of(uid, GPU, NIC) for uid in "abcd"]
     orders = list(itertools.permutations(claims))[::3]

@@ -205,21 +205,6 @@ def test_another_claim_s_bytes_are_no_evidence(driver: DriverNode, ref: ClaimRef
     assert driver.preparer.review.unknown_devices == {"a", "c"}
 
 
-def test_a_record_of_the_last_generation_but_one_is_healed_from_its_previous_one(
-    driver: DriverNode, ref: ClaimRef
-) -> None:
-    driver.server.claims["a"] = replace(driver.server.claims["a"], pods={"second": "pod-2"})
-    driver.prepare(ref)  # one more generation, after set_up has returned
-    lose(driver, file=True, previous=True, shows_traces=False)
-
-    driver.preparer.review.heal()
-
-    claim = driver.claim("a")
-    assert (claim.unknown, set(claim.state.pod_uids)) == ("", {"second"})
-    assert driver.unprepare(ref) == ""
-    assert driver.hardware.torn_down[0].driver_data == PARTITION
-
-
 def test_an_unprepare_that_was_under_way_is_not_healed_into_a_prepared_claim(driver: DriverNode, ref: ClaimRef) -> None:
     driver.hardware.failing = {"tear_down"}
     assert driver.unprepare(ref)

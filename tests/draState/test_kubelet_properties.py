@@ -1,4 +1,4 @@
-"""Kubelet's file with any content: every state comes back, and bad bytes are refused in one way only."""
+"""Kubelet's file with any content: every state comes back. What bad bytes do: checkpoint_verify, test_import_agrees."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from draState import (
     write_dra_manager_state,
 )
 
+from ..long import times
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 UIDS = st.from_regex(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,6}[A-Za-z0-9])?", fullmatch=True)
 TEXTS = st.lists(TEXT, max_size=3).map(tuple)
@@ -26,7 +28,7 @@ CLAIMS = st.builds(
 )
 
 
-@settings(deadline=None)
+@settings(max_examples=times(40, 2000), deadline=None)
 @given(st.lists(CLAIMS, max_size=4))
 def test_every_state_comes_back_as_it_was_written(claims: list[ClaimInfoState]) -> None:
     blob = write_dra_manager_state(claims)

@@ -73,11 +73,12 @@ def healthy(name: str = "d0", message: str = "", health: Health = HEALTHY, pool:
 # Which pods.
 
 
-def test_a_change_concerns_the_pods_that_use_the_device(kubelet: Kubelet) -> None:
-    kubelet.holds("c", Device("p", "d0"), pods=("1", "2"))
-    kubelet.holds("other", Device("p", "d1"), pods=("3",))
+def test_a_change_concerns_the_pods_that_use_the_device_or_a_share_of_it(kubelet: Kubelet) -> None:
+    kubelet.holds("a", Device("p", "d0", "share-1"), pods=("1", "2"))
+    kubelet.holds("b", Device("p", "d0", "share-2"), pods=("3",))
+    kubelet.holds("other", Device("p", "d1"), pods=("4",))
     kubelet.report(healthy(health=UNHEALTHY))
-    assert kubelet.concerned == [["1", "2"]]
+    assert kubelet.concerned == [["1", "2", "3"]]
 
 
 def test_a_change_of_an_unused_device_concerns_no_pod(kubelet: Kubelet) -> None:
@@ -86,17 +87,6 @@ def test_a_change_of_an_unused_device_concerns_no_pod(kubelet: Kubelet) -> None:
     kubelet.report(healthy(pool="other"), healthy("free", health=UNHEALTHY))
     kubelet.report(healthy(), driver=NIC)
     assert kubelet.concerned == [[]] * 3
-
-
-def test_a_share_of_a_device_is_as_healthy_as_the_device(kubelet: Kubelet) -> None:
-    kubelet.holds("a", Device("p", "d0", "share-1"), pods=("1",))
-    kubelet.holds("b", Device("p", "d0", "share-2"), pods=("2",))
-    kubelet.report(healthy(health=UNHEALTHY))
-    assert kubelet.concerned == [["1", "2"]]
-    assert [d.share_id for claim in kubelet.claims for d in claim.state.driver_states[GPU].devices] == [
-        "share-1",
-        "share-2",
-    ]
 
 
 # The status of a pod.
