@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -13,6 +13,8 @@ from draState import ClaimNotPrepared, PrepareFailed, UnprepareFailed
 from .claims import GPU, claim_of, info_of, pod_of, state_of
 from .node import Node, assert_indexes_agree, assert_memory_equals_disk
 from .stores import lost_sync, no_space
+
+Failure = Callable[[str], CheckpointWriteFailed]
 
 
 def batch_failed(failures: Mapping[str, CheckpointError]) -> BatchFailed:
@@ -108,13 +110,15 @@ def test_a_delete_that_failed_keeps_the_claim_unpreparing(node: Node, error: Bas
 # What the manager does about it
 
 
+@pytest.mark.parametrize(("failure", "why"), [(lost_sync, "may not survive"), (no_space, "No space left")])
 @pytest.mark.parametrize("reconciles", [False, True])
-def test_a_delete_in_doubt_is_tried_again(node: Node, reconciles: bool) -> None:
+def test_a_delete_that_failed_is_tried_again(node: Node, failure: Failure, why: str, reconciles: bool) -> None:
     pod = pod_of("pod-1", claim_of("a"))
     node.manager.prepare_resources(pod)
-    node.store.fail("delete", batch_failed({"a": lost_sync("a")}))
-    with pytest.raises(UnprepareFailed, match=r"claim a.*may not survive"):
+    node.store.fail("delete", batch_failed({"a": failure("a")}))
+    with pytest.raises(UnprepareFailed, match=f"claim a.*{why}"):
         node.manager.unprepare_resources(pod)
+    assert node.cache.holders(GPU, "pool", "dev-a") == {"a"}
     assert node.manager.pod_might_need_to_unprepare("pod-1")
 
     node.store.work_again()
