@@ -1,4 +1,4 @@
-"""The command as users run it: a separate process, in a pipe or on a terminal, as this or another user."""
+"""The command as users run it: in a pipe or on a terminal, as this or another user."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,19 +28,6 @@ LIMIT = 60.0  # seconds that a run may take; only a hang takes that long
 NOBODY = 65534
 NAME = f"{sys.executable} -m checkpoint_verify"  # how the separate process is called, and so calls itself
 
-# The interpreter may be where only root can read it, so switch to the other user after all is loaded.
-_AS_USER = """
-import _strptime, contextlib, encodings.ascii, encodings.idna, filelock, io, os, sys
-from checkpoint_verify import cli
-with contextlib.redirect_stdout(io.StringIO()):
-    cli.main(["--help"])
-    cli.main([os.getcwd()])
-user = int(sys.argv[1])
-os.setgroups([])
-os.setresgid(user, user, user)
-os.setresuid(user, user, user)
-sys.exit(cli.main(sys.argv[2:]))
-"""
 
 _ROOT = Path(__file__).parents[2]
 _CONTROLS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -73,27 +61,57 @@ def arguments(*words: object) -> list[bytes]:
     return [os.fsencode(sys.executable), b"-m", b"checkpoint_verify", *(os.fsencode(str(word)) for word in words)]
 
 
-def checkpoint_verify(*words: object, user: int | None = None, cwd: Path | None = None, **env: str) -> Ended:
-    """Run the command with its output in a pipe."""
+def checkpoint_verify(*words: object, **env: str) -> Ended:
+    """Run the command as a process, with its output in a pipe."""
     process = subprocess.run(
-        arguments(*words) if user is None else [sys.executable, "-c", _AS_USER, str(user), *map(str, words)],
+        arguments(*words),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=LIMIT,
         env=environment(**env),
-        cwd=cwd,
         check=False,
     )
     return Ended(process.returncode, process.stdout.decode(), process.stderr.decode())
 
 
-def called(*words: object) -> Ended:
-    """The same within this process, for tests with many runs, where a separate process would prove nothing more."""
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def called(*words: object, typed: str = "", user: int | None = None) -> Ended:
+    """The same within this process, where another one would prove nothing more: it takes half a second to start.
+
+    `typed` is entered on a terminal when it asks; `user` is whom root acts as.
+    """
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    answers = mock.patch("sys.stdin", _Terminal(typed)) if typed else contextlib.nullcontext()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), answers, _acting_as(user):
         code = cli.main([str(word) for word in words])
         out.flush()
     return Ended(code, out.buffer.getvalue().decode(), err.getvalue())
+
+
+@contextlib.contextmanager
+def _acting_as(user: int | None) -> Iterator[None]:
+    if user is None:
+        yield
+        return
+    # Everything is loaded first, because that user may not be able to read the interpreter.
+    import filelock  # noqa: F401
+
+    time.strptime("2026", "%Y")
+    cli.main(["--quiet", os.curdir])
+    groups = os.getgroups()
+    os.setgroups([])
+    os.setegid(user)
+    os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
 
 
 def rendered(*words: object, columns: int) -> str:

@@ -13,7 +13,7 @@ from checkpoint_verify.findings.agent import acting_as_agent, refusal_of_file
 from checkpointmanager import ANY_KIND, CheckpointManager, InsecureDirectory, Schema
 from draState import CLAIMS, POD_CONFIGS
 
-from .command import NOBODY, called, checkpoint_verify
+from .command import NOBODY, called
 from .state import make
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
@@ -75,7 +75,7 @@ def test_what_the_owner_of_the_directory_cannot_use_is_not_good_whichever_user_c
     hurt(directory)
 
     by_root = called(directory)
-    by_itself = checkpoint_verify(directory, user=NOBODY) if name == "claim-1.json" else by_root
+    by_itself = called(directory, user=NOBODY) if name == "claim-1.json" else by_root
 
     for ended in (by_root, by_itself):
         assert ended.code == 1

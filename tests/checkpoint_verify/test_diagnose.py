@@ -14,7 +14,7 @@ import pytest
 
 from checkpointmanager.testing import damage
 
-from .command import NOBODY, called, checkpoint_verify
+from .command import NOBODY, called
 from .state import claim
 
 
@@ -189,7 +189,7 @@ def test_a_file_without_the_right_to_read_it_comes_with_the_command_that_gives_i
         os.chown(one, NOBODY, NOBODY)
     path.chmod(0)
 
-    ended = checkpoint_verify("diagnose", path, user=NOBODY)
+    ended = called("diagnose", path, user=NOBODY)
 
     assert ended.code == 3
     assert "1. Run this as root, or as the agent's user.\n" in ended.out

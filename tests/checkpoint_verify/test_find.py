@@ -10,7 +10,7 @@ import pytest
 from checkpoint_verify.findings import search as searching
 from checkpointmanager.testing import damage
 
-from .command import NOBODY, called, checkpoint_verify, on_terminal
+from .command import NOBODY, called
 from .kubelet.test_nvidia import written as nvidia
 from .kubelet.vectors import blob_of
 from .state import make
@@ -105,7 +105,7 @@ def test_what_cannot_be_entered_is_counted_and_ends_with_3(reachable_directory: 
     for path in reachable_directory.iterdir():
         path.chmod(0o644)
 
-    ended = checkpoint_verify("--find", above, user=NOBODY)
+    ended = called("--find", above, user=NOBODY)
 
     assert ended.code == 3
     assert "2 directories could not be entered, such as " in ended.out
@@ -121,11 +121,3 @@ def test_mounts_other_than_of_local_disks_are_not_touched(node: Path, monkeypatc
 
     assert places(node) == ["agent/claims", "kubelet", "kubelet/plugins/gpu.nvidia.com"]
     assert f"1 mount other than local disks skipped ({dead})" in ended.out
-
-
-def test_a_bar_while_it_takes_long_and_only_on_a_terminal(node: Path) -> None:
-    for number in range(1200):
-        (node / "empty" / str(number)).mkdir()
-
-    assert "searching" in on_terminal("--find", node, columns=200).out
-    assert "searching" not in called("--find", node).out + called("--find", node).err

@@ -88,9 +88,9 @@ def test_names_that_are_no_utf8_or_hold_commands_for_the_terminal_are_escaped(di
         with open(os.fsencode(directory) + b"/" + name, "wb") as file:
             file.write(b"half")
 
-    listed = checkpoint_verify(directory)
-    named = checkpoint_verify(os.fsdecode(os.fsencode(directory) + b"/\xff\xfe.json"))
-    document = checkpoint_verify("--json", os.fsdecode(os.fsencode(directory) + b"/\xff\xfe.json")).document
+    listed = called(directory)
+    named = called(os.fsdecode(os.fsencode(directory) + b"/\xff\xfe.json"))
+    document = called("--json", os.fsdecode(os.fsencode(directory) + b"/\xff\xfe.json")).document
 
     assert listed.code == 0  # they are no keys, so they belong to another program
     assert "other files  2" in listed.out
@@ -111,7 +111,7 @@ def test_a_non_utf8_directory_is_verified_listed_and_repaired(tmp_path: Path) ->
         assert called(*words, directory, *target).code == 1
     # In a separate process: the library's log contains the name, which xdist cannot pass on.
     assert checkpoint_verify("repair", "--all", "--yes", directory).code == 0
-    assert checkpoint_verify(directory).code == 0
+    assert called(directory).code == 0
 
 
 def test_a_directory_may_be_named_through_a_link_but_repair_wants_the_real_path(
@@ -205,7 +205,7 @@ def test_a_sparse_file_of_a_terabyte_takes_no_time(tmp_path: Path) -> None:
         assert "too-large" in ended.out
 
 
-@pytest.mark.parametrize("blob", [b"[" * 500_000, b'{"a":' * 500_000, b"\xff" * 5000, b'"' + b"\\" * 5000])
+@pytest.mark.parametrize("blob", [b"[" * 100_000, b'{"a":' * 100_000, b"\xff" * 5000, b'"' + b"\\" * 5000])
 def test_bytes_made_to_break_a_reader_are_damaged_and_no_more(tmp_path: Path, blob: bytes) -> None:
     for name in ("deep.json", "dra_manager_state"):
         (tmp_path / name).write_bytes(blob)

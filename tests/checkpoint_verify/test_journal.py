@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkpointmanager import CheckpointManager
-from checkpointmanager.format import MAX_JOURNAL_BYTES, checksum_of
+from checkpointmanager.format import MAX_JOURNAL_BYTES, Change, checksum_of, seal_removal
 from checkpointmanager.testing import failing
 
 from .command import called
@@ -66,6 +66,13 @@ def test_list_show_diff_and_diagnose_show_what_the_next_owner_serves(waiting: Pa
     assert gone.code == 3
     assert [change["path"] for change in diff["changes"] if change["path"].startswith("$.data")] == ["$.data.pods[0]"]
     assert "the newest change is in the journal" in why.out
+
+
+def test_a_file_that_stands_for_a_removed_checkpoint_is_no_checkpoint(directory: Path) -> None:
+    (directory / "claim-1.json").write_bytes(seal_removal(Change("claim-1", 2, None)))
+
+    assert called("--strict", directory).lines[0].startswith("GOOD: 3 checkpoints in ")
+    assert called(directory / "claim-1.json").lines[0].startswith("NO SUCH PATH: ")
 
 
 def test_a_live_owner_makes_the_names_right(tmp_path: Path) -> None:

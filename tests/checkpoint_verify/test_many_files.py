@@ -13,7 +13,7 @@ from checkpointmanager.format import Header, seal
 from ..long import times
 from .command import LIMIT, arguments, environment
 
-MANY = times(30_000, 100_000)
+MANY = times(10_000, 100_000)
 MEGABYTES = 40  # more than for a single file; the names of 100,000 files take about a third of that
 
 

@@ -9,7 +9,7 @@ import pytest
 from checkpointmanager.testing import damage
 
 from .claims import make_claims, uid
-from .command import NAME, called, on_terminal, rendered
+from .command import called, rendered
 from .state import make
 
 
@@ -18,23 +18,23 @@ def hurt_many(directory: Path, number: int) -> None:
         damage.truncate(directory, uid(each), 380)
 
 
-def test_298_files_with_one_reason_are_one_line_with_a_count(tmp_path: Path) -> None:
-    claims = make_claims(tmp_path / "claims", 300)
-    hurt_many(claims, 298)
-    damage.flip_bit(claims, uid(299))
+def test_many_files_with_one_reason_are_one_line_with_a_count(tmp_path: Path) -> None:
+    claims = make_claims(tmp_path / "claims", 20)
+    hurt_many(claims, 18)
+    damage.flip_bit(claims, uid(19))
 
     ended = called(claims)
     problems = [line for line in ended.lines if line.startswith("damaged: ")]
 
-    assert ended.lines[0].startswith("DAMAGED: 299 of 300 checkpoints")
+    assert ended.lines[0].startswith("DAMAGED: 19 of 20 checkpoints")
     assert len(problems) == 2
-    assert problems[0].startswith(
-        f"damaged: 298 files in {claims}: truncated: such as {uid(0)} (ml/train-0), {uid(1)} "
-    )
+    assert problems[0].startswith(f"damaged: 18 files in {claims}: truncated: such as {uid(0)} (ml/train-0), {uid(1)} ")
     assert problems[0].endswith(f"Next: checkpoint-verify repair --dry-run --all {claims}")
-    assert f"{uid(299)}.json: checksum-mismatch" in problems[1]
-    assert len([line for line in called("--all", claims).lines if line.startswith("damaged: ")]) == 299
-    assert len(called("--json", claims).document["problems"]) == 299
+    assert f"{uid(19)}.json: checksum-mismatch" in problems[1]
+    assert len([line for line in called("--all", claims).lines if line.startswith("damaged: ")]) == 19
+    assert len(called("--json", claims).document["problems"]) == 19
+    assert rendered(claims, columns=100).count("→ checkpoint-verify") == 2
+    assert rendered("--all", claims, columns=100).count("→ checkpoint-verify") == 19
 
 
 @pytest.mark.parametrize(("number", "lines"), [(5, 5), (6, 1)])
@@ -43,14 +43,6 @@ def test_a_handful_are_listed_one_by_one(tmp_path: Path, number: int, lines: int
     hurt_many(claims, number)
 
     assert sum(line.startswith("damaged: ") for line in called(claims).lines) == lines
-
-
-def test_on_a_terminal_many_of_one_sort_are_one_block(tmp_path: Path) -> None:
-    claims = make_claims(tmp_path / "claims", 60)
-    hurt_many(claims, 55)
-
-    assert rendered(claims, columns=100).count("→ checkpoint-verify") == 1
-    assert rendered("--all", claims, columns=100).count("→ checkpoint-verify") == 55
 
 
 def test_of_several_directories_one_row_each_and_then_only_what_is_wrong(tmp_path: Path) -> None:
@@ -71,7 +63,7 @@ def test_of_several_directories_one_row_each_and_then_only_what_is_wrong(tmp_pat
     assert [line.partition(": ")[0] for line in ended.lines[7:]] == ["damaged", "could-not-look"]
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80, 100, 200])
+@pytest.mark.parametrize("columns", [40, 80, 200])
 def test_on_a_narrow_terminal_columns_go_and_no_key_is_ever_broken(tmp_path: Path, columns: int) -> None:
     claims = make_claims(tmp_path / "claims", 2)
     damage.truncate(claims, uid(1), 380)
@@ -89,13 +81,16 @@ def test_on_a_narrow_terminal_columns_go_and_no_key_is_ever_broken(tmp_path: Pat
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_no_screen_breaks_a_path_or_a_key(tmp_path: Path, columns: int) -> None:
+def test_no_screen_breaks_a_path_a_key_or_a_command(tmp_path: Path, columns: int) -> None:
     claims = make_claims(tmp_path / ("long-" * 12), 2)
     path = claims / f"{uid(1)}.json"
     damage.truncate(claims, uid(1), 380)
 
-    for words in ((claims,), ("diagnose", path), ("show", path), ("repair", "--dry-run", "--all", claims)):
+    for words in (("diagnose", path), ("show", path), ("repair", "--dry-run", "--all", claims)):
         assert str(path) in rendered(*words, columns=columns), words
+    shown = rendered(claims, columns=columns)
+    assert f"  next         checkpoint-verify repair --dry-run --all {claims}\n" in shown
+    assert f"  → checkpoint-verify diagnose {path}\n" in shown
 
 
 def test_columns_go_also_where_there_are_very_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,13 +119,3 @@ def test_lines_are_wrapped_at_spaces_under_their_indent(tmp_path: Path, columns:
     assert len(evidence) > 1
     assert all(line.startswith("  ") and len(line) <= columns for line in evidence)
     assert " ".join(line.strip() for line in evidence).endswith("before its closing brace and newline.")
-
-
-def test_no_command_to_copy_is_wrapped(tmp_path: Path) -> None:
-    claims = make_claims(tmp_path / ("long-" * 12), 2)
-    damage.truncate(claims, uid(1), 60)
-
-    shown = on_terminal(claims, columns=40).out
-
-    assert f"  next         {NAME} repair --dry-run --all {claims}\n" in shown
-    assert f"  → {NAME} diagnose {claims}/{uid(1)}.json\n" in shown

@@ -8,7 +8,7 @@ import pytest
 
 from checkpointmanager.testing import damage
 
-from .command import called, checkpoint_verify
+from .command import called
 from .state import claim
 
 
@@ -36,8 +36,10 @@ def test_a_checkpoint_is_named_by_file_or_by_directory_and_key(directory: Path, 
     assert ended.document["data"] == claim(1)
 
 
-def test_a_key_is_looked_up_in_the_current_directory(directory: Path) -> None:
-    assert checkpoint_verify("show", "--json", "claim-1", cwd=directory).document["key"] == "claim-1"
+def test_a_key_is_looked_up_in_the_current_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directory)
+
+    assert called("show", "--json", "claim-1").document["key"] == "claim-1"
 
 
 def test_previous_shows_the_generation_before(directory: Path) -> None:
@@ -70,7 +72,7 @@ def test_a_flipped_bit_is_marked_at_its_offset_in_hex(directory: Path) -> None:
     assert '"kind": "ClaimInfo"' in "\n".join(lines)  # as far as it goes
 
 
-@pytest.mark.parametrize("size", [1, 20, 36, 100, 160, 176, 250])
+@pytest.mark.parametrize("size", [1, 36, 160, 250])
 def test_half_a_file_is_shown_as_far_as_it_goes(directory: Path, size: int) -> None:
     path = directory / "claim-1.json"
     damage.truncate(directory, "claim-1", size)

@@ -12,7 +12,7 @@ import pytest
 from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage
 
-from .command import NAME, Ended, called, checkpoint_verify, on_terminal, rendered
+from .command import Ended, called, rendered
 from .state import CLAIMS, claim, crashed, make
 
 MANUAL = Path(__file__).parents[2] / "tools/checkpoint_verify/README.md"
@@ -24,7 +24,7 @@ VARYING = (  # of the same length everywhere, so that lines break at the same wo
     (re.compile(r"\d+ s  "), "0 s  "),
     (re.compile(r"\(\d{3} kB\)"), "(276 kB)"),
 )
-COMMAND = re.compile(rf"{re.escape(NAME)} .+$", re.MULTILINE)
+COMMAND = re.compile(r"checkpoint-verify .+$", re.MULTILINE)
 
 
 def power_loss(place: Path) -> tuple[Path, Path]:
@@ -44,8 +44,8 @@ def printed(ended: Ended) -> list[str]:
 def pasted(command: str, backup: Path) -> Ended:
     """What a user does: fills in the words in capitals, and answers the question."""
     words = [str(backup) if word == "BACKUP" else word for word in shlex.split(command)]
-    assert shlex.join(words[:3]) == NAME
-    ended = on_terminal(*words[3:], typed=b"y\n", columns=200)
+    assert words[0] == "checkpoint-verify"
+    ended = called(*words[1:], typed="y\n")
     assert ended.code in (0, 1), ended.out
     return ended
 
@@ -53,9 +53,9 @@ def pasted(command: str, backup: Path) -> Ended:
 def test_power_loss_damage_repair_restore_and_a_bundle(tmp_path: Path) -> None:
     backup, directory = power_loss(tmp_path)
     bundle = tmp_path / "evidence.tar"
-    assert on_terminal("bundle", directory, bundle).code == 0
+    assert called("bundle", directory, bundle).code == 0
 
-    first = checkpoint_verify(directory)
+    first = called(directory)
     assert first.lines[0].startswith("DAMAGED: 2 of 4 checkpoints")
     waiting, done = printed(first), list[str]()
     while waiting:
@@ -65,12 +65,12 @@ def test_power_loss_damage_repair_restore_and_a_bundle(tmp_path: Path) -> None:
         done.append(command)
         waiting += printed(pasted(command, backup / "claim-3.json"))
 
-    verbs = {shlex.split(command)[3] for command in done}
+    verbs = {shlex.split(command)[1] for command in done}
     assert verbs == {"diagnose", "repair", "restore"}
     assert called("--strict", directory).code == 0
     # The wrong claim is removed by mistake, and comes back from the bundle.
-    assert on_terminal("remove", "-d", directory, "claim-1", typed=b"y\n").code == 0
-    back = on_terminal("restore", "-d", directory, "claim-1", f"{bundle}/claim-1.json", typed=b"y\n")
+    assert called("remove", "-d", directory, "claim-1", typed="y\n").code == 0
+    back = called("restore", "-d", directory, "claim-1", f"{bundle}/claim-1.json", typed="y\n")
     assert back.code == 0, back.out
     assert called("--strict", directory).code == 0
     assert called(bundle).lines[0].startswith("DAMAGED: 2 of 4 checkpoints")

@@ -11,23 +11,11 @@ from hypothesis import strategies as st
 
 from checkpoint_verify.kubelet import inspect
 from draState import read_dra_manager_state
-from tests.checkpoint_verify.kubelet.test_damage import TOKENS
-from tests.checkpoint_verify.kubelet.vectors import VECTORS, Vector
+from tests.checkpoint_verify.kubelet.vectors import VECTORS
 from tests.checkpoint_verify.kubelet.verdicts import DRA, agreed, by_tool
 from tests.draState.test_kubelet import of_claims, sealed
 from tests.draState.test_kubelet_properties import TREES, spelled
-
-OWN = tuple(vector for vector in VECTORS if vector.kind == DRA)
-SMALL = tuple(vector.blob for vector in OWN if len(vector.blob) < 6_000)
-
-
-def test_there_are_78_vectors() -> None:
-    assert len(OWN) == 78
-
-
-@pytest.mark.parametrize("vector", OWN, ids=[vector.file for vector in OWN])
-def test_both_agree_with_kubelet_on_every_vector(vector: Vector) -> None:
-    assert by_tool(vector.blob) == agreed(vector.blob) == ("valid" if vector.valid else "damaged")
+from tests.long import times
 
 
 def nested(levels: int) -> str:
@@ -81,6 +69,9 @@ def test_both_read_the_same_claims_from_the_old_form() -> None:
     assert found.data["entries"][0]["ClaimUID"] == read_dra_manager_state(blob).claims[0].claim_uid == "u"
 
 
+TOKENS = (b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"\\ud800", b"null", b"-0", b"1e9", b"\0", b"\xff", b"data")
+
+
 @st.composite
 def changed(draw: st.DrawFn, blob: bytes) -> bytes:
     """The bytes with up to three changes, small ones most of the time."""
@@ -91,22 +82,20 @@ def changed(draw: st.DrawFn, blob: bytes) -> bytes:
     return blob
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.sampled_from(SMALL).flatmap(changed))
-def test_both_agree_on_damaged_files(blob: bytes) -> None:
-    agreed(blob)
+TEXTS = [
+    json.loads(vector.blob)["Data"].encode()
+    for vector in VECTORS
+    if vector.kind == DRA and vector.valid and b'"Data"' in vector.blob
+]
 
 
-TEXTS = [json.loads(blob)["Data"].encode() for vector in OWN if vector.valid and b'"Data"' in (blob := vector.blob)]
-
-
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=times(100, 5000), deadline=None)
 @given(st.sampled_from([text for text in TEXTS if len(text) < 3_000]).flatmap(changed))
 def test_both_agree_on_changed_text_under_a_right_checksum(text: bytes) -> None:
     agreed(sealed(text.decode(errors="replace")))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=times(100, 5000), deadline=None)
 @given(TREES)
 def test_both_agree_on_any_json_with_the_names_of_these_forms(tree: Any) -> None:
     text = spelled(tree)

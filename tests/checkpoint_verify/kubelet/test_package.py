@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import doctest
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -13,19 +12,6 @@ import pytest
 import checkpoint_verify
 import draState.kubelet
 from checkpoint_verify import kubelet
-
-
-def test_the_readers_import_nothing_but_the_standard_library_and_the_reader_of_draState() -> None:
-    modules = sorted(Path(kubelet.__file__).parent.glob("*.py"))
-    assert len(modules) == 11
-
-    for module in modules:
-        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and node.level == 0:
-                names.append(node.module or "")
-            foreign = {name for name in names if name.split(".")[0] not in sys.stdlib_module_names}
-            assert all(name.split(".")[0] == "draState" for name in foreign), module.name
 
 
 @pytest.mark.parametrize(("package", "lines"), [(kubelet, 3), (draState.kubelet, 2)])
