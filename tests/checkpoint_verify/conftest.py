@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from .command import NOBODY
 from .state import make
 
 
@@ -21,7 +23,12 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reachable_directory() -> Iterator[Path]:
-    """The same, where other users can reach it: pytest's folders are private to the user who runs it."""
+    """The same, where other users can reach it: pytest's folders are private to the user who runs it.
+
+    Only root can act as another user and give files away, so other users skip the test.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
     places = [Path(place).resolve() for place in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")]
     reachable = next((place for place in places if others_may_enter(place)), None)
     if reachable is None:
@@ -30,6 +37,14 @@ def reachable_directory() -> Iterator[Path]:
     above.chmod(0o755)
     yield make(above / "claims")
     shutil.rmtree(above)
+
+
+@pytest.fixture
+def agents_directory(reachable_directory: Path) -> Path:
+    """The same, with an agent that does not run as root."""
+    for path in (reachable_directory, *reachable_directory.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+    return reachable_directory
 
 
 def others_may_enter(folder: Path) -> bool:

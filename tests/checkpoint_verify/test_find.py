@@ -15,8 +15,6 @@ from .kubelet.test_nvidia import written as nvidia
 from .kubelet.vectors import blob_of
 from .state import make
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
@@ -96,7 +94,6 @@ def test_nothing_found_is_not_good(tmp_path: Path) -> None:
     assert called("--find", tmp_path / "nowhere").code == 3
 
 
-@as_root
 def test_what_cannot_be_entered_is_counted_and_ends_with_3(reachable_directory: Path) -> None:
     above = reachable_directory.parent
     for name in ("one", "two"):

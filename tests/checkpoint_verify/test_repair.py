@@ -17,9 +17,7 @@ from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage, failing
 
 from .command import NOBODY, called, on_terminal
-from .state import CLAIMS, claim, make, snapshot
-
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+from .state import CLAIMS, claim, make, reseal, snapshot
 
 
 def kept(directory: Path) -> list[bytes]:
@@ -138,11 +136,8 @@ def test_kubelet_s_files_are_never_touched(tmp_path: Path) -> None:
 
 
 def test_what_is_not_verified_and_what_is_too_new_is_left_and_no_damage(directory: Path, tmp_path: Path) -> None:
-    from checkpointmanager.format import checksum_of
-
     (tmp_path / "dra_health_state").write_text("{}")
-    body = (directory / "claim-1.json").read_bytes()[36:].replace(b'"format":1', b'"format":2')
-    (directory / "claim-1.json").write_bytes(checksum_of(body) + body)
+    reseal(directory / "claim-1.json", b'"format":1', b'"format":2')
 
     unverified = called("repair", "--yes", tmp_path / "dra_health_state")
     newer = called("repair", "--yes", "--discard", directory / "claim-1.json")
@@ -152,12 +147,9 @@ def test_what_is_not_verified_and_what_is_too_new_is_left_and_no_damage(director
     assert "a newer program wrote it" in newer.out
 
 
-@as_root
-def test_root_repairs_as_the_agent_would(reachable_directory: Path) -> None:
-    directory = reachable_directory
+def test_root_repairs_as_the_agent_would(agents_directory: Path) -> None:
+    directory = agents_directory
     (directory / ".lock").unlink()  # so that the repair makes a new one
-    for path in (directory, *directory.iterdir()):
-        os.chown(path, NOBODY, NOBODY)
     (directory / "claim-1.json").chmod(0o644)
     damage.flip_bit(directory, "claim-1")
     damage.edit_by_hand(directory, "claim-0")
@@ -179,7 +171,6 @@ def test_root_repairs_as_the_agent_would(reachable_directory: Path) -> None:
     assert ended.code == 0, ended
 
 
-@as_root
 def test_in_a_directory_of_root_the_lock_file_shows_the_agent_s_user(reachable_directory: Path) -> None:
     directory = reachable_directory  # as Kubernetes makes a volume with an fsGroup
     directory.chmod(0o2777)
@@ -194,11 +185,8 @@ def test_in_a_directory_of_root_the_lock_file_shows_the_agent_s_user(reachable_d
     assert (mended.st_uid, mended.st_gid) == (NOBODY, NOBODY)
 
 
-@as_root
-def test_a_file_that_the_agent_cannot_read_is_left_with_the_command_that_helps(reachable_directory: Path) -> None:
-    directory = reachable_directory
-    for path in (directory, *directory.iterdir()):
-        os.chown(path, NOBODY, NOBODY)
+def test_a_file_that_the_agent_cannot_read_is_left_with_the_command_that_helps(agents_directory: Path) -> None:
+    directory = agents_directory
     damage.flip_bit(directory, "claim-0")
     os.chown(directory / "claim-0.json", 0, 0)  # what a repair by hand as root leaves behind
     before = snapshot(directory)
@@ -211,11 +199,8 @@ def test_a_file_that_the_agent_cannot_read_is_left_with_the_command_that_helps(r
     assert snapshot(directory) == before
 
 
-@as_root
-def test_a_directory_that_the_agent_cannot_reach_from_here_is_reported(reachable_directory: Path) -> None:
-    directory = reachable_directory
-    for path in (directory, *directory.iterdir()):
-        os.chown(path, NOBODY, NOBODY)
+def test_a_directory_that_the_agent_cannot_reach_from_here_is_reported(agents_directory: Path) -> None:
+    directory = agents_directory
     directory.parent.chmod(0o700)  # root's, as kubelet's folder of pods is
     damage.flip_bit(directory, "claim-1")
     before = snapshot(directory)
@@ -228,7 +213,6 @@ def test_a_directory_that_the_agent_cannot_reach_from_here_is_reported(reachable
     assert snapshot(directory) == before
 
 
-@as_root
 def test_without_the_right_to_the_directory_nothing_is_changed(reachable_directory: Path) -> None:
     directory = reachable_directory
     directory.chmod(0o755)

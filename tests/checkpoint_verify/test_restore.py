@@ -21,8 +21,6 @@ from .claims import make_claims
 from .command import called
 from .state import CLAIMS, crashed, make, snapshot
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
-
 
 def generations(directory: Path) -> dict[str, int]:
     with CheckpointManager(directory, CLAIMS) as manager:

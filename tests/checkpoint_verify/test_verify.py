@@ -13,7 +13,7 @@ from checkpointmanager import CheckpointManager
 from checkpointmanager.testing import damage
 
 from .command import called
-from .state import make, snapshot
+from .state import make, reseal, snapshot
 
 
 def test_a_good_directory_is_good_and_stays_untouched(directory: Path) -> None:
@@ -93,11 +93,7 @@ def test_damage_of_every_sort_has_the_library_s_word(directory: Path) -> None:
 
 
 def test_a_right_checksum_over_bytes_that_are_not_json_is_damage(directory: Path) -> None:
-    from checkpointmanager.format import checksum_of
-
-    blob = (directory / "claim-1.json").read_bytes()
-    body = blob[36:].replace(b'"data":{', b'"data":<')
-    (directory / "claim-1.json").write_bytes(checksum_of(body) + body)
+    reseal(directory / "claim-1.json", b'"data":{', b'"data":<')
 
     ended = called(directory)
 
@@ -126,11 +122,7 @@ def test_leftover_temp_files_a_torn_previous_and_an_orphan_are_warnings_and_stri
 
 
 def test_a_newer_format_is_not_damage_but_not_usable_either(directory: Path) -> None:
-    from checkpointmanager.format import checksum_of
-
-    path = directory / "claim-1.json"
-    body = path.read_bytes()[36:].replace(b'"format":1', b'"format":2')
-    path.write_bytes(checksum_of(body) + body)
+    reseal(directory / "claim-1.json", b'"format":1', b'"format":2')
     (directory / "claim-2.json").write_bytes(b'{"checksum":"blake3:' + b"ab" * 32 + b'","format":3}\n')
 
     ended = called(directory)
@@ -193,11 +185,7 @@ def test_other_folders_are_not_entered(directory: Path) -> None:
 
 
 def test_two_kinds_in_one_directory_are_a_warning(directory: Path) -> None:
-    from checkpointmanager.format import checksum_of
-
-    path = directory / "claim-1.json"
-    body = path.read_bytes()[36:].replace(b"ClaimInfo", b"PodInfo")
-    path.write_bytes(checksum_of(body) + body)
+    reseal(directory / "claim-1.json", b"ClaimInfo", b"PodInfo")
 
     ended = called(directory)
 
