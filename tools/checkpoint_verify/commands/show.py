@@ -10,7 +10,7 @@ from datetime import datetime
 from checkpointmanager.format import Header, boot_id, encode_key
 
 from .. import targets
-from ..findings import damage
+from ..findings.damage import Spot, damaged_spot, mended
 from ..findings.examine import examine_path
 from ..findings.finding import Finding, State
 from ..findings.summary import boot_word
@@ -27,6 +27,9 @@ EXAMPLES = """\
   checkpoint-verify show --raw /var/lib/kubelet/dra_manager_state | sha256sum
 """
 AFTER_BYTES = 2000  # shown after the damaged place
+HEX_ROW = 16
+HEX_ROWS_AROUND = 2
+DEEPEST_INDENT = 24  # levels; deeper nesting, perhaps without end, stays in that column
 CLAIMS_SHOWN = 20
 
 
@@ -67,7 +70,7 @@ def _print(found: Finding, screen: Screen) -> None:
         screen.pairs(kubelet_pairs(found))
     elif found.state is State.TOO_NEW:
         screen.say(f"Written by a newer program: {found.detail}.", indent=2)
-        screen.line(damage.sketch(found.blob))
+        screen.line(_sketch(found.blob))
     for warning in found.warnings:
         screen.say((warning, ODD), indent=2)
     if found.header or found.data is not None:
@@ -78,11 +81,11 @@ def _print(found: Finding, screen: Screen) -> None:
 
 def _print_damaged(found: Finding, blob: bytes, screen: Screen) -> None:
     """The text up to the damage, the damaged place in hex, and what follows."""
-    _, flip = damage.mended(blob) if found.kubelet is None else (None, None)
-    spot = damage.damaged_spot(blob, flip)
+    _, flip = mended(blob) if found.kubelet is None else (None, None)
+    spot = damaged_spot(blob, flip)
     if found.kubelet is None and blob.strip(b"\0"):
         readable = blob if spot is None or flip else blob[: spot.offset]
-        screen.line(damage.sketch(readable))
+        screen.line(_sketch(readable))
     if spot is None:
         screen.say(("The text is whole; the checksum does not show where it was changed.", ODD))
     elif blob:
@@ -137,6 +140,42 @@ def print_claims(kubelet: KubeletFile, screen: Screen) -> None:
         screen.say((f"… and {len(claims) - CLAIMS_SHOWN:,} more; `show` prints all", FAINT), indent=4)
 
 
-def print_spot(blob: bytes, spot: damage.Spot, screen: Screen) -> None:
-    for row in damage.hex_context(blob, spot):
-        screen.line((f"  {row}", BAD if row.startswith((">", " " * 12)) else FAINT))
+def print_spot(blob: bytes, spot: Spot, screen: Screen) -> None:
+    """Rows of hex around a place; the row with the place is marked."""
+    marked = spot.offset // HEX_ROW
+    last = max(min(len(blob) - 1, spot.offset + HEX_ROWS_AROUND * HEX_ROW), spot.offset) // HEX_ROW
+    for row in range(max(0, marked - HEX_ROWS_AROUND), last + 1):
+        piece = blob[row * HEX_ROW : (row + 1) * HEX_ROW]
+        octets = " ".join(f"{byte:02x}" for byte in piece)
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
+        mark, style = (">", BAD) if row == marked else (" ", FAINT)
+        screen.line((f"  {mark} {row * HEX_ROW:08x}  {octets:<47}  {text}", style))
+        if row == marked:
+            under = " " * (14 + 3 * (spot.offset % HEX_ROW))
+            screen.line((f"{under}^^ {spot.what} (offset {spot.offset})", BAD))
+
+
+def _sketch(blob: bytes, limit: int = 64 << 10) -> str:
+    """JSON text, indented as far as it can be read, whether or not it is a whole document."""
+    out: list[str] = []
+    depth, inside, escaped = 0, False, False
+    for letter in blob[:limit].decode("utf-8", "surrogateescape"):
+        if inside:
+            out.append(phrases.shown(letter))
+            inside, escaped = escaped or letter != '"', not escaped and letter == "\\"
+        elif letter in "{[":
+            depth += 1
+            out.append(letter + _new_line(depth))
+        elif letter in "}]":
+            depth -= 1
+            out.append(_new_line(depth) + letter)
+        elif letter == ",":
+            out.append("," + _new_line(depth))
+        elif letter not in " \t\r\n":
+            inside = letter == '"'
+            out.append(": " if letter == ":" else phrases.shown(letter))
+    return "".join(out) + ("…" if len(blob) > limit else "")
+
+
+def _new_line(depth: int) -> str:
+    return "\n" + "  " * min(max(depth, 0), DEEPEST_INDENT)

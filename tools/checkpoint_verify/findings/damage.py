@@ -1,4 +1,4 @@
-"""What damaged bytes still show: whether they were a checkpoint, where the damage is, what can be read. Pure."""
+"""What damaged bytes still show: whether they were a checkpoint, and where the damage is. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ import orjson
 
 from checkpointmanager.format import Reason, Repair, encode_key, is_key, repair
 
-from ..screens.phrases import shown
-
-HEX_ROW = 16
-HEX_ROWS_AROUND = 2
-DEEPEST_INDENT = 24  # levels; deeper nesting, perhaps without end, stays in that column
 _LOST_BLOCK = re.compile(rb"\0{64,}")
 UNRECOGNISED = "unrecognised"  # a whole document of another program
 
@@ -70,48 +65,6 @@ def damaged_spot(blob: bytes, flip: Flip | None) -> Spot | None:
     if 0 < line < len(blob) and blob[line - 2 : line] == b"}\n" and not _is_json(blob):
         return Spot(line, len(blob) - line, "the checkpoint ends here; other bytes follow")
     return _where_json_breaks(blob)
-
-
-def hex_context(blob: bytes, spot: Spot) -> list[str]:
-    """Rows of hex around a place; the row with the place is marked."""
-    first = max(0, spot.offset // HEX_ROW - HEX_ROWS_AROUND)
-    last = max(min(len(blob) - 1, spot.offset + HEX_ROWS_AROUND * HEX_ROW), spot.offset) // HEX_ROW
-    rows = []
-    for row in range(first, last + 1):
-        piece = blob[row * HEX_ROW : (row + 1) * HEX_ROW]
-        here = row == spot.offset // HEX_ROW
-        octets = " ".join(f"{byte:02x}" for byte in piece)
-        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
-        rows.append(f"{'>' if here else ' '} {row * HEX_ROW:08x}  {octets:<47}  {text}")
-        if here:
-            rows.append(f"{'':12}{'   ' * (spot.offset % HEX_ROW)}^^ {spot.what} (offset {spot.offset})")
-    return rows
-
-
-def sketch(blob: bytes, limit: int = 64 << 10) -> str:
-    """JSON text, indented as far as it can be read, whether or not it is a whole document."""
-    out: list[str] = []
-    depth, inside, escaped = 0, False, False
-    for letter in blob[:limit].decode("utf-8", "surrogateescape"):
-        if inside:
-            out.append(shown(letter))
-            inside, escaped = escaped or letter != '"', not escaped and letter == "\\"
-        elif letter in "{[":
-            depth += 1
-            out.append(letter + _new_line(depth))
-        elif letter in "}]":
-            depth -= 1
-            out.append(_new_line(depth) + letter)
-        elif letter == ",":
-            out.append("," + _new_line(depth))
-        elif letter not in " \t\r\n":
-            inside = letter == '"'
-            out.append(": " if letter == ":" else shown(letter))
-    return "".join(out) + ("…" if len(blob) > limit else "")
-
-
-def _new_line(depth: int) -> str:
-    return "\n" + "  " * min(max(depth, 0), DEEPEST_INDENT)
 
 
 def _letter(byte: int) -> str:
