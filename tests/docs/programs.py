@@ -18,7 +18,7 @@ def output_of(program: str, folder: Path) -> list[str]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -47,7 +47,7 @@ def output_of(command: str, folder: Path) -> list[str]:
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
     done = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=500, check=False
     )
     assert done.stderr == ""
     return [line for line in done.stdout.splitlines() if not line.startswith("      | ")]

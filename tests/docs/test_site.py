@@ -22,7 +22,7 @@ def test_the_site_builds_without_a_warning_and_shows_everything(tmp_path: Path) 
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -51,7 +51,7 @@ def report(tmp_path: Path) -> Path:
     program = script.replace("/host", str(tmp_path / "host")).replace("/tmp/done", str(tmp_path / "done"))
     program = program.replace("checkpoint-verify", f"'{sys.executable}' -m checkpoint_verify", 1)
     printed = subprocess.run(
-        ["sh", "-c", program.replace("exec sleep infinity", "true")], capture_output=True, check=True, timeout=60
+        ["sh", "-c", program.replace("exec sleep infinity", "true")], capture_output=True, check=True, timeout=500
     )
     assert (tmp_path / "done").exists()
     file = tmp_path / "report.json"

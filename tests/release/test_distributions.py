@@ -94,20 +94,25 @@ def test_the_wheel_installs_in_a_new_environment_and_its_commands_run(built: Dis
     (packages,) = (tmp_path / "env").glob("lib/python3*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     install = ["install", "--quiet", "--no-index", "--no-deps", "--ignore-installed", str(built.wheel)]
-    subprocess.run([sys.executable, "-m", "pip", "--python", python, *install], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "pip", "--python", python, *install], check=True, timeout=500)
 
     for command in ("checkpoint-verify", "dra-agent"):
         run = subprocess.run(
-            [python.with_name(command), "--help"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+            [python.with_name(command), "--help"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=500,
         )
         assert (run.returncode, run.stderr) == (0, "")
     where = subprocess.run(
         [python, "-c", "import checkpoint_verify; print(checkpoint_verify.__file__)"],
-        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60,
+        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=500,
     )  # fmt: skip
     assert where.stdout.startswith(str(packages)), "this is the wheel, and not the clone"
     version = subprocess.run(
-        [python.with_name("checkpoint-verify"), "--version"], capture_output=True, text=True, check=True, timeout=60
+        [python.with_name("checkpoint-verify"), "--version"], capture_output=True, text=True, check=True, timeout=500
     )
     assert version.stdout == f"checkpoint-verify {__version__}\n"
 

@@ -137,5 +137,5 @@ sys.exit(main())
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=500,
     )

@@ -69,7 +69,7 @@ class Jail:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=500,
         )
 
     @contextlib.contextmanager

@@ -80,5 +80,5 @@ def run_all(runs: list[list[str]], on_terminal: bool) -> tuple[str, str]:
     except OSError:
         pass  # how a terminal reports that its other end is closed
     os.close(near)
-    errors = process.communicate(timeout=60)[1]
+    errors = process.communicate(timeout=500)[1]
     return errors, output.decode()

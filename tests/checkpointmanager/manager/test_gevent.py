@@ -48,6 +48,6 @@ with CheckpointManager(sys.argv[1], COUNT) as manager:
 
 def test_200_greenlets_that_change_one_key_lose_no_change(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", UPDATES, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", UPDATES, str(tmp_path)], capture_output=True, text=True, timeout=500, check=False
     )
     assert (ended.stdout, ended.stderr) == ("[200, 200]\n", "")

@@ -29,7 +29,7 @@ scalars = (
     | st.floats(allow_nan=False, allow_infinity=False)
     | text
 )
-json_values = st.recursive(scalars, lambda below: st.lists(below) | st.dictionaries(text, below), max_leaves=30)
+json_values = st.recursive(scalars, lambda below: st.lists(below) | st.dictionaries(text, below), max_leaves=15)
 
 
 def exactly(value: Any) -> str:

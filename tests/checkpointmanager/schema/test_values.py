@@ -150,7 +150,10 @@ VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (dict[Digit, int], st.dictionaries(st.sampled_from(Digit), integers)),
     (dict[Literal[-1, 0, 7], bool], st.dictionaries(st.sampled_from([-1, 0, 7]), st.booleans())),
     (dict[Literal["a", "b"], bool], st.dictionaries(st.sampled_from(["a", "b"]), st.booleans())),
-    (dict[int, dict[int, list[int]]], st.dictionaries(integers, st.dictionaries(integers, st.lists(integers)))),
+    (
+        dict[int, dict[int, list[int]]],
+        st.dictionaries(integers, st.dictionaries(integers, st.lists(integers), max_size=3)),
+    ),
     (set[str], st.sets(text)),
     (frozenset[int], st.frozensets(integers)),
     (set[str | float | None], st.sets(text | floats | st.none())),

@@ -58,7 +58,7 @@ def test_a_driver_that_does_not_start_is_reported_with_its_log() -> None:
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     full = [sys.executable, "-m", "draState.plugin.rehearsal", *arguments]
-    return subprocess.run(full, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(full, env=environment, capture_output=True, text=True, timeout=500, check=False)
 
 
 def test_the_command_prints_what_pods_would_have_got_and_exits_with_1_after_a_failure() -> None:
