@@ -26,7 +26,6 @@ from .. import ClaimInvalid, DriverClaim, Health
 from ._apiserver import ApiError, ApiServer
 from ._cdi import CdiFolder, device_edits
 from ._credentials import Credentials, from_kubeconfig, in_cluster
-from ._devicestatus import Condition, DeviceStatus, NetworkData
 from ._draplugin import PluginService, RegistrationService
 from ._driver import Driver, Finding, PreparedDevice, check_edits
 from ._health import HealthStreamService, HealthWatch
@@ -43,11 +42,9 @@ __all__ = [
     "ApiServer",
     "CdiFolder",
     "ClaimInvalid",
-    "Condition",
     "Counters",
     "Credentials",
     "Device",
-    "DeviceStatus",
     "Driver",
     "DriverClaim",
     "Finding",
@@ -57,7 +54,6 @@ __all__ = [
     "HeldClaim",
     "HeldClaims",
     "Inventory",
-    "NetworkData",
     "NetworkPool",
     "Places",
     "PluginService",

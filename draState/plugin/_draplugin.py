@@ -14,16 +14,13 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 import grpc.aio
 from prometheus_client import CollectorRegistry, Histogram
 
-from checkpointmanager.aio import KeyedThreadsClosed
-
-from .. import ClaimRef, PrepareResult
+from .. import ClaimRef
 from ..aio import AsyncClaimPreparer
 from ._log import CALL
 from ._wire import GET_INFO, NOTIFY_STATUS, V1, V1BETA1, DRAPluginApi, Handlers
@@ -93,66 +90,38 @@ class PluginService:
         async def prepare(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             remaining = context.time_remaining()
             deadline = None if remaining is None else time.monotonic() + remaining
-            refs = [_ref(claim) for claim in request.claims]
+            refs = _refs(request)
             reply = api.prepare.reply()
-            with self._calls.call(api.prepare.path, (ref.uid for ref in refs)) as call:
-                answers = await asyncio.gather(*(self._prepare(ref, deadline) for ref in refs))
-                call.failed += [ref.uid for ref, answer in zip(refs, answers, strict=True) if answer.error]
-            for ref, prepared in zip(refs, answers, strict=True):
-                reply.claims[ref.uid].CopyFrom(_prepared(api, prepared))
+            with self._calls.call(api.prepare.path, refs) as failed:
+                answers = await self._preparer.prepare(refs, deadline=deadline)
+                failed += [uid for uid, answer in answers.items() if answer.error]
+            for uid, answer in answers.items():
+                reply.claims[uid].error = answer.error
+                for device in answer.devices:
+                    reply.claims[uid].devices.add(
+                        request_names=device.request_names,
+                        pool_name=device.pool_name,
+                        device_name=device.device_name,
+                        cdi_device_ids=device.cdi_device_ids,
+                        share_id=device.share_id,
+                    )
             return reply
 
         async def unprepare(request: Any, _: object) -> Any:
-            refs = [_ref(claim) for claim in request.claims]
+            refs = _refs(request)
             reply = api.unprepare.reply()
-            with self._calls.call(api.unprepare.path, (ref.uid for ref in refs)) as call:
-                errors = await asyncio.gather(*map(self._unprepare, refs))
-                call.failed += [ref.uid for ref, error in zip(refs, errors, strict=True) if error]
-            for ref, error in zip(refs, errors, strict=True):
-                reply.claims[ref.uid].error = error
+            with self._calls.call(api.unprepare.path, refs) as failed:
+                errors = await self._preparer.unprepare(refs)
+                failed += [uid for uid, error in errors.items() if error]
+            for uid, error in errors.items():
+                reply.claims[uid].error = error
             return reply
 
         return {api.prepare.path: api.prepare.unary(prepare), api.unprepare.path: api.unprepare.unary(unprepare)}
 
-    async def _prepare(self, ref: ClaimRef, deadline: float | None) -> PrepareResult:
-        try:
-            return (await self._preparer.prepare([ref], deadline=deadline))[ref.uid]
-        except KeyedThreadsClosed as error:
-            return PrepareResult(error=str(error))
 
-    async def _unprepare(self, ref: ClaimRef) -> str:
-        try:
-            return (await self._preparer.unprepare([ref]))[ref.uid]
-        except KeyedThreadsClosed as error:
-            return str(error)
-
-
-def _ref(claim: Any) -> ClaimRef:
-    return ClaimRef(claim.uid, claim.name, claim.namespace)
-
-
-def _prepared(api: DRAPluginApi, prepared: PrepareResult) -> Any:
-    reply = api.PrepareResult(error=prepared.error)
-    for device in prepared.devices:
-        entry = reply.devices.add(
-            request_names=device.request_names,
-            pool_name=device.pool_name,
-            device_name=device.device_name,
-            cdi_device_ids=device.cdi_device_ids,
-        )
-        if device.share_id is not None:
-            entry.share_id = device.share_id
-    return reply
-
-
-@dataclass(slots=True)
-class ServedCall:
-    """One call under way; `failed` has the UIDs of the claims that failed."""
-
-    method: str
-    uids: tuple[str, ...]
-    failed: list[str] = field(default_factory=list)
-    id: str = field(default_factory=lambda: secrets.token_hex(4))  # in each log line about this call
+def _refs(request: Any) -> list[ClaimRef]:
+    return [ClaimRef(claim.uid, claim.name, claim.namespace) for claim in request.claims]
 
 
 class Calls:
@@ -177,41 +146,37 @@ class Calls:
         )
 
     @contextmanager
-    def call(self, path: str, uids: Iterable[str]) -> Iterator[ServedCall]:
-        """One call, by its gRPC path."""
-        call = ServedCall(path.rpartition("/")[2], tuple(uids))
-        token = CALL.set(call.id)
-        started, status = time.perf_counter(), "Unknown"
-        call_logger.debug("call %s: %s of %s begins", call.id, call.method, _listed(call.uids))
+    def call(self, path: str, refs: Iterable[ClaimRef]) -> Iterator[list[str]]:
+        """One call, by its gRPC path. Add the UIDs of the claims that failed to the list."""
+        method, claims, failed = path.rpartition("/")[2], _listed(ref.uid for ref in refs), list[str]()
+        started, status, call = time.perf_counter(), "Unknown", secrets.token_hex(4)
+        token = CALL.set(call)
+        call_logger.debug("call %s: %s of %s begins", call, method, claims)
         try:
-            yield call
+            yield failed
             status = "OK"
         except asyncio.CancelledError:
             status = "Canceled"
             raise
         finally:
             seconds = time.perf_counter() - started
-            failed = status != "OK" or bool(call.failed)
-            self._operations.labels(OPERATIONS[call.method], str(failed).lower()).observe(seconds)
+            self._operations.labels(OPERATIONS[method], str(status != "OK" or bool(failed)).lower()).observe(seconds)
             self._grpc.labels(self._driver, path, status).observe(seconds)
-            outcome = status if not call.failed else f"{status}, failed: {_listed(call.failed)}"
-            call_logger.info(
-                "call %s: %s of %s: %s, %.3f s", call.id, call.method, _listed(call.uids), outcome, seconds
-            )
+            outcome = f"{status}, failed: {_listed(failed)}" if failed else status
+            call_logger.info("call %s: %s of %s: %s, %.3f s", call, method, claims, outcome, seconds)
             CALL.reset(token)
 
 
 @contextmanager
 def logged_stream(path: str) -> Iterator[None]:
     """Log when a stream, by its gRPC path, begins and ends."""
-    stream = ServedCall(path.rpartition("/")[2], ())
-    CALL.set(stream.id)  # for its task, which ends with it
-    started = time.perf_counter()
-    call_logger.info("stream %s: %s begins", stream.id, stream.method)
+    method, stream, started = path.rpartition("/")[2], secrets.token_hex(4), time.perf_counter()
+    CALL.set(stream)  # for its task, which ends with it
+    call_logger.info("stream %s: %s begins", stream, method)
     try:
         yield
     finally:
-        call_logger.info("stream %s: %s ends after %.0f s", stream.id, stream.method, time.perf_counter() - started)
+        call_logger.info("stream %s: %s ends after %.0f s", stream, method, time.perf_counter() - started)
 
 
 def _listed(uids: Iterable[str]) -> str:

@@ -11,7 +11,6 @@ from .. import Device as ClaimDevice
 from .. import DriverClaim, Health
 from .._health.device import DEFAULT_TIMEOUT
 from . import _grammar as grammar
-from ._devicestatus import DeviceStatus
 from ._inventory import Counters, Device, NetworkPool
 
 T = TypeVar("T")
@@ -26,7 +25,8 @@ class PreparedDevice:
 
     `mounts` and `hooks` are as in CDI 0.6.0, such as {"hostPath": …, "containerPath": …}. `config`, any JSON value,
     is kept for each pod of the claim in the PodConfigStore below the plugin folder. `status` is shown in the claim's
-    `status.devices` until the claim is given back.
+    `status.devices` until the claim is given back, and has the same form: {"conditions": [{"type": "Ready"}], "data":
+    …, "networkData": …}. A condition is "True", with the reason "SetUp" and the time of now, unless it says otherwise.
     """
 
     device: ClaimDevice
@@ -36,7 +36,7 @@ class PreparedDevice:
     hooks: Sequence[Mapping[str, Any]] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)  # of the CDI device
     config: Any = None
-    status: DeviceStatus | None = None
+    status: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         check_edits(self.env, self.annotations)
@@ -45,8 +45,10 @@ class PreparedDevice:
 def check_edits(env: Mapping[str, str], annotations: Mapping[str, str]) -> None:
     """Raises ValueError if no container can get these: for configs from claims. The error never quotes them."""
     for name, value in env.items():
-        if not grammar.is_environment(name, value):
-            raise ValueError("env: a name is not empty and has no '=', and there is no NUL anywhere")
+        try:
+            grammar.environment(name, value)
+        except ValueError as error:
+            raise ValueError(f"env: {error}") from None
         if name.startswith(OWN_VARIABLES):
             raise ValueError(f"env: names that begin with {' or '.join(OWN_VARIABLES)} are the plugin's own")
     if not all(map(grammar.is_qualified_key, annotations)):

@@ -11,22 +11,61 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-MAX_DRIVER = MAX_LABEL = MAX_DOMAIN = 63  # characters, like all limits here
-MAX_SUBDOMAIN = MAX_POOL = 253
-MAX_IDENTIFIER = 32
+MAX_LABEL = 63  # characters, like all limits here
+MAX_SUBDOMAIN = 253
 MAX_VALUE = 64  # bytes of an attribute's string or version
 MAX_PROPERTIES = 32  # attributes and capacities of a device together
 MAX_TAINTS = 15  # of a device; the API server's limit is 16, and an unhealthy device gets one more
 MAX_COUNTER_SETS_OF_DEVICE = 2  # that it consumes from
 MAX_COUNTERS = 32  # of a set
 TAINT_EFFECTS = ("NoSchedule", "NoExecute", "None")
-LIST_KINDS = ("bools", "ints", "strings", "versions")  # kinds of attributes that need a separate feature gate
+
+
+def _text(pattern: str, limit: int, what: str) -> Callable[[object], None]:
+    """A rule for texts. `what` completes "is not"."""
+
+    def check(value: object) -> None:
+        if not isinstance(value, str) or len(value) > limit or not re.fullmatch(pattern, value):
+            raise ValueError(f"{value!r} is not {what}")
+
+    return check
+
+
+def _subdomain(limit: int) -> Callable[[object], None]:
+    what = f"lower-case letters, digits, '-' and '.', at most {limit} of them, with a letter or digit at both ends"
+    return _text(rf"{_LABEL}(\.{_LABEL})*", limit, f"a DNS subdomain: {what} of each part")
+
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
-_CDI_NAME = re.compile("[A-Za-z][-A-Za-z0-9_.]*[A-Za-z0-9]")
-_IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-_KEY = re.compile("[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_KEY = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_ENDS = "with a letter or digit at both ends"
+
+subdomain = _subdomain(MAX_SUBDOMAIN)
+device = _text(  # also valid in the middle or at the end of a CDI device name
+    _LABEL, MAX_LABEL, f"a DNS label: lower-case letters, digits and '-', at most {MAX_LABEL} of them, no dots, {_ENDS}"
+)
+label_value = _text(
+    f"({_KEY})?",
+    MAX_LABEL,
+    f"a valid label value: at most {MAX_LABEL} letters, digits, '-', '_' and '.', {_ENDS}",
+)
+_domain = _subdomain(MAX_LABEL)
+_vendor = _text(
+    "[A-Za-z][-A-Za-z0-9_.]*[A-Za-z0-9]",
+    MAX_LABEL,
+    "a CDI vendor: at least two characters, of which the first is a letter",
+)
+_pool = _text(
+    "(?s:.*)",
+    MAX_SUBDOMAIN,
+    f"a pool name: DNS subdomains with slashes between, at most {MAX_SUBDOMAIN} characters",
+)
+_identifier = _text(
+    "[A-Za-z_][A-Za-z0-9_]*",
+    32,
+    "a valid attribute or capacity name: a C identifier of at most 32 characters, optionally after a DNS subdomain and "
+    "a slash",
+)
 _NUMBER = "(0|[1-9][0-9]*)"
 _PRERELEASE = f"({_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 _VERSION = re.compile(
@@ -37,47 +76,22 @@ _QUANTITY = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[
 
 def driver(name: object) -> None:
     """The name must be a driver name for the API server and a CDI vendor for container runtimes."""
-    subdomain(name, MAX_DRIVER)
-    if not _CDI_NAME.fullmatch(str(name)):
-        raise ValueError(f"{name!r} is not a CDI vendor: at least two characters, of which the first is a letter")
+    _domain(name)
+    _vendor(name)
 
 
 def pool(name: object) -> None:
-    if not isinstance(name, str) or len(name) > MAX_POOL:
-        raise ValueError(
-            f"{name!r} is not a pool name: DNS subdomains with slashes between, at most {MAX_POOL} characters"
-        )
-    for part in name.split("/"):
+    _pool(name)
+    for part in str(name).split("/"):
         subdomain(part)
-
-
-def device(name: object) -> None:
-    """Every DNS label is also valid in the middle or at the end of a CDI device name."""
-    if not isinstance(name, str) or len(name) > MAX_LABEL or not re.fullmatch(_LABEL, name):
-        raise ValueError(
-            f"{name!r} is not a DNS label: lower-case letters, digits and '-', at most {MAX_LABEL} of them, no dots, "
-            "with a letter or digit at both ends"
-        )
-
-
-def subdomain(name: object, limit: int = MAX_SUBDOMAIN) -> None:
-    if not isinstance(name, str) or len(name) > limit or not _SUBDOMAIN.fullmatch(name):
-        raise ValueError(
-            f"{name!r} is not a DNS subdomain: lower-case letters, digits, '-' and '.', at most {limit} of them, "
-            "with a letter or digit at both ends of each part"
-        )
 
 
 def qualified_name(name: object) -> None:
     """The name of an attribute or a capacity: an identifier, optionally after a domain and a slash."""
     domain, slash, identifier = str(name).rpartition("/")
     if slash:
-        subdomain(domain, MAX_DOMAIN)
-    if len(identifier) > MAX_IDENTIFIER or not _IDENTIFIER.fullmatch(identifier):
-        raise ValueError(
-            f"{name!r} is not a valid attribute or capacity name: a C identifier of at most {MAX_IDENTIFIER} "
-            "characters, optionally after a DNS subdomain and a slash"
-        )
+        _domain(domain)
+    _identifier(identifier)
 
 
 def attribute_form(value: object) -> object:
@@ -96,21 +110,26 @@ def _kind(value: object) -> str:
     return {bool: "bool", int: "int", str: "string"}.get(type(value), type(value).__name__)
 
 
+def is_list(form: object) -> bool:
+    """Whether an attribute, as the API server has it, is a list: these need a separate feature gate."""
+    return isinstance(form, Mapping) and any(str(kind).endswith("s") for kind in form)
+
+
 def attribute(value: object) -> None:
     """An object with one member: the kind, with a value of that kind."""
-    if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= _KINDS.keys():
-        raise ValueError(f"an attribute has exactly one of {', '.join(_KINDS)}")
+    kinds = [*_KINDS, *(f"{kind}s" for kind in _KINDS)]
+    if not isinstance(value, Mapping) or len(value) != 1 or not value.keys() <= set(kinds):
+        raise ValueError(f"an attribute has exactly one of {', '.join(kinds)}")
     ((kind, given),) = value.items()
-    if kind not in LIST_KINDS:
-        _KINDS[kind](given)
-        return
-    if not isinstance(given, list) or not given:
+    if not is_list(value):
+        given = [given]
+    elif not isinstance(given, list) or not given:
         raise ValueError(f"{kind} must be a list of at least one value")
     for each in given:
-        _KINDS[kind](each)
+        _KINDS[kind.removesuffix("s")](each)
 
 
-def capacity(value: object, *, shared: bool) -> None:
+def capacity(value: object, shared: bool) -> None:
     if not isinstance(value, Mapping) or "value" not in value or not value.keys() <= {"value", "requestPolicy"}:
         raise ValueError("a capacity has a value, and optionally a requestPolicy")
     if "requestPolicy" in value and not shared:
@@ -123,36 +142,28 @@ def quantity(amount: object) -> None:
         raise ValueError("the value is not a quantity, such as 16Gi, 500m or 4")
 
 
-def is_environment(name: object, value: object) -> bool:
-    return isinstance(name, str) and bool(name) and "=" not in name and "\0" not in f"{name}{value}"
-
-
 def environment(name: object, value: object) -> None:
-    if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-        raise ValueError(f"{name!r} is not a valid environment variable name: not empty, and without '='")
-    if isinstance(value, (Mapping, list)) or "\0" in str(value):
-        raise ValueError(f"the value of {name} must be a string")
+    """The error quotes neither: a claim's config may have secrets here."""
+    if not isinstance(name, str) or not name or "=" in name or "\0" in f"{name}{value}":
+        raise ValueError("a variable's name is not empty and has no '=', and there is no NUL anywhere")
+    if isinstance(value, (Mapping, list)):
+        raise ValueError("the value of a variable must be a string")
 
 
 def is_qualified_key(name: str) -> bool:
     """The key of an annotation, for Kubernetes and CDI alike: a name, optionally after a domain and a slash."""
     domain, slash, key = name.rpartition("/")
-    if slash and (len(domain) > MAX_SUBDOMAIN or not _SUBDOMAIN.fullmatch(domain)):
+    try:
+        if slash:
+            subdomain(domain)
+    except ValueError:
         return False
-    return len(key) <= MAX_LABEL and bool(_KEY.fullmatch(key))
+    return len(key) <= MAX_LABEL and bool(re.fullmatch(_KEY, key))
 
 
 def label(name: object) -> None:
     if not isinstance(name, str) or not is_qualified_key(name):
         raise ValueError(f"{name!r} is not a valid label name, such as example.com/rack")
-
-
-def label_value(value: object) -> None:
-    if not isinstance(value, str) or len(value) > MAX_LABEL or (value and not _KEY.fullmatch(value)):
-        raise ValueError(
-            f"{value!r} is not a valid label value: at most {MAX_LABEL} letters, digits, '-', '_' and '.', with a "
-            "letter or digit at both ends"
-        )
 
 
 def taint(value: object) -> None:
@@ -191,13 +202,4 @@ def _bool(value: object) -> None:
         raise ValueError("a bool must be true or false")
 
 
-_KINDS: dict[str, Callable[[Any], None]] = {
-    "string": _string,
-    "int": _int,
-    "bool": _bool,
-    "version": _version,
-    "strings": _string,
-    "ints": _int,
-    "bools": _bool,
-    "versions": _version,
-}
+_KINDS: dict[str, Callable[[Any], None]] = {"string": _string, "int": _int, "bool": _bool, "version": _version}

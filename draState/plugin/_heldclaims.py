@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import grpc
 
-from .. import ClaimInfo, ClaimInfoCache, DRAError
+from .. import ClaimInfo, ClaimInfoCache, ClaimPreparer, DRAError
 from ..aio import AsyncClaimPreparer
-from ._wire import (
-    GET_POD_RESOURCES,
-    LIST_CLAIMS,
-    LIST_POD_RESOURCES,
-    POD_RESOURCES,
-    RELEASE_CLAIM,
-    Handlers,
-    Method,
-)
+from ._wire import GET_POD_RESOURCES, LIST_CLAIMS, LIST_POD_RESOURCES, RELEASE_CLAIM, Handlers, Method
 
 SECONDS = 60.0  # the plugin may have to ask the API server for every claim
 SOON_SECONDS = 5.0  # until the next review, if the API server did not answer
@@ -51,17 +42,8 @@ class HeldClaims:
         """All claims that hold devices; it looks for orphans first."""
         reply = self._call(LIST_CLAIMS, LIST_CLAIMS.request())
         return tuple(
-            HeldClaim(
-                each.uid,
-                each.namespace,
-                each.name,
-                each.phase,
-                tuple(each.devices),
-                tuple(each.pods),
-                each.orphan,
-                each.unknown,
-            )
-            for each in reply.claims
+            HeldClaim(c.uid, c.namespace, c.name, c.phase, tuple(c.devices), tuple(c.pods), c.orphan, c.unknown)
+            for c in reply.claims
         )
 
     def release(self, uid: str, *, force: bool = False) -> str:
@@ -75,19 +57,12 @@ class HeldClaims:
     def __enter__(self) -> HeldClaims:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _call(self, method: Method, request: Any) -> Any:
-        call = self._channel.unary_unary(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.reply.FromString,
-        )
         try:
-            return call(request, timeout=SECONDS)
+            return method.on(self._channel.unary_unary)(request, timeout=SECONDS)
         except grpc.RpcError as error:
             raise DRAError(f"{self._path}: the agent does not answer: {error.details()}") from error
 
@@ -115,30 +90,31 @@ class HeldClaimsService:
         }
 
     async def _list(self, request: object, context: object) -> Any:
-        reply = LIST_CLAIMS.reply()
-        preparer = self._preparer.preparer
-        orphans = await self._preparer.review()
-        for claim in sorted(preparer.cache, key=lambda claim: (claim.name, claim.uid)):
-            orphan = orphans.get(claim.uid)
-            described = _described(claim, preparer.hooks.driver, preparer.review.unhealed.get(claim.uid, ""))
-            reply.claims.add(orphan=orphan.why if orphan else "", **described)
-        return reply
+        await self._preparer.review()
+        claims = sorted(self._preparer.preparer.cache, key=lambda claim: (claim.name, claim.uid))
+        return LIST_CLAIMS.reply(claims=map(self._described, claims))
 
     async def _release(self, request: Any, context: object) -> Any:
         return RELEASE_CLAIM.reply(error=await self._preparer.release(request.uid, force=request.force))
 
+    def _described(self, claim: ClaimInfo) -> dict[str, Any]:
+        preparer = self._preparer.preparer
+        held, orphan = claim.held(preparer.hooks.driver), preparer.review.orphans.get(claim.uid)
+        return {
+            "uid": claim.uid,
+            "name": claim.state.claim_name,
+            "namespace": claim.state.namespace,
+            "phase": str(held.phase or ""),
+            "devices": [device.device_name for device in held.devices],
+            "pods": sorted(claim.annotations.get(uid, uid) for uid in claim.state.pod_uids),
+            "orphan": orphan.why if orphan else "",
+            "unknown": why_unknown(claim.uid, claim.unknown, preparer),
+        }
 
-def _described(claim: ClaimInfo, driver: str, unhealed: str) -> dict[str, Any]:
-    held = claim.held(driver)
-    return {
-        "uid": claim.uid,
-        "name": claim.state.claim_name,
-        "namespace": claim.state.namespace,
-        "phase": str(held.phase or ""),
-        "devices": [device.device_name for device in held.devices],
-        "pods": sorted(claim.annotations.get(uid, uid) for uid in claim.state.pod_uids),
-        "unknown": "; not written anew: ".join(filter(None, [claim.unknown, unhealed])),
-    }
+
+def why_unknown(uid: str, reason: str, preparer: ClaimPreparer) -> str:
+    """Why the state of a claim cannot be trusted, and why it was not healed; "" if it can be trusted."""
+    return "; not written anew: ".join(filter(None, [reason, preparer.review.unhealed.get(uid)]))
 
 
 class PodResourcesService:
@@ -172,22 +148,26 @@ class PodResourcesService:
     def _pod(self, uid: str) -> Any:
         claims = [claim for claim in self._cache.of_pod(uid) if not claim.unknown]
         name = next((claim.annotations[uid] for claim in claims if uid in claim.annotations), uid)
-        container = POD_RESOURCES["ContainerResources"](dynamic_resources=map(_dynamic_resource, claims))
         namespace = claims[0].state.namespace if claims else ""
-        return POD_RESOURCES["PodResources"](name=name, namespace=namespace, containers=[container])
+        container = {"dynamic_resources": list(map(_dynamic_resource, claims))}
+        reply = GET_POD_RESOURCES.reply(pod_resources={"name": name, "namespace": namespace, "containers": [container]})
+        return reply.pod_resources
 
 
-def _dynamic_resource(claim: ClaimInfo) -> Any:
-    resource = POD_RESOURCES["DynamicResource"](
-        claim_name=claim.state.claim_name, claim_namespace=claim.state.namespace
-    )
-    for driver, state in sorted(claim.state.driver_states.items()):
-        for device in state.devices:
-            entry = resource.claim_resources.add(
-                driver_name=driver, pool_name=device.pool_name, device_name=device.device_name
-            )
-            for cdi in device.cdi_device_ids:
-                entry.cdi_devices.add(name=cdi)
-            if device.share_id is not None:
-                entry.share_id = device.share_id
-    return resource
+def _dynamic_resource(claim: ClaimInfo) -> dict[str, Any]:
+    devices = [
+        {
+            "driver_name": driver,
+            "pool_name": device.pool_name,
+            "device_name": device.device_name,
+            "cdi_devices": [{"name": cdi} for cdi in device.cdi_device_ids],
+            "share_id": device.share_id,
+        }
+        for driver, state in sorted(claim.state.driver_states.items())
+        for device in state.devices
+    ]
+    return {
+        "claim_name": claim.state.claim_name,
+        "claim_namespace": claim.state.namespace,
+        "claim_resources": devices,
+    }

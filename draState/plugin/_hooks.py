@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from checkpointmanager import CheckpointWriteFailed
 
@@ -28,23 +28,16 @@ from .. import (
     ServerUnreachable,
     read_allocation,
 )
-from ._apiserver import CLAIMS, ApiError, ApiTimeout, ApiUnreachable
+from ._apiserver import CLAIMS, ApiError, ApiServer, ApiTimeout, ApiUnreachable
 from ._cdi import CdiFolder, device_edits
-from ._devicestatus import DeviceStatuses
 from ._driver import Driver, Hook, PreparedDevice
 from ._inventory import Inventory
+from ._reports import DeviceStatuses
 from ._users import Processes
 
 logger = logging.getLogger("draState.plugin")
 
 T = TypeVar("T")
-
-
-class ClaimSource(Protocol):
-    """What is needed of an ApiServer."""
-
-    def claim(self, namespace: str, name: str) -> Mapping[str, Any]: ...
-    def claims(self) -> Iterator[Mapping[str, Any]]: ...
 
 
 class Caller:
@@ -89,7 +82,7 @@ class PluginHooks(DriverHooks):
         inventory: Callable[[], Inventory],
         cdi: CdiFolder,
         pods: PodConfigStore,
-        server: ClaimSource,
+        server: ApiServer,
         processes: Processes,
         statuses: DeviceStatuses,
     ) -> None:
@@ -145,7 +138,7 @@ class PluginHooks(DriverHooks):
         data = _data(claim)
         self._keep_configs(claim, configs)
         self._cdi.write(claim.uid, edits, data)
-        status = self._statuses.entries((each.device, each.status) for each in prepared if each.status)
+        status = self._statuses.entries(prepared)
         self._statuses.report(claim.ref, status)
         devices = [each.device for each in prepared]
         ready = [replace(each, cdi_device_ids=(self._cdi.device_id(claim.uid, each),)) for each in devices]
@@ -163,7 +156,10 @@ class PluginHooks(DriverHooks):
         self._result(self._driver.tear_down(_for_driver(claim)))
         self._cdi.remove(claim.uid)
         self._statuses.withdraw(claim.ref, _record(claim).get("status") or [])
-        self._forget_configs(claim.uid)
+        try:
+            self._pods.delete_claim(claim.uid)
+        except CheckpointWriteFailed as error:
+            logger.warning("claim %s: the configs of its pods stay on disk until the next start: %s", claim.uid, error)
 
     def users(self, claim: DriverClaim) -> list[str]:
         return self._processes.using(claim, _record(claim).get("devices") or [])
@@ -185,12 +181,6 @@ class PluginHooks(DriverHooks):
     def _keep_configs(self, claim: DriverClaim, configs: Mapping[str, Any]) -> None:
         if configs:  # a claim without any never had any: others would be another allocation
             self._pods.follow(claim, configs)
-
-    def _forget_configs(self, claim_uid: str) -> None:
-        try:
-            self._pods.delete_claim(claim_uid)
-        except CheckpointWriteFailed as error:
-            logger.warning("claim %s: the configs of its pods stay on disk until the next start: %s", claim_uid, error)
 
 
 def synchronize_configs(store: PodConfigStore, claims: ClaimInfoCache) -> None:

@@ -98,6 +98,9 @@ def _check_devices(where: str, devices: Iterable[Device]) -> None:
 
 def _check_device(where: str, device: Device) -> None:
     _check(f"{where}.name", grammar.device, device.name)
+    for name, (kind, said) in _TYPES.items():
+        if not isinstance(getattr(device, name), kind):
+            raise ValueError(f"{where}.{name}: {said}")
     if len(device.attributes) + len(device.capacity) > grammar.MAX_PROPERTIES:
         raise ValueError(f"{where}: more than {grammar.MAX_PROPERTIES} attributes and capacities")
     for name, value in device.attributes.items():
@@ -105,22 +108,33 @@ def _check_device(where: str, device: Device) -> None:
         _check(f"{where}.attributes.{name}", grammar.attribute, grammar.attribute_form(value))
     for name, value in device.capacity.items():
         _check(f"{where}.capacity", grammar.qualified_name, name)
-        form = grammar.capacity_form(value)
-        _check(f"{where}.capacity.{name}", lambda given: grammar.capacity(given, shared=device.shared), form)
+        _check(f"{where}.capacity.{name}", grammar.capacity, grammar.capacity_form(value), device.shared)
     for name, value in device.env.items():
-        _check(f"{where}.env", lambda given, name=name: grammar.environment(name, given), value)  # type: ignore[misc]
+        _check(f"{where}.env", grammar.environment, name, value)
     for path in device.device_nodes:
         _check(f"{where}.device_nodes", grammar.device_node, path)
     if len(device.taints) > grammar.MAX_TAINTS:
         raise ValueError(f"{where}.taints: a list of at most {grammar.MAX_TAINTS}")
     for taint in device.taints:
         _check(f"{where}.taints", grammar.taint, taint)
+    _check_counters(f"{where}.consumes_counters", device.consumes_counters)
     if len(device.consumes_counters) > grammar.MAX_COUNTER_SETS_OF_DEVICE:
         raise ValueError(f"{where}.consumes_counters: at most {grammar.MAX_COUNTER_SETS_OF_DEVICE} sets")
-    _check_counters(f"{where}.consumes_counters", device.consumes_counters)
+
+
+_TYPES: Mapping[str, tuple[Any, str]] = {
+    "shared": (bool, "true or false"),
+    "attributes": (Mapping, "an object"),
+    "capacity": (Mapping, "an object"),
+    "env": (Mapping, "an object"),
+    "device_nodes": ((list, tuple), "a list"),
+    "taints": ((list, tuple), "a list"),
+}
 
 
 def _check_counters(where: str, sets: Counters) -> None:
+    if not isinstance(sets, Mapping) or not all(isinstance(counters, Mapping) for counters in sets.values()):
+        raise ValueError(f"{where}: sets of counters by name, each with a quantity per counter")
     for name, counters in sets.items():
         _check(where, grammar.device, name)
         if not 0 < len(counters) <= grammar.MAX_COUNTERS:
@@ -154,8 +168,8 @@ def _check_env(devices: Iterable[Device]) -> None:
                 )
 
 
-def _check(where: str, rule: Callable[[Any], None], value: object) -> None:
+def _check(where: str, rule: Callable[..., None], *values: object) -> None:
     try:
-        rule(value)
+        rule(*values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error

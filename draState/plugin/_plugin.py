@@ -6,10 +6,11 @@ import asyncio
 import logging
 import platform
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from checkpointmanager import DirectoryLocked, FileOptions, MemoryStore, __version__
+from checkpointmanager import DirectoryLocked, MemoryStore, __version__
 from checkpointmanager.aio import KeyedThreads
 from checkpointmanager.metrics import CheckpointMetrics
 
@@ -20,7 +21,6 @@ from ..metrics import ClaimMetrics, PreparerMetrics
 from ._apiserver import ApiServer
 from ._cdi import CdiFolder
 from ._credentials import from_kubeconfig, in_cluster
-from ._devicestatus import DeviceStatuses
 from ._draplugin import PluginService, RegistrationService
 from ._driver import Driver
 from ._health import HealthMetrics, HealthStreamService, HealthWatch, tainted
@@ -28,12 +28,11 @@ from ._heldclaims import HeldClaimsService, PodResourcesService, watch_orphans
 from ._hooks import Caller, PluginHooks, synchronize_configs
 from ._inventory import Inventory
 from ._publisher import Publisher
-from ._reports import Events, Outbox
+from ._reports import DeviceStatuses, Events, Outbox
 from ._settings import Settings, SettingsError
 from ._sockets import Door, SocketServer, make_folder, remove_dead
 from ._status import Phase, Status, disk_problem
 from ._users import Processes
-from ._wire import Handlers
 
 logger = logging.getLogger("draState.plugin")
 
@@ -66,7 +65,7 @@ class Plugin:
         self.status = Status(registration, self._publisher)
         self._door = Door()
         self._sockets = [
-            SocketServer(places.dra_socket, self._door.handlers()),
+            SocketServer(places.dra_socket, self._door.handlers),
             SocketServer(places.registration_socket, registration.handlers(), mode=0o755),  # as kubelet makes it
         ]
         build = Gauge("dra_agent_build_info", "1, labelled with versions.", ["version", "python"], registry=registry)
@@ -131,34 +130,30 @@ class Plugin:
                 self.status.phase, self.status.owner = Phase.STANDBY, locked.owner
                 continue
             self.status.owner = None
-            self.status.cache = cache.cache
             ClaimMetrics(cache.cache, self.registry)
             return cache
         await threads.close()
         return None
 
     def _open_cache(self) -> ClaimInfoCache:
-        return ClaimInfoCache(self._places.state or MemoryStore(), boot_id=self._boot_id, **self._file_options())
+        return ClaimInfoCache(self._places.state or MemoryStore(), **self._options())
 
     def _open_pods(self) -> PodConfigStore:
         """Call this only while we own the claims: then no other process has this store open."""
-        place = self._places.pods if self._places.state else MemoryStore()
-        self.status.pods = PodConfigStore(place, boot_id=self._boot_id, **self._file_options())
+        self.status.pods = PodConfigStore(self._places.pods if self._places.state else MemoryStore(), **self._options())
         return self.status.pods
 
-    @property
-    def _boot_id(self) -> str | None:
-        return self._settings.boot_id or None
-
-    def _file_options(self) -> FileOptions:
+    def _options(self) -> dict[str, Any]:
+        settings = self._settings
         if not self._places.state:
-            return FileOptions()
-        return FileOptions(
-            owner=self._settings.pod_name,
-            lock_timeout=LOCK_SLICE_SECONDS,
-            allow_insecure=self._settings.allow_insecure,
-            metrics=self._metrics,
-        )
+            return {"boot_id": settings.boot_id or None}
+        return {
+            "boot_id": settings.boot_id or None,
+            "owner": settings.pod_name,
+            "lock_timeout": LOCK_SLICE_SECONDS,
+            "allow_insecure": settings.allow_insecure,
+            "metrics": self._metrics,
+        }
 
     async def _serve(self, cache: AsyncClaimInfoCache) -> None:
         await self._look_at_devices()  # they may have changed while another process owned the state
@@ -183,10 +178,14 @@ class Plugin:
         await watch.look()  # before kubelet asks
         status.health = watch
         streams = HealthStreamService(watch)
-        handlers = {**self._handlers(cache, preparer), **streams.handlers()}
+        handlers = {
+            **PluginService(preparer, self.registry).handlers(),
+            **PodResourcesService(cache.cache).handlers(),
+            **HeldClaimsService(preparer).handlers(),
+            **streams.handlers(),
+        }
         tasks: list[asyncio.Task[None]] = []
         try:
-            self._sockets[0].serve(handlers)
             self._door.open(handlers)
             await self._listen()
             remove_dead(places.plugin, "dra*.sock")
@@ -215,14 +214,6 @@ class Plugin:
             await self._stop_listening()
             preparer.preparer.close()
 
-    def _handlers(self, cache: AsyncClaimInfoCache, preparer: AsyncClaimPreparer) -> Handlers:
-        """The calls about claims, by path."""
-        return {
-            **PluginService(preparer, self.registry).handlers(),
-            **PodResourcesService(cache.cache).handlers(),
-            **HeldClaimsService(preparer).handlers(),
-        }
-
     async def _restored(self, cache: AsyncClaimInfoCache, pods: PodConfigStore) -> AsyncClaimPreparer:
         """Make claims, CDI files and pod configs agree before the sockets appear."""
         settings = self._settings
@@ -230,7 +221,6 @@ class Plugin:
         # A file without a claim is no leftover: it shows that the claim's record was lost.
         for path, error in cdi.sweep(claim.uid for claim in cache.cache if claim.from_this_boot is False).items():
             logger.error("%s: leftover file cannot be removed (%s); remove it by hand", path, error)
-        processes = Processes(settings.proc_dir, settings.host_root)
         hooks = PluginHooks(
             self.driver,
             caller=self._caller,
@@ -238,7 +228,7 @@ class Plugin:
             cdi=cdi,
             pods=pods,
             server=self._server,
-            processes=processes,
+            processes=Processes(settings.proc_dir, settings.host_root),
             statuses=DeviceStatuses(self._outbox, self.driver.name, settings.node),
         )
         sync = ClaimPreparer(cache.cache, hooks, look_up_seconds=settings.api_timeout, on_event=self._happened)

@@ -1,5 +1,5 @@
-"""What a plugin reports to the users of a cluster, in the background: Kubernetes Events on claims and their pods, and
-other requests to the API server that nobody waits for.
+"""What a plugin reports to the users of a cluster, in requests that nobody waits for: Kubernetes Events on claims and
+their pods, and what a claim's `status.devices` shows of its devices.
 
 Kubelet reports every failed prepare itself, with our error. The events are about what happens between its calls.
 """
@@ -10,16 +10,17 @@ import asyncio
 import hashlib
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from itertools import islice
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-from .. import ClaimEvent, ClaimEventKind
-from ._apiserver import JSON, ApiError, ApiServer
+from .. import ClaimEvent, ClaimEventKind, ClaimRef
+from ._apiserver import CLAIMS, JSON, RESOURCE_API, ApiError, ApiServer
+from ._driver import PreparedDevice
 
 logger = logging.getLogger("draState.plugin")
 
@@ -32,6 +33,10 @@ MAX_NOTE = 1024  # bytes
 MAX_INSTANCE = 128  # characters of the node's name
 NAME_IN_NAME = 200  # characters of the object's name in the event's, which has at most 253
 ACTION = "ReviewState"
+APPLY = "application/apply-patch+yaml"  # of which JSON is a part
+MAX_MANAGER = 128  # characters of the field manager
+
+Entries = list[dict[str, Any]]  # of status.devices
 
 REASONS = {
     ClaimEventKind.UNKNOWN: "ClaimStateUnknown",
@@ -159,3 +164,47 @@ class Events:
 
 def _reference(api: str, kind: str, namespace: str, name: str, uid: str) -> dict[str, str]:
     return {"apiVersion": api, "kind": kind, "namespace": namespace, "name": name, "uid": uid}
+
+
+class DeviceStatuses:
+    """The entries of one driver on one node; the API server leaves those of others alone. Safe for many threads."""
+
+    def __init__(self, outbox: Outbox, driver: str, node: str) -> None:
+        self._outbox = outbox
+        self._driver = driver
+        self._reported: dict[str, Entries] = {}  # by claim UID, in this process
+        self._query = urlencode({"fieldManager": f"{driver}/{node}"[:MAX_MANAGER], "force": "true"})
+
+    def entries(self, prepared: Iterable[PreparedDevice]) -> Entries:
+        """What the API server is to show, with the time of now."""
+        return [self._entry(each) for each in prepared if each.status is not None]
+
+    def withdraw(self, claim: ClaimRef, entries: Entries) -> None:
+        """Show these no longer."""
+        self._reported.setdefault(claim.uid, entries)
+        self.report(claim, [])
+
+    def report(self, claim: ClaimRef, entries: Entries) -> None:
+        """Show these and no others, unless this process has done so. Call it again after a restart: the last process
+        may have ended before it was sent."""
+        before = self._reported.pop(claim.uid, [])
+        if entries:
+            self._reported[claim.uid] = entries
+        if entries == before:
+            return
+        path = f"{RESOURCE_API}/namespaces/{quote(claim.namespace, '')}/{CLAIMS}/{quote(claim.name, '')}/status"
+        patch = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
+            "status": {"devices": entries},
+        }
+        self._outbox.put(f"status/{claim.uid}", Letter("PATCH", f"{path}?{self._query}", patch, APPLY))
+
+    def _entry(self, prepared: PreparedDevice) -> dict[str, Any]:
+        device, status = prepared.device, dict(prepared.status or {})
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        required = {"status": "True", "reason": "SetUp", "message": "", "lastTransitionTime": now}
+        status["conditions"] = [{**required, **each} for each in status.get("conditions") or ()]
+        ours = {"driver": self._driver, "pool": device.pool_name, "device": device.device_name}
+        return {**status, **ours, **({"shareID": device.share_id} if device.share_id else {})}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ._grammar import LIST_KINDS, attribute_form, capacity_form
+from ._grammar import attribute_form, capacity_form, is_list
 from ._inventory import Counters, Device, Inventory, NetworkPool
 
 T = TypeVar("T")
@@ -106,8 +106,8 @@ def _in_parts(items: list[T], limit: int) -> list[list[T]]:
 
 
 def _needs_smaller_slices(device: Device) -> bool:
-    forms: list[Any] = [attribute_form(value) for value in device.attributes.values()]
-    return bool(device.taints or device.consumes_counters) or any(kind in LIST_KINDS for form in forms for kind in form)
+    lists = any(is_list(attribute_form(value)) for value in device.attributes.values())
+    return lists or bool(device.taints or device.consumes_counters)
 
 
 def _digest(*parts: str) -> str:

@@ -27,21 +27,17 @@ MAX_PATH = 107  # bytes: the kernel's limit, which also applies to clients such 
 
 
 class SocketServer:
-    """One gRPC server with all the calls that it answers, by path. `mode` is for the folder, if it has to be made."""
+    """One gRPC server. `handlers` has all the calls that it answers, by path, and is read at each call. `mode` is for
+    the folder, if it has to be made.
+    """
 
     def __init__(self, path: str, handlers: Handlers, mode: int = 0o700) -> None:
         self.path = path
         self._mode = mode
-        self._calls = _Calls()
+        self._calls = _Calls(handlers)
         self._server = grpc.aio.server()
-        self._handlers: dict[str, Any] = {}
-        self.serve(handlers)
-        self._server.add_generic_rpc_handlers((_Handlers(self._handlers),))
+        self._server.add_generic_rpc_handlers((self._calls,))
         self._identity: tuple[int, int] | None = None
-
-    def serve(self, handlers: Handlers) -> None:
-        """Answer these calls from now on, in addition to the others or in their place."""
-        self._handlers.update({path: self._calls.counted(handler) for path, handler in handlers.items()})
 
     async def start(self) -> None:
         """Make the socket; once is enough."""
@@ -67,12 +63,6 @@ class SocketServer:
             return False
         return (status.st_dev, status.st_ino) == self._identity
 
-    def vanish(self) -> None:
-        """Remove the socket, so that no new client finds it; connected clients are still served."""
-        if self.in_place():
-            with suppress(OSError):
-                os.unlink(self.path)
-
     async def stop(self, grace: float) -> None:
         """Take no new calls and let those under way finish, for at most `grace` seconds.
 
@@ -80,7 +70,9 @@ class SocketServer:
         """
         if not self._identity:
             return
-        self.vanish()
+        if self.in_place():
+            with suppress(OSError):
+                os.unlink(self.path)
         stopping = asyncio.create_task(self._server.stop(grace))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._calls.none.wait(), grace)
@@ -97,20 +89,18 @@ class Door:
     """
 
     def __init__(self) -> None:
-        self._opened = asyncio.Event()
-        self._handlers: Handlers = {}
-
-    def handlers(self) -> Handlers:
-        """For every call that kubelet may make to a registered plugin: a handler that waits, then passes it on."""
         methods = [method for api in (V1, V1BETA1) for method in (api.prepare, api.unprepare)]
         streams = [api.watch for api in (HEALTH_V1, HEALTH_V1ALPHA1)]
-        return {
+        self._opened = asyncio.Event()
+        self._inside: Handlers = {}
+        self.handlers: dict[str, Any] = {  # of every call that kubelet may make to a registered plugin
             **{method.path: method.unary(self._later(method.path)) for method in methods},
             **{method.path: method.stream(self._later(method.path)) for method in streams},
         }
 
     def open(self, handlers: Handlers) -> None:
-        self._handlers = handlers
+        self._inside = handlers
+        self.handlers.update(handlers)
         self._opened.set()
 
     def shut(self) -> None:
@@ -120,9 +110,9 @@ class Door:
     def _later(self, path: str) -> Callable[[Any, Any], Coroutine[Any, Any, Any]]:
         async def answer(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             await self._opened.wait()
-            if path not in self._handlers:
+            if path not in self._inside:
                 return await context.abort(grpc.StatusCode.UNAVAILABLE, "the agent stood by, and stops")
-            handler: Any = self._handlers[path]
+            handler: Any = self._inside[path]
             return await (handler.unary_unary or handler.unary_stream)(request, context)
 
         return answer
@@ -162,20 +152,22 @@ def remove_dead(folder: str, pattern: str) -> None:
         os.close(descriptor)
 
 
-class _Calls:
+class _Calls(grpc.GenericRpcHandler):
     """Counts the running calls that end by themselves: all but streams."""
 
-    def __init__(self) -> None:
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
         self._under_way = 0
         self.none = asyncio.Event()
         self.none.set()
 
-    def counted(self, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
-        answer: Any = handler.unary_unary
-        if answer is None:
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler = self._handlers.get(handler_call_details.method)
+        answer: Any = handler and handler.unary_unary
+        if not handler or answer is None:
             return handler
 
-        async def counted_answer(request: Any, context: Any) -> Any:
+        async def counted(request: Any, context: Any) -> Any:
             self._under_way += 1
             self.none.clear()
             try:
@@ -185,14 +177,4 @@ class _Calls:
                 if not self._under_way:
                     self.none.set()
 
-        return grpc.unary_unary_rpc_method_handler(
-            counted_answer, handler.request_deserializer, handler.response_serializer
-        )
-
-
-class _Handlers(grpc.GenericRpcHandler):
-    def __init__(self, handlers: Handlers) -> None:
-        self._handlers = handlers
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
-        return self._handlers.get(handler_call_details.method)
+        return grpc.unary_unary_rpc_method_handler(counted, handler.request_deserializer, handler.response_serializer)

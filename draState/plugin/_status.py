@@ -10,9 +10,10 @@ from typing import Any
 
 from checkpointmanager import LockOwner
 
-from .. import ClaimInfoCache, ClaimPreparer, PodConfigStore
+from .. import ClaimPreparer, PodConfigStore
 from ._draplugin import RegistrationService
 from ._health import HealthWatch
+from ._heldclaims import why_unknown
 from ._publisher import Publisher
 
 ROOM = 16 << 10  # bytes: a claim, its next generation, and what the file system needs for them
@@ -36,7 +37,6 @@ class Status:
     publisher: Publisher
     phase: Phase = Phase.STARTING
     owner: LockOwner | None = None  # while standing by: the process that owns the state
-    cache: ClaimInfoCache | None = None
     preparer: ClaimPreparer | None = None
     pods: PodConfigStore | None = None
     health: HealthWatch | None = None
@@ -64,7 +64,6 @@ class Status:
 
     def details(self) -> dict[str, Any]:
         """For /readyz. Names the claims that cannot be trusted, with the reason."""
-        report = self.cache.report() if self.cache is not None else None
         details: dict[str, Any] = {"ready": self.ready, "phase": self.phase}
         if self.failure:
             details["failure"] = self.failure
@@ -72,25 +71,23 @@ class Status:
             details["reason"] = "; ".join(self.reasons)
         if self.owner and self.phase is Phase.STANDBY:
             details["holder"] = str(self.owner)
-        if report:
+        if self.preparer:
+            report, review = self.preparer.cache.report(), self.preparer.review
             details["state"] = "degraded" if report.degraded else "good"
             details["claims"] = report.claims
-            unhealed = self.preparer.review.unhealed if self.preparer else {}
             details["unknown_claims"] = {
-                uid: "; not written anew: ".join(filter(None, [why, unhealed.get(uid)]))
-                for uid, why in report.unknown.items()
+                uid: why_unknown(uid, why, self.preparer) for uid, why in report.unknown.items()
             }
             details["claims_of_an_earlier_boot"] = len(report.earlier_boot)
-            orphans = self.preparer.review.orphans if self.preparer else {}
-            details["orphaned_claims"] = {uid: orphan.why for uid, orphan in orphans.items()}
-            details["outdated_claims"] = dict(self.preparer.review.outdated) if self.preparer else {}
+            details["orphaned_claims"] = {uid: orphan.why for uid, orphan in review.orphans.items()}
+            details["outdated_claims"] = dict(review.outdated)
             details["registration"] = self.registration.status
             details["resource_slices"] = self.publisher.published
             details["inventory"] = self.inventory
-            if self.pods is not None:
-                details["pod_configs"] = {"pods": len(self.pods), "problems": dict(self.pods.problems)}
-            if self.health:
-                details["devices"] = self.health.details()
+        if self.pods is not None:
+            details["pod_configs"] = {"pods": len(self.pods), "problems": dict(self.pods.problems)}
+        if self.health:
+            details["devices"] = self.health.details()
         return details
 
 

@@ -50,6 +50,10 @@ class Method(NamedTuple):
             answers, request_deserializer=self.request.FromString, response_serializer=self.reply.SerializeToString
         )
 
+    def on(self, kind: Any) -> Any:
+        """The client's side: `kind` is the unary_unary or the unary_stream of a channel."""
+        return kind(self.path, self.request.SerializeToString, self.reply.FromString)
+
 
 def messages(package: str, fields: Mapping[str, str]) -> dict[str, Any]:
     """Message classes by name, from their fields: one proto3 line each, separated by semicolons."""
@@ -67,17 +71,18 @@ def _describe(message: descriptor_pb2.DescriptorProto, line: str, scope: str) ->
     parsed = _FIELD.fullmatch(line)
     if not parsed:
         raise ValueError(f"{message.name}: not a field: {line!r}")
-    label, of_map, plain, name, number = parsed.groups()
-    field = message.field.add(name=name, number=int(number), label=_TYPES.LABEL_OPTIONAL)
-    if of_map:
+    label, value, plain, name, number = parsed.groups()
+    if value:  # on the wire a map is a list of entries
         entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
         entry.options.map_entry = True
-        entry.field.add(name="key", number=1, label=_TYPES.LABEL_OPTIONAL, type=_TYPES.TYPE_STRING)
-        _of_type(entry.field.add(name="value", number=2, label=_TYPES.LABEL_OPTIONAL), of_map, scope)
-        _of_type(field, f"{message.name}.{entry.name}", scope)
-        field.label = _TYPES.LABEL_REPEATED
-        return
-    _of_type(field, plain, scope)
+        _describe(entry, "string key = 1", scope)
+        _describe(entry, f"{value} value = 2", scope)
+        label, plain = "repeated", f"{message.name}.{entry.name}"
+    field = message.field.add(name=name, number=int(number), label=_TYPES.LABEL_OPTIONAL)
+    if plain in _SCALARS:
+        field.type = _SCALARS[plain]
+    else:
+        field.type, field.type_name = _TYPES.TYPE_MESSAGE, scope + plain
     if label == "repeated":
         field.label = _TYPES.LABEL_REPEATED
     elif label == "optional":  # in proto3 a oneof with one field
@@ -86,26 +91,13 @@ def _describe(message: descriptor_pb2.DescriptorProto, line: str, scope: str) ->
         message.oneof_decl.add(name=f"_{name}")
 
 
-def _of_type(field: descriptor_pb2.FieldDescriptorProto, name: str, scope: str) -> None:
-    if name in _SCALARS:
-        field.type = _SCALARS[name]
-    else:
-        field.type = _TYPES.TYPE_MESSAGE
-        field.type_name = scope + name
-
-
-def _method(service: str, name: str, made: Mapping[str, Any], messages: str = "") -> Method:
-    """The call `name`, whose messages are called after it, or else after `messages`."""
-    return Method(f"/{service}/{name}", made[f"{messages or name}Request"], made[f"{messages or name}Response"])
-
-
 class DRAPluginApi:
     """One version of the service that kubelet calls; all versions have the same messages."""
 
     def __init__(self, version: str) -> None:
-        service = f"k8s.io.kubelet.pkg.apis.dra.{version}.DRAPlugin"
+        package = f"k8s.io.kubelet.pkg.apis.dra.{version}"
         made = messages(
-            service.removesuffix(".DRAPlugin"),
+            package,
             {
                 "Claim": "string namespace = 1; string uid = 2; string name = 3",
                 "NodePrepareResourcesRequest": "repeated Claim claims = 1",
@@ -119,14 +111,8 @@ class DRAPluginApi:
             },
         )
         self.version = f"{version}.DRAPlugin"  # as the registration lists it
-        self.Claim = made["Claim"]
-        self.Device = made["Device"]
-        self.PrepareResult = made["NodePrepareResourceResponse"]
-        self.prepare = _method(service, "NodePrepareResources", made)
-        self.unprepare = _method(service, "NodeUnprepareResources", made)
-
-
-V1, V1BETA1 = DRAPluginApi("v1"), DRAPluginApi("v1beta1")
+        self.prepare = _method(f"{package}.DRAPlugin/NodePrepareResources", made)
+        self.unprepare = _method(f"{package}.DRAPlugin/NodeUnprepareResources", made)
 
 
 class DRAResourceHealth:
@@ -144,9 +130,16 @@ class DRAResourceHealth:
             },
         )
         self.version = f"{version}.DRAResourceHealth"  # as the registration lists it
-        self.watch = _method(self.version, "NodeWatchResources", made)
+        self.watch = _method(f"{self.version}/NodeWatchResources", made)
 
 
+def _method(path: str, made: Mapping[str, Any], messages: str = "") -> Method:
+    """The call at a path; its messages are named after it unless `messages` says how."""
+    name = messages or path.rpartition("/")[2]
+    return Method(f"/{path}", made[f"{name}Request"], made[f"{name}Response"])
+
+
+V1, V1BETA1 = DRAPluginApi("v1"), DRAPluginApi("v1beta1")
 HEALTH_V1, HEALTH_V1ALPHA1 = DRAResourceHealth("v1"), DRAResourceHealth("v1alpha1")
 
 _registration = messages(
@@ -165,7 +158,7 @@ NOTIFY_STATUS = Method(
     _registration["RegistrationStatusResponse"],
 )
 
-POD_RESOURCES = messages(
+_pod_resources = messages(
     "v1",
     {
         "ListPodResourcesRequest": "",
@@ -181,8 +174,8 @@ POD_RESOURCES = messages(
         "CDIDevice": "string name = 1",
     },
 )
-LIST_POD_RESOURCES = _method("v1.PodResourcesLister", "List", POD_RESOURCES, "ListPodResources")
-GET_POD_RESOURCES = _method("v1.PodResourcesLister", "Get", POD_RESOURCES, "GetPodResources")
+LIST_POD_RESOURCES = _method("v1.PodResourcesLister/List", _pod_resources, "ListPodResources")
+GET_POD_RESOURCES = _method("v1.PodResourcesLister/Get", _pod_resources, "GetPodResources")
 
 _claims = messages(
     "dra_agent.v1",
@@ -195,5 +188,5 @@ _claims = messages(
         "ReleaseClaimResponse": "string error = 1",
     },
 )
-LIST_CLAIMS = _method("dra_agent.v1.Claims", "List", _claims, "ListClaims")
-RELEASE_CLAIM = _method("dra_agent.v1.Claims", "Release", _claims, "ReleaseClaim")
+LIST_CLAIMS = _method("dra_agent.v1.Claims/List", _claims, "ListClaims")
+RELEASE_CLAIM = _method("dra_agent.v1.Claims/Release", _claims, "ReleaseClaim")

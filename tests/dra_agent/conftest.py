@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from dra_agent.rehearsal import Node
 from draState.plugin import ApiServer, Credentials
-from draState.plugin.rehearsal import LocalApiServer
+from draState.plugin.rehearsal import Claim, LocalApiServer
 
+from .conversation import claim_for, prepare
 from .kubeconfigs import close_all
 from .tlsserver import Authority, TlsServer
 
@@ -35,6 +37,34 @@ def api_server(cluster: LocalApiServer) -> Iterator[ApiServer]:
 def node(cluster: LocalApiServer) -> Iterator[Node]:
     with Node(cluster.address) as node:
         yield node
+
+
+@pytest.fixture(scope="session")
+def after_three_pods(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What an agent leaves on a node on which three pods run: its state and its CDI files. Made once, then copied."""
+    left = tmp_path_factory.mktemp("node") / "left"
+    with LocalApiServer() as cluster, Node(cluster.address) as node:
+        agent = node.start()
+        for claim in three_claims(cluster, node):
+            assert not prepare(node, claim).error
+        agent.terminate()
+        shutil.copytree(node.folder, left, ignore=shutil.ignore_patterns("*.sock", "proc", "log-*"))
+    return left
+
+
+@pytest.fixture
+def claims(node: Node, cluster: LocalApiServer, after_three_pods: Path) -> list[Claim]:
+    """The claims a, b and c of three running pods, with gpu-0 to gpu-2.
+
+    Their agent was stopped, so that nothing but the claims' files has their state.
+    """
+    for folder in ("s", "p", "cdi"):
+        shutil.copytree(after_three_pods / folder, node.folder / folder)
+    return three_claims(cluster, node)
+
+
+def three_claims(cluster: LocalApiServer, node: Node) -> list[Claim]:
+    return [claim_for(cluster, node, uid, f"gpu-{n}") for n, uid in enumerate("abc")]
 
 
 @pytest.fixture

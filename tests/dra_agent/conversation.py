@@ -14,11 +14,11 @@ R = TypeVar("R")
 LIMIT = 20.0  # seconds; only a failure takes that long
 
 
-def talk(node: Node, say: Callable[[Kubelet], Awaitable[R]], **options: float) -> R:
-    """Register, make these calls, and disconnect."""
+def talk(node: Node, say: Callable[[Kubelet], Awaitable[R]], instance: str = "") -> R:
+    """Register, make these calls, and disconnect. `instance` is in the name of a socket of its own."""
 
     async def main() -> R:
-        async with Kubelet(node.registry, node.driver, **options) as kubelet:  # type: ignore[arg-type]
+        async with Kubelet(node.registry, node.driver + instance) as kubelet:
             return await say(kubelet)
 
     return asyncio.run(main())

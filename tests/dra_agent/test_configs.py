@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dra_agent.driver import FileDriver, Parameters, check_parameters
+from dra_agent.driver import FileDriver
 from dra_agent.rehearsal import Node
 from draState import ClaimInvalid, Device, DeviceConfig, DriverClaim, OpaqueConfig, PodConfigStore
 from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer
@@ -18,11 +18,19 @@ from .cdirules import broken_rules
 from .conversation import prepare, talk, unprepare
 
 SECRET = "hunter2"
+FIRST, SECOND = {"env": {"A": "1"}}, {"env": {"B": "2"}}
 KILLED = ("-m", "tests.dra_agent.killed_agent")
 
 
+@pytest.fixture
+def driver(tmp_path: Path) -> FileDriver:
+    (tmp_path / "devices.json").write_text('{"driver": "a.b", "devices": []}')
+    return FileDriver(str(tmp_path / "devices.json"), "n1")
+
+
 def claim_with(*parameters: Any, from_class: bool = False) -> DriverClaim:
-    return DriverClaim("u", "c", "ns", configs=tuple(OpaqueConfig(each, (), from_class) for each in parameters))
+    configs = tuple(OpaqueConfig(each, (), from_class) for each in parameters)
+    return DriverClaim("u", "c", "ns", (Device("n1", "gpu-0"),), configs)
 
 
 @pytest.mark.parametrize(
@@ -36,8 +44,10 @@ def claim_with(*parameters: Any, from_class: bool = False) -> DriverClaim:
         {"env": {"A": "b"}, "annotations": {"A": "b"}},
     ],
 )
-def test_what_a_config_may_say(parameters: Any) -> None:
-    check_parameters(claim_with(parameters))
+def test_what_a_config_may_say(driver: FileDriver, parameters: Any) -> None:
+    driver.check(claim_with(parameters))
+    (prepared,) = driver.set_up(claim_with(parameters))
+    assert prepared.env == (parameters.get("env") or {})
 
 
 @pytest.mark.parametrize(
@@ -47,38 +57,52 @@ def test_what_a_config_may_say(parameters: Any) -> None:
         ({"env": {}, "x" * 100: 1}, f"there is no '{'x' * 63}' in parameters"),
         (None, "the parameters must be an object with env and annotations"),
         ([], "the parameters must be an object"),
-        ("text", "the parameters must be an object"),
         ({"env": [SECRET]}, "env must be an object whose values are strings"),
         ({"env": {SECRET: 1}}, "env must be an object whose values are strings"),
         ({"annotations": {SECRET: {}}}, "annotations must be an object whose values are strings"),
-        ({"env": {"": SECRET}}, "env: a name is not empty"),
-        ({"env": {f"{SECRET}=": SECRET}}, "env: a name is not empty and has no '='"),
+        ({"env": {"": SECRET}}, "env: a variable's name is not empty"),
+        ({"env": {f"{SECRET}=": SECRET}}, "env: a variable's name is not empty and has no '='"),
         ({"env": {"A": f"{SECRET}\0"}}, "env: .* no NUL"),
-        (
-            {"env": {"DRA_DEVICE_GPU_0": SECRET}},
-            "env: names that begin with DRA_DEVICE_ or DRA_CLAIM_ or DRA_ALLOCATION_",
+        *(
+            ({"env": {name: SECRET}}, "env: names that begin with DRA_DEVICE_ or DRA_CLAIM_ or DRA_ALLOCATION_")
+            for name in ("DRA_DEVICE_GPU_0", "DRA_CLAIM_X")
         ),
-        ({"env": {"DRA_CLAIM_X": SECRET}}, "env: names that begin with DRA_DEVICE_ or DRA_CLAIM_ or DRA_ALLOCATION_"),
-        ({"annotations": {f"{SECRET}!": ""}}, "annotations: a name is one of Kubernetes' annotations"),
-        ({"annotations": {"": ""}}, "annotations: a name"),
-        ({"annotations": {"a" * 64: ""}}, "annotations: a name"),
-        ({"annotations": {"-.com/a": ""}}, "annotations: a name"),
-        ({"annotations": {"a/b/c": ""}}, "annotations: a name"),
+        *(
+            ({"annotations": {name: ""}}, "annotations: a name is one of Kubernetes' annotations")
+            for name in (f"{SECRET}!", "", "a" * 64, "-.com/a", "a/b/c")
+        ),
     ],
 )
-def test_anything_else_is_refused_by_name_without_showing_its_values(parameters: Any, why: str) -> None:
+def test_anything_else_is_refused_by_name_without_showing_its_values(
+    driver: FileDriver, parameters: Any, why: str
+) -> None:
     for from_class, source in ((True, "class"), (False, "claim")):
         with pytest.raises(ClaimInvalid, match=why) as error:
-            check_parameters(claim_with({}, parameters, from_class=from_class))
+            driver.check(claim_with({}, parameters, from_class=from_class))
         assert str(error.value).startswith(f"claim ns/c (UID u): the config from its {source}: ")
         assert SECRET not in str(error.value)
 
 
-def test_later_configs_win_name_by_name() -> None:
-    configs = claim_with(
+def test_later_configs_win_name_by_name(driver: FileDriver) -> None:
+    claim = claim_with(
         {"env": {"A": "class", "B": "class"}, "annotations": {"a": "class"}}, {"env": {"B": "claim", "C": "claim"}}
-    ).configs
-    assert Parameters.merged(configs) == Parameters({"A": "class", "B": "claim", "C": "claim"}, {"a": "class"})
+    )
+    (prepared,) = driver.set_up(claim)
+    assert (prepared.env, prepared.annotations) == ({"A": "class", "B": "claim", "C": "claim"}, {"a": "class"})
+
+
+def test_configs_for_one_request_do_not_reach_another(driver: FileDriver) -> None:
+    claim = DriverClaim(
+        "u",
+        "c",
+        "ns",
+        (Device("n1", "gpu-0", request_names=("one",)), Device("n1", "gpu-1", request_names=("two",))),
+        (OpaqueConfig(FIRST, ("one",)), OpaqueConfig(SECOND, ("two",))),
+    )
+    assert [(each.device.device_name, each.env, each.config["env"]) for each in driver.set_up(claim)] == [
+        ("gpu-0", {"A": "1"}, {"A": "1"}),
+        ("gpu-1", {"B": "2"}, {"B": "2"}),
+    ]
 
 
 def allocate(cluster: LocalApiServer, node: Node, uid: str = "u1", **more: Any) -> Claim:
@@ -137,50 +161,40 @@ def test_configs_reach_the_container_and_are_kept_per_pod(cluster: LocalApiServe
         assert kept(node) == {}
 
 
-def test_a_config_that_is_refused_leaves_nothing_behind(cluster: LocalApiServer, node: Node) -> None:
+def test_what_is_kept_follows_the_claims_and_nothing_that_was_refused_stays(
+    cluster: LocalApiServer, node: Node
+) -> None:
     agent = node.start()
-    claim = allocate(cluster, node, from_claim={"env": {"A": SECRET}, "priority": SECRET})
-    error = prepare(node, claim).error
+    refused = allocate(cluster, node, from_claim={"env": {"A": SECRET}, "priority": SECRET})
+    error = prepare(node, refused).error
     assert "the config from its claim: there is no 'priority' in parameters, only env and annotations" in error
     assert (node.claims(), node.cdi_holdings(), counted(agent)) == ({}, {}, 0)
     assert SECRET not in error + agent.log
-
-
-def test_claims_without_configs_leave_no_file_per_pod(cluster: LocalApiServer, node: Node) -> None:
-    agent = node.start()
-    assert not prepare(node, allocate(cluster, node)).error
-    assert counted(agent) == 0
-
-
-def test_pods_that_join_and_leave_a_claim_are_followed(cluster: LocalApiServer, node: Node) -> None:
-    agent = node.start()
-    both: dict[str, Any] = {"from_claim": {"env": {"A": "b"}}}
+    assert not prepare(node, allocate(cluster, node, "u2", devices=["gpu-1"])).error
+    assert counted(agent) == 0, "a claim without configs needs none"
     for pods in (("p1",), ("p1", "p2"), ("p2",)):
-        assert not prepare(node, allocate(cluster, node, pods=pods, **both)).error
+        assert not prepare(node, allocate(cluster, node, pods=pods, from_claim=FIRST)).error
         assert counted(agent) == len(pods)
-    agent.terminate()
-    assert list(kept(node)) == ["p2"]
+    assert not prepare(node, allocate(cluster, node, pods=("p2",), from_claim=SECOND)).error
+    claims = [allocate(cluster, node, f"v{n}", devices=[f"gpu-{n}"], from_claim=FIRST) for n in range(2, 8)]
 
+    async def at_once(kubelet: Kubelet) -> None:
+        answers = await asyncio.gather(*(kubelet.prepare(claim) for claim in claims))
+        assert not any(prepared.error for answer in answers for prepared in answer.values())
 
-def test_other_configs_under_the_same_uid_replace_the_old_ones(cluster: LocalApiServer, node: Node) -> None:
-    agent = node.start()
-    for parameters in ({"env": {"A": "1"}}, {"env": {"B": "2"}}):
-        assert not prepare(node, allocate(cluster, node, from_claim=parameters)).error
-    agent.terminate()
-    assert kept(node) == {"p1": {"u1/gpu-0": {"env": {"B": "2"}, "annotations": {}}}}
+    talk(node, at_once)
+    agent.kill()
+    found = kept(node)
+    assert found["p2"] == {"u1/gpu-0": {"env": {"B": "2"}, "annotations": {}}}, "other configs under the same UID"
+    assert set(found["p1"]) == {f"v{n}/gpu-{n}" for n in range(2, 8)}
 
 
 Left = dict[str, set[str]]
-FIRST, SECOND = {"env": {"A": "1"}}, {"env": {"B": "2"}}
-
-
 # By moment: what is on disk then, by pod, and after the next start.
 MOMENTS: dict[str, tuple[Left, Left]] = {
     # in the set-up of the first claim, which was never answered: it is set up again at the next prepare
-    "before follow 1": ({}, {}),
     "after follow 1": ({"p1": {"u1/gpu-0"}}, {"p1": {"u1/gpu-0"}}),
     # the first claim is prepared; now its pod gets a second one
-    "before follow 2": ({"p1": {"u1/gpu-0"}}, {"p1": {"u1/gpu-0"}}),
     "after follow 2": ({"p1": {"u1/gpu-0", "u2/gpu-1"}}, {"p1": {"u1/gpu-0", "u2/gpu-1"}}),
     # another pod has joined the first claim, which only the configs know yet: it is not in the claim's file
     "after follow 3": ({"p1": {"u1/gpu-0", "u2/gpu-1"}, "p2": {"u1/gpu-0"}}, {"p1": {"u1/gpu-0", "u2/gpu-1"}}),
@@ -241,12 +255,12 @@ def leftover(node: Node, pod: str, device: str, claim_uid: str) -> None:
         store.set_device_config(pod, device, DeviceConfig({"env": {}}, claim_uid, "c", "default"))
 
 
-@pytest.mark.parametrize("pod", ["p1", "stranger"])
-def test_configs_that_belong_to_no_claim_go_at_the_start(cluster: LocalApiServer, node: Node, pod: str) -> None:
+def test_configs_that_belong_to_no_claim_go_at_the_start(cluster: LocalApiServer, node: Node) -> None:
     agent = node.start()
     assert not prepare(node, allocate(cluster, node, from_claim=FIRST)).error
     agent.terminate()
-    leftover(node, pod, "old-gpu-1", "old")
+    for pod in ("p1", "stranger"):
+        leftover(node, pod, "old-gpu-1", "old")
     agent = node.start()
     agent.terminate()
     assert devices(kept(node)) == {"p1": {"u1/gpu-0"}}
@@ -276,33 +290,3 @@ def test_configs_that_cannot_be_removed_fail_no_unprepare(
     assert unprepare(node, claim) == ""
     assert "the configs of its pods stay on disk until the next start" in agent.log
     assert node.holdings() == {}
-
-
-def test_configs_for_one_request_do_not_reach_another(tmp_path: Path) -> None:
-    devices = tmp_path / "devices.json"
-    devices.write_text('{"driver": "a.b", "devices": []}')
-    claim = DriverClaim(
-        "u",
-        "c",
-        "ns",
-        (Device("n1", "gpu-0", request_names=("one",)), Device("n1", "gpu-1", request_names=("two",))),
-        (OpaqueConfig(FIRST, ("one",)), OpaqueConfig(SECOND, ("two",))),
-    )
-    prepared = FileDriver(str(devices), "n1").set_up(claim)
-    assert [(each.device.device_name, each.env, each.config["env"]) for each in prepared] == [
-        ("gpu-0", {"A": "1"}, {"A": "1"}),
-        ("gpu-1", {"B": "2"}, {"B": "2"}),
-    ]
-
-
-def test_many_claims_of_one_pod_at_once_lose_nothing(cluster: LocalApiServer, node: Node) -> None:
-    agent = node.start()
-    claims = [allocate(cluster, node, f"u{n}", devices=[f"gpu-{n}"], from_claim=FIRST) for n in range(8)]
-
-    async def main(kubelet: Kubelet) -> None:
-        answers = await asyncio.gather(*(kubelet.prepare(claim) for claim in claims))
-        assert not any(prepared.error for answer in answers for prepared in answer.values())
-
-    talk(node, main)
-    agent.kill()
-    assert devices(kept(node)) == {"p1": {f"u{n}/gpu-{n}" for n in range(8)}}

@@ -11,7 +11,7 @@ import pytest
 from dra_agent.rehearsal import Node
 from draState.plugin.rehearsal import Journal, Kubelet, LocalApiServer, Pods
 
-from .conversation import claim_for, prepare, until
+from .conversation import claim_for, prepare, talk, until
 
 
 def test_with_surge_no_call_is_lost(cluster: LocalApiServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,24 +51,21 @@ def test_with_surge_no_call_is_lost(cluster: LocalApiServer, capsys: pytest.Capt
         print(f"\n  from SIGTERM of the old agent to the new one serving: {gap * 1000:.0f} ms")
 
 
-def test_a_standby_takes_over_from_one_that_was_killed(node: Node, cluster: LocalApiServer) -> None:
+def test_a_standby_takes_over_from_one_that_was_killed_and_removes_its_dead_sockets(
+    node: Node, cluster: LocalApiServer
+) -> None:
     claim = claim_for(cluster, node, "a", "gpu-0")
     old = node.start()
     first = prepare(node, claim)
-    new = node.start()
+    new = node.start(pod="22222222-second")
     assert new.details()["phase"] == "standby"
     old.kill()
     new.wait_until_ready("serving")
-    assert prepare(node, claim) == first
-
-
-def test_a_standby_can_be_stopped_and_touches_nothing(node: Node, cluster: LocalApiServer) -> None:
-    old = node.start()
-    standby = node.start()
-    assert standby.terminate() == 0
-    assert "standing by" in standby.log
-    assert prepare(node, claim_for(cluster, node, "a", "gpu-0")).devices
-    assert old.get("/healthz")[0] == 200
+    assert {path.name for path in node.folder.rglob("*.sock")} == {
+        "dra-22222222.sock",
+        f"{node.driver}-22222222-reg.sock",
+    }
+    assert talk(node, lambda kubelet: kubelet.prepare(claim), instance="-22222222")[claim.uid] == first
 
 
 def test_with_sockets_of_their_own_no_call_meets_a_closed_door(node: Node, cluster: LocalApiServer) -> None:
@@ -81,7 +78,7 @@ def test_with_sockets_of_their_own_no_call_meets_a_closed_door(node: Node, clust
         while not ended.is_set():
             number += 1
             claim = claim_for(cluster, node, f"u{number}", devices[number % 8])
-            answered.append((await kubelet.prepare_once(claim)).error)
+            answered.append((await kubelet.prepare(claim, once=True))[claim.uid].error)
             assert (await kubelet.unprepare(claim))[claim.uid] == ""
 
     async def main() -> None:
@@ -107,16 +104,6 @@ def test_with_sockets_of_their_own_no_call_meets_a_closed_door(node: Node, clust
     assert len(list((node.folder / "p").glob("*.sock"))) == 1
 
 
-def test_a_killed_instance_leaves_no_dead_sockets_behind(node: Node, cluster: LocalApiServer) -> None:
-    node.start(pod="11111111-first").kill()
-    assert len(list(node.folder.rglob("*.sock"))) == 2
-    node.start(pod="22222222-second")
-    assert {path.name for path in node.folder.rglob("*.sock")} == {
-        "dra-22222222.sock",
-        f"{node.driver}-22222222-reg.sock",
-    }
-
-
 def test_a_standby_with_sockets_of_its_own_can_be_stopped_and_lets_waiting_calls_go(
     node: Node, cluster: LocalApiServer
 ) -> None:
@@ -127,14 +114,14 @@ def test_a_standby_with_sockets_of_its_own_can_be_stopped_and_lets_waiting_calls
         standby = await asyncio.to_thread(node.start, pod="22222222-second")
         await asyncio.to_thread(until, lambda: kubelet.registered == 2)
         claim = claim_for(cluster, node, "a", "gpu-0")
-        waiting = asyncio.create_task(kubelet.prepare_once(claim))
+        waiting = asyncio.create_task(kubelet.prepare(claim, once=True))
         await asyncio.sleep(0.2)
         assert not waiting.done()
         assert await asyncio.to_thread(standby.terminate) == 0
         with pytest.raises(grpc.aio.AioRpcError):
             await waiting
         await asyncio.to_thread(until, lambda: kubelet.registered == 1)
-        assert (await kubelet.prepare_once(claim)).devices, "by the first, which still owns the state"
+        assert (await kubelet.prepare(claim, once=True))[claim.uid].devices, "by the first, which still owns the state"
         watching.cancel()
         await kubelet.close()
 

@@ -60,7 +60,7 @@ WRONG: dict[str, tuple[object, str]] = {
     "a list": ([], "an object with a driver"),
     "no driver": ({"devices": []}, "'driver' is missing"),
     "no devices": ({"driver": "a.b"}, "'devices' is missing"),
-    "devices that are no list": ({"driver": "a.b", "devices": {}}, "list of devices"),
+    "devices that are no list": ({"driver": "a.b", "devices": {}}, "devices: a list"),
     "a driver with spaces": ({"driver": "Not A Name", "devices": []}, "driver: 'Not A Name' is not a DNS subdomain"),
     "a long driver": ({"driver": f"{'x' * 64}", "devices": []}, "at most 63"),
     "a driver that is no CDI vendor": (
@@ -90,10 +90,10 @@ WRONG: dict[str, tuple[object, str]] = {
     ),
     "env without a name": (
         device(env={"": "x"}),
-        r"devices\[1\]\.env: '' is not a valid environment variable name",
+        r"devices\[1\]\.env: a variable's name is not empty",
     ),
-    "env with = in its name": (device(env={"A=B": "x"}), "without '='"),
-    "env with an object": (device(env={"A": {}}), "the value of A must be a string"),
+    "env with = in its name": (device(env={"A=B": "x"}), "has no '='"),
+    "env with an object": (device(env={"A": {}}), "the value of a variable must be a string"),
     "attributes as a list": (device(attributes=[]), r"devices\[1\]\.attributes: an object"),
     "an attribute with a dash": (device(attributes={"my-model": {"int": 1}}), "C identifier"),
     "a long attribute": (device(attributes={"a" * 33: {"int": 1}}), "at most 32"),

@@ -1,98 +1,116 @@
-"""The bytes on the wire: field numbers and types are the contract with kubelet."""
+"""The bytes on the wire: paths, field numbers and types are the contract with kubelet. No message class of ours is used
+here, only the bytes that a client of the published definitions sends and gets."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from typing import Any
 
+import grpc.aio
 import pytest
 
-from draState.plugin import _wire as wire
+from dra_agent.rehearsal import Node
+from draState.plugin.rehearsal import LocalApiServer
+
+from .conversation import until
+
+PLUGIN = "/k8s.io.kubelet.pkg.apis.dra.{}.DRAPlugin/{}"
+CLAIM = b"\x0a\x01n\x12\x01u\x1a\x01c"  # namespace, uid, name
+REQUEST = b"\x0a" + bytes([len(CLAIM)]) + CLAIM
 
 
-@pytest.mark.parametrize("api", [wire.V1, wire.V1BETA1])
-def test_a_claim_and_the_request_for_it(api: wire.DRAPluginApi) -> None:
-    claim = api.Claim(namespace="n", uid="u", name="c")
-    assert claim.SerializeToString() == b"\x0a\x01n\x12\x01u\x1a\x01c"
-    assert api.prepare.request(claims=[claim]).SerializeToString() == b"\x0a\x09\x0a\x01n\x12\x01u\x1a\x01c"
-    assert api.unprepare.request(claims=[claim]).SerializeToString() == b"\x0a\x09\x0a\x01n\x12\x01u\x1a\x01c"
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    """Its agent offers one device of each kind to the claim n/c."""
+    with LocalApiServer() as cluster, Node(cluster.address, [{"name": "g"}, {"name": "h", "shared": True}]) as node:
+        given: dict[str, Any] = {"driver": node.driver, "pool": node.pool, "namespace": "n", "request": "r"}
+        cluster.allocate("u", "c", ["g"], **given)
+        cluster.allocate("v", "d", ["h"], shareID="s", **given)
+        node.start()
+        yield node
 
 
-@pytest.mark.parametrize("api", [wire.V1, wire.V1BETA1])
-def test_a_device_with_and_without_a_share(api: wire.DRAPluginApi) -> None:
-    device = api.Device(request_names=["r"], pool_name="p", device_name="d", cdi_device_ids=["i"])
-    assert device.SerializeToString() == b"\x0a\x01r\x12\x01p\x1a\x01d\x22\x01i"
-    assert not device.HasField("share_id")
-    device.share_id = ""
-    assert device.SerializeToString().endswith(b"\x2a\x00"), "optional: empty is not the same as absent"
+def text(field: int, value: str) -> bytes:
+    return bytes([field << 3 | 2, len(value)]) + value.encode()
 
 
-def test_a_reply_is_a_map_by_claim() -> None:
-    reply = wire.V1.prepare.reply()
-    reply.claims["u"].error = "e"
-    assert reply.SerializeToString() == b"\x0a\x08\x0a\x01u\x12\x03\x12\x01e"
-    reply = wire.V1.unprepare.reply()
-    reply.claims["u"].error = "e"
-    assert reply.SerializeToString() == b"\x0a\x08\x0a\x01u\x12\x03\x0a\x01e"
+def nested(field: int, *parts: bytes) -> bytes:
+    content = b"".join(parts)
+    return bytes([field << 3 | 2, len(content)]) + content
 
 
-def test_the_paths() -> None:
-    assert wire.V1.prepare.path == "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"
-    assert wire.V1.unprepare.path == "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources"
-    assert wire.V1BETA1.prepare.path == "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin/NodePrepareResources"
-    assert (wire.V1.version, wire.V1BETA1.version) == ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+def ask(socket: str, path: str, request: bytes = b"") -> bytes:
+    async def main() -> Any:
+        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+            call: Any = channel.unary_unary(path)
+            return await call(request)
+
+    return bytes(asyncio.run(main()))
 
 
-@pytest.mark.parametrize("api", [wire.HEALTH_V1, wire.HEALTH_V1ALPHA1])
-def test_the_health_of_a_device(api: wire.DRAResourceHealth) -> None:
-    reply = api.watch.reply()
-    reply.devices.add(
-        device={"pool_name": "p", "device_name": "d"},
-        health=2,
-        last_updated_time=1 << 33,
-        health_check_timeout_seconds=30,
-        message="m",
+def first(socket: str, path: str) -> bytes:
+    async def main() -> Any:
+        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+            call: Any = channel.unary_stream(path)
+            return await call(b"").read()
+
+    return bytes(asyncio.run(main()))
+
+
+def dra_socket(node: Node) -> str:
+    return str(node.folder / "p" / "dra.sock")
+
+
+def test_the_registration(node: Node) -> None:
+    socket = f"{node.registry}/{node.driver}-reg.sock"
+    services = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+    info = text(1, "DRAPlugin") + text(2, node.driver) + text(3, dra_socket(node))
+    assert ask(socket, "/pluginregistration.Registration/GetInfo") == info + b"".join(
+        text(4, name) for name in services
     )
-    health = b"\x0a\x06\x0a\x01p\x12\x01d\x10\x02\x18\x80\x80\x80\x80\x20\x20\x1e\x2a\x01m"
-    assert reply.SerializeToString() == b"\x0a" + bytes([len(health)]) + health
-    assert api.watch.request().SerializeToString() == b""
+    status = "/pluginregistration.Registration/NotifyRegistrationStatus"
+    assert ask(socket, status, b"\x08\x00" + text(2, "why")) == b""
+    until(lambda: "kubelet refused the registration: why" in node.log)
+    assert ask(socket, status, b"\x08\x01") == b""
 
 
-def test_the_paths_of_the_health_services_have_the_version_for_a_package() -> None:
-    """As in Kubernetes' own files, where PodResources has the package v1 too."""
-    assert wire.HEALTH_V1.watch.path == "/v1.DRAResourceHealth/NodeWatchResources"
-    assert wire.HEALTH_V1ALPHA1.watch.path == "/v1alpha1.DRAResourceHealth/NodeWatchResources"
-    assert wire.LIST_POD_RESOURCES.path == "/v1.PodResourcesLister/List"
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_claims_are_prepared_listed_and_unprepared(node: Node, version: str) -> None:
+    cdi = f"{node.driver}/device=u-g"
+    device = text(1, "r") + text(2, node.pool) + text(3, "g") + text(4, cdi)
+    reply = ask(dra_socket(node), PLUGIN.format(version, "NodePrepareResources"), REQUEST)
+    assert reply == nested(1, text(1, "u"), nested(2, nested(1, device)))
+
+    listed = nested(1, text(1, cdi)) + text(2, node.driver) + text(3, node.pool) + text(4, "g")
+    claim = text(2, "c") + text(3, "n") + nested(4, listed)
+    pod = text(1, "pod-pod-of-u") + text(2, "n") + nested(3, nested(5, claim))
+    assert ask(dra_socket(node), "/v1.PodResourcesLister/List") == nested(1, pod)
+    named = text(1, "pod-pod-of-u") + text(2, "n")
+    assert ask(dra_socket(node), "/v1.PodResourcesLister/Get", named) == nested(1, pod)
+
+    reply = ask(dra_socket(node), PLUGIN.format(version, "NodeUnprepareResources"), REQUEST)
+    assert reply == nested(1, text(1, "u"), nested(2))
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        (
-            wire.GET_INFO.reply(type="t", name="n", endpoint="e", supported_versions=["v"]),
-            b"\x0a\x01t\x12\x01n\x1a\x01e\x22\x01v",
-        ),
-        (wire.NOTIFY_STATUS.request(plugin_registered=True, error="e"), b"\x08\x01\x12\x01e"),
-        (wire.GET_POD_RESOURCES.request(pod_name="a", pod_namespace="b"), b"\x0a\x01a\x12\x01b"),
-        (
-            wire.POD_RESOURCES["DynamicResource"](claim_name="a", claim_namespace="b", claim_resources=[{}]),
-            b"\x12\x01a\x1a\x01b\x22\x00",
-        ),
-        (
-            wire.POD_RESOURCES["ContainerResources"](name="a", dynamic_resources=[{}]),
-            b"\x0a\x01a\x2a\x00",
-        ),
-        (
-            wire.POD_RESOURCES["ClaimResource"](
-                cdi_devices=[{"name": "x"}], driver_name="d", pool_name="p", device_name="v", share_id="s"
-            ),
-            b"\x0a\x03\x0a\x01x\x12\x01d\x1a\x01p\x22\x01v\x2a\x01s",
-        ),
-    ],
-)
-def test_other_messages(message: Any, expected: bytes) -> None:
-    assert message.SerializeToString() == expected
+def test_a_share_and_an_error(node: Node) -> None:
+    shared = nested(1, text(1, "n"), text(2, "v"), text(3, "d"))
+    reply = ask(dra_socket(node), PLUGIN.format("v1", "NodePrepareResources"), shared)
+    assert text(5, "s") in reply
+    assert text(5, "s") in ask(dra_socket(node), "/v1.PodResourcesLister/List")
+    unnamed = ask(dra_socket(node), PLUGIN.format("v1", "NodePrepareResources"), nested(1, text(1, "n")))
+    assert b"\x0a\x00" in unnamed, "the empty UID"
+    assert b"UID of the claim is invalid" in unnamed
+    empty = ask(dra_socket(node), PLUGIN.format("v1", "NodeUnprepareResources"), nested(1, text(1, "n")))
+    assert b"UID of the claim is invalid" in empty
 
 
-def test_a_line_that_is_no_field_is_refused() -> None:
-    with pytest.raises(ValueError, match="not a field"):
-        wire.messages("test.package", {"Message": "string name"})
+@pytest.mark.parametrize("version", ["v1", "v1alpha1"])
+def test_the_health_of_devices(node: Node, version: str) -> None:
+    report = first(dra_socket(node), f"/{version}.DRAResourceHealth/NodeWatchResources")
+    device = nested(1, text(1, node.pool), text(2, "g"))
+    assert device in report
+    beginning, _, rest = report.partition(device)
+    assert beginning[0] == 0x0A, "devices are field 1"
+    assert rest[0] == 0x18, "its health is 0, unknown, which is not sent; field 3 is the time"
+    assert b"\x20\x1e" + text(5, "the device has no device node to check") in rest, "30 seconds"

@@ -26,10 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = Settings.of(arguments)
         serve(FileDriver(arguments.devices, settings.node, arguments.driver_name), settings)
-    except SettingsError as error:
-        return _complain(error, 2)
-    except (CheckpointError, OSError) as error:
-        return _complain(error, 1)
+    except (SettingsError, CheckpointError, OSError) as error:
+        print(f"dra-agent: {error}", file=sys.stderr)
+        return 2 if isinstance(error, SettingsError) else 1
     return 0
 
 
@@ -47,8 +46,3 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--driver-name", default="", metavar="NAME", help="in place of the driver in that file")
     add_options(parser)
     return parser
-
-
-def _complain(error: Exception, code: int) -> int:
-    print(f"dra-agent: {error}", file=sys.stderr)
-    return code

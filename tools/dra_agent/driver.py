@@ -10,16 +10,12 @@ an effect. Errors contain at most the name of a member, never its content.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
-from draState import ClaimInvalid, OpaqueConfig
+from draState import ClaimInvalid
 from draState.plugin import (
-    Condition,
     Counters,
     Device,
-    DeviceStatus,
     Driver,
     DriverClaim,
     NetworkPool,
@@ -30,7 +26,7 @@ from draState.plugin import (
 
 from .inventory import parse, read_file
 
-READY = DeviceStatus((Condition("Ready"),))
+READY = {"conditions": [{"type": "Ready"}]}
 MEMBERS = ("env", "annotations")
 SHOWN = 63  # characters of a member's name in an error
 
@@ -63,50 +59,29 @@ class FileDriver(Driver):
         return self._inventory.shared_counters
 
     def check(self, claim: DriverClaim) -> None:
-        check_parameters(claim)
+        for config in claim.configs:
+            try:
+                _check(config.parameters)
+            except ValueError as error:
+                source = "class" if config.from_class else "claim"
+                where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"
+                raise ClaimInvalid(f"{where}: the config from its {source}: {error}") from None
 
     def set_up(self, claim: DriverClaim) -> list[PreparedDevice]:
         prepared = []
         for device in claim.devices:
             configs = claim.configs_of(device)
-            asked = Parameters.merged(configs)
-            kept = asked.as_dict() if configs else None
-            prepared.append(PreparedDevice(device, asked.env, annotations=asked.annotations, config=kept, status=READY))
+            asked: dict[str, dict[str, str]] = {member: {} for member in MEMBERS}
+            for config in configs:  # later ones win, name by name: the claim's come after its class's
+                for member, values in asked.items():
+                    values.update(config.parameters.get(member) or {})
+            kept = asked if configs else None
+            given = PreparedDevice(device, asked["env"], annotations=asked["annotations"], config=kept, status=READY)
+            prepared.append(given)
         return prepared
 
     def tear_down(self, claim: DriverClaim) -> None:
         """There is nothing beside the CDI file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parameters:
-    """The result of one device's configs."""
-
-    env: dict[str, str] = field(default_factory=dict)
-    annotations: dict[str, str] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def merged(cls, configs: Iterable[OpaqueConfig]) -> Parameters:
-        """Merge configs that have been checked, name by name. Later ones win: the claim's come after its class's."""
-        merged = cls()
-        for config in configs:
-            merged.env.update(config.parameters.get("env") or {})
-            merged.annotations.update(config.parameters.get("annotations") or {})
-        return merged
-
-
-def check_parameters(claim: DriverClaim) -> None:
-    """Raises ClaimInvalid if one of the claim's configs asks for something that the driver cannot do."""
-    for config in claim.configs:
-        try:
-            _check(config.parameters)
-        except ValueError as error:
-            source = "class" if config.from_class else "claim"
-            where = f"claim {claim.namespace}/{claim.name} (UID {claim.uid})"
-            raise ClaimInvalid(f"{where}: the config from its {source}: {error}") from None
 
 
 def _check(parameters: object) -> None:

@@ -52,36 +52,25 @@ def _inventory(document: object, node: str, name: str) -> Inventory:
         raise TypeError("it must be an object with a driver and a list of devices")
     _only("", document, ("driver", "pool", "devices", "network_pools", "shared_counters"))
     driver, pool = name or document["driver"], document.get("pool") or node
-    pools = _list("network_pools", document, "network_pools")
+    pools = _list("network_pools", document.get("network_pools", []))
     network = [_network_pool(f"network_pools[{number}]", each) for number, each in enumerate(pools)]
-    counters = _counters("shared_counters", document, "shared_counters")
-    return Inventory(driver, pool, _devices("devices", document), tuple(network), counters)
+    devices = _devices("devices", document["devices"])
+    return Inventory(driver, pool, devices, tuple(network), document.get("shared_counters", {}))
 
 
-def _devices(where: str, entry: Mapping[str, Any]) -> tuple[Device, ...]:
-    if not isinstance(entry["devices"], list):
-        raise TypeError(f"{where}: a list of devices")
-    return tuple(_device(f"{where}[{number}]", each) for number, each in enumerate(entry["devices"]))
+def _devices(where: str, entries: object) -> tuple[Device, ...]:
+    listed = _list(where, entries)
+    return tuple(_device(f"{where}[{number}]", each) for number, each in enumerate(listed))
 
 
 def _device(where: str, entry: object) -> Device:
     if not isinstance(entry, dict) or "name" not in entry:
         raise TypeError(f"{where}: a device must be an object with a name")
     _only(f"{where}: ", entry, [each.name for each in fields(Device)])
-    if not isinstance(entry.get("shared", False), bool):
-        raise TypeError(f"{where}.shared: true or false")
-    objects = {name: _object(where, entry, name) for name in ("attributes", "capacity", "env")}
-    env = {name: value if isinstance(value, dict | list) else str(value) for name, value in objects["env"].items()}
-    lists = {name: tuple(_list(f"{where}.{name}", entry, name)) for name in ("device_nodes", "taints")}
-    counters = _counters(f"{where}.consumes_counters", entry, "consumes_counters")
-    return Device(**{**entry, **objects, **lists, "env": env, "consumes_counters": counters})
-
-
-def _counters(where: str, entry: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
-    found = entry.get(name, {})
-    if not isinstance(found, dict) or not all(isinstance(counters, dict) for counters in found.values()):
-        raise TypeError(f"{where}: sets of counters by name, each with a quantity per counter")
-    return found
+    env = entry.get("env", {})
+    if isinstance(env, dict):
+        env = {name: value if isinstance(value, dict | list) else str(value) for name, value in env.items()}
+    return Device(**{**entry, "env": env})
 
 
 def _network_pool(where: str, entry: object) -> NetworkPool:
@@ -90,13 +79,12 @@ def _network_pool(where: str, entry: object) -> NetworkPool:
     _only(f"{where}: ", entry, ("pool", "devices", "all_nodes", "node_selector"))
     if (entry.get("all_nodes") is True) == ("node_selector" in entry):
         raise ValueError(f"{where}: all_nodes, which is true, or a node_selector, and not both")
-    selector = None
+    labels = entry.get("node_selector")
     if "node_selector" in entry:
-        labels = entry["node_selector"]
         if not isinstance(labels, dict):
             raise TypeError(f"{where}.node_selector: an object with labels and their values")
-        selector = {name: tuple(given) if isinstance(given, list) else (given,) for name, given in labels.items()}
-    return NetworkPool(entry["pool"], _devices(f"{where}.devices", entry), selector)
+        labels = {name: tuple(given) if isinstance(given, list) else (given,) for name, given in labels.items()}
+    return NetworkPool(entry["pool"], _devices(f"{where}.devices", entry["devices"]), labels)
 
 
 def _only(where: str, entry: Mapping[str, Any], members: Iterable[str]) -> None:
@@ -106,15 +94,7 @@ def _only(where: str, entry: Mapping[str, Any], members: Iterable[str]) -> None:
             raise ValueError(f"{where}there is no {member[:63]!r} here, only {', '.join(members)}")
 
 
-def _object(where: str, entry: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = entry.get(name, {})
-    if not isinstance(found, dict):
-        raise TypeError(f"{where}.{name}: an object")
-    return found
-
-
-def _list(where: str, entry: Mapping[str, Any], name: str) -> list[Any]:
-    found = entry.get(name, [])
+def _list(where: str, found: object) -> list[Any]:
     if not isinstance(found, list):
         raise TypeError(f"{where}: a list")
     return found

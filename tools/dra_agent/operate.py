@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from draState import DRAError
 from draState.plugin import HeldClaim, HeldClaims
@@ -94,27 +95,19 @@ def _line(claim: HeldClaim) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
+    style: Any = {"epilog": EXAMPLES, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--socket", metavar="PATH", help=f"the agent's socket (default: the only one of {SOCKETS})")
     parser = argparse.ArgumentParser(
-        "dra-agent",
-        description="Show and release the claims of a running agent.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "dra-agent", description="Show and release the claims of a running agent.", **style
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="claims | release")
-    for name, text in zip(
-        COMMANDS, ("list every claim that holds devices", "free the devices of an orphan"), strict=True
-    ):
-        formatter = argparse.RawDescriptionHelpFormatter
-        command = commands.add_parser(name, help=text, epilog=EXAMPLES, formatter_class=formatter)
-        command.add_argument(
-            "--socket", metavar="PATH", help=f"the agent's socket (default: the only one of {SOCKETS})"
-        )
-        if name == "claims":
-            command.add_argument("--json", action="store_true", help="print JSON")
-        else:
-            command.add_argument("uid", help="UID of the claim")
-            command.add_argument("--yes", action="store_true", help="do not ask")
-            command.add_argument("--force", action="store_true", help="even if a pod or a process may be using it")
+    claims = commands.add_parser("claims", help="list every claim that holds devices", parents=[common], **style)
+    claims.add_argument("--json", action="store_true", help="print JSON")
+    release = commands.add_parser("release", help="free the devices of an orphan", parents=[common], **style)
+    release.add_argument("uid", help="UID of the claim")
+    release.add_argument("--yes", action="store_true", help="do not ask")
+    release.add_argument("--force", action="store_true", help="even if a pod or a process may be using it")
     return parser
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._apiserver import CLAIMS
-from ._requests import SLICES, HttpServer, Requests
+from ._requests import SLICES, HttpServer
 
 
 class LocalApiServer:
@@ -39,7 +39,7 @@ class LocalApiServer:
         self._nodes: dict[str, str | None] = {}  # name to UID, None if deleted; guarded by _lock
         self._lock = threading.Lock()
         self._version = 0
-        self._requests = Requests(self)
+        self.closing = threading.Event()  # ends the delay of slow answers
         self._server: HttpServer | None = None
         self._port = 0
         self._reserved = socket.socket()  # keeps the port from other programs while the server is down
@@ -52,7 +52,7 @@ class LocalApiServer:
 
     def listen(self) -> None:
         """Accept connections, again under the same address."""
-        self._server = HttpServer(self._port, self._requests)
+        self._server = HttpServer(self._port, self)
         self._port = self._server.server_address[1]
         self._reserved.close()
         # The server checks every 50 ms whether to stop, so that tests do not wait for it.
@@ -187,7 +187,7 @@ class LocalApiServer:
 
     def close(self) -> None:
         """Stop for good."""
-        self._requests.ended.set()  # ends the delay of slow answers
+        self.closing.set()
         self.go_down()
         self._reserved.close()
 

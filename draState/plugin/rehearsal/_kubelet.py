@@ -29,6 +29,7 @@ from .._wire import (
 )
 
 RETRY_SECONDS = 0.02
+CALL_SECONDS = 30.0
 WATCHER_SECONDS = 1.0  # between two looks of kubelet's plugin watcher at its registry
 # How a call ends if the agent dies or does not run. The agent may or may not have handled it.
 GONE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN})
@@ -88,8 +89,9 @@ class Kubelet:
 
     async def _register_once(self) -> Any:
         async with grpc.aio.insecure_channel(f"unix:{self._socket}", OPTIONS) as channel:
-            info = await _call(channel, GET_INFO, GET_INFO.request())
-            await _call(channel, NOTIFY_STATUS, NOTIFY_STATUS.request(plugin_registered=True))
+            info = await GET_INFO.on(channel.unary_unary)(GET_INFO.request(), timeout=CALL_SECONDS)
+            told = NOTIFY_STATUS.request(plugin_registered=True)
+            await NOTIFY_STATUS.on(channel.unary_unary)(told, timeout=CALL_SECONDS)
         if info.endpoint not in self._channels:  # otherwise it is the same plugin, and running calls continue
             self._channels[info.endpoint] = grpc.aio.insecure_channel(f"unix:{info.endpoint}", OPTIONS)
         self._channel = self._channels[info.endpoint]
@@ -121,15 +123,14 @@ class Kubelet:
         """The number of instances that watch_registry has registered."""
         return len(self._instances)
 
-    async def prepare_once(self, claim: Claim) -> PrepareResult:
-        """Prepare a claim in a single attempt. Raises AioRpcError, or AssertionError if no instance is registered."""
-        reply = await _call(self.channel, self._api.prepare, self._prepare_request(claim))
-        answer = reply.claims[claim.uid]
-        return PrepareResult(tuple(map(_device, answer.devices)), answer.error)
+    async def prepare(self, *claims: Claim, once: bool = False) -> Mapping[str, PrepareResult]:
+        """Prepare all claims in one call, as for a pod. Returns the answers by UID.
 
-    async def prepare(self, *claims: Claim) -> Mapping[str, PrepareResult]:
-        """Prepare all claims in one call, as for a pod. Returns the answers by UID."""
-        reply = await self._insist(self._api.prepare, self._prepare_request(*claims))
+        `once` is a single attempt, which raises AioRpcError, or AssertionError if no instance is registered.
+        """
+        request = self._api.prepare.request(claims=[claim._asdict() for claim in claims])
+        call = self._call if once else self._insist
+        reply = await call(self._api.prepare, request)
         return {
             uid: PrepareResult(tuple(map(_device, answer.devices)), answer.error)
             for uid, answer in reply.claims.items()
@@ -137,7 +138,7 @@ class Kubelet:
 
     async def unprepare(self, *claims: Claim) -> Mapping[str, str]:
         """Unprepare claims. Returns the errors by UID, "" for success."""
-        request = self._api.unprepare.request(claims=map(self._claim_message, claims))
+        request = self._api.unprepare.request(claims=[claim._asdict() for claim in claims])
         reply = await self._insist(self._api.unprepare, request)
         return {uid: answer.error for uid, answer in reply.claims.items()}
 
@@ -157,13 +158,17 @@ class Kubelet:
         """
         wanted = [f"{version}.DRAResourceHealth"] if version else self.versions
         service = next(each for each in (HEALTH_V1, HEALTH_V1ALPHA1) if each.version in wanted)
-        async for reply in _stream(self.channel, service.watch):
-            yield {
-                (each.device.pool_name, each.device.device_name): HealthReport(
-                    each.health, each.message, each.last_updated_time, each.health_check_timeout_seconds
-                )
-                for each in reply.devices
-            }
+        try:
+            async for reply in service.watch.on(self.channel.unary_stream)(service.watch.request()):
+                yield {
+                    (each.device.pool_name, each.device.device_name): HealthReport(
+                        each.health, each.message, each.last_updated_time, each.health_check_timeout_seconds
+                    )
+                    for each in reply.devices
+                }
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in GONE:
+                raise
 
     def pause(self) -> None:
         """New and repeated calls wait until `resume`."""
@@ -197,41 +202,14 @@ class Kubelet:
         while True:
             await self._resumed.wait()
             try:
-                return await _call(self.channel, method, request, max(0.1, end - time.monotonic()))
+                return await self._call(method, request, max(0.1, end - time.monotonic()))
             except grpc.aio.AioRpcError as error:
                 if error.code() not in GONE or time.monotonic() > end:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def _prepare_request(self, *claims: Claim) -> Any:
-        return self._api.prepare.request(claims=map(self._claim_message, claims))
-
-    def _claim_message(self, claim: Claim) -> Any:
-        return self._api.Claim(uid=claim.uid, name=claim.name, namespace=claim.namespace)
-
-
-async def _stream(channel: grpc.aio.Channel, method: Method) -> AsyncIterator[Any]:
-    """The messages of the agent until it ends the stream or dies."""
-    call: Any = channel.unary_stream(
-        method.path,
-        request_serializer=method.request.SerializeToString,
-        response_deserializer=method.reply.FromString,
-    )
-    try:
-        async for reply in call(method.request()):
-            yield reply
-    except grpc.aio.AioRpcError as error:
-        if error.code() not in GONE:
-            raise
-
-
-async def _call(channel: grpc.aio.Channel, method: Method, request: Any, limit: float = 30.0) -> Any:
-    call: Any = channel.unary_unary(
-        method.path,
-        request_serializer=method.request.SerializeToString,
-        response_deserializer=method.reply.FromString,
-    )
-    return await call(request, timeout=limit)
+    async def _call(self, method: Method, request: Any, limit: float = CALL_SECONDS) -> Any:
+        return await method.on(self.channel.unary_unary)(request, timeout=limit)
 
 
 class NothingInjected(AssertionError):

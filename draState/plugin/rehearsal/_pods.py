@@ -9,7 +9,6 @@ import random
 import uuid
 from collections.abc import Iterable, Mapping
 
-from ... import read_resource_claim
 from ._apiserver import LocalApiServer
 from ._kubelet import Claim, Kubelet, names
 
@@ -26,19 +25,17 @@ class Journal:
         self.acknowledged = 0  # the number of answers
         self.problems: list[str] = []  # wrong answers
 
-    def asked(self, operation: str, uid: str, devices: Iterable[str]) -> None:
-        """Call this before a "prepare" or an "unprepare"."""
+    def asked(self, uid: str, devices: Iterable[str]) -> None:
+        """Call this before a prepare or an unprepare."""
         self.open[uid] = tuple(devices)
-        if operation == "unprepare":
-            self.prepared.pop(uid, None)
+        self.prepared.pop(uid, None)
 
-    def answered(self, operation: str, uid: str, devices: Iterable[str] = ()) -> None:
-        """Call this after a success: from now on the result must hold, whatever happens to the agent."""
+    def answered(self, uid: str, given: tuple[str, ...] | None = None) -> None:
+        """Call this after a success, with the devices that were prepared: from now on the result must hold."""
         expected = self.open.pop(uid, ())
         self.acknowledged += 1
-        if operation == "unprepare":
+        if given is None:
             return
-        given = tuple(devices)
         if given != expected:
             self.problems.append(f"{uid} was given {given}, and the scheduler said {expected}")
         for other, held in self.prepared.items():
@@ -95,32 +92,26 @@ class Pods:
         uid = str(uuid.uuid4())
         claim = Claim(uid, f"claim-{uid[:13]}")
         self._cluster.allocate(uid, claim.name, [device], driver=self._driver, pool=self._pool, pods=[f"pod-{uid[:8]}"])
-        self._journal.asked("prepare", uid, self._given(claim))
+        self._journal.asked(uid, [device])
         while True:
             prepared = (await self._kubelet.prepare(claim))[uid]
             if not prepared.error:
                 break
             self.errors.append(prepared.error)
             await asyncio.sleep(RETRY_SECONDS)
-        self._journal.answered("prepare", uid, names(prepared.devices))
+        self._journal.answered(uid, names(prepared.devices))
         return claim
 
     async def end(self, claim: Claim) -> None:
         """End a pod; its claim is unprepared when this returns."""
         devices = self._journal.prepared[claim.uid]
-        self._journal.asked("unprepare", claim.uid, devices)
+        self._journal.asked(claim.uid, devices)
         while error := (await self._kubelet.unprepare(claim))[claim.uid]:
             self.errors.append(error)
             await asyncio.sleep(RETRY_SECONDS)
-        self._journal.answered("unprepare", claim.uid)
+        self._journal.answered(claim.uid)
         self._cluster.forget_claim(claim.name)
         self._free += devices
-
-    def _given(self, claim: Claim) -> list[str]:
-        """The devices that kubelet reads from the API server before it calls the driver."""
-        read = read_resource_claim(self._cluster.claim(claim.name, claim.namespace))
-        allocations = read.allocations or {}
-        return [device.device_name for device in allocations[self._driver].devices]
 
     async def _one_after_the_other(self) -> None:
         while not self.ended.is_set():

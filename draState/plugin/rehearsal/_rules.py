@@ -1,4 +1,4 @@
-"""What the API server refuses and how it changes what it stores: ResourceSlices, events, and the status of devices.
+"""What the API server refuses and how it changes what it stores: ResourceSlices, and the status of devices.
 
 It follows the server's rules and not the agent's version of them (`_grammar.py`), so that tests reveal an error in
 either.
@@ -17,11 +17,9 @@ from typing import Any
 
 APPLY = "application/apply-patch+yaml"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/"
-WORDS = {"reason": 128, "action": 128, "reportingController": 128, "reportingInstance": 128}  # with their longest
 LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 SUBDOMAIN = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:[.][a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]{0,31}"
-VALUE = "([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
 QUANTITY = re.compile(r"([+-]?)([0-9.]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 BINARY = {suffix: 1024**power for power, suffix in enumerate(["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])}
 DECIMAL = {
@@ -46,8 +44,6 @@ def refusal(item: dict[str, Any], stored: dict[str, Any] | None) -> str:
         return "spec.pool: must be greater than zero"
     if sum(bool(spec.get(field)) for field in ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")) != 1:
         return "spec: exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
-    if spec.get("nodeSelector") and (why := _selector_refusal(spec["nodeSelector"])):
-        return f"spec.nodeSelector: {why}"
     for field in ("driver", "nodeName"):
         if stored and spec.get(field) != stored["spec"].get(field):
             return f"spec.{field}: field is immutable"
@@ -68,22 +64,6 @@ def refusal(item: dict[str, Any], stored: dict[str, Any] | None) -> str:
     return next(filter(None, (_device_refusal(device) for device in devices)), "")
 
 
-def _selector_refusal(selector: dict[str, Any]) -> str:
-    if len(selector["nodeSelectorTerms"]) != 1:
-        return "must have exactly one node selector term"
-    for each in selector["nodeSelectorTerms"][0]["matchExpressions"]:
-        if each["operator"] in ("In", "NotIn") and not each.get("values"):
-            return "must be specified when `operator` is 'In' or 'NotIn'"
-        if not _is_label(each["key"]) or not all(re.fullmatch(VALUE, value) for value in each.get("values", [])):
-            return "a valid label must be ..."
-    return ""
-
-
-def _is_label(key: str) -> bool:
-    domain, slash, name = key.rpartition("/")
-    return bool(name and re.fullmatch(VALUE, name)) and (not slash or bool(re.fullmatch(SUBDOMAIN, domain)))
-
-
 def _device_refusal(device: dict[str, Any]) -> str:
     name = device["name"]
     if not re.fullmatch(LABEL, name):
@@ -97,14 +77,8 @@ def _device_refusal(device: dict[str, Any]) -> str:
             return f"{key}: a valid C identifier must start with ..."
     if any(len(value) != 1 for value in attributes.values()):
         return "exactly one value must be specified"
-    taints = device.get("taints") or []
-    if len(taints) > 16:
+    if len(device.get("taints") or []) > 16:
         return "taints: must have at most 16 items"
-    for taint in taints:
-        if not _is_label(taint["key"]) or not re.fullmatch(VALUE, taint.get("value", "")):
-            return f"taints: {taint['key']}: a valid label must be ..."
-        if taint["effect"] not in ("NoSchedule", "NoExecute", "None"):
-            return "taints.effect: Unsupported value"
     if any(not QUANTITY.fullmatch(str(value["value"])) for value in capacity.values()):
         return "quantities must match the regular expression ..."
     return ""
@@ -167,43 +141,18 @@ def canonical(quantity: str) -> str:
     return f"{'-' if sign == '-' else ''}{amount / family[best]}{best}"
 
 
-def event_refusal(event: dict[str, Any]) -> str:
-    """Why the server would answer 422 to a new event, or ""."""
-    namespace, regarding = event["metadata"].get("namespace"), event.get("regarding") or {}
-    if regarding.get("namespace") != namespace:
-        return "involveddict[str, Any].namespace: does not match event.namespace"
-    if not re.fullmatch(r"[0-9-]{10}T[0-9:]{8}\.[0-9]{6}Z", event.get("eventTime", "")):
-        return "eventTime: Required value"
-    for field, longest in WORDS.items():
-        if not 0 < len(event.get(field, "")) <= longest:
-            return f"{field}: can have at most {longest} characters"
-    if event.get("type") not in ("Normal", "Warning") or len(event.get("note", "").encode()) > 1024:
-        return "type or note: invalid value"
+def statuses_refusal(claim: dict[str, Any], manager: str, patch: dict[str, Any]) -> str:
+    """Why the server would refuse an apply to a claim's status.devices, or ""."""
+    if not manager:
+        return "PatchOptions.meta.k8s.io is invalid: fieldManager: Required value: is required for apply patch"
+    allocation = claim["status"].get("allocation") or {"devices": {"results": []}}
+    allocated = [_key(result) for result in allocation["devices"]["results"]]
+    for entry in patch["status"].get("devices") or []:
+        if _key(entry) not in allocated:
+            return "status.devices: Invalid value: must be an allocated device in the claim"
+        if why := _entry_refusal(entry):
+            return f"status.devices: {why}"
     return ""
-
-
-class AppliedStatuses:
-    """Who applied which entries of a claim's status.devices: an apply replaces those of its own manager."""
-
-    def __init__(self) -> None:
-        self._applied: dict[tuple[str, str], list[dict[str, Any]]] = {}  # by UID of the claim and field manager
-
-    def applied(self, claim: dict[str, Any], manager: str, patch: dict[str, Any]) -> list[dict[str, Any]] | str:
-        """The entries after an apply, or why the server refuses it."""
-        entries = patch["status"].get("devices") or []
-        if not manager:
-            return "PatchOptions.meta.k8s.io is invalid: fieldManager: Required value: is required for apply patch"
-        allocation = claim["status"].get("allocation") or {"devices": {"results": []}}
-        allocated = [_key(result) for result in allocation["devices"]["results"]]
-        for entry in entries:
-            if _key(entry) not in allocated:
-                return "status.devices: Invalid value: must be an allocated device in the claim"
-            if why := _entry_refusal(entry):
-                return f"status.devices: {why}"
-        owner = claim["metadata"]["uid"], manager
-        gone = [_key(entry) for entry in [*self._applied.get(owner, []), *entries]]
-        self._applied[owner] = entries
-        return [entry for entry in claim["status"].get("devices") or [] if _key(entry) not in gone] + entries
 
 
 def _key(entry: dict[str, Any]) -> tuple[str, str, str, str]:

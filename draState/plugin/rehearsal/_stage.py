@@ -144,11 +144,11 @@ class Stage:
             old, self._process = self._process, await asyncio.to_thread(self.node.start, pod=NEW)
             self._socket = f"{self.node.driver}-{NEW}"
             await asyncio.to_thread(_until, lambda: kubelet.registered == 2, "the new version is not registered")
-            asking = asyncio.create_task(kubelet.prepare_once(meanwhile.claim))
+            asking = asyncio.create_task(kubelet.prepare(meanwhile.claim, once=True))
             code = await asyncio.to_thread(old.terminate)
             if code:
                 raise Failed(f"SIGTERM ended the old version with exit code {code}")
-            return await asking
+            return (await asking)[meanwhile.claim.uid]
         except grpc.aio.AioRpcError as error:
             raise Failed(f"the call met a closed door: {error.details()}") from error
         finally:

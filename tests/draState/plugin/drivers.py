@@ -13,14 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from draState.plugin import (
-    Condition,
     Device,
-    DeviceStatus,
     Driver,
     DriverClaim,
     Finding,
     Health,
-    NetworkData,
     PreparedDevice,
     Settings,
     add_options,
@@ -45,7 +42,8 @@ class Gpu(Driver):
     def set_up(self, claim: DriverClaim) -> list[PreparedDevice]:
         (folder() / f"gpu-{claim.uid}").touch()
         prepared = [PreparedDevice(device, env={"MODE": "fast"}) for device in claim.devices]
-        return prepared * int(os.environ.get("TIMES", "1"))
+        times = folder() / "times"
+        return prepared * (int(times.read_text()) if times.exists() else 1)
 
     def tear_down(self, claim: DriverClaim) -> None:
         (folder() / f"gpu-{claim.uid}").unlink(missing_ok=True)
@@ -73,11 +71,14 @@ class Nic(Driver):
         (folder() / f"vf-{vf}").write_text(claim.uid)
         if (folder() / "broken").exists():
             raise OSError("the firmware does not answer")
-        status = DeviceStatus(
-            (Condition("Ready"), Condition("LinkUp", status=False, reason="NoCarrier", message="no cable")),
-            {"vf": vf},
-            NetworkData("net1", ("10.0.0.7/24", "fd00::7/64"), "02:00:00:00:00:01"),
-        )
+        status = {
+            "conditions": [
+                {"type": "Ready"},
+                {"type": "LinkUp", "status": "False", "reason": "NoCarrier", "message": "no cable"},
+            ],
+            "data": {"vf": vf},
+            "networkData": {"interfaceName": "net1", "ips": ["10.0.0.7/24"], "hardwareAddress": "02:00:00:00:00:01"},
+        }
         env = {"VF": str(vf)}
         return [PreparedDevice(device, env=env, config={"vf": vf}, status=status) for device in claim.devices]
 

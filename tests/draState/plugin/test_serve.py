@@ -80,13 +80,34 @@ def test_coroutines_set_up_and_tear_down_with_what_was_chosen(
     assert [prepare(node, claim) for claim in claims] == ["", ""]
     assert [env_of(node, claim.uid)["VF"] for claim in claims] == ["0", "1"]
     assert env_of(node, "u1").items() >= {"DRA_DEVICE_ETH1": "eth1", "DRA_CLAIM_ETH1": "u1"}.items()
+    until(lambda: bool(cluster.claim("claim-u1")["status"].get("devices")))
+    check_status(cluster.claim("claim-u1"))
     agent.kill()
 
-    node.start(program=NIC)
+    agent = node.start(program=NIC)
     assert unprepare(node, claims[0]) == ""
     assert [(hardware / f"vf-{vf}").exists() for vf in (0, 1)] == [False, True]
     assert prepare(node, claim_for(cluster, "u3", "eth1")) == ""
     assert env_of(node, "u3")["VF"] == "0"
+    assert agent.terminate() == 0
+    with PodConfigStore(node.folder / "p" / "pods", boot_id=node.boot_id) as store:
+        found = [store.get_device_config(f"pod-{uid}", uid, device) for uid, device in (("u3", "eth1"), ("u2", "eth2"))]
+        assert [each.config for each in found if each] == [{"vf": 0}, {"vf": 1}]
+
+
+def check_status(claim: dict[str, Any]) -> None:
+    """What its `status.devices` shows."""
+    (entry,) = claim["status"]["devices"]
+    assert [(each["type"], each["status"], each["reason"]) for each in entry["conditions"]] == [
+        ("Ready", "True", "SetUp"),
+        ("LinkUp", "False", "NoCarrier"),
+    ]
+    assert (entry["device"], entry["data"]) == ("eth1", {"vf": 0})
+    network = {"interfaceName": "net1", "ips": ["10.0.0.7/24"], "hardwareAddress": "02:00:00:00:00:01"}
+    assert entry["networkData"] == network
+    spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}
+    for version in ("1.34", "1.35", "1.36", "1.37"):
+        assert kubernetes_validate.validate({**claim, "spec": spec}, version, strict=True) == version
 
 
 def test_an_error_of_a_hook_is_kubelets_answer_and_the_choice_stays(
@@ -103,16 +124,22 @@ def test_an_error_of_a_hook_is_kubelets_answer_and_the_choice_stays(
     assert sorted(path.name for path in hardware.glob("vf-*")) == ["vf-0"]
 
 
-@pytest.mark.parametrize("times", ["0", "2"])
-def test_a_set_up_that_returns_other_devices_fails_before_a_container_can_get_them(
-    cluster: LocalApiServer, node: NicNode, monkeypatch: pytest.MonkeyPatch, times: str
+def test_plain_devices_are_published_and_a_set_up_that_returns_others_fails_before_a_container_gets_them(
+    cluster: LocalApiServer, node: NicNode, hardware: Path
 ) -> None:
-    monkeypatch.setenv("TIMES", times)
     node.driver = "gpu.example.com"
     node.start(program=GPU)
-    error = prepare(node, claim_for(cluster, "u1", "gpu-0", "gpu.example.com"))
-    assert error == "set_up must return one PreparedDevice for each device of the claim"
-    assert node.cdi_holdings() == {}
+    until(lambda: len(cluster.slices()) == 1)
+    assert cluster.slices()[0]["spec"]["devices"][1] == {
+        "name": "gpu-1",
+        "attributes": {"model": {"string": "a"}, "index": {"int": 1}},
+        "capacity": {"memory": {"value": "16Gi"}},
+    }
+    claim = claim_for(cluster, "u1", "gpu-0", "gpu.example.com")
+    for times in ("0", "2"):
+        (hardware / "times").write_text(times)
+        assert prepare(node, claim) == "set_up must return one PreparedDevice for each device of the claim"
+        assert node.cdi_holdings() == {}
 
 
 def test_a_lost_record_is_rebuilt_with_what_was_chosen(cluster: LocalApiServer, node: NicNode, hardware: Path) -> None:
@@ -124,51 +151,6 @@ def test_a_lost_record_is_rebuilt_with_what_was_chosen(cluster: LocalApiServer, 
     node.start(program=NIC)
     assert unprepare(node, claims[1]) == ""
     assert [(hardware / f"vf-{vf}").exists() for vf in (0, 1)] == [True, False]
-
-
-def test_the_devices_are_published_with_plain_attributes(cluster: LocalApiServer, node: NicNode) -> None:
-    node.start(program=GPU)
-    until(lambda: len(cluster.slices()) == 1)
-    (item,) = cluster.slices()
-    assert item["spec"]["devices"][1] == {
-        "name": "gpu-1",
-        "attributes": {"model": {"string": "a"}, "index": {"int": 1}},
-        "capacity": {"memory": {"value": "16Gi"}},
-    }
-
-
-def test_the_config_of_a_device_is_kept_for_its_pods(cluster: LocalApiServer, node: NicNode) -> None:
-    agent = node.start(program=NIC)
-    assert prepare(node, claim_for(cluster, "u1", "eth1")) == ""
-    assert agent.terminate() == 0
-    with PodConfigStore(node.folder / "p" / "pods", boot_id=node.boot_id) as store:
-        found = store.get_device_config("pod-u1", "u1", "eth1")
-        assert found
-        assert found.config == {"vf": 0}
-
-
-def test_the_status_of_a_device_is_shown_in_its_claim(cluster: LocalApiServer, node: NicNode) -> None:
-    def shown() -> list[Any]:
-        return cluster.claim("claim-u1")["status"].get("devices") or []
-
-    node.start(program=NIC)
-    assert prepare(node, claim_for(cluster, "u1", "eth1")) == ""
-    until(lambda: len(shown()) == 1)
-    (entry,) = shown()
-    assert [(each["type"], each["status"], each["reason"]) for each in entry["conditions"]] == [
-        ("Ready", "True", "SetUp"),
-        ("LinkUp", "False", "NoCarrier"),
-    ]
-    assert entry["data"] == {"vf": 0}
-    assert entry["networkData"] == {
-        "interfaceName": "net1",
-        "ips": ["10.0.0.7/24", "fd00::7/64"],
-        "hardwareAddress": "02:00:00:00:00:01",
-    }
-    spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}
-    claim = {**cluster.claim("claim-u1"), "spec": spec}
-    for version in ("1.34", "1.35", "1.36", "1.37"):
-        assert kubernetes_validate.validate(claim, version, strict=True) == version
 
 
 def test_the_driver_judges_the_health_of_its_devices(cluster: LocalApiServer, node: NicNode, hardware: Path) -> None:
@@ -222,7 +204,7 @@ def test_several_drivers_cannot_have_one_folder(settings: dict[str, Any]) -> Non
         serve([Gpu(), Nic()], Settings(node="n", **settings))
 
 
-def test_a_driver_is_served_by_its_name_alone(cluster: LocalApiServer, node: NicNode) -> None:
+def test_a_driver_is_served_by_its_name_alone(node: NicNode) -> None:
     (node.folder / "nic.py").write_text("from tests.draState.plugin.drivers import Nic\n")
     options = ["--node", "n1", "--kubelet-dir", str(node.folder), "--cdi-dir", str(node.cdi), "--http", "127.0.0.1:0"]
     options += ["--kubeconfig", str(node.folder / "kubeconfig")]
