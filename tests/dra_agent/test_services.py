@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import json
 import os
+import platform
 import stat
 import struct
 from collections.abc import Iterator
@@ -15,10 +17,12 @@ from typing import Any
 import grpc
 import pytest
 
+from checkpointmanager import __version__
 from dra_agent.rehearsal import Node
 from draState.plugin import SocketServer
-from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer
+from draState.plugin.rehearsal import AgentProcess, Claim, Kubelet, LocalApiServer, injected
 
+from .cdirules import broken_rules
 from .conversation import LIMIT, claim_for, devices_of, prepare, talk, unprepare, until
 
 
@@ -30,7 +34,7 @@ def cluster() -> Iterator[LocalApiServer]:
 
 @pytest.fixture(scope="module")
 def node(cluster: LocalApiServer) -> Iterator[Node]:
-    with Node(cluster.address) as node:
+    with Node(cluster.address, [*({"name": f"gpu-{n}"} for n in range(8)), {"name": "shared", "shared": True}]) as node:
         yield node
 
 
@@ -72,30 +76,31 @@ def test_folders_that_others_read_can_be_read_whatever_the_umask(node: Node) -> 
     assert [stat.S_IMODE(path.stat().st_mode) for path in (node.cdi, Path(node.registry))] == [0o755, 0o755]
 
 
-def test_folders_that_were_there_keep_their_modes(cluster: LocalApiServer) -> None:
+def test_folders_that_were_there_keep_their_modes_and_only_the_socket_ever_appears_in_kubelets_registry(
+    cluster: LocalApiServer,
+) -> None:
+    """Kubelet logs an error for each name that vanishes before it has looked, even one with a leading dot."""
     with Node(cluster.address) as node:
         folders = [node.cdi, Path(node.registry), node.folder / "p"]
         for folder in folders:
             folder.mkdir()
             folder.chmod(0o750)
-        node.start()
-        assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o750}
-
-
-def test_nothing_but_the_socket_ever_appears_in_kubelets_registry(cluster: LocalApiServer) -> None:
-    """Kubelet logs an error for each name that vanishes before it has looked, even one with a leading dot."""
-    with Node(cluster.address) as node, Names(node.registry) as names:
-        agent = node.start()
-        agent.kill()
-        assert node.start().terminate() == 0
-        assert names.seen() == {f"{node.driver}-reg.sock"}
+        with Names(node.registry) as names:
+            node.start().kill()
+            assert len(list(node.folder.rglob("*.sock"))) == 2, "left behind"
+            agent = node.start()
+            assert list(talk(node, lambda kubelet: kubelet.pod_resources())) == [], "they were replaced"
+            assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o750}
+            assert agent.terminate() == 0
+            assert not list(node.folder.rglob("*.sock"))
+            assert "ended" in agent.log
+            assert names.seen() == {f"{node.driver}-reg.sock"}
 
 
 class Names:
     """Every name that appears in a folder, as the kernel reports it."""
 
     def __init__(self, folder: str) -> None:
-        Path(folder).mkdir()
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK)
         created, moved_to = 0x100, 0x80
@@ -154,8 +159,68 @@ def test_both_versions_of_the_service_see_the_same_claims(node: Node, cluster: L
 
 
 @pytest.mark.usefixtures("agent")
-def test_an_empty_request_has_an_empty_reply(node: Node) -> None:
-    assert talk(node, lambda kubelet: kubelet.prepare()) == {}
+def test_a_prioritized_list_gets_a_device(node: Node, cluster: LocalApiServer) -> None:
+    cluster.allocate("list", "claim-list", ["gpu-0"], driver=node.driver, pool=node.pool, request="gpu/small")
+    claim = Claim("list", "claim-list")
+    assert injected(prepare(node, claim), "gpu") == [f"{node.driver}/device=list-gpu-0"]
+    assert unprepare(node, claim) == ""
+
+
+@pytest.mark.usefixtures("agent")
+def test_both_devices_of_a_claim_are_seen_by_the_container(node: Node, cluster: LocalApiServer) -> None:
+    claim = claim_for(cluster, node, "both", "gpu-0", "gpu-1")
+    assert devices_of(prepare(node, claim)) == ["gpu-0", "gpu-1"]
+    found = environment(node, "both")
+    assert (found["DRA_DEVICE_GPU_0"], found["DRA_DEVICE_GPU_1"]) == ("gpu-0", "gpu-1")
+    assert found["DRA_CLAIM_GPU_0"] == found["DRA_CLAIM_GPU_1"] == "both"
+    assert unprepare(node, claim) == ""
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_shared_device_goes_to_several_claims_with_a_share_each(node: Node, cluster: LocalApiServer) -> None:
+    decided: dict[str, Any] = {"tolerations": [{"key": "ill", "operator": "Exists"}], "bindingConditions": ["Attached"]}
+
+    def ask(uid: str, device: str, share: str, **more: Any) -> str:
+        more["shareID"] = share
+        cluster.allocate(uid, f"claim-{uid}", [device], driver=node.driver, pool=node.pool, **more)
+        return prepare(node, Claim(uid, f"claim-{uid}")).error
+
+    assert ask("sa", "shared", "s1", **decided) == ask("sb", "shared", "s2") == ""
+    assert "held by claim default/claim-sa" in ask("sc", "shared", "s1")
+    assert "is not for sharing" in ask("sd", "gpu-0", "s1")
+    assert "which this node does not have" in ask("se", "gpu-9", "s1")
+    found = environment(node, "sa")
+    assert json.loads(found["DRA_ALLOCATION_SHARED_S1"]) == decided, "what the scheduler decided"
+    assert "DRA_ALLOCATION_SHARED_S2" not in environment(node, "sb")
+    assert [unprepare(node, Claim(uid, f"claim-{uid}")) for uid in ("sa", "sb")] == ["", ""]
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_uid_that_is_no_name_is_refused_in_both_directions(node: Node) -> None:
+    for uid in ("../../etc/passwd", "a/b", ".hidden", "x" * 300):
+        claim = Claim(uid, "c")
+        assert "UID of the claim is invalid" in prepare(node, claim).error
+        assert "UID of the claim is invalid" in unprepare(node, claim)
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_new_claim_with_the_name_of_an_old_one_is_another_claim(node: Node, cluster: LocalApiServer) -> None:
+    old = claim_for(cluster, node, "old", "gpu-0")
+    prepare(node, old)
+    cluster.allocate("new", old.name, ["gpu-1"], driver=node.driver, pool=node.pool)
+    new = Claim("new", old.name)
+    assert devices_of(prepare(node, new)) == ["gpu-1"]
+    assert unprepare(node, old) == ""
+    assert node.cdi_holdings() == node.holdings() == {"new": ("gpu-1",)}
+    assert unprepare(node, new) == ""
+
+
+def environment(node: Node, uid: str) -> dict[str, str]:
+    """What a container that gets all devices of a claim sees: later lines replace earlier ones."""
+    (file,) = node.cdi.glob(f"*_{uid}.json")
+    spec = json.loads(file.read_text())
+    assert broken_rules(spec) == []
+    return dict(line.split("=", 1) for device in spec["devices"] for line in device["containerEdits"]["env"])
 
 
 @pytest.mark.usefixtures("agent")
@@ -192,27 +257,12 @@ def test_pages(agent: AgentProcess) -> None:
         "checkpointmanager_sync_seconds_bucket",
         'dra_resource_claims_in_use{driver_name="<any>"}',
         'dra_agent_phase{phase="serving"} 1.0',
+        f'dra_agent_build_info{{python="{platform.python_version()}",version="{__version__}"}} 1.0',
         'dra_operations_duration_seconds_bucket{is_error="false",le="0.1",operation_name="PrepareResources"}',
         'dra_grpc_operations_duration_seconds_count{driver_name="gpu.example.com",grpc_status_code="OK",'
         'method_name="/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"}',
     ):
         assert name in text
-
-
-def test_sigterm_ends_it_in_order(cluster: LocalApiServer) -> None:
-    with Node(cluster.address) as node:
-        agent = node.start()
-        assert agent.terminate() == 0
-        assert not list(node.folder.rglob("*.sock"))
-        assert "ended" in agent.log
-
-
-def test_a_socket_that_a_dead_agent_left_is_replaced(cluster: LocalApiServer) -> None:
-    with Node(cluster.address) as node:
-        node.start().kill()
-        assert len(list(node.folder.rglob("*.sock"))) == 2, "left behind"
-        node.start()
-        assert list(talk(node, lambda kubelet: kubelet.pod_resources())) == []
 
 
 def test_a_server_that_ends_leaves_the_socket_of_its_successor(socket_path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,18 +24,45 @@ CRI_O = ("run/containers/storage/overlay-containers/4f1c/userdata", "pidfile")
 Release = Callable[[], str]
 
 
-@pytest.fixture
-def node(cluster: LocalApiServer, tmp_path: Path) -> Iterator[Node]:
-    """Its devices have a device node that is a file here; one of them is for sharing, one has /dev/null."""
-    (tmp_path / "gpu0").touch()
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalApiServer]:
+    with LocalApiServer() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def hardware(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A device node, which is a file here."""
+    path = tmp_path_factory.mktemp("dev") / "gpu0"
+    path.touch()
+    return path
+
+
+@pytest.fixture(scope="module")
+def running(cluster: LocalApiServer, hardware: Path) -> Iterator[Node]:
+    """One device is for sharing, one has /dev/null."""
     offered: list[dict[str, Any]] = [
-        {"name": "gpu-0", "device_nodes": [str(tmp_path / "gpu0")]},
-        {"name": "shared", "device_nodes": [str(tmp_path / "gpu0")], "shared": True},
+        {"name": "gpu-0", "device_nodes": [str(hardware)]},
+        {"name": "shared", "device_nodes": [str(hardware)], "shared": True},
         {"name": "null", "device_nodes": ["/dev/null"]},
     ]
     with Node(cluster.address, offered) as node:
         node.start()
         yield node
+
+
+@pytest.fixture
+def node(running: Node) -> Iterator[Node]:
+    yield running
+    with HeldClaims(socket(running)) as held:
+        held.release(UID, force=True)
+    for path in running.proc.iterdir():
+        if path.name != "2":
+            path.unlink() if path.is_symlink() else shutil.rmtree(path)
+
+
+def socket(node: Node) -> str:
+    return str(node.folder / "p" / "dra.sock")
 
 
 def orphan(node: Node, cluster: LocalApiServer, device: str = "gpu-0", **result: Any) -> Release:
@@ -44,7 +72,7 @@ def orphan(node: Node, cluster: LocalApiServer, device: str = "gpu-0", **result:
     cluster.forget_claim("c")
 
     def release() -> str:
-        with HeldClaims(str(node.folder / "p" / "dra.sock")) as held:
+        with HeldClaims(socket(node)) as held:
             held.list()  # looks for orphans
             return held.release(UID)
 
@@ -52,10 +80,10 @@ def orphan(node: Node, cluster: LocalApiServer, device: str = "gpu-0", **result:
 
 
 @pytest.fixture
-def user(node: Node, tmp_path: Path) -> Iterator[int]:
+def user(node: Node, hardware: Path) -> Iterator[int]:
     """A process that has opened the device node and has nothing in its environment."""
     program = "import sys, time; file = open(sys.argv[1]); print(flush=True); time.sleep(1000)"
-    command = [sys.executable, "-c", program, str(tmp_path / "gpu0")]
+    command = [sys.executable, "-c", program, str(hardware)]
     with subprocess.Popen(command, env={}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()

@@ -27,7 +27,6 @@ def test_a_good_driver_gives_every_pod_its_device_through_everything_that_happen
     ("driver", "act", "failure"),
     [
         ("Forgetful", "kill", "pod 1 (eth1) and pod 3 (eth2) both have NIC_ADDRESS=10.0.0.1"),
-        ("Forgetful", "interrupt", "pod 1 (eth2) and pod 2 (eth1) both have NIC_ADDRESS=10.0.0.1"),
         ("Lost", "kill", "pod 2 (eth2) cannot end: KeyError"),
         ("Once", "interrupt", "pod 3 (eth1) cannot start: [Errno 17] File exists"),
         ("Strict", "interrupt", "pod 3 (eth1) cannot end: [Errno 2] No such file"),
