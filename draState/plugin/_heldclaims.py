@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import grpc
@@ -58,9 +57,7 @@ class HeldClaims:
     def __enter__(self) -> HeldClaims:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _call(self, method: Method, request: Any) -> Any:

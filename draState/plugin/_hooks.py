@@ -139,8 +139,7 @@ class PluginHooks(DriverHooks):
         self._keep_configs(claim, configs)
         self._cdi.write(claim.uid, edits, data)
         status = self._statuses.entries(prepared)
-        if status:
-            self._statuses.report(claim.ref, status)
+        self._statuses.report(claim.ref, status)
         devices = [each.device for each in prepared]
         ready = [replace(each, cdi_device_ids=(self._cdi.device_id(claim.uid, each),)) for each in devices]
         record = {"data": data, "devices": edits, "configs": configs, "status": status}
@@ -150,15 +149,13 @@ class PluginHooks(DriverHooks):
         record = _record(claim)
         self._keep_configs(claim, record.get("configs") or {})
         self._cdi.write(claim.uid, record["devices"], _data(claim))
-        if record.get("status"):
-            self._statuses.report(claim.ref, record["status"])
+        self._statuses.report(claim.ref, record.get("status") or [])
         self._result(self._driver.refresh(_for_driver(claim)))
 
     def tear_down(self, claim: DriverClaim) -> None:
         self._result(self._driver.tear_down(_for_driver(claim)))
         self._cdi.remove(claim.uid)
-        if _record(claim).get("status"):
-            self._statuses.report(claim.ref, [])
+        self._statuses.withdraw(claim.ref, _record(claim).get("status") or [])
         try:
             self._pods.delete_claim(claim.uid)
         except CheckpointWriteFailed as error:

@@ -179,14 +179,19 @@ class DeviceStatuses:
         """What the API server is to show, with the time of now."""
         return [self._entry(each) for each in prepared if each.status is not None]
 
+    def withdraw(self, claim: ClaimRef, entries: Entries) -> None:
+        """Show these no longer."""
+        self._reported.setdefault(claim.uid, entries)
+        self.report(claim, [])
+
     def report(self, claim: ClaimRef, entries: Entries) -> None:
         """Show these and no others, unless this process has done so. Call it again after a restart: the last process
         may have ended before it was sent."""
-        if self._reported.get(claim.uid) == entries:
+        before = self._reported.pop(claim.uid, [])
+        if entries:
+            self._reported[claim.uid] = entries
+        if entries == before:
             return
-        self._reported[claim.uid] = entries
-        if not entries:
-            del self._reported[claim.uid]
         path = f"{RESOURCE_API}/namespaces/{quote(claim.namespace, '')}/{CLAIMS}/{quote(claim.name, '')}/status"
         patch = {
             "apiVersion": "resource.k8s.io/v1",

@@ -35,22 +35,6 @@ def test_a_claim_is_fetched_by_name(cluster: LocalApiServer) -> None:
     assert client(cluster).claim("default", "c1")["metadata"]["uid"] == "u1"
 
 
-def test_a_node_is_fetched_by_name(cluster: LocalApiServer) -> None:
-    assert client(cluster).node("n1")["metadata"]["uid"] == cluster.node_uid("n1")
-    cluster.delete_node("n1")
-    with pytest.raises(ApiError, match="GET /nodes/n1: 404"):
-        client(cluster).node("n1")
-
-
-@pytest.mark.parametrize("versions", [[], ["v1beta1", "v1beta2"], ["v1beta2", "v1"]])
-def test_the_server_says_which_versions_it_serves(cluster: LocalApiServer, versions: list[str]) -> None:
-    cluster.versions = versions
-    assert client(cluster).served_versions() == versions
-    cluster.failing = 503
-    with pytest.raises(ApiError, match=r"GET /apis/resource\.k8s\.io: 503"):
-        client(cluster).served_versions()
-
-
 @pytest.mark.parametrize(("status", "text"), [(404, '"c1" not found'), (503, "set to fail"), (403, "set to fail")])
 def test_a_refusal_names_the_request_and_the_answer(cluster: LocalApiServer, status: int, text: str) -> None:
     cluster.failing = status if status != 404 else 0

@@ -47,11 +47,6 @@ def test_a_file_names_the_device_as_kubelet_will(folder: CdiFolder) -> None:
     }
 
 
-def test_files_keep_the_rules_of_cdi(folder: CdiFolder) -> None:
-    folder.write("u1", edits("u1", "gpu-0", "gpu-1") + edits("u1", "shared", share_id=SHARE))
-    assert broken_rules(content(folder, "u1")) == []
-
-
 def test_no_two_devices_of_a_container_have_a_variable_in_common() -> None:
     devices = [
         Device("n", "gpu-0"),
@@ -108,10 +103,6 @@ def test_the_devices_of_a_file_are_used_only_if_it_can_be_read(folder: CdiFolder
     assert folder.shown("u1", lambda _: "p") is folder.shown("none", lambda _: "p") is None
 
 
-def test_two_shares_of_a_device_have_two_names(folder: CdiFolder) -> None:
-    assert folder.device_id("u", Device("n", "gpu-0", "s1")) != folder.device_id("u", Device("n", "gpu-0", "s2"))
-
-
 def test_a_failed_write_leaves_the_old_file_and_no_other(folder: CdiFolder) -> None:
     folder.write("u1", edits("u1", "gpu-0"))
     old = content(folder, "u1")
@@ -135,9 +126,3 @@ def test_sweeping_removes_what_it_is_told_and_copies_and_nothing_of_others(folde
     assert folder.uids() == {"stays"}
     assert foreign.exists()
     assert not torn.exists()
-
-
-def test_a_folder_in_the_place_of_a_file_shows_no_claim(folder: CdiFolder) -> None:
-    (Path(folder.path) / f"{DRIVER}-device_bad.json").mkdir()
-    assert folder.sweep(["bad"]) == {}
-    assert folder.uids() == set()
