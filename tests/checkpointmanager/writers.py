@@ -17,7 +17,7 @@ from .processes import LIMIT, Child
 
 KEYS = [f"key-{number}" for number in range(24)]
 HOW = ("create", "update", "remove", "batch", "transaction")
-HOW_OFTEN = (35, 35, 10, 10, 10)  # percent
+HOW_OFTEN = (20, 25, 10, 15, 30)  # percent
 
 Number = int | None  # of the change that wrote the checkpoint; None: no checkpoint
 

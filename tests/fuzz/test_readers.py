@@ -19,7 +19,7 @@ from ..long import LONG, times
 from . import inputs, seeds, targets
 
 fuzzed = settings(
-    max_examples=times(400, 200_000),
+    max_examples=times(150, 200_000),
     deadline=None,
     derandomize=not LONG,
     database=None,
@@ -67,7 +67,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["owner", "reader"])
-@settings(fuzzed, max_examples=times(100, 20_000))
+@settings(fuzzed, max_examples=times(50, 20_000))
 @given(current=inputs.checkpoints, previous=inputs.checkpoints)
 def test_a_manager_reads_removes_and_replaces_any_file(
     directory: Path, read_only: bool, current: bytes, previous: bytes
@@ -104,7 +104,7 @@ def _tried(cure: Callable[[], object]) -> None:
         cure()
 
 
-@settings(fuzzed, max_examples=times(60, 5_000))
+@settings(fuzzed, max_examples=times(30, 5_000))
 @given(st.sampled_from(COMMANDS), st.sampled_from(targets.KINDS), inputs.checkpoints | inputs.kubelet_files)
 def test_the_command_has_an_answer_for_any_file(
     tmp_path_factory: pytest.TempPathFactory, command: str, name: str, blob: bytes

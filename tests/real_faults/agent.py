@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from checkpointmanager import CheckpointManager
+from checkpointmanager import CheckpointError, CheckpointManager
 
 from ..checkpointmanager import programs
 from ..checkpointmanager.processes import Agent
@@ -36,6 +37,27 @@ CHANGES: dict[str, Callable[[Manager], object]] = {
     "remove": lambda manager: manager.remove_checkpoint("a"),
     "batch": _batch,
 }
+
+
+def found(manager: Manager) -> dict[str, Any]:
+    """What it serves; nothing of it is damaged."""
+    loaded = manager.load()
+    assert not loaded.problems
+    return {key: checkpoint.data for key, checkpoint in loaded.checkpoints.items()}
+
+
+def found_in(directory: Path) -> dict[str, Any]:
+    """What a reader of the directory sees."""
+    with CheckpointManager(directory, read_only=True) as manager:
+        return found(manager)
+
+
+def error_of(victim: Agent, change: str) -> Any:
+    try:
+        victim.ask("change", change)
+    except CheckpointError as error:
+        return error
+    return None
 
 
 class Obedient(programs.RemoteAgent):

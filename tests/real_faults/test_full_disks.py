@@ -21,7 +21,7 @@ from ..checkpointmanager.volume import Mount, Tmpfs, Volume, VolumeUnavailable, 
 from ..draState.claims import GPU, claim_of, pod_of
 from ..draState.drivers import RecordingDriver
 from ..draState.node import assert_indexes_agree
-from .agent import CHANGES, KEYS, NEW, OLD, Manager
+from .agent import CHANGES, KEYS, NEW, OLD, Manager, found
 from .mounts import fill, give_back, remount, use_up_inodes
 
 BEFORE = dict.fromkeys(KEYS, OLD)
@@ -65,12 +65,6 @@ def _start(manager: Manager) -> None:
         manager.create_checkpoint(key, OLD)
 
 
-def _found(manager: Manager) -> dict[str, object]:
-    loaded = manager.load()
-    assert not loaded.problems
-    return {key: checkpoint.data for key, checkpoint in loaded.checkpoints.items()}
-
-
 @each_want
 def test_without_room_every_write_fails_cleanly_a_removal_succeeds_and_with_room_all_goes_on(
     disk: Mount, use_up: Callable[[Mount], None]
@@ -93,19 +87,19 @@ def test_without_room_every_write_fails_cleanly_a_removal_succeeds_and_with_room
             for key in KEYS:
                 batch.create_checkpoint(key, LARGE)
         assert failed.value.failures.keys() == set(KEYS)
-        assert _found(manager) == BEFORE
+        assert found(manager) == BEFORE
         assert names(directory, ".tmp-") == []
 
         manager.remove_checkpoint("c")
-        assert _found(manager) == {"a": OLD, "b": OLD}
+        assert found(manager) == {"a": OLD, "b": OLD}
 
         give_back(disk)
         manager.create_checkpoint("c", OLD)
         for change in CHANGES.values():
             change(manager)
-        assert _found(manager) == dict.fromkeys((*KEYS, "new"), NEW)
+        assert found(manager) == dict.fromkeys((*KEYS, "new"), NEW)
     with CheckpointManager(directory) as manager:
-        assert _found(manager) == dict.fromkeys((*KEYS, "new"), NEW)
+        assert found(manager) == dict.fromkeys((*KEYS, "new"), NEW)
 
 
 @each_want
@@ -117,10 +111,10 @@ def test_a_directory_can_be_opened_and_read_without_room(disk: Mount, use_up: Ca
     use_up(disk)
 
     with CheckpointManager(directory) as manager:
-        assert _found(manager) == BEFORE
+        assert found(manager) == BEFORE
         assert names(directory, ".tmp-") == []
         manager.remove_checkpoint("a")
-        assert _found(manager) == {"b": OLD, "c": OLD}
+        assert found(manager) == {"b": OLD, "c": OLD}
 
 
 @each_want
@@ -176,10 +170,10 @@ def test_a_sharer_s_file_system_made_read_only_refuses_writes_serves_reads_and_w
                 change(manager)
             assert failure.value.errno == errno.EROFS
             assert not getattr(failure.value, "in_doubt", False)
-        assert _found(manager) == BEFORE
+        assert found(manager) == BEFORE
         remount(volume, "rw")
         CHANGES["batch"](manager)
-        assert _found(manager) == dict.fromkeys(KEYS, NEW)
+        assert found(manager) == dict.fromkeys(KEYS, NEW)
 
 
 def test_an_owner_whose_file_system_gives_up_gets_an_error_serves_reads_and_loses_nothing(volume: Volume) -> None:
@@ -194,10 +188,10 @@ def test_an_owner_whose_file_system_gives_up_gets_an_error_serves_reads_and_lose
             assert failure.value.errno in (errno.EROFS, errno.EIO, errno.ESHUTDOWN)
             # Only a removal needs no new file, so it gets as far as the journal.
             assert change is CHANGES["remove"] or not failure.value.in_doubt
-        assert _found(manager) == BEFORE
+        assert found(manager) == BEFORE
     volume.unmount()
     volume.mount()
     with CheckpointManager(directory) as manager:
-        assert _found(manager) == BEFORE
+        assert found(manager) == BEFORE
         CHANGES["batch"](manager)
-        assert _found(manager) == dict.fromkeys(KEYS, NEW)
+        assert found(manager) == dict.fromkeys(KEYS, NEW)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from checkpointmanager import BatchFailed, CheckpointManager, CheckpointUnreadable, CheckpointWriteFailed
+from checkpointmanager import BatchFailed, CheckpointUnreadable, CheckpointWriteFailed
 
 from ..checkpointmanager.processes import Agent
-from .agent import CHANGES, KEYS, NEW, OLD
+from .agent import CHANGES, KEYS, NEW, OLD, error_of, found_in
 from .agent import victim as new_victim
 
 BEFORE = dict.fromkeys(KEYS, OLD)
@@ -37,21 +36,6 @@ def directory(tmp_path: Path, victim: Agent) -> Iterator[Path]:
     victim.ask("close")
 
 
-def _found(directory: Path) -> dict[str, Any]:
-    with CheckpointManager(directory, read_only=True) as manager:
-        loaded = manager.load()
-    assert not loaded.problems
-    return {key: checkpoint.data for key, checkpoint in loaded.checkpoints.items()}
-
-
-def _error_of(victim: Agent, change: str) -> CheckpointWriteFailed | None:
-    try:
-        victim.ask("change", change)
-    except CheckpointWriteFailed as error:
-        return error
-    return None
-
-
 @pytest.mark.parametrize("size", [0, 1, 1000])
 def test_a_write_that_is_cut_short_by_the_limit_of_file_sizes_changes_nothing(
     victim: Agent, directory: Path, size: int
@@ -62,13 +46,13 @@ def test_a_write_that_is_cut_short_by_the_limit_of_file_sizes_changes_nothing(
         with pytest.raises(CheckpointWriteFailed, match="File too large") as failure:
             victim.ask("change", change)
         assert (failure.value.errno, failure.value.in_doubt) == (errno.EFBIG, False)
-        assert _found(directory) == BEFORE
+        assert found_in(directory) == BEFORE
     assert not [path for path in directory.iterdir() if path.name.startswith(".tmp-")]
 
     victim.ask("limit_file_size", -1)
 
     victim.ask("change", "batch")
-    assert _found(directory) == dict.fromkeys(KEYS, NEW)
+    assert found_in(directory) == dict.fromkeys(KEYS, NEW)
 
 
 def test_without_a_descriptor_left_nothing_is_changed_and_nothing_is_called_damaged(
@@ -82,14 +66,14 @@ def test_without_a_descriptor_left_nothing_is_changed_and_nothing_is_called_dama
     with pytest.raises(CheckpointUnreadable) as unreadable:
         victim.ask("get", "a")
     assert (unreadable.value.reason, unreadable.value.errno) == ("unreadable", errno.EMFILE)
-    assert _found(directory) == BEFORE
+    assert found_in(directory) == BEFORE
     assert not (directory / ".quarantine").exists()
 
     victim.ask("give_back_descriptors", victim.ask("used_descriptors"))
 
     assert victim.ask("get", "a") == OLD
     victim.ask("change", "batch")
-    assert _found(directory) == dict.fromkeys(KEYS, NEW)
+    assert found_in(directory) == dict.fromkeys(KEYS, NEW)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -98,11 +82,11 @@ def test_with_few_descriptors_left_a_change_happens_or_does_not(
     victim: Agent, directory: Path, change: str, spare: int
 ) -> None:
     victim.ask("use_up_descriptors", spare)
-    if error := _error_of(victim, change):
+    if error := error_of(victim, change):
         assert (error.errno, error.in_doubt) == (errno.EMFILE, False)
         failed = error.failures if isinstance(error, BatchFailed) else BEFORE
-        left = _found(directory)
+        left = found_in(directory)
         assert {key: left[key] for key in failed} == dict.fromkeys(failed, OLD)
     victim.ask("give_back_descriptors", victim.ask("used_descriptors"))
     victim.ask("change", change)
-    assert _found(directory).get("a") == (None if change == "remove" else OLD if change == "create" else NEW)
+    assert found_in(directory).get("a") == (None if change == "remove" else OLD if change == "create" else NEW)

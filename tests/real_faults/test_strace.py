@@ -19,7 +19,6 @@ import pytest
 from checkpointmanager import (
     BatchFailed,
     CheckpointError,
-    CheckpointManager,
     CheckpointNotFound,
     CheckpointWriteFailed,
     DirectoryUnusable,
@@ -27,7 +26,7 @@ from checkpointmanager import (
 
 from ..checkpointmanager.processes import Agent
 from ..long import LONG, sample
-from .agent import CHANGES, KEYS, NEW, OLD
+from .agent import CHANGES, KEYS, NEW, OLD, error_of, found_in
 from .agent import victim as new_victim
 from .strace import Call, Strace, Unavailable, check_available
 
@@ -66,13 +65,6 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path, victim: Agent) -> 
     victim.ask("close")
 
 
-def _found(directory: Path) -> dict[str, Any]:
-    with CheckpointManager(directory, read_only=True) as manager:
-        loaded = manager.load()
-    assert not loaded.problems
-    return {key: checkpoint.data for key, checkpoint in loaded.checkpoints.items()}
-
-
 def _calls_of(victim: Agent, directory: Path, change: str, log: Path) -> list[Call]:
     victim.ask("reset")
     with Strace(victim.pid, directory, log) as seen:
@@ -90,20 +82,12 @@ def test_any_call_that_fails_leaves_old_or_new_and_the_error_says_which(
     for call, name in sample(itertools.product(calls, ERRNOS), 2):
         victim.ask("reset")
         with Strace(victim.pid, directory, tmp_path / "log", (call, name)) as strace:
-            error = _error_of(victim, change)
+            error = error_of(victim, change)
         # Which thread of a batch makes the n-th sync is not the same each time.
         assert strace.injected() or change == "batch", f"{name} was not injected into {call}"
         _check(_served(victim), change, error, name, strace.injected())
         victim.ask("change", change)
-        assert _found(directory) == AFTER[change]
-
-
-def _error_of(victim: Agent, change: str) -> CheckpointError | None:
-    try:
-        victim.ask("change", change)
-    except CheckpointError as error:
-        return error
-    return None
+        assert found_in(directory) == AFTER[change]
 
 
 def _served(victim: Agent) -> dict[str, Any]:
@@ -181,7 +165,7 @@ def test_any_call_that_fails_while_damage_is_replaced_leaves_the_damaged_bytes_o
             old.unlink()
         damage()
         with Strace(victim.pid, directory, tmp_path / "log", (call, name)) as strace:
-            error = _error_of(victim, "overwrite")
+            error = error_of(victim, "overwrite")
         assert strace.injected()
         if error is not None:
             assert isinstance(error, CheckpointWriteFailed | DirectoryUnusable)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -24,10 +23,6 @@ CALLS: dict[str, Callable[[FileStore], object]] = {
     "commit": lambda store: store.commit([Put("a", b"new", 1, Replaces.ABSENT)]),
     "quarantine": lambda store: store.quarantine("a", Reason.EMPTY),
 }
-
-
-def open_files() -> list[str]:
-    return sorted(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -22,6 +22,7 @@ from checkpointmanager.testing import Call, failing, watching
 from ..leases import LEASES
 from ..processes import LIMIT, in_forked_child, open_files, run_together, until
 from ..scenarios import known
+from ..signals import Interrupted
 
 pytestmark = pytest.mark.usefixtures("kit_standing_by")
 
@@ -148,10 +149,6 @@ def test_threads_that_settle_and_threads_that_write_never_wait_for_each_other(ma
 
     run_together(*(lambda thread=thread: work(thread) for thread in range(4)))
     assert len(manager) == 1 + 4 * (1 + 240)
-
-
-class Interrupted(BaseException):
-    """What a signal handler raises."""
 
 
 def errors_of_followers(

@@ -215,7 +215,7 @@ for descriptor in real:
 
 def test_a_lock_that_a_test_leaves_open_closes_no_real_descriptor() -> None:
     """In a process of its own: here a closed descriptor could belong to any part of the test run."""
-    subprocess.run([sys.executable, "-c", LEFT_OPEN_UNDER_PYFAKEFS], check=True, timeout=500)
+    subprocess.run([sys.executable, "-c", LEFT_OPEN_UNDER_PYFAKEFS], check=True, timeout=LIMIT)
 
 
 def test_the_library_of_locks_is_not_imported_before_a_lock_is_taken() -> None:

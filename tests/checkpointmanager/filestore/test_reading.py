@@ -24,7 +24,8 @@ from checkpointmanager import (
 from checkpointmanager.format import Damaged
 from checkpointmanager.testing import failing
 
-from .test_filestore import CALLS, open_files
+from ..processes import open_files
+from .test_filestore import CALLS
 
 pytestmark = pytest.mark.usefixtures("kit_standing_by")
 
