@@ -65,11 +65,16 @@ def finish_journal(directory: Directory, journal: Journal, emit: Emit, *, keep: 
     """Take over the journal of a dead owner, and settle and end it unless it is to be kept. Raises OSError."""
     content = inherited_journal(directory)
     _report(content, directory.path, emit)
-    journal.inherit(content)
-    if not keep:
+    try:
+        journal.inherit(content)
+        if keep:
+            return
         journal.close()
-        if directory.exists(JOURNAL):
-            raise OSError(errno.EBUSY, "the journal of an earlier process could not be finished")
+    except BaseException:
+        journal.abandon()
+        raise
+    if directory.exists(JOURNAL):
+        raise OSError(errno.EBUSY, "the journal of an earlier process could not be finished")
 
 
 def inherited_journal(directory: Directory) -> JournalContent:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 from xxhash import xxh3_64_intdigest
 
+from .._interruption import pass_on_interruption
 from ._envelope import CHECKSUM_BYTES, CLOSING, MAX_GENERATION, checksum_matches, checksum_of, stated_digest
 
 MAX_SEARCH_BYTES = 64 << 10  # about a second of searching; the time grows with the square of the size
@@ -71,7 +72,8 @@ def legible_data(blob: bytes) -> Any:
         return None
     try:
         return _DECODER.raw_decode(blob[found.end() :].decode())[0]
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError) as error:
+        pass_on_interruption(error)
         return None
 
 

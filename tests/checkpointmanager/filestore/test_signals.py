@@ -32,6 +32,7 @@ from checkpointmanager import (
     Event,
     EventKind,
 )
+from checkpointmanager.format import legible_data
 from checkpointmanager.testing import damage, failing
 
 from ...long import times
@@ -201,6 +202,12 @@ def test_a_close_that_is_interrupted_anywhere_can_be_repeated(real_directory: Pa
     assert everywhere(act, lambda: in_time(managers[-1].close), more) > 8
 
 
+@pytest.mark.parametrize("data", ['{"holder":"a"}', '{"holder":"a"', "\udcff"], ids=["whole", "cut", "no text"])
+def test_the_search_for_legible_data_swallows_nothing(data: str) -> None:
+    blob = b'{"checksum":"xxh3:0123456789abcdef","data":' + data.encode("utf-8", "surrogateescape") + b"}"
+    assert everywhere(lambda: lambda: legible_data(blob), kinds=[ValueError]) > 5  # what the decoder raises
+
+
 def test_events_of_an_interrupted_call_come_with_the_next_one(real_directory: Path) -> None:
     events: list[Event] = []
     filled(real_directory).close()
@@ -222,7 +229,7 @@ def test_events_of_an_interrupted_call_come_with_the_next_one(real_directory: Pa
             events.clear()
             return lambda: update("a")
 
-        assert everywhere(act, check, kinds=[Interrupted]) > 50
+        assert everywhere(act, check, kinds=[Interrupted]) > 50  # logging swallows the other kinds
         assert [event.key for event in events] == ["a"]
 
 
