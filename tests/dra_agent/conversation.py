@@ -11,7 +11,7 @@ from draState import PrepareResult
 from draState.plugin.rehearsal import Claim, Kubelet, LocalApiServer, Node
 
 R = TypeVar("R")
-LIMIT = 20.0  # seconds; only a failure takes that long
+LIMIT = 60.0  # seconds; only a failure takes that long
 
 
 def talk(node: Node, say: Callable[[Kubelet], Awaitable[R]], instance: str = "") -> R:

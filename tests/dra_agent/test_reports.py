@@ -35,13 +35,15 @@ def test_what_the_server_cannot_take_now_is_sent_later_and_what_it_refuses_is_lo
         assert not prepare(node, claim).error
     until(lambda: shown() == [True, True, False])
     cluster.failing = 403
-    for claim in claims[:2]:
-        assert unprepare(node, claim) == ""
+    assert unprepare(node, claims[0]) == ""
     until(lambda: "not reported to the cluster" in agent.log)
     before = cluster.requests["resourceclaims"]
+    assert unprepare(node, claims[1]) == ""
+    until(lambda: cluster.requests["resourceclaims"] > before)
     cluster.failing = 0
     assert devices_of(prepare(node, claims[2])) == ["gpu-2"]
     until(lambda: shown()[2])
+    assert shown()[0], "what was refused is not sent again"
     assert agent.log.count("not reported to the cluster") == 1
 
 

@@ -245,7 +245,10 @@ def test_it_lists_which_pod_uses_which_device(node: Node, cluster: LocalApiServe
     assert unprepare(node, claim) == ""
 
 
-def test_pages(agent: AgentProcess) -> None:
+def test_pages(node: Node, cluster: LocalApiServer, agent: AgentProcess) -> None:
+    claim = claim_for(cluster, node, "pages", "gpu-4")
+    assert devices_of(prepare(node, claim)) == ["gpu-4"]
+    assert unprepare(node, claim) == ""
     assert agent.get("/healthz") == (200, "ok\n")
     assert agent.get("/readyz")[0] == 200
     assert agent.get("/elsewhere")[0] == 404
