@@ -143,8 +143,8 @@ class Journal:
     def highest_generation(self, key: str) -> int:
         return self._highest.get(key, 0)
 
-    def close(self) -> None:
-        """Settle, and leave plain files without a journal. If that fails the journal stays, for the next owner."""
+    def close(self) -> bool:
+        """Settle, and leave plain files. False if that fails, and the journal stays for the next owner."""
         with self._groups.turn:
             try:
                 if self._exists:
@@ -156,6 +156,7 @@ class Journal:
                 self._report(f"{describe_error(error)}: the files could not be synced, so the journal stays")
             finally:
                 self.abandon()
+        return not self._exists
 
     def abandon(self) -> None:
         """Close the descriptor and nothing else, as a forked child must."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Unpack
@@ -75,6 +76,8 @@ class FileStore:
         # What counts instead of the names: changes of this owner's journal, or of one that has no owner.
         self._instead = self._journal or (None if self.exclusive else Onlooker(self._directory, self.max_bytes))
         self._plain = PlainChanges(self._directory, durable=durable)
+        self._transacting = threading.Lock()  # held while there is the journal of one plain transaction
+        self._unended = False  # such a journal has stayed, because the disk failed; whoever opens next finishes it
         self._gate = CallGate(self.path)
         if read_only:
             self._ownership: Ownership | ReadOnly = ReadOnly(self.path)
@@ -158,7 +161,7 @@ class FileStore:
             finish_journal(self._directory, self._new_journal(), self._emit, keep=False)
         elif not self._ownership.was_last or self._plain.has_failed:
             sync_names(self._directory)
-        self._plain.has_failed = False
+        self._plain.has_failed = self._unended = False
 
     def check_owner(self, keys: Sequence[str] = ()) -> None:
         self._ownership.check()
@@ -181,6 +184,8 @@ class FileStore:
             discard_temps(self._directory, staged)
         elif self._journal:
             seconds = self._journal.commit(staged, errors, together=together)
+        elif self._unended:
+            self._refuse(staged, errors)
         elif together and len(staged) > 1:
             seconds = self._transact_plainly(staged, errors)
         else:
@@ -208,12 +213,23 @@ class FileStore:
             raise TransactionFailed("", self.path, OSError(errno.E2BIG, why))
 
     def _transact_plainly(self, staged: Sequence[Staged], errors: Errors) -> float:
-        """A journal of one record, which goes when its changes are durable."""
-        journal = self._new_journal(size=0)
-        try:
-            return journal.commit(staged, errors, together=True)
-        finally:
-            journal.close()
+        """A journal of one record, which goes when its changes are durable: one at a time, as all have one name."""
+        with self._transacting:
+            journal = self._new_journal(size=0)
+            try:
+                return journal.commit(staged, errors, together=True)
+            finally:
+                try:
+                    self._unended = not journal.close()
+                except BaseException:  # interrupted by a signal handler
+                    self._unended = not journal.close()
+                    raise
+
+    def _refuse(self, staged: Sequence[Staged], errors: Errors) -> None:
+        """A change that the journal of an earlier transaction does not have would be undone by the next open."""
+        discard_temps(self._directory, staged)
+        why = "the journal of an earlier transaction could not be ended; close and open again"
+        errors.update((each.change.key, (OSError(errno.EBUSY, why), False)) for each in staged)
 
     # Quarantine
 

@@ -8,6 +8,7 @@ copy of the directory shows what a kill at that moment would leave.
 from __future__ import annotations
 
 import errno
+import gc
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -53,6 +54,12 @@ ERRORS = ["EIO", "ENOSPC", "EINTR", "ENOENT", *(["EROFS", "EMFILE", "EACCES", "E
 INTERRUPTS = ["Ctrl-C before", "Ctrl-C after"]
 TROUBLES = [*ERRORS, *INTERRUPTS]
 OWNERS = [*((each, "owner") for each in PREPARATIONS), ("found", "sharer"), ("found", "atomic")]
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_collect() -> None:
+    """What earlier tests left must not close its descriptors while these are counted."""
+    gc.collect()
 
 
 class Attempt(NamedTuple):

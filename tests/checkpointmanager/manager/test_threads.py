@@ -29,9 +29,9 @@ def manager(directory: Path) -> Iterator[CheckpointManager[Any]]:
 
 
 @pytest.fixture
-def quick(real_directory: Path) -> Iterator[CheckpointManager[Any]]:
-    """On the disk, which is faster than pyfakefs, and without syncs."""
-    with CheckpointManager(real_directory, durability="atomic") as manager:
+def quick(real_directory: Path, no_waiting_for_the_disk: None) -> Iterator[CheckpointManager[Any]]:
+    """On the disk, which is faster than pyfakefs."""
+    with CheckpointManager(real_directory) as manager:
         yield manager
 
 
