@@ -85,15 +85,21 @@ class Etcd:
         out.
         """
         found: list[Event] = []
+        tries = iter(range(3))  # a busy server may drop the connection
         while True:
             watch = _encode((1, start), (2, _end(start)), (3, first))
-            for reply in self._stream("Watch/Watch", (1, watch)):
-                if reply.get(5):
-                    first = reply[5][0]
-                    break
-                found += map(_event, reply.get(11, []))
-                if found and found[-1].kv.mod_revision >= last:
-                    return found
+            try:
+                for reply in self._stream("Watch/Watch", (1, watch)):
+                    if reply.get(5):
+                        first = reply[5][0]
+                        break
+                    found += map(_event, reply.get(11, []))
+                    if found and found[-1].kv.mod_revision >= last:
+                        return found
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE or next(tries, None) is None:
+                    raise
+                found.clear()
 
     def _call(self, method: str, *fields: tuple[int, Value]) -> Message:
         with self._channel() as channel:
