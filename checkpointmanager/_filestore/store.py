@@ -215,6 +215,9 @@ class FileStore:
     def _transact_plainly(self, staged: Sequence[Staged], errors: Errors) -> float:
         """A journal of one record, which goes when its changes are durable: one at a time, as all have one name."""
         with self._transacting:
+            if self._unended:  # by the transaction that this one has waited for
+                self._refuse(staged, errors)
+                return 0.0
             journal = self._new_journal(size=0)
             try:
                 return journal.commit(staged, errors, together=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import pytest
 from checkpointmanager import CheckpointManager, CheckpointWriteFailed
 from checkpointmanager.testing import Call, failing, watching
 
-from ..processes import LIMIT
+from ..processes import LIMIT, until
 
 Manager = CheckpointManager[Any]
 
@@ -57,6 +58,28 @@ def test_another_threads_transaction_waits_so_that_a_kill_leaves_all_or_nothing(
     (tmp_path / "left").chmod(0o700)
     with opened(tmp_path / "left") as manager:
         assert [manager.get_checkpoint(key).data for key in "abcd"] == [2, 2, 1, 1]
+
+
+def test_a_transaction_that_waited_for_one_whose_journal_stays_is_refused(real_directory: Path) -> None:
+    committed, go_on = threading.Event(), threading.Event()
+
+    def hang(call: Call) -> None:
+        if call.name == "rename" and call.about.endswith("b.json"):
+            committed.set()
+            assert go_on.wait(LIMIT)
+
+    with opened(real_directory) as manager, ThreadPoolExecutor(2) as pool, watching(real_directory, before=hang):
+        first = pool.submit(together, manager, 1, "a", "b")
+        assert committed.wait(LIMIT)
+        second = pool.submit(together, manager, 1, "c", "d")
+        until(lambda: len([name for name in os.listdir(real_directory) if name.startswith(".tmp-")]) == 3)
+        with failing(real_directory, "unlink", errno.EIO, about=".journal", lasting=True):
+            go_on.set()
+            first.result(LIMIT)
+            with pytest.raises(CheckpointWriteFailed, match="close and open again"):
+                second.result(LIMIT)
+    with opened(real_directory) as manager:
+        assert manager.list_checkpoints() == ["a", "b"]
 
 
 def test_if_its_journal_cannot_be_ended_nothing_is_changed_until_the_next_open(real_directory: Path) -> None:
