@@ -96,6 +96,7 @@ def test_if_its_journal_cannot_be_ended_nothing_is_changed_until_the_next_open(r
                 change()
             assert (failure.value.errno, failure.value.in_doubt) == (errno.EBUSY, False)
         assert manager.get_checkpoint("a").data == 1
+        assert not [name for name in os.listdir(real_directory) if name.startswith(".tmp-")]
     with opened(real_directory) as manager:
         manager.remove_checkpoint("a")
     with opened(real_directory) as manager:

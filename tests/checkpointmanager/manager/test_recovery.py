@@ -322,3 +322,14 @@ def test_a_previous_generation_that_has_changed_since_the_plan_is_not_rolled_bac
     with pytest.raises(PlanOutdated):
         plan.apply(rollback=True)
     assert quarantined(directory) == []
+
+
+def test_an_owner_that_applies_the_plan_of_a_reader_counts_on_from_it(real_directory: Path) -> None:
+    with CheckpointManager(real_directory, LEASES) as owner:
+        for lease in (OLD, NEW):
+            owner.create_checkpoint("a", lease)
+        damage.ruin(real_directory, "a")
+        with CheckpointManager(real_directory, LEASES, read_only=True) as reader:
+            plan = reader.plan_recovery("a")
+        assert plan.apply(rollback=True, manager=owner).outcome is Outcome.ROLLED_BACK
+        assert owner.create_checkpoint("a", Lease("node-c")).generation == owner.get_checkpoint("a").generation == 4
